@@ -1,0 +1,69 @@
+"""What a cluster driver does for the binder. Columns in, columns out: one call carries many tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+
+class BindAnswer(IntEnum):
+    OK = 0
+    ALREADY = 1  # bound to this very node before: success
+    ELSEWHERE = 2  # bound to another node: ``where`` tells which
+    GONE = 3  # no such task, or another incarnation
+    REFUSED = 4  # the node would not have it
+    UNKNOWN = 5  # no answer in time: ask again
+
+
+@dataclass(frozen=True, slots=True)
+class BindRequests:
+    """Parallel columns. ``tasks`` are "jid.tix"; ``uids`` the incarnations (preconditions)."""
+
+    tasks: list[str]
+    uids: list[str]
+    pods: list[str]
+    nodes: list[str]
+    durations: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BindAnswers:
+    answers: list[int]
+    where: list[str]
+    """The node a task is on, "" where it is on none."""
+
+
+class Report(IntEnum):
+    STARTED = 0
+    RELEASING = 1
+    SUCCEEDED = 2
+    FAILED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What happened in the cluster after report number ``after``, in order. Parallel columns."""
+
+    last: int
+    kinds: list[int]
+    tasks: list[str]
+    nodes: list[str]
+
+
+class ClusterTimeout(Exception):
+    """The cluster did not answer in time; what it did is unknown. Asking again is safe."""
+
+
+class ClusterDriver(Protocol):
+    async def bind(self, requests: BindRequests) -> BindAnswers: ...
+
+    async def delete(self, tasks: list[str]) -> None:
+        """Stop these tasks (deleted jobs); what was running reports RELEASING, then FAILED."""
+        ...
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        """At least one report newer than ``after``, or none when ``wait`` seconds have passed."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,79 @@
+"""What the order half of a session knows: jobs, queues and the cluster's totals.
+
+Order (in the coordinator, and in ``replay``) keeps these records; plugins read them. Amounts are dicts
+from slot to whole numbers, because a job or queue touches few slots; nothing here is per task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.model import Job, Queue
+
+Amounts = dict[int, int]
+"""slot -> amount; a missing slot is 0."""
+
+
+def add(into: Amounts, requests: tuple[tuple[int, int], ...] | list[tuple[int, int]], times: int) -> None:
+    """Add ``times`` (may be negative) a request to a total."""
+    for slot, amount in requests:
+        into[slot] = into.get(slot, 0) + amount * times
+
+
+@dataclass(slots=True)
+class JobInfo:
+    """One job as Order sees it. ``held``, ``waiting`` and ``best_effort`` are per group."""
+
+    job: Job
+    qid: int
+    held: list[int]
+    """Members allocated, binding, bound, running, releasing or succeeded, per group."""
+    waiting: list[int]
+    """Members pipelined (nominated), per group."""
+    best_effort: list[int]
+    """Pending members that ask for nothing, per group; the gang plugin counts them as there."""
+    pending: int = 0
+    """Pending members that ask for something (what allocate places)."""
+    failed: int = 0
+    """Members failed, releasing by deletion or unknown: they cannot count for the minimum."""
+    allocated: Amounts = field(default_factory=dict)
+    requested: Amounts = field(default_factory=dict)
+    """Everything its pending members ask for together (allocated not included)."""
+
+
+@dataclass(slots=True)
+class QueueInfo:
+    """One queue: totals of its jobs. ``allocated`` includes open turns (charged when emitted)."""
+
+    queue: Queue
+    allocated: Amounts = field(default_factory=dict)
+    requested: Amounts = field(default_factory=dict)
+    """allocated + pending of its jobs: what the queue would use if it could."""
+    jobs: int = 0
+    elastic: Amounts = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClusterInfo:
+    """What Order's plugins may read. ``total`` is what all nodes have to give (allocatable)."""
+
+    total: Amounts = field(default_factory=dict)
+    queues: dict[int, QueueInfo] = field(default_factory=dict)
+    jobs: dict[int, JobInfo] = field(default_factory=dict)
+    revision: int = 0
+    """Moves with every change of a total, queue or job count: plugins cache by it."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a job has come in a turn: what JobReady and JobPipelined look at.
+
+    Index = group. ``minimum``, ``parent`` from the job; ``held`` counts members that have a place,
+    ``waiting`` those pipelined. ``best_effort`` members count as present.
+    """
+
+    parent: list[int]
+    minimum: list[int]
+    held: list[int]
+    waiting: list[int]
+    best_effort: list[int]

@@ -1,0 +1,1 @@
+"""What the coordinator and the shard workers both speak: objects, messages, the ledger."""

@@ -1,0 +1,306 @@
+"""What the rest of the system may ask of the ledger, and what it gets back.
+
+Three kinds of batch change it, each in one script call: ``commit`` (a shard's statements), ``record``
+(what became of tasks) and ``store`` (accepted objects). Every change leaves one entry in the log, in the
+order in which the changes happened; every allocation also one entry in the bind stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shared.messages import (
+    CommitBatch,
+    CommitReply,
+    Epoch,
+    Group,
+    Rows,
+    Run,
+    StatusBatch,
+    StatusItem,
+    StatusReply,
+    Verdict,
+)
+
+COORDINATOR = "coordinator"
+"""The writer name of the coordinator; shards are written as their number."""
+
+
+# --- intake -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PutClass:
+    cid: int
+    requests: list[tuple[int, int, int]]
+    """(slot, amount, what a node offers of the slot without saying so)."""
+    spec: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PutNode:
+    """Create or change a node. Usage and nominations stay as they are."""
+
+    row: int
+    allocatable: list[tuple[int, int]]
+    spec_version: int
+    spec: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropNode:
+    """The node is gone: its record stays, with nothing allocatable and a spec version that moved."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """What others use on a node (foreign pods, daemons), absolute."""
+
+    row: int
+    used: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PutQueue:
+    qid: int
+    parent: int
+    capability: list[tuple[int, int]] | None
+    spec: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PutJob:
+    """Create or change a job. ``held`` of the groups is what to add for new best-effort members."""
+
+    jid: int
+    qid: int
+    spec_version: int
+    groups: list[Group]
+    spec: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropJob:
+    jid: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutObject:
+    """Anything the ledger only keeps: priority classes, hyper nodes, the policy. None deletes."""
+
+    key: str
+    spec: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutPartition:
+    """Which rows each shard owns from ``revision`` on."""
+
+    revision: int
+    shards: dict[int, list[int]]
+
+
+IntakeOp = (
+    PutClass | PutNode | DropNode | Observe | PutQueue | PutJob | DropJob | PutObject | PutPartition
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeBatch:
+    writer: str
+    epoch: Epoch
+    sequence: int
+    run_id: str
+    ops: list[IntakeOp]
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeReply:
+    verdict: Verdict
+    fresh: Rows
+    replayed: bool = False
+
+
+# --- what can be read ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """Where the pipelined tasks of one job wait: one run per class, versions and specs empty."""
+
+    jid: int
+    priority: int
+    since: float
+    expiry: float
+    runs: list[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One accepted statement as the log tells it; ``tail`` holds accepted operations only."""
+
+    jid: int
+    verdict: Verdict
+    priority: int
+    core: list[Run]
+    tail: list[Run]
+    dropped: list[int]
+    """Jobs whose nominations ended with this statement (its own earlier ones, the displaced)."""
+    expiry: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    id: str
+    writer: str
+    epoch: Epoch
+    sequence: int
+    accepted: list[Committed]
+    refused: list[tuple[int, Verdict]]
+    """(jid, verdict) of refused cores and, with their own verdict, refused tail operations."""
+    fresh: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEntry:
+    id: str
+    writer: str
+    epoch: Epoch
+    sequence: int
+    items: list[StatusItem]
+    """Only what changed something."""
+    lapsed: list[int]
+    fresh: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeEntry:
+    id: str
+    writer: str
+    epoch: Epoch
+    sequence: int
+    ops: list[IntakeOp]
+    fresh: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntry:
+    id: str
+    writer: str
+    epoch: Epoch
+
+
+LogEntry = CommitEntry | StatusEntry | IntakeEntry | EpochEntry
+
+
+@dataclass(frozen=True, slots=True)
+class BindEntry:
+    """Allocations of one commit batch: (jid, cid, tasks, rows)."""
+
+    id: str
+    binds: list[tuple[int, int, list[int], list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    state: int
+    row: int
+    cid: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    spec_version: int
+    qid: int
+    gone: bool
+    groups: list[Group]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    parent: int
+    used: dict[int, int]
+    capability: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything, read without stopping the writers.
+
+    ``log_id`` was read first: applying the log after it, with the version rule of ``Rows``, makes
+    the snapshot consistent.
+    """
+
+    log_id: str
+    nodes: Rows
+    node_specs: dict[int, bytes]
+    queues: dict[int, QueueRecord] = field(default_factory=dict)
+    queue_specs: dict[int, bytes] = field(default_factory=dict)
+    classes: dict[int, bytes] = field(default_factory=dict)
+    jobs: dict[int, JobRecord] = field(default_factory=dict)
+    job_specs: dict[int, bytes] = field(default_factory=dict)
+    tasks: dict[int, dict[int, TaskRecord]] = field(default_factory=dict)
+    """jid -> tix -> record; a task without one is pending."""
+    nominations: dict[int, Nomination] = field(default_factory=dict)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    partition: PutPartition | None = None
+
+
+class Ledger(Protocol):
+    """Every call may raise ``LedgerUnavailable``; after that the outcome of a write is unknown and
+    the same batch must be sent again (same sequence), which is safe."""
+
+    async def bless(self) -> str:
+        """Leader only: accept this run of the server; returns its run id."""
+        ...
+
+    async def run_id(self) -> str:
+        """The blessed run id, "" where none is."""
+        ...
+
+    async def claim(self, writer: str) -> Epoch:
+        """Begin a new epoch of a writer; from now on no batch of an earlier one is accepted."""
+        ...
+
+    async def commit(self, batch: CommitBatch) -> CommitReply: ...
+
+    async def record(self, batch: StatusBatch) -> StatusReply: ...
+
+    async def store(self, batch: IntakeBatch) -> IntakeReply: ...
+
+    async def read_log(
+        self, after: str, *, count: int = 512, block: float | None = None
+    ) -> list[LogEntry]:
+        """Entries after an id ("0" = from the start). ``block`` seconds to wait for the first one."""
+        ...
+
+    async def log_tail(self) -> str:
+        """The id of the newest entry, "0" where the log is empty."""
+        ...
+
+    async def read_binds(
+        self, consumer: str, *, count: int = 64, block: float | None = None, own: bool = False
+    ) -> list[BindEntry]:
+        """New entries for the binders' group; with ``own`` those delivered to this consumer (or to
+        one that died) and never acknowledged."""
+        ...
+
+    async def ack_binds(self, ids: list[str]) -> None: ...
+
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
+        """``workload=False`` leaves out jobs and tasks (what a shard worker needs)."""
+        ...
+
+    async def read_tasks(self, jids: list[int]) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
+        """Truth about some jobs (after a worker died with their turns)."""
+        ...
+
+    async def trim(self, *, log_before: str) -> None:
+        """Forget log entries below an id that every follower has passed, and acknowledged binds."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,435 @@
+"""The messages between coordinator, shard workers and ledger.
+
+Every message is a frozen dataclass of plain integers, strings and lists, so that it travels as
+msgpack without custom types (:func:`encode` and the ``decode_*`` functions at the end of the file).
+Tasks are addressed by ``(jid, tix)``: the number of the job and the index of the task in it.
+Nodes are addressed by ``row``: a dense index that is never given to another node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import msgpack
+
+ALLOCATE = 0
+"""Operation kind: the task takes idle capacity of the node and will be bound."""
+NOMINATE = 1
+"""Operation kind: the task is pipelined; it holds future capacity of the node, nothing is bound."""
+
+
+class Level(IntEnum):
+    """The four levels of the gradient, in the order in which they are tried."""
+
+    IDLE_OWN = 1
+    IDLE_OTHER = 2
+    FUTURE_OWN = 3
+    FUTURE_OTHER = 4
+
+
+class TaskState(IntEnum):
+    """The state of one task as the ledger stores it. An absent record means PENDING."""
+
+    PENDING = 0
+    BINDING = 1
+    BOUND = 2
+    RUNNING = 3
+    RELEASING = 4
+    SUCCEEDED = 5
+    FAILED = 6
+
+
+HOLDING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
+"""States in which a task occupies its node."""
+
+
+class Verdict(IntEnum):
+    """What the ledger found when it judged a statement, one of its tail operations, or a batch."""
+
+    COMMITTED = 0
+    RECHECKED = 1  # a node version had moved, the statement still fits: committed
+    FIT = 2  # request > idle of a node
+    NOMINATION = 3  # request > idle + releasing - nominated of a node
+    QUEUE = 4  # a queue or one of its ancestors would exceed its capability
+    RANK = 5  # a nomination to displace is of equal or higher priority
+    JOB = 6  # the job is gone or its specification moved
+    NODE = 7  # the node is gone or its schedulability moved
+    TASK = 8  # the task is not pending
+    GANG = 9  # a group would come to stand between 0 and its minimum
+    DOMAIN = 10  # a domain counter does not meet its condition
+    CORE = 11  # tail only: the core of this statement was refused
+    EPOCH = 12  # batch: the writer's epoch is not the current one
+    RUN = 13  # batch: this run of the server has not been blessed by the leader
+    OLD = 14  # batch: the sequence number left the writer's window
+
+
+ACCEPTED = frozenset({Verdict.COMMITTED, Verdict.RECHECKED})
+TRUE_CONFLICTS = frozenset({Verdict.FIT, Verdict.NOMINATION, Verdict.QUEUE, Verdict.RANK})
+READ_CONFLICTS = frozenset({Verdict.JOB, Verdict.NODE, Verdict.TASK, Verdict.GANG, Verdict.DOMAIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One ownership of a shard (or of the coordinator's seat); compared for equality only."""
+
+    counter: int
+    nonce: str
+
+    def __str__(self) -> str:
+        return f"{self.counter}:{self.nonce}"
+
+    @classmethod
+    def parse(cls, text: str) -> Epoch:
+        counter, _, nonce = text.partition(":")
+        return cls(int(counter), nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A gang inside a job. Group 0 is the whole job (``parent`` -1); roles with a minimum follow."""
+
+    parent: int
+    minimum: int
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """Tasks of one class and one group in task order: the unit in which a turn names tasks."""
+
+    cid: int
+    group: int
+    role: str
+    tasks: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job and which of its tasks to place now, sent by Order to the job's home shard.
+
+    ``tail`` bounds how many elastic tasks may follow once the job is ready; Volcano's queue turn
+    is ``tail=1``. ``total`` is the number of tasks of the job and ``pending`` those still
+    pending in it (both needed to decide whether a gang can still reach its minimum).
+    """
+
+    jid: int
+    job_version: int
+    qid: int
+    priority: int
+    groups: list[Group]
+    runs: list[TaskRun]
+    total: int
+    tail: int = 1
+    attempt: int = 0
+    nominated: dict[int, int] = field(default_factory=dict)
+    """tix -> row of the tasks that hold a nomination (tried first, on that node)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Operations of one statement that share class, kind and group. The lists run in parallel."""
+
+    kind: int
+    cid: int
+    group: int
+    tasks: list[int]
+    rows: list[int]
+    versions: list[int]
+    """Node version each operation saw: classifies a commit as clean or rechecked."""
+    specs: list[int]
+    """Node specification version each operation relied on: part of the read set."""
+    levels: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainOp:
+    """A counter of a cross-node rule: ``key`` is ``term/domain``; checked before ``delta`` is added.
+
+    ``condition`` is one of ``"eq0"``, ``"ge1"``, ``"le"`` (counter <= ``bound``) or ``""``.
+    """
+
+    key: str
+    delta: int
+    condition: str = ""
+    bound: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A gang core that stands or falls together, then a tail of single operations.
+
+    An accepted statement replaces every nomination its job held before.
+    """
+
+    jid: int
+    job_version: int
+    qid: int
+    priority: int
+    core: list[Run]
+    tail: list[Run]
+    displaced: list[int]
+    """Jobs of lower priority whose nominations this statement takes away."""
+    domains: list[DomainOp]
+    expiry: float = 0.0
+    """When the nominations lapse, seconds since 1970; 0 where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """What one shard asks of the ledger in one script call, judged statement by statement."""
+
+    writer: str
+    epoch: Epoch
+    sequence: int
+    run_id: str
+    statements: list[Statement]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The ledger's answer to one statement. ``at`` is the row, tix, qid or group that decided.
+
+    ``tail`` holds one verdict per tail operation in order; empty where the core was refused.
+    """
+
+    verdict: Verdict
+    at: int
+    tail: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Absolute packed node records (see :mod:`shared.ledger.records`) after a batch.
+
+    A view that sets these rows, where ``version`` is newer than its own, equals the ledger there.
+    """
+
+    rows: list[int]
+    records: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReply:
+    """``verdict`` is COMMITTED unless the whole batch was refused (EPOCH, RUN, OLD)."""
+
+    verdict: Verdict
+    answers: list[Answer]
+    fresh: Rows
+    """Every row that the batch touched or was refused at, as it stands after the batch."""
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StatusItem:
+    """A change of state of tasks of one job. ``rows`` are the nodes the writer believes in.
+
+    ``state`` PENDING means: the bind was refused for good, the task goes back to pending.
+    """
+
+    state: TaskState
+    jid: int
+    tasks: list[int]
+    rows: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusBatch:
+    writer: str
+    epoch: Epoch
+    sequence: int
+    run_id: str
+    items: list[StatusItem]
+    lapsed: list[int] = field(default_factory=list)
+    """Jobs whose nominations end now (expired or cancelled)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReply:
+    """``applied[i]`` lists the tasks of item i whose state changed; others were already there."""
+
+    verdict: Verdict
+    applied: list[list[int]]
+    fresh: Rows
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Operations of one class that were accepted: what an outcome tells Order."""
+
+    cid: int
+    kind: int
+    tasks: list[int]
+    rows: list[int]
+    levels: list[int]
+
+
+class OutcomeCode(IntEnum):
+    PLACED = 0  # the core, and possibly tail tasks, are committed
+    NOMINATED = 1  # the gang is pipelined: every placement is a nomination
+    INFEASIBLE = 2  # nothing fits now; ``reasons`` says why
+    CONFLICT = 3  # refused by the ledger more often than the worker repairs
+    STALE = 4  # job unknown, moved or nothing pending: Order reads the job anew
+    FENCED = 5  # the batch was refused as a whole: this worker is no longer the owner
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a turn."""
+
+    jid: int
+    code: OutcomeCode
+    placements: list[Placement]
+    reasons: dict[str, int]
+    """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""
+    failed_role: str = ""
+    displaced: list[int] = field(default_factory=list)
+    committed: int = 0
+    rechecked: int = 0
+    conflicts_true: int = 0
+    conflicts_read: int = 0
+
+
+# --- wire -------------------------------------------------------------------------------------
+
+
+def encode(value: Any) -> bytes:
+    """Pack plain lists, dicts, numbers, strings and bytes."""
+    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    return packed
+
+
+def decode(data: bytes) -> Any:
+    """Unpack what :func:`encode` packed. No custom types are ever built from the wire."""
+    return msgpack.unpackb(data, raw=False, strict_map_key=False)
+
+
+def encode_turns(turns: Iterable[Turn]) -> bytes:
+    return encode(
+        [
+            [
+                t.jid,
+                t.job_version,
+                t.qid,
+                t.priority,
+                [[g.parent, g.minimum, g.held] for g in t.groups],
+                [[r.cid, r.group, r.role, r.tasks] for r in t.runs],
+                t.total,
+                t.tail,
+                t.attempt,
+                t.nominated,
+            ]
+            for t in turns
+        ]
+    )
+
+
+def decode_turns(data: bytes) -> list[Turn]:
+    return [
+        Turn(
+            jid=jid,
+            job_version=version,
+            qid=qid,
+            priority=priority,
+            groups=[Group(*g) for g in groups],
+            runs=[TaskRun(*r) for r in runs],
+            total=total,
+            tail=tail,
+            attempt=attempt,
+            nominated=nominated,
+        )
+        for jid, version, qid, priority, groups, runs, total, tail, attempt, nominated in decode(data)
+    ]
+
+
+def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
+    return encode(
+        [
+            [
+                o.jid,
+                int(o.code),
+                [[p.cid, p.kind, p.tasks, p.rows, p.levels] for p in o.placements],
+                o.reasons,
+                o.failed_role,
+                o.displaced,
+                o.committed,
+                o.rechecked,
+                o.conflicts_true,
+                o.conflicts_read,
+            ]
+            for o in outcomes
+        ]
+    )
+
+
+def decode_outcomes(data: bytes) -> list[Outcome]:
+    return [
+        Outcome(
+            jid=jid,
+            code=OutcomeCode(code),
+            placements=[Placement(*p) for p in placements],
+            reasons=reasons,
+            failed_role=failed_role,
+            displaced=displaced,
+            committed=committed,
+            rechecked=rechecked,
+            conflicts_true=true,
+            conflicts_read=read,
+        )
+        for (
+            jid,
+            code,
+            placements,
+            reasons,
+            failed_role,
+            displaced,
+            committed,
+            rechecked,
+            true,
+            read,
+        ) in decode(data)
+    ]
+
+
+def _run(r: Run) -> Sequence[Any]:
+    return [r.kind, r.cid, r.group, r.tasks, r.rows, r.versions, r.specs, r.levels]
+
+
+def encode_statements(statements: Iterable[Statement]) -> bytes:
+    """The form the commit script unpacks: nested arrays, no maps."""
+    return encode(
+        [
+            [
+                s.jid,
+                s.job_version,
+                s.qid,
+                s.priority,
+                [_run(r) for r in s.core],
+                [_run(r) for r in s.tail],
+                s.displaced,
+                [[d.key, d.delta, d.condition, d.bound] for d in s.domains],
+                s.expiry,
+            ]
+            for s in statements
+        ]
+    )
+
+
+def decode_statements(data: bytes) -> list[Statement]:
+    return [
+        Statement(
+            jid=jid,
+            job_version=version,
+            qid=qid,
+            priority=priority,
+            core=[Run(*r) for r in core],
+            tail=[Run(*r) for r in tail],
+            displaced=displaced,
+            domains=[DomainOp(*d) for d in domains],
+            expiry=expiry,
+        )
+        for jid, version, qid, priority, core, tail, displaced, domains, expiry in decode(data)
+    ]
