@@ -115,6 +115,10 @@ class Job:
     roles: tuple[Role, ...] = ()
     spec: int = 0
     """Specification version: moves with every change of tasks, minima, queue or priority."""
+    dangling: bool = False
+    """Its pods name a PodGroup that does not exist (yet): they wait, nothing of it is placed."""
+    min_resources: Requests | None = None
+    """What the PodGroup says it needs before it is let in (``minResources``); None = not said."""
 
     @property
     def key(self) -> str:
