@@ -1,0 +1,70 @@
+# `make run` and `make test` need Python 3.11 or newer and make; everything else they install.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+DEMO := --backlog --mode soft --shards 4 --nodes 1000 --gpus-per-node 8 --jobs 2000
+CODE := coordinator shard_worker shared tests
+
+# A stamp is named for the content it was installed from: another lock is another stamp, and a
+# second `make` with the same lock starts at once.
+key = $(shell cat pyproject.toml $(1) | cksum | cut -d' ' -f1)
+RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
+DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
+PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: help run test check fmt lock clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
+	@$(BIN)/quadrant demo $(DEMO)
+
+test: $(DEV_STAMP) ## All tests
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+
+check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/deptry coordinator shard_worker shared
+	@$(BIN)/python -m pip check
+
+fmt: $(DEV_STAMP) ## Format and fix what can be fixed
+	@$(BIN)/ruff format $(CODE)
+	@$(BIN)/ruff check --fix $(CODE)
+
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-header --upgrade
+lock: $(DEV_STAMP) ## Resolve the dependencies anew
+	@$(COMPILE) --extra build --output-file requirements.lock
+	@$(COMPILE) --extra build --extra dev --constraint requirements.lock \
+		--output-file requirements-dev.lock
+
+clean: ## Remove the virtual environment and every cache
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it: make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than Python 3.11; name another: make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -m venv $(VENV)
+
+$(RUN_STAMP): | $(BIN)/python
+	@echo "Installing the locked dependencies (once)" >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_STAMP): | $(BIN)/python
+	@echo "Installing the locked dependencies and the tools of development (once)" >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@ $(RUN_STAMP)
