@@ -1,0 +1,127 @@
+"""A small client of the coordinator's HTTP interface: submit objects, ask for the state.
+
+It waits where the server asks it to (429 and 503 with ``Retry-After``) and asks again where the
+connection broke. That is safe, because the name of an object is its identity: a list that arrived twice
+changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import orjson
+
+BASE = "/apis/quadrant.dev/v1alpha1"
+WAIT_LIMIT = 5.0
+"""The longest pause between two attempts, whatever the server says."""
+
+
+class ApiError(Exception):
+    """The coordinator refused a request, or did not answer in time. For people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of one List."""
+
+    accepted: int
+    refused: list[dict[str, Any]]
+    """Each says kind, name, field and what to do; see :func:`describe`."""
+
+
+def describe(refused: dict[str, Any]) -> str:
+    """A refused object in one line."""
+    message = refused.get("message") or refused.get("reason") or "refused"
+    field = refused.get("field")
+    what = f"{refused.get('kind', 'object')} {refused.get('name', '<unknown>')}"
+    return f"{what}: {field}: {message}" if field else f"{what}: {message}"
+
+
+class ApiClient:
+    """``async with ApiClient(url) as api``. One client may carry several requests at a time."""
+
+    def __init__(self, url: str, *, timeout: float = 30.0, patience: float = 120.0) -> None:
+        """``timeout`` bounds one attempt, ``patience`` all attempts of a request together."""
+        self._url = url.rstrip("/") + BASE
+        self._timeout = timeout
+        self._patience = patience
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        # The JSON is made here; decompression and cookies would only cost.
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._timeout),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def submit(self, body: bytes) -> Submitted:
+        """Send one JSON List; every object in it is judged alone. Raises :class:`ApiError`."""
+        reply = await self._request("POST", "/lists", body)
+        return Submitted(int(reply.get("accepted", 0)), list(reply.get("refused", ())))
+
+    async def status(self) -> dict[str, Any]:
+        """Counts of jobs, tasks, statements and resources. Raises :class:`ApiError`."""
+        return await self._request("GET", "/status", None)
+
+    async def _request(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+        give_up = time.monotonic() + self._patience
+        pause = 0.05
+        while True:
+            try:
+                answer = await self._attempt(method, path, body)
+            except (aiohttp.ClientConnectionError, TimeoutError) as error:
+                why, wait = f"no answer ({type(error).__name__}: {error})", pause
+            else:
+                if isinstance(answer, dict):
+                    return answer
+                why, wait = "it is busy", answer
+            if time.monotonic() + wait > give_up:
+                raise ApiError(f"{method} {self._url}{path}: {why} for {self._patience:g} s")
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, 1.0)
+
+    async def _attempt(self, method: str, path: str, body: bytes | None) -> dict[str, Any] | float:
+        """The answer, or how many seconds the server wants us to wait."""
+        if self._session is None:
+            raise RuntimeError("ApiClient is used outside of its `async with`")
+        headers = {"Content-Type": "application/json"} if body is not None else None
+        url = self._url + path
+        async with self._session.request(method, url, data=body, headers=headers) as response:
+            content = await response.read()
+            if response.status in (429, 503):
+                return _retry_after(response.headers.get("Retry-After"))
+            if response.status >= 400:
+                said = content[:500].decode(errors="replace").strip()
+                raise ApiError(f"{method} {url} answered {response.status}: {said}")
+        try:
+            answer = orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise ApiError(f"{method} {url} answered something that is not JSON: {error}") from None
+        if not isinstance(answer, dict):
+            raise ApiError(f"{method} {url} answered {type(answer).__name__}, not an object")
+        return answer
+
+
+def _retry_after(header: str | None) -> float:
+    """Seconds to wait; fractions are allowed, dates are not expected of our server."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        seconds = 0.5
+    return min(max(seconds, 0.01), WAIT_LIMIT)
