@@ -184,6 +184,8 @@ class IntakeEntry:
     sequence: int
     ops: list[IntakeOp]
     fresh: Rows
+    dropped: list[int] = field(default_factory=list)
+    """Jobs whose nominations ended with this batch: gone, or their specification moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,7 @@ class TaskRecord:
     row: int
     cid: int
     version: int
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,8 @@ class JobRecord:
     qid: int
     gone: bool
     groups: list[Group]
+    top: int = 0
+    """One more than the highest task index that ever had a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +253,7 @@ class Snapshot:
     nominations: dict[int, Nomination] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
     partition: PutPartition | None = None
+    domains: dict[str, int] = field(default_factory=dict)
 
 
 class Ledger(Protocol):
