@@ -1,7 +1,7 @@
 """Specifications as bytes: how nodes, task classes, queues and jobs are kept in the ledger.
 
-Each is one msgpack array that begins with :data:`FORMAT`. Decoding is strict: another format, a missing
-or an extra field, or a value of another type raises :class:`MalformedSpec`; nothing is guessed.
+Each is one msgpack array that begins with :data:`FORMAT`. Decoding is strict: another format, a
+missing or an extra field, or a value of another type raises :class:`MalformedSpec`.
 """
 
 from __future__ import annotations

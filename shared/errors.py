@@ -1,0 +1,59 @@
+"""How a mistake in an input is told: which object, which field, what is wrong, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SHOWN = 80
+"""Characters of a wrong value that an answer repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One object that was not taken, and why. Nothing of it was kept.
+
+    ``field`` is the path from the top of the object (``spec.tasks[0].replicas``), "" for the whole.
+    ``value`` is what stood there, shortened; ``message`` ends with the remedy.
+    """
+
+    kind: str
+    name: str
+    field: str
+    value: str
+    message: str
+
+    def __str__(self) -> str:
+        at = f": {self.field}" if self.field else ""
+        got = f" (got {self.value})" if self.value else ""
+        return f"{self.kind} {self.name}{at}{got}: {self.message}"
+
+
+class InvalidInput(Exception):
+    """Raised where a field is read, turned into a :class:`Refusal` where the object is known."""
+
+    def __init__(self, field: str, value: object, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.value = value
+        self.message = message
+
+    def refusal(self, kind: str, name: str) -> Refusal:
+        return Refusal(kind, name, self.field, shown(self.value), self.message)
+
+
+def not_in_this_version(field: str, value: object, instead: str = "leave it out") -> InvalidInput:
+    """For what is understood but not done yet: silently dropping it would change what was asked."""
+    return InvalidInput(field, value, f"not in this version; {instead}")
+
+
+def shown(value: object) -> str:
+    """A wrong value as an answer may repeat it: one line, bounded; of containers only the size."""
+    if value is None:
+        return ""
+    if isinstance(value, dict | list):
+        kind = "object" if isinstance(value, dict) else "list"
+        return f"{kind} of {len(value)}"
+    if isinstance(value, int) and not -(10**SHOWN) < value < 10**SHOWN:
+        return "a number of many digits"
+    text = repr(value if not isinstance(value, str) else value[: SHOWN + 1])
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."

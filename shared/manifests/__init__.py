@@ -1,0 +1,95 @@
+"""Kubernetes objects as they are submitted, turned into checked, frozen values or refused.
+
+``parse`` is a function of its argument only; the service's API and ``replay`` both read through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shared.errors import InvalidInput, Refusal, shown
+from shared.manifests.fields import Fields
+from shared.manifests.gangs import read_job, read_pod_group
+from shared.manifests.nodes import read_hyper_node, read_node
+from shared.manifests.objects import (
+    Amounts,
+    JobManifest,
+    Manifest,
+    NodeManifest,
+    PodGroupManifest,
+    PodManifest,
+    PodTemplate,
+    QueueManifest,
+    RoleManifest,
+)
+from shared.manifests.pods import read_pod
+from shared.manifests.queues import read_priority_class, read_queue
+
+__all__ = [
+    "KINDS",
+    "Amounts",
+    "JobManifest",
+    "Manifest",
+    "NodeManifest",
+    "PodGroupManifest",
+    "PodManifest",
+    "PodTemplate",
+    "QueueManifest",
+    "RoleManifest",
+    "parse",
+]
+
+KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
+    ("v1", "Pod"): read_pod,
+    ("v1", "Node"): read_node,
+    ("scheduling.volcano.sh/v1beta1", "PodGroup"): read_pod_group,
+    ("scheduling.volcano.sh/v1beta1", "Queue"): read_queue,
+    ("batch.volcano.sh/v1alpha1", "Job"): read_job,
+    ("scheduling.k8s.io/v1", "PriorityClass"): read_priority_class,
+    ("topology.volcano.sh/v1alpha1", "HyperNode"): read_hyper_node,
+}
+"""(apiVersion, kind) of every object this version takes."""
+
+_TOP = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
+
+
+def parse(item: object) -> Manifest | Refusal:
+    """One object of a list. A refusal names the first field that is wrong, and the remedy."""
+    if type(item) is not dict:
+        return Refusal("object", "", "", shown(item), "not an object; write it between { and }")
+    try:
+        read = _reader(item)
+        if read is not read_priority_class and not item.keys() <= _TOP:
+            Fields(item, "").only(_TOP)
+        return read(item)
+    except InvalidInput as error:
+        return error.refusal(_kind(item), _name(item))
+
+
+def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
+    version, kind = item.get("apiVersion"), item.get("kind")
+    if type(version) is str and type(kind) is str:
+        read = KINDS.get((version, kind))
+        if read is not None:
+            return read
+    for known_version, known_kind in KINDS:
+        if kind == known_kind:
+            raise InvalidInput("apiVersion", version, f"unknown; write {known_version}")
+    kinds = ", ".join(sorted(kind for _, kind in KINDS))
+    raise InvalidInput("kind", kind, f"unknown, or not in this version; write one of {kinds}")
+
+
+def _kind(item: dict[str, object]) -> str:
+    kind = item.get("kind")
+    return kind if type(kind) is str and len(kind) <= 63 else "object"
+
+
+def _name(item: dict[str, object]) -> str:
+    """The name an error shows, as far as one can be read: ``namespace/name`` or ``name``."""
+    meta = item.get("metadata")
+    if type(meta) is not dict:
+        return ""
+    name, namespace = meta.get("name"), meta.get("namespace")
+    if type(name) is not str:
+        return ""
+    return f"{namespace}/{name}"[:317] if type(namespace) is str else name[:253]

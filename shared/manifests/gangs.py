@@ -1,0 +1,128 @@
+"""PodGroups (a gang whose pods come one by one) and Jobs (a gang with its pods' templates)."""
+
+from __future__ import annotations
+
+from shared.errors import InvalidInput
+from shared.manifests.amounts import frozen, read_amounts
+from shared.manifests.fields import Fields, dns_label, loose_name
+from shared.manifests.metadata import (
+    duration_of,
+    read_metadata,
+    read_template_metadata,
+    role_name,
+    role_of,
+    task_priority_of,
+)
+from shared.manifests.objects import JobManifest, PodGroupManifest, RoleManifest
+from shared.manifests.pods import template
+
+MAX_TASKS = 1_000_000
+"""Members of one job."""
+_ROLES = 1000
+_POD_GROUP = frozenset(
+    (
+        "minMember",
+        "minResources",
+        "minTaskMember",
+        "priorityClassName",
+        "queue",
+    )
+)
+_POD_GROUP_LATER = frozenset(("networkTopology", "subGroupPolicy"))
+_PHASES = ("", "Pending", "Running", "Unknown", "Inqueue", "Completed")
+_JOB = frozenset(("minAvailable", "priorityClassName", "queue", "schedulerName", "tasks"))
+_JOB_LATER = frozenset(
+    (
+        "maxRetry",
+        "minSuccess",
+        "networkTopology",
+        "plugins",
+        "policies",
+        "runningEstimate",
+        "ttlSecondsAfterFinished",
+        "volumes",
+    )
+)
+_TASK = frozenset(("minAvailable", "name", "replicas", "template"))
+_TASK_LATER = frozenset(("dependsOn", "maxRetry", "partitionPolicy", "policies", "topologyPolicy"))
+
+
+def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
+    meta = read_metadata(obj, namespaced=True, loose=True)
+    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
+    spec.only(_POD_GROUP, later=_POD_GROUP_LATER)
+    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    needs = spec.child("minResources")
+    return PodGroupManifest(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=meta.created,
+        minimum=spec.integer("minMember", 0, high=MAX_TASKS),
+        role_minima=_role_minima(spec.child("minTaskMember")),
+        queue=loose_name(spec.text("queue") or "default", "spec.queue"),
+        priority_class=spec.text("priorityClassName"),
+        min_resources=None if needs is None else frozen(read_amounts(needs)),
+        phase=status.choice("phase", _PHASES, ""),
+    )
+
+
+def _role_minima(fields: Fields | None) -> tuple[tuple[str, int], ...]:
+    if fields is None:
+        return ()
+    if len(fields.data) > _ROLES:
+        raise InvalidInput(fields.at, fields.data, f"too many; at most {_ROLES} roles are allowed")
+    return tuple(
+        (role_name(role, fields.path(role)), fields.integer(role, 0, high=MAX_TASKS))
+        for role in sorted(fields.data)
+    )
+
+
+def read_job(obj: dict[str, object]) -> JobManifest:
+    """Defaults as in Volcano: a task's minimum is its replicas, the job's is the sum of those."""
+    meta = read_metadata(obj, namespaced=True)
+    spec = Fields(obj.get("spec"), "spec")
+    spec.only(_JOB, later=_JOB_LATER)
+    roles = tuple(
+        _role(task, f"default{i}") for i, task in enumerate(spec.children("tasks", longest=_ROLES))
+    )
+    total = sum(role.count for role in roles)
+    if not 0 < total <= MAX_TASKS:
+        raise spec.wrong("tasks", f"{total} replicas in all; write from 1 to {MAX_TASKS}")
+    if len({role.name for role in roles}) != len(roles):
+        raise spec.wrong("tasks", "two tasks have the same name; give each its own")
+    minimum = spec.integer("minAvailable", 0)
+    if minimum > total:
+        raise spec.wrong("minAvailable", f"more than the {total} replicas of all tasks; lower it")
+    usual = sum(role.count if role.minimum is None else role.minimum for role in roles)
+    return JobManifest(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=meta.created,
+        minimum=minimum or usual,
+        queue=loose_name(spec.text("queue") or "default", "spec.queue"),
+        priority_class=spec.text("priorityClassName"),
+        roles=roles,
+    )
+
+
+def _role(task: Fields, default_name: str) -> RoleManifest:
+    task.only(_TASK, later=_TASK_LATER)
+    count = task.integer("replicas", 1, high=MAX_TASKS)
+    minimum = None if task.data.get("minAvailable") is None else task.integer("minAvailable", 0)
+    if minimum is not None and minimum > count:
+        raise task.wrong("minAvailable", f"more than its {count} replicas; lower it")
+    pod = task.need("template")
+    pod.only(frozenset(("metadata", "spec")))
+    at = pod.path("metadata")
+    meta = read_template_metadata(pod.child("metadata"), at)
+    role_of(meta, at)
+    return RoleManifest(
+        name=dns_label(task.text("name") or default_name, task.path("name")),
+        count=count,
+        minimum=minimum,
+        template=template(pod.data.get("spec"), pod.path("spec")),
+        task_priority=task_priority_of(meta, at),
+        duration=duration_of(meta, at),
+    )

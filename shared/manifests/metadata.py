@@ -1,0 +1,161 @@
+"""``metadata`` of every object, and the annotations that mean something here."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from shared.errors import InvalidInput
+from shared.manifests.fields import INT32, Fields, dns_label, loose_name, subdomain
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+TASK_SPEC = "volcano.sh/task-spec"
+TASK_PRIORITY = "volcano.sh/task-priority"
+DURATION = "quadrant.dev/duration"
+
+_KNOWN = frozenset(
+    (
+        "name",
+        "namespace",
+        "uid",
+        "labels",
+        "annotations",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "finalizers",
+        "generateName",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+    )
+)
+_UID = re.compile(r"[!-~]{1,128}")
+_ROLE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_LONGEST_RUN = 1e10
+_ANNOTATIONS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """``labels`` and ``annotations`` are as given, only known to be objects."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: float | None
+    deleting: bool
+    labels: dict[str, object]
+    annotations: dict[str, object]
+
+
+def read_metadata(obj: dict[str, object], *, namespaced: bool, loose: bool = False) -> Metadata:
+    """Metadata of a namespaced object (default namespace ``default``) or of a cluster-wide one.
+
+    ``loose`` allows the wider form of names (see :func:`loose_name`).
+    """
+    data = obj.get("metadata")
+    if type(data) is not dict:
+        raise InvalidInput("metadata", data, "missing or not an object; it must hold the name")
+    if not data.keys() <= _KNOWN:
+        Fields(data, "metadata").only(_KNOWN)
+    namespace = ""
+    if namespaced:
+        given = data.get("namespace")
+        namespace = "default" if given is None else dns_label(given, "metadata.namespace")
+    uid = data.get("uid")
+    if uid and (type(uid) is not str or _UID.fullmatch(uid) is None):
+        raise InvalidInput("metadata.uid", uid, "not a uid; use 1 to 128 visible characters")
+    created = data.get("creationTimestamp")
+    return Metadata(
+        namespace,
+        (loose_name if loose else subdomain)(data.get("name"), "metadata.name"),
+        str(uid or ""),
+        None if created is None else _time(created, "metadata.creationTimestamp"),
+        data.get("deletionTimestamp") is not None,
+        _map(data.get("labels"), "metadata.labels"),
+        _map(data.get("annotations"), "metadata.annotations"),
+    )
+
+
+def read_template_metadata(fields: Fields | None, at: str) -> Metadata:
+    """Metadata of a Job's pod template, which needs no name."""
+    data: dict[str, object] = fields.data if fields is not None else {}
+    if fields is not None:
+        fields.only(_KNOWN)
+    labels = _map(data.get("labels"), f"{at}.labels")
+    annotations = _map(data.get("annotations"), f"{at}.annotations")
+    return Metadata("", "", "", None, False, labels, annotations)
+
+
+def _map(value: object, field: str) -> dict[str, object]:
+    if value is None:
+        return {}
+    if type(value) is not dict or len(value) > _ANNOTATIONS:
+        raise InvalidInput(field, value, f"not an object of at most {_ANNOTATIONS} texts")
+    return value
+
+
+def _time(value: object, field: str) -> float:
+    if type(value) is str and len(value) <= 40:
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is not None:
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    raise InvalidInput(field, value, "not a time; write it as 2026-01-31T12:00:00Z")
+
+
+# --- annotations ------------------------------------------------------------------------------
+
+
+def role_of(meta: Metadata, at: str = "metadata") -> str:
+    """The role of a pod in its PodGroup: annotation or label ``volcano.sh/task-spec``."""
+    where = "annotations" if TASK_SPEC in meta.annotations else "labels"
+    value = (meta.annotations if where == "annotations" else meta.labels).get(TASK_SPEC)
+    if value is None:
+        return ""
+    return role_name(value, f"{at}.{where}.{TASK_SPEC}")
+
+
+def role_name(value: object, field: str) -> str:
+    if type(value) is not str or _ROLE.fullmatch(value) is None:
+        raise InvalidInput(
+            field, value, "not a role; use at most 63 letters, digits, '-', '_' or '.'"
+        )
+    return value
+
+
+def task_priority_of(meta: Metadata, at: str = "metadata") -> int | None:
+    value = meta.annotations.get(TASK_PRIORITY)
+    if value is None:
+        return None
+    if type(value) is str and _INTEGER.fullmatch(value) and abs(int(value)) <= INT32:
+        return int(value)
+    raise InvalidInput(
+        f"{at}.annotations.{TASK_PRIORITY}", value, 'not a priority; write a whole number as "10"'
+    )
+
+
+def duration_of(meta: Metadata, at: str = "metadata") -> float | None:
+    """How long a simulated member runs, seconds."""
+    value = meta.annotations.get(DURATION)
+    if value is None:
+        return None
+    if type(value) is str and len(value) <= 40 and value.isascii():
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if 0 <= seconds <= _LONGEST_RUN:
+            return seconds
+    raise InvalidInput(
+        f"{at}.annotations.{DURATION}", value, 'not a duration; write seconds as text, "1.5"'
+    )

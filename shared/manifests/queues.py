@@ -1,0 +1,78 @@
+"""Queues and priority classes."""
+
+from __future__ import annotations
+
+from shared.errors import InvalidInput
+from shared.manifests.amounts import frozen, read_amounts
+from shared.manifests.fields import INT32, Fields, loose_name
+from shared.manifests.metadata import read_metadata
+from shared.manifests.objects import QueueManifest
+from shared.model import PriorityClass
+
+_QUEUE = frozenset(
+    (
+        "capability",
+        "deserved",
+        "guarantee",
+        "parent",
+        "priority",
+        "reclaimable",
+        "weight",
+    )
+)
+_QUEUE_LATER = frozenset(("affinity", "dequeueStrategy", "extendClusters", "type"))
+_STATES = ("Open", "Closed", "Closing", "Unknown")
+_PRIORITY_CLASS = frozenset(
+    (
+        "apiVersion",
+        "description",
+        "globalDefault",
+        "kind",
+        "metadata",
+        "preemptionPolicy",
+        "value",
+    )
+)
+_MAX_WEIGHT = 65535
+
+
+def read_queue(obj: dict[str, object]) -> QueueManifest:
+    """A capability of 0 counts (nothing may be used); a resource that is absent is unlimited."""
+    name = read_metadata(obj, namespaced=False, loose=True).name
+    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
+    spec.only(_QUEUE, later=_QUEUE_LATER)
+    capability = spec.child("capability")
+    guarantee = spec.child("guarantee")
+    if guarantee is not None:
+        guarantee.only(frozenset(("resource",)))
+        guarantee = guarantee.child("resource")
+    parent = spec.text("parent")
+    if parent == name:
+        raise spec.wrong("parent", "it is the queue itself; write another queue or leave it out")
+    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    return QueueManifest(
+        name=name,
+        weight=spec.integer("weight", 1, high=_MAX_WEIGHT),
+        parent=loose_name(parent, "spec.parent") if parent else "",
+        priority=spec.integer("priority", 0, low=-INT32 - 1),
+        open=status.choice("state", _STATES, "Open") == "Open",
+        reclaimable=spec.boolean("reclaimable", True),
+        capability=frozen(read_amounts(capability), zeros=True) if capability is not None else None,
+        deserved=frozen(read_amounts(spec.child("deserved"))),
+        guarantee=frozen(read_amounts(guarantee)),
+    )
+
+
+def read_priority_class(obj: dict[str, object]) -> PriorityClass:
+    meta = read_metadata(obj, namespaced=False)
+    fields = Fields(obj, "")
+    fields.only(_PRIORITY_CLASS)
+    if obj.get("value") is None:
+        raise InvalidInput("value", None, "missing; write a whole number")
+    policy = fields.choice("preemptionPolicy", ("PreemptLowerPriority", "Never"), "")
+    return PriorityClass(
+        name=meta.name,
+        value=fields.integer("value", 0, low=-INT32 - 1),
+        default=fields.boolean("globalDefault", False),
+        preempts=policy != "Never",
+    )
