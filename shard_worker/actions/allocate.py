@@ -1,0 +1,262 @@
+"""Allocate, the half that places: one turn of one job becomes a statement or reasons why not.
+
+The rules are Volcano's for a flat job (no subgroups): tasks in order until JobReady, a failed
+role is not tried again, after a failure go on only while the gang can still come about. Ready:
+the statement is to be committed, and elastic tasks may follow it one by one. Only pipelined:
+every placement becomes a nomination. Neither: everything is undone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shard_worker.actions.displace import give_back_own, rivals, settle, withdraw_all
+from shard_worker.gradient import is_idle, nominated, pick, try_row
+from shard_worker.session import Session
+from shard_worker.statement import Place, Statement
+from shard_worker.task_class import Classes, Compiled
+from shard_worker.view import View
+from shard_worker.workload import Progress
+from shared.messages import ALLOCATE, NOMINATE, TaskRun, Turn
+
+BEST_EFFORT = "best-effort tasks are placed by backfill, which is not in this version"
+
+TOO_FEW = "the gang has too few tasks left to reach its minimum"
+
+
+@dataclass(slots=True)
+class Placed:
+    """What came of a turn on the view. Without placements nothing was changed on it."""
+
+    statement: Statement
+    core: list[Place] = field(default_factory=list)
+    """Stands or falls as a whole."""
+    tail: list[Place] = field(default_factory=list)
+    """Elastic tasks, each on its own."""
+    displaced: list[int] = field(default_factory=list)
+    """Jobs whose nominations have to go for this."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Why the first role that failed did: reason -> nodes."""
+    failed_role: str = ""
+
+
+def place(turn: Turn, *, session: Session, view: View, classes: Classes) -> Placed:
+    """Place a turn on the view; the open statement in the result has done so already.
+
+    Nominations of lower rank are respected at first; only a turn that does not come out ready is
+    tried again without them, and then displaces those that are in its way.
+    Raises KeyError for a task class that the view does not know.
+    """
+    attempt = _Attempt(turn, session=session, view=view, classes=classes)
+    lower = [] if attempt.run() else rivals(view, turn)
+    if lower:
+        polite = attempt.pipelined
+        attempt.restart()
+        withdrawn = withdraw_all(attempt.statement, view, lower)
+        if attempt.run() or (attempt.pipelined and not polite):
+            attempt.found.displaced = settle(attempt.statement, view, withdrawn)
+        else:
+            attempt.restart()
+            attempt.run()
+    return attempt.finish()
+
+
+class _Attempt:
+    """The task loop over one turn, and what it counts."""
+
+    def __init__(self, turn: Turn, *, session: Session, view: View, classes: Classes) -> None:
+        self.turn = turn
+        self.session = session
+        self.view = view
+        self.classes = classes
+        self.statement = Statement(view)
+        self.restart()
+
+    def restart(self) -> None:
+        """Undo everything and begin anew."""
+        self.statement.rollback()
+        groups = self.turn.groups
+        self.progress = Progress(
+            parent=[g.parent for g in groups],
+            minimum=[g.minimum for g in groups],
+            held=[g.held for g in groups],
+            waiting=[0] * len(groups),
+            best_effort=[0] * len(groups),
+        )
+        self.found = Placed(self.statement)
+        self.failed_roles: dict[str, int] = {}
+        self.ready = False
+        self.pipelined = False
+        self.elastic = self.session.job_ready(self.progress)
+        """The job was ready before: each of its tasks stands alone."""
+
+    def run(self) -> bool:
+        """Place what can be placed; True where the job is ready with it."""
+        give_back_own(self.statement, self.view, self.turn)
+        self.begin = self.statement.checkpoint
+        if not self._hopeless():
+            self._core()
+        self.found.core = self.statement.placed(self.begin)
+        if self.found.core:
+            self.ready = self.session.job_ready(self.progress)
+            self.pipelined = self.ready or self.session.job_pipelined(self.progress)
+        return self.ready
+
+    def finish(self) -> Placed:
+        """Add the tail to a ready job, turn a pipelined one into nominations, undo the rest."""
+        found = self.found
+        if self.ready:
+            self._tail()
+        elif self.pipelined:
+            self._nominate_all()
+        else:
+            if found.core and not found.reasons:
+                found.reasons = {TOO_FEW: int(self.view.exists().sum())}
+            self.statement.rollback()
+            found.core, found.displaced = [], []
+        return found
+
+    # --- counting before trying ---------------------------------------------------------------
+
+    def _hopeless(self) -> bool:
+        """Would the job not even be pipelined if every class filled all the room it has?"""
+        most = self._copy_progress()
+        short: tuple[TaskRun, Compiled] | None = None
+        for run in self._placeable():
+            compiled = self.classes.get(run.cid)
+            fit = min(compiled.room, len(run.tasks))
+            if fit < len(run.tasks) and short is None:
+                short = run, compiled
+            _count(most.waiting, most.parent, run.group, fit)
+        if short is None or self.session.job_pipelined(most):
+            return False
+        self._fail(*short)
+        return True
+
+    def _copy_progress(self) -> Progress:
+        now = self.progress
+        return Progress(now.parent, now.minimum, list(now.held), list(now.waiting), now.best_effort)
+
+    def _placeable(self) -> list[TaskRun]:
+        """Runs of tasks that ask for something."""
+        known = self.view.classes
+        runs = [run for run in self.turn.runs if not known[run.cid].best_effort]
+        if len(runs) < len(self.turn.runs) and not self.found.reasons:
+            self.found.reasons = {BEST_EFFORT: int(self.view.exists().sum())}
+        return runs
+
+    # --- the task loop ------------------------------------------------------------------------
+
+    def _core(self) -> None:
+        """Tasks in order until the job is ready or the gang can no longer come about."""
+        for run in self._placeable():
+            if run.role and run.role in self.failed_roles:
+                continue
+            compiled = self.classes.get(run.cid)
+            for task in run.tasks:
+                if not self._place(run, compiled, task):
+                    self._fail(run, compiled)
+                    break
+                if self.session.job_ready(self.progress):
+                    return
+            else:
+                continue
+            if not self._go_on():
+                return
+
+    def _place(self, run: TaskRun, compiled: Compiled, task: int, *, now: bool = False) -> bool:
+        """One task on the best node, its nominated node first; ``now``: idle capacity only."""
+        compiled.refresh()
+        at: int | None = self.turn.nominated.get(task)
+        level = None if at is None else try_row(compiled, at)
+        if at is None or level is None:
+            choice = pick(compiled)
+            if choice is None:
+                return False
+            at, level = choice
+        idle = is_idle(level)
+        if now and not idle:
+            return False
+        kind = ALLOCATE if idle else NOMINATE
+        self.statement.place(
+            cid=run.cid, group=run.group, task=task, row=at, level=level, kind=kind
+        )
+        progress = self.progress
+        _count(progress.held if idle else progress.waiting, progress.parent, run.group, 1)
+        return True
+
+    def _fail(self, run: TaskRun, compiled: Compiled) -> None:
+        """No node for a run: all its further tasks are alike, and would fail as this one did."""
+        if not self.failed_roles:
+            self.found.failed_role = run.role
+            self.found.reasons = compiled.reasons()
+        self.failed_roles[run.role] = run.group
+
+    def _go_on(self) -> bool:
+        """NeedContinueAllocating for a flat job: can the rest still make the gang?"""
+        turn, held = self.turn, self.progress.held
+        minimum = turn.groups[0].minimum
+        if minimum >= turn.total:
+            return False
+        if minimum < sum(group.minimum for group in turn.groups[1:]):
+            left = sum(
+                self._unplaced(run) for run in turn.runs if run.role not in self.failed_roles
+            )
+            return held[0] + left >= minimum
+        return all(
+            group == 0 or held[group] >= turn.groups[group].minimum
+            for group in self.failed_roles.values()
+        )
+
+    def _unplaced(self, run: TaskRun) -> int:
+        """Tasks of a run that are pending still."""
+        mine = set(run.tasks)
+        done = sum(place.task in mine for place in self.statement.placed(self.begin))
+        return len(run.tasks) - done
+
+    # --- after the loop -----------------------------------------------------------------------
+
+    def _tail(self) -> None:
+        """Elastic tasks while idle nodes take them.
+
+        The first task of a job that was ready before is the core of its statement, and one of them.
+        """
+        left = self.turn.tail - 1 if self.elastic else self.turn.tail
+        if left <= 0:
+            return
+        start = self.statement.checkpoint
+        done = {place.task for place in self.found.core}
+        for run in self._placeable():
+            compiled = self.classes.get(run.cid)
+            for task in run.tasks:
+                if left <= 0 or (run.role and run.role in self.failed_roles):
+                    break
+                if task in done:
+                    continue
+                if not self._place(run, compiled, task, now=True):
+                    break
+                left -= 1
+        self.found.tail = self.statement.placed(start)
+
+    def _nominate_all(self) -> None:
+        """The gang is pipelined: what it took now it will take in the future instead."""
+        places = self.found.core
+        if any(place.kind == ALLOCATE for place in places):
+            self.statement.rollback_places(self.begin)
+            for place in places:
+                self.statement.place(
+                    cid=place.cid,
+                    group=place.group,
+                    task=place.task,
+                    row=place.row,
+                    level=nominated(place.level),
+                    kind=NOMINATE,
+                )
+            self.found.core = self.statement.placed(self.begin)
+
+
+def _count(counts: list[int], parent: list[int], group: int, more: int) -> None:
+    """Count members for a group and all it is part of."""
+    while group >= 0:
+        counts[group] += more
+        group = parent[group]

@@ -1,0 +1,152 @@
+"""Amounts of all nodes as columns of whole numbers, and the log of rows that changed.
+
+One block of int64 holds them as ``[kind][slot][row]``; plugins and class caches read the 1-D
+arrays ``[row]`` in it. Units are those of the slots (:mod:`shared.slots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.int64]
+KINDS = ("allocatable", "used", "releasing", "nominated")
+ALLOCATABLE, USED, RELEASING, NOMINATED = range(4)
+FIRST_ROWS = 64
+
+
+class Columns:
+    """Growing columns. ``used`` includes what was observed from outside.
+
+    Values that no record gave are 0, except ``allocatable`` of a slot with an implied capacity.
+    """
+
+    __slots__ = ("_data", "_open", "implied", "size", "slots", "views", "widths")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Rows in use; the arrays handed out have this length."""
+        self.slots = 0
+        self.implied: dict[int, int] = {}
+        """slot -> what a node offers of it without saying so."""
+        self.views: list[list[Column]] = [[] for _ in KINDS]
+        """``views[kind][slot][row]``; replaced whenever the block grows."""
+        self._data = np.zeros((len(KINDS), 0, FIRST_ROWS), dtype=np.int64)
+        self._open = np.zeros_like(self._data)
+        """The part of the data that open statements added: not yet, or never, in a record."""
+        self.widths = np.zeros(FIRST_ROWS, dtype=np.int64)
+        """Slots that the record of each row spells out."""
+
+    def grow(self, *, rows: int = 0, slots: int = 0) -> bool:
+        """Make room for so many rows and slots; True where the columns were replaced."""
+        if rows <= self.size and slots <= self.slots:
+            return False
+        old_rows, old_slots = self.size, self.slots
+        self.size = max(rows, old_rows)
+        self.slots = max(slots, old_slots)
+        if self.size > self._data.shape[2] or self.slots > self._data.shape[1]:
+            self._reallocate(old_rows, old_slots)
+        for slot, amount in self.implied.items():
+            if slot < self.slots:
+                start = old_rows if slot < old_slots else 0
+                self._data[ALLOCATABLE, slot, start : self.size] = amount
+        self._cut_views()
+        return True
+
+    def _reallocate(self, old_rows: int, old_slots: int) -> None:
+        capacity = self._data.shape[2]
+        while capacity < self.size:
+            capacity *= 2
+        shape = (len(KINDS), self.slots, capacity)
+        for name in ("_data", "_open"):
+            grown = np.zeros(shape, dtype=np.int64)
+            grown[:, :old_slots, :old_rows] = getattr(self, name)[:, :old_slots, :old_rows]
+            setattr(self, name, grown)
+        widths = np.zeros(capacity, dtype=np.int64)
+        widths[:old_rows] = self.widths[:old_rows]
+        self.widths = widths
+
+    def _cut_views(self) -> None:
+        self.views = [
+            [self._data[kind, slot, : self.size] for slot in range(self.slots)]
+            for kind in range(len(KINDS))
+        ]
+
+    def imply(self, slot: int, amount: int) -> bool:
+        """Learn what nodes offer of ``slot`` without saying so; True where that is news."""
+        if self.implied.get(slot, 0) == amount:
+            return False
+        self.implied[slot] = amount
+        if slot < self.slots:
+            silent = np.flatnonzero(self.widths[: self.size] <= slot)
+            self._data[ALLOCATABLE, slot, silent] = amount
+        return True
+
+    def set(self, rows: NDArray[np.intp], values: Column) -> None:
+        """Make rows equal to their records; what open statements added stays on top.
+
+        ``values``: shape (rows, kinds, slots of these records). Slots beyond: implied or 0.
+        """
+        width = values.shape[2]
+        self.widths[rows] = width
+        self._data[:, :width, rows] = values.transpose(1, 2, 0)
+        if width < self.slots:
+            self._data[:, width:, rows] = 0
+            for slot, amount in self.implied.items():
+                if width <= slot < self.slots:
+                    self._data[ALLOCATABLE, slot, rows] = amount
+        self._data[:, :, rows] += self._open[:, :, rows]
+
+    def shift(self, kind: int, slot: int, row: int, amount: int) -> None:
+        """Add to one amount on behalf of an open statement; the inverse takes ``-amount``."""
+        self._data[kind, slot, row] += amount
+        self._open[kind, slot, row] += amount
+
+    def shift_many(self, kind: int, slot: int, rows: NDArray[np.intp], amount: int) -> None:
+        """:meth:`shift` of many rows; a row that comes twice is shifted twice."""
+        np.add.at(self._data[kind, slot], rows, amount)
+        np.add.at(self._open[kind, slot], rows, amount)
+
+    def image(self) -> bytes:
+        """Every amount and every open part: two equal images are equal columns."""
+        cut = (slice(None), slice(None), slice(0, self.size))
+        return self._data[cut].tobytes() + self._open[cut].tobytes()
+
+    @property
+    def settled(self) -> bool:
+        """True where no statement is open: the columns equal the records."""
+        return not self._open[:, :, : self.size].any()
+
+
+class Changes:
+    """The rows that changed, in order. Readers keep a cursor and catch up when they need to."""
+
+    __slots__ = ("_base", "_limit", "_rows")
+
+    def __init__(self, *, limit: int = 1 << 16) -> None:
+        self._rows: list[int] = []
+        self._base = 0
+        self._limit = limit
+
+    @property
+    def end(self) -> int:
+        """The cursor of a reader that has seen everything."""
+        return self._base + len(self._rows)
+
+    def mark(self, row: int) -> None:
+        self._rows.append(row)
+
+    def mark_all(self, rows: Iterable[int]) -> None:
+        """Note many rows; the oldest half is forgotten where the log became too long."""
+        self._rows.extend(rows)
+        if len(self._rows) > self._limit:
+            half = len(self._rows) // 2
+            del self._rows[:half]
+            self._base += half
+
+    def since(self, cursor: int) -> list[int] | None:
+        """Rows after a cursor, with repetitions; None where they were forgotten already."""
+        start = cursor - self._base
+        return None if start < 0 else self._rows[start:]

@@ -1,0 +1,286 @@
+"""A task class over the view: where its tasks fit and how good each node is, kept up lazily.
+
+All rows are judged once; after that only rows in the view's change log are judged again. The
+answers are kept as one *key* per row: the score, plus noise that breaks ties, plus :data:`IDLE`
+where the task fits now and not only in the future. So the best row of a level is the top of a
+:class:`~shard_worker.pick.BlockMaxima`, one for the own shard's rows, one for the others'.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
+from shard_worker.pick import NEVER, BlockMaxima, Keys, noise
+from shard_worker.session import Session
+from shard_worker.view import View
+
+IDLE = 2.0**20
+"""Added to the key of a row that fits now: every idle row comes before every future one."""
+SCORE_LIMIT = 2.0**18
+"""Scores are cut to +- this, so that no score can outweigh a level."""
+FEW = 6
+"""So many changed rows are judged one by one; more are judged as arrays."""
+
+FOREIGN = "node isn't in scheduler node shard"
+STALE_SPEC = "node's specification is being read again"
+PARTLY = "node has room for a part of the gang only"
+
+
+class Mode(Enum):
+    """What nodes of other shards mean: nothing special, second choice, or out of reach."""
+
+    NONE = "none"
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class Compiled:
+    """One task class, judged on every row of one view."""
+
+    __slots__ = (
+        "_amounts",
+        "_checks",
+        "_columns",
+        "_counts",
+        "_cursor",
+        "_noise",
+        "_own",
+        "_reasons",
+        "_revision",
+        "_session",
+        "_static",
+        "_view",
+        "cid",
+        "mode",
+        "other",
+        "own",
+        "requests",
+        "room",
+        "spec",
+    )
+
+    def __init__(
+        self, cid: int, *, view: View, session: Session, mode: Mode, noise_of: Keys
+    ) -> None:
+        """``noise_of``: at least as long as the view; see :func:`shard_worker.pick.noise`."""
+        self.cid = cid
+        self.spec = view.classes[cid]
+        self.requests = self.spec.requests
+        self.mode = mode
+        self._view = view
+        self._session = session
+        self._noise = noise_of
+        self._amounts = tuple(amount for _, amount in self.requests)
+        self._reasons: tuple[int, dict[str, int]] | None = None
+        self._judge_all()
+
+    # --- catching up --------------------------------------------------------------------------
+
+    @property
+    def current(self) -> bool:
+        """Can this catch up, or have specs or the arrays changed since it was compiled?"""
+        return self._revision == self._view.revision
+
+    def refresh(self) -> None:
+        """Judge the rows that changed since the last time."""
+        changes = self._view.changes
+        if self._cursor == changes.end:
+            return
+        rows = changes.since(self._cursor)
+        if rows is None or not self._session.scores_node_locally:
+            self._judge_all()
+            return
+        self._cursor = changes.end
+        distinct = set(rows)
+        if len(distinct) <= FEW:
+            for row in distinct:
+                self._judge_row(row)
+        else:
+            self._judge_rows(np.fromiter(distinct, dtype=np.intp, count=len(distinct)))
+
+    def _judge_all(self) -> None:
+        """Judge every row: static masks, room, scores."""
+        view = self._view
+        view.reserve(self.requests)
+        self._checks = self._session.predicates(self.spec, view)
+        score = self._session.score(self.spec, view, slice(None))
+        self._static = self._pass_static()
+        kinds = view.columns.views
+        self._columns = tuple(
+            (
+                kinds[ALLOCATABLE][slot],
+                kinds[USED][slot],
+                kinds[RELEASING][slot],
+                kinds[NOMINATED][slot],
+                amount,
+            )
+            for slot, amount in self.requests
+        )
+        self._own = view.own.copy() if self.mode is Mode.SOFT else np.ones(view.size, np.bool_)
+        every = np.arange(view.size, dtype=np.intp)
+        self._counts, idle = self._room_of(every)
+        self.room = int(self._counts.sum())
+        """Tasks of this class that all nodes together could take, now or in the future."""
+        keys = self._keys(every, score, self._counts, idle)
+        self.own = BlockMaxima(np.where(self._own, keys, NEVER))
+        self.other = (
+            BlockMaxima(np.where(self._own, NEVER, keys)) if self.mode is Mode.SOFT else None
+        )
+        self._revision = view.revision
+        self._cursor = view.changes.end
+
+    def _pass_static(self) -> NDArray[np.bool_]:
+        passed = self._view.live()
+        if self.mode is Mode.HARD:
+            passed &= self._view.own
+        for _, mask in self._checks:
+            passed &= mask
+        return passed
+
+    def _room_of(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """(how many tasks fit in the future, does one fit now) for each of ``rows``."""
+        counts = np.full(len(rows), np.iinfo(np.int64).max)
+        idle = np.ones(len(rows), dtype=np.bool_)
+        for allocatable, used, releasing, nominated, amount in self._columns:
+            free = allocatable[rows] - used[rows]
+            idle &= free >= amount
+            np.minimum(counts, (free + releasing[rows] - nominated[rows]) // amount, out=counts)
+        counts[~self._static[rows]] = 0
+        np.maximum(counts, 0, out=counts)
+        return counts, idle
+
+    def _keys(
+        self,
+        rows: NDArray[np.intp],
+        score: Keys,
+        counts: NDArray[np.int64],
+        idle: NDArray[np.bool_],
+    ) -> Keys:
+        keys = np.clip(score, -SCORE_LIMIT, SCORE_LIMIT) + self._noise[rows]
+        keys[idle] += IDLE
+        keys[counts == 0] = NEVER
+        return keys
+
+    def _judge_rows(self, rows: NDArray[np.intp]) -> None:
+        """Judge these rows (no repetition) anew."""
+        counts, idle = self._room_of(rows)
+        self.room += int(counts.sum() - self._counts[rows].sum())
+        self._counts[rows] = counts
+        score = self._session.score(self.spec, self._view, rows)
+        keys = self._keys(rows, score, counts, idle)
+        if self.other is None:
+            self.own.set_many(rows, keys)
+            return
+        mine = self._own[rows]
+        self.own.set_many(rows[mine], keys[mine])
+        self.other.set_many(rows[~mine], keys[~mine])
+
+    def _judge_row(self, row: int) -> None:
+        """:meth:`_judge_rows` of one row, without NumPy's cost per call."""
+        if not self._static.item(row):
+            return
+        fits = -1
+        idle = True
+        for allocatable, used, releasing, nominated, amount in self._columns:
+            free = allocatable.item(row) - used.item(row)
+            if free < amount:
+                idle = False
+            count = (free + releasing.item(row) - nominated.item(row)) // amount
+            if fits < 0 or count < fits:
+                fits = max(count, 0)
+        self.room += fits - self._counts.item(row)
+        self._counts[row] = fits
+        key = NEVER
+        if fits:
+            score = self._session.score_row(self.spec, self._view, row)
+            key = min(max(score, -SCORE_LIMIT), SCORE_LIMIT) + self._noise.item(row)
+            if idle:
+                key += IDLE
+        if self.other is None or self._own.item(row):
+            self.own.set(row, key)
+        else:
+            self.other.set(row, key)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def fits(self, row: int) -> tuple[bool, bool]:
+        """(fits now, fits in the future) on one row, all rules counted."""
+        if row >= self._view.size or self._counts.item(row) == 0:
+            return False, False
+        kept = self.own if self.other is None or self._own.item(row) else self.other
+        return kept.key(row) >= IDLE / 2, True
+
+    def is_own(self, row: int) -> bool:
+        """Does the mode treat this row as one of the shard's own?"""
+        return bool(self._own.item(row))
+
+    def reasons(self) -> dict[str, int]:
+        """Why nodes do not take a task of this class now: reason -> nodes, each node once.
+
+        The first reason of a node counts, in this order: another shard's node (hard mode), static
+        checks in the policy's order, then the first requested slot that is short.
+        """
+        if self._reasons is None or self._reasons[0] != self._cursor:
+            self._reasons = (self._cursor, self._count_reasons())
+        return self._reasons[1]
+
+    def _count_reasons(self) -> dict[str, int]:
+        view = self._view
+        left = view.exists()
+        found: dict[str, int] = {}
+
+        def charge(reason: str, failed: NDArray[np.bool_]) -> None:
+            failed = failed & left
+            count = int(failed.sum())
+            if count:
+                found[reason] = found.get(reason, 0) + count
+                np.logical_and(left, ~failed, out=left)
+
+        if self.mode is Mode.HARD:
+            charge(FOREIGN, ~view.own)
+        charge(STALE_SPEC, ~view.live())
+        for reason, mask in self._checks:
+            charge(reason, ~mask)
+        for (slot, _), columns in zip(self.requests, self._columns, strict=True):
+            allocatable, used, releasing, nominated, amount = columns
+            short = allocatable - used + releasing - nominated < amount
+            charge(f"Insufficient {view.slot_name(slot)}", short)
+        charge(PARTLY, left)
+        return found
+
+
+class Classes:
+    """The compiled classes of a view; those not asked for the longest are forgotten."""
+
+    def __init__(
+        self, *, view: View, session: Session, mode: Mode, seed: int, limit: int = 64
+    ) -> None:
+        """``limit``: compiled classes kept; each costs about 30 bytes per node."""
+        self.view = view
+        self.session = session
+        self.mode = mode
+        self._seed = seed
+        self._limit = limit
+        self._kept: dict[int, Compiled] = {}
+        self._noise: Keys = noise(seed, 0)
+
+    def get(self, cid: int) -> Compiled:
+        """The class, up to date with the view. KeyError where the view does not know it."""
+        compiled = self._kept.get(cid)
+        if compiled is not None and compiled.current:
+            compiled.refresh()
+            return compiled
+        if len(self._noise) < self.view.size:
+            self._noise = noise(self._seed, 2 * self.view.size)
+        self._kept.pop(cid, None)
+        compiled = Compiled(
+            cid, view=self.view, session=self.session, mode=self.mode, noise_of=self._noise
+        )
+        self._kept[cid] = compiled
+        if len(self._kept) > self._limit:
+            del self._kept[next(iter(self._kept))]
+        return compiled

@@ -1,0 +1,310 @@
+"""A worker's picture of the whole cluster: node records as columns, and what nodes are like.
+
+It is kept by applying the ledger's log and the rows that come with every reply. Rows are absolute
+and carry a version, so that the order in which they arrive does not matter. What open statements
+added stays on top of the records until the statement is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.coded import CodedColumn
+from shard_worker.columns import KINDS, Changes, Column, Columns
+from shared.ledger.protocol import (
+    CommitEntry,
+    Committed,
+    DropNode,
+    EpochEntry,
+    IntakeEntry,
+    IntakeOp,
+    LogEntry,
+    Nomination,
+    PutClass,
+    PutNode,
+    PutObject,
+    PutPartition,
+    Snapshot,
+    StatusEntry,
+)
+from shared.ledger.records import HEAD, WIDTH, unpack_nodes
+from shared.messages import NOMINATE, Rows, Run
+from shared.model import Node, Requests, Taint, TaskClass
+from shared.slots import BASE
+from shared.specs import decode_class, decode_node
+
+KIND_INDEX = {name: i for i, name in enumerate(KINDS)}
+UNKNOWN = -1
+"""Specification version of a row that no node is known for."""
+
+
+class View:
+    """Index of every array: row. Plugins see it as :class:`shard_worker.session.NodeColumns`."""
+
+    def __init__(self, *, shard: int) -> None:
+        self.shard = shard
+        self.columns = Columns()
+        self.changes = Changes()
+        self.nodes: list[Node | None] = []
+        self.classes: dict[int, TaskClass] = {}
+        self.nominations: dict[int, Nomination] = {}
+        """Jobs that hold nominations, as far as the log and own replies told."""
+        self.slot_names: list[str] = list(BASE)
+        self.version: Column = np.full(0, UNKNOWN, dtype=np.int64)
+        self.spec: Column = np.full(0, UNKNOWN, dtype=np.int64)
+        """Specification version of the node that ``nodes`` holds: what a placement relies on."""
+        self.record_spec: Column = np.full(0, UNKNOWN, dtype=np.int64)
+        """The same as the record says it; runs ahead until the log brings the specification."""
+        self.own: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """True for the rows of this shard."""
+        self.revision = 0
+        """Moves when more than amounts changed: node specs, the partition, the arrays."""
+        self._partition: PutPartition | None = None
+        self._labels: dict[str, CodedColumn[str]] = {}
+        self._taints: CodedColumn[tuple[Taint, ...]] | None = None
+        self._cordoned: NDArray[np.bool_] | None = None
+
+    # --- what plugins read --------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return self.columns.size
+
+    def column(self, kind: str, slot: int) -> Column:
+        """Amounts of one slot over all rows; ``kind``: allocatable, used, releasing, nominated."""
+        columns = self.columns
+        if slot >= columns.slots and columns.grow(slots=slot + 1):
+            self.revision += 1
+        return columns.views[KIND_INDEX[kind]][slot]
+
+    def label(self, key: str) -> CodedColumn[str]:
+        """The values of one label."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = CodedColumn(lambda n: n.labels.get(key), self.nodes)
+        return column
+
+    def taints(self) -> CodedColumn[tuple[Taint, ...]]:
+        """The taint set of each node; no taints are a set too."""
+        if self._taints is None:
+            self._taints = CodedColumn(lambda n: n.taints, self.nodes)
+        return self._taints
+
+    def unschedulable(self) -> NDArray[np.bool_]:
+        """True where the node is cordoned."""
+        if self._cordoned is None:
+            flags = [node is not None and node.unschedulable for node in self.nodes]
+            self._cordoned = np.array(flags, dtype=np.bool_)
+        return self._cordoned
+
+    def live(self) -> NDArray[np.bool_]:
+        """True where a node exists and its specification is the one its record speaks of."""
+        return (self.spec == self.record_spec) & (self.spec != UNKNOWN)
+
+    def exists(self) -> NDArray[np.bool_]:
+        """True where a node exists: the nodes looked at."""
+        return self.spec != UNKNOWN
+
+    def slot_name(self, slot: int) -> str:
+        return self.slot_names[slot] if slot < len(self.slot_names) else f"slot {slot}"
+
+    # --- keeping up ---------------------------------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Fill an empty view. Apply the log after ``snapshot.log_id`` next."""
+        for key, spec in snapshot.objects.items():
+            self._put_object(PutObject(key=key, spec=spec))
+        for cid, spec in snapshot.classes.items():
+            self._put_class(cid, decode_class(spec))
+        self.nominations.update(snapshot.nominations)
+        specs = {row: decode_node(spec) for row, spec in snapshot.node_specs.items()}
+        self.set_rows(snapshot.nodes)
+        self._set_nodes({row: (node, node.spec) for row, node in specs.items()})
+        if snapshot.partition is not None:
+            self._put_partition(snapshot.partition)
+
+    def apply(self, entries: Iterable[LogEntry]) -> None:
+        """Follow the log: rows, node specs, classes, the partition, nominations."""
+        for entry in entries:
+            match entry:
+                case CommitEntry():
+                    for committed in entry.accepted:
+                        self._committed(committed)
+                    self.set_rows(entry.fresh)
+                case StatusEntry():
+                    for jid in entry.lapsed:
+                        self.nominations.pop(jid, None)
+                    self.set_rows(entry.fresh)
+                case IntakeEntry():
+                    for jid in entry.dropped:
+                        self.nominations.pop(jid, None)
+                    self._intake(entry.ops)
+                    self.set_rows(entry.fresh)
+                case EpochEntry():
+                    pass
+
+    def set_rows(self, fresh: Rows) -> None:
+        """Take over records that are newer than what is here. No row comes twice in one call."""
+        if not fresh.rows:
+            return
+        self._grow(max(fresh.rows) + 1)
+        rows = np.array(fresh.rows, dtype=np.intp)
+        table = unpack_nodes(fresh.records)
+        newer = table[:, 0] > self.version[rows]
+        if not newer.all():
+            rows, table = rows[newer], table[newer]
+        widths = table[:, 2]
+        for width in np.unique(widths).tolist():
+            same = widths == width
+            self._take(rows[same], table[same, : HEAD + WIDTH * width])
+
+    def _take(self, rows: NDArray[np.intp], table: NDArray[np.int64]) -> None:
+        """Rows without repetition and their records: all newer, all with as many slots."""
+        slots = table[:, HEAD:].reshape(len(rows), -1, WIDTH)
+        if slots.shape[1] > self.columns.slots and self.columns.grow(slots=slots.shape[1]):
+            self.revision += 1
+        allocatable, used, observed, releasing, nominated = np.moveaxis(slots, 2, 0)
+        amounts = np.stack([allocatable, used + observed, releasing, nominated], axis=1)
+        self.columns.set(rows, amounts)
+        self.version[rows] = table[:, 0]
+        specs = table[:, 1]
+        if not np.array_equal(self.record_spec[rows], specs):
+            self.record_spec[rows] = specs
+            self.revision += 1
+        self.changes.mark_all(rows.tolist())
+
+    def _grow(self, rows: int) -> None:
+        old = self.columns.size
+        if rows <= old:
+            return
+        self.columns.grow(rows=rows)
+        more = rows - old
+        blank = np.full(more, UNKNOWN, dtype=np.int64)
+        self.version = np.concatenate([self.version, blank])
+        self.spec = np.concatenate([self.spec, blank])
+        self.record_spec = np.concatenate([self.record_spec, blank])
+        self.own = np.concatenate([self.own, np.zeros(more, dtype=np.bool_)])
+        self.nodes.extend([None] * more)
+        self._reread(range(old, rows))
+        self._mark_own()
+
+    # --- what the log tells -------------------------------------------------------------------
+
+    def _intake(self, ops: list[IntakeOp]) -> None:
+        nodes: dict[int, tuple[Node | None, int]] = {}
+        for op in ops:
+            match op:
+                case PutNode():
+                    nodes[op.row] = (decode_node(op.spec), op.spec_version)
+                case DropNode():
+                    nodes[op.row] = (None, UNKNOWN)
+                case PutClass():
+                    for slot, _, implied in op.requests:
+                        self._imply(slot, implied)
+                    self._put_class(op.cid, decode_class(op.spec))
+                case PutPartition():
+                    self._put_partition(op)
+                case PutObject():
+                    self._put_object(op)
+                case _:
+                    pass
+        if nodes:
+            self._set_nodes(nodes)
+
+    def _set_nodes(self, nodes: dict[int, tuple[Node | None, int]]) -> None:
+        self._grow(max(nodes) + 1)
+        for row, (node, spec) in nodes.items():
+            self.nodes[row] = node
+            self.spec[row] = UNKNOWN if node is None else spec
+        self._reread(nodes)
+
+    def _reread(self, rows: Iterable[int]) -> None:
+        """Node specifications changed: everything derived from these rows is read anew."""
+        rows = list(rows)
+        for column in self._labels.values():
+            column.update(rows, self.nodes)
+        if self._taints is not None:
+            self._taints.update(rows, self.nodes)
+        self._cordoned = None
+        self.revision += 1
+
+    def _put_class(self, cid: int, cls: TaskClass) -> None:
+        self.classes[cid] = cls
+        for slot, _ in cls.requests:
+            self._imply_by_name(slot)
+
+    def _put_partition(self, partition: PutPartition) -> None:
+        if self._partition is None or partition.revision >= self._partition.revision:
+            self._partition = partition
+            self._mark_own()
+
+    def _mark_own(self) -> None:
+        mine = [] if self._partition is None else self._partition.shards.get(self.shard, [])
+        rows = np.array(mine, dtype=np.intp)
+        self.own = np.zeros(self.size, dtype=np.bool_)
+        self.own[rows[rows < self.size]] = True
+        self.revision += 1
+
+    def _put_object(self, op: PutObject) -> None:
+        """Objects mean nothing to a worker, except the names of the slots."""
+
+    def _imply(self, slot: int, amount: int) -> None:
+        if amount and self.columns.imply(slot, amount):
+            self.revision += 1
+
+    def _imply_by_name(self, slot: int) -> None:
+        if self.slot_name(slot).startswith("port/"):
+            self._imply(slot, 1)
+
+    # --- nominations --------------------------------------------------------------------------
+
+    def _committed(self, committed: Committed) -> None:
+        runs = [run for run in (*committed.core, *committed.tail) if run.kind == NOMINATE]
+        for jid in committed.dropped:
+            self.nominations.pop(jid, None)
+        self.renominate(
+            committed.jid, priority=committed.priority, expiry=committed.expiry, runs=runs
+        )
+
+    def renominate(self, jid: int, *, priority: int, expiry: float, runs: list[Run]) -> None:
+        """An accepted statement replaced all nominations of its job (by none where no runs)."""
+        earlier = self.nominations.pop(jid, None)
+        if runs:
+            since = earlier.since if earlier is not None else expiry
+            self.nominations[jid] = Nomination(
+                jid=jid, priority=priority, since=since, expiry=expiry, runs=runs
+            )
+
+    # --- open statements ----------------------------------------------------------------------
+
+    def shift(self, kind: int, requests: Requests, row: int, times: int) -> None:
+        """Add ``times`` a request to one row for an open statement; its inverse is ``-times``."""
+        columns = self.columns
+        for slot, amount in requests:
+            columns.shift(kind, slot, row, amount * times)
+        self.changes.mark(row)
+
+    def shift_many(self, kind: int, requests: Requests, rows: Sequence[int], times: int) -> None:
+        """:meth:`shift` of many rows (the same row may come several times)."""
+        index = np.array(rows, dtype=np.intp)
+        for slot, amount in requests:
+            self.columns.shift_many(kind, slot, index, amount * times)
+        self.changes.mark_all(rows)
+
+    def ahead(self, requests: Requests, row: int) -> bool:
+        """Is no requested slot of the row promised beyond what it will have?"""
+        kinds = self.columns.views
+        for slot, _ in requests:
+            allocatable, used, releasing, nominated = (k[slot].item(row) for k in kinds)
+            if allocatable - used + releasing - nominated < 0:
+                return False
+        return True
+
+    def reserve(self, requests: Requests) -> None:
+        """Make sure the columns that a request names exist."""
+        last = max(slot for slot, _ in requests)
+        if last >= self.columns.slots and self.columns.grow(slots=last + 1):
+            self.revision += 1

@@ -1,0 +1,363 @@
+"""The worker of one shard as a state machine: events in, instructions out.
+
+Turns are placed on the view at once, on top of what is not committed yet, and wait as statements.
+One batch at a time goes to the ledger. Its reply undoes what the batch's statements had added to
+the view, brings the rows as they really stand, and tells which statements hold. Refused ones are
+placed again on the fresh rows a few times before they go back to Order.
+
+No clock, no I/O, no randomness but the seed: the actor and the simulator run the same worker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from shard_worker.actions.allocate import Placed, place
+from shard_worker.session import Session
+from shard_worker.statement import runs_of
+from shard_worker.task_class import Classes, Mode
+from shard_worker.view import View
+from shared import messages
+from shared.ledger.protocol import LogEntry
+from shared.messages import (
+    ACCEPTED,
+    NOMINATE,
+    TRUE_CONFLICTS,
+    Answer,
+    CommitBatch,
+    CommitReply,
+    Epoch,
+    Outcome,
+    OutcomeCode,
+    Placement,
+    Run,
+    Turn,
+    Verdict,
+)
+
+HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
+"""Refusals after which the turn itself is out of date."""
+NOT_OURS = frozenset({Verdict.QUEUE})
+"""Refusals that another node cannot cure: Order has to decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds a worker."""
+
+    batch_operations: int = 256
+    """Operations of one batch; a statement with more goes alone."""
+    repairs: int = 3
+    """Times that a refused statement is placed again before Order hears of it."""
+    nomination_seconds: float = 10.0
+    """How long a nomination holds its node."""
+    compiled_classes: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatchRequest:
+    """Send this batch to the ledger and bring back the reply (send the same again where lost)."""
+
+    batch: CommitBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Tell Order what came of these turns."""
+
+    outcomes: list[Outcome]
+
+
+Instruction = CommitBatchRequest | Outcomes
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the ledger judged what was asked for a turn."""
+
+    committed: int = 0
+    rechecked: int = 0
+    conflicts_true: int = 0
+    conflicts_read: int = 0
+
+    def count(self, verdict: Verdict) -> None:
+        """A statement, or a tail operation that was refused."""
+        if verdict in ACCEPTED:
+            self.committed += 1
+            self.rechecked += verdict is Verdict.RECHECKED
+        elif verdict in TRUE_CONFLICTS:
+            self.conflicts_true += 1
+        else:
+            self.conflicts_read += 1
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A turn that was placed on the view and is not decided yet."""
+
+    turn: Turn
+    placed: Placed
+    message: messages.Statement
+    operations: int
+    repairs: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
+class Worker:
+    """Places turns on a view and sees them through the ledger."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        view: View,
+        mode: Mode,
+        shard: int,
+        seed: int = 0,
+        limits: Limits | None = None,
+    ) -> None:
+        """``seed``: decides between equal nodes; different for each shard, or they collide."""
+        self.session = session
+        self.view = view
+        self.shard = shard
+        self.limits = limits or Limits()
+        self.classes = Classes(
+            view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
+        )
+        self._epoch: Epoch | None = None
+        self._run_id = ""
+        self._sequence = 0
+        self._now = 0.0
+        self._waiting: deque[Attempt] = deque()
+        self._flying: list[Attempt] = []
+        self._batch: CommitBatch | None = None
+
+    # --- events -------------------------------------------------------------------------------
+
+    def begin(self, epoch: Epoch, run_id: str) -> list[Instruction]:
+        """Commit under this epoch from now on. Turns that were open are undone and fenced."""
+        instructions = self._fence()
+        self._epoch = epoch
+        self._run_id = run_id
+        self._sequence = 0
+        return instructions
+
+    def on_log(self, entries: list[LogEntry]) -> None:
+        """Follow the ledger's log."""
+        self.view.apply(entries)
+
+    def on_turns(self, turns: list[Turn], *, now: float) -> list[Instruction]:
+        """Place turns. ``now``: seconds since 1970, for the expiry of nominations."""
+        self._now = now
+        outcomes: list[Outcome] = []
+        for turn in turns:
+            attempt = self._try(turn, Tally())
+            if isinstance(attempt, Outcome):
+                outcomes.append(attempt)
+            else:
+                self._waiting.append(attempt)
+        return self._instructions(outcomes)
+
+    def on_reply(self, reply: CommitReply) -> list[Instruction]:
+        """The ledger's answer to the batch in flight."""
+        batch, attempts = self._batch, self._flying
+        if batch is None:
+            return []
+        if reply.verdict not in ACCEPTED:
+            return self._fence()
+        self._batch, self._flying = None, []
+        for attempt in attempts:
+            attempt.placed.statement.rollback()
+        self.view.set_rows(reply.fresh)
+        outcomes: list[Outcome] = []
+        again: list[tuple[Attempt, Answer]] = []
+        for attempt, answer in zip(attempts, reply.answers, strict=True):
+            if answer.verdict in ACCEPTED:
+                outcomes.append(self._accepted(attempt, answer))
+            else:
+                again.append((attempt, answer))
+        for attempt, answer in reversed(again):
+            decided = self._refused(attempt, answer.verdict)
+            if isinstance(decided, Outcome):
+                outcomes.append(decided)
+            else:
+                self._waiting.appendleft(decided)
+        return self._instructions(outcomes)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def pending_batch(self) -> CommitBatch | None:
+        """The batch in flight: to be sent again, unchanged, where its reply was lost."""
+        return self._batch
+
+    @property
+    def open_turns(self) -> int:
+        """Turns that were placed and are not decided."""
+        return len(self._waiting) + len(self._flying)
+
+    def validate(self) -> None:
+        """Raise AssertionError where the worker's own books do not agree."""
+        assert (self._batch is None) == (not self._flying), "a batch without its statements"
+        if self._batch is not None:
+            flying = [attempt.message for attempt in self._flying]
+            assert self._batch.statements == flying, "the batch changed after it was sent"
+            assert self._batch.sequence == self._sequence, "a batch of another sequence"
+            size = sum(attempt.operations for attempt in self._flying)
+            assert size <= self.limits.batch_operations or len(flying) == 1, "batch too large"
+        assert self._batch is not None or not self._waiting, "statements wait with no batch sent"
+        if not self.open_turns:
+            assert self.view.columns.settled, "no open turn, but the view differs from its records"
+
+    # --- placing ------------------------------------------------------------------------------
+
+    def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
+        """Place a turn on the view: an attempt to commit, or an outcome right away."""
+        known = self.view.classes
+        if not turn.runs or any(run.cid not in known for run in turn.runs):
+            return _outcome(turn, OutcomeCode.STALE, tally)
+        placed = place(turn, session=self.session, view=self.view, classes=self.classes)
+        if not placed.core:
+            return _outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
+        return Attempt(
+            turn=turn,
+            placed=placed,
+            message=self._statement(turn, placed),
+            operations=len(placed.core) + len(placed.tail),
+            repairs=repairs,
+            tally=tally,
+        )
+
+    def _statement(self, turn: Turn, placed: Placed) -> messages.Statement:
+        waits = any(op.kind == NOMINATE for op in (*placed.core, *placed.tail))
+        return messages.Statement(
+            jid=turn.jid,
+            job_version=turn.job_version,
+            qid=turn.qid,
+            priority=turn.priority,
+            core=runs_of(placed.core),
+            tail=runs_of(placed.tail),
+            displaced=list(placed.displaced),
+            domains=[],
+            expiry=self._now + self.limits.nomination_seconds if waits else 0.0,
+        )
+
+    # --- committing ---------------------------------------------------------------------------
+
+    def _instructions(self, outcomes: list[Outcome]) -> list[Instruction]:
+        instructions: list[Instruction] = [Outcomes(outcomes)] if outcomes else []
+        if self._batch is None and self._waiting:
+            instructions.append(CommitBatchRequest(self._next_batch()))
+        return instructions
+
+    def _next_batch(self) -> CommitBatch:
+        """The oldest statements that fit one batch; at least one."""
+        if self._epoch is None:
+            raise RuntimeError("worker got turns before begin(epoch, run_id)")
+        room = self.limits.batch_operations
+        taken: list[Attempt] = []
+        while self._waiting and (not taken or self._waiting[0].operations <= room):
+            attempt = self._waiting.popleft()
+            taken.append(attempt)
+            room -= attempt.operations
+        self._sequence += 1
+        self._flying = taken
+        self._batch = CommitBatch(
+            writer=str(self.shard),
+            epoch=self._epoch,
+            sequence=self._sequence,
+            run_id=self._run_id,
+            statements=[attempt.message for attempt in taken],
+        )
+        return self._batch
+
+    def _fence(self) -> list[Instruction]:
+        """Not the owner any more: undo everything that is open."""
+        attempts = [*self._flying, *self._waiting]
+        self._flying, self._batch = [], None
+        self._waiting.clear()
+        for attempt in attempts:
+            attempt.placed.statement.rollback()
+        outcomes = [_outcome(a.turn, OutcomeCode.FENCED, a.tally) for a in attempts]
+        return [Outcomes(outcomes)] if outcomes else []
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _accepted(self, attempt: Attempt, answer: Answer) -> Outcome:
+        turn, message = attempt.turn, attempt.message
+        tail = _accepted_part(message.tail, answer.tail)
+        runs = [*message.core, *tail]
+        for jid in message.displaced:
+            self.view.nominations.pop(jid, None)
+        self.view.renominate(
+            turn.jid,
+            priority=turn.priority,
+            expiry=message.expiry,
+            runs=[run for run in runs if run.kind == NOMINATE],
+        )
+        moved = Verdict.RECHECKED in answer.tail or answer.verdict is Verdict.RECHECKED
+        attempt.tally.count(Verdict.RECHECKED if moved else Verdict.COMMITTED)
+        for verdict in answer.tail:
+            if verdict not in ACCEPTED:
+                attempt.tally.count(verdict)
+        only_waits = all(run.kind == NOMINATE for run in runs)
+        code = OutcomeCode.NOMINATED if only_waits else OutcomeCode.PLACED
+        return _outcome(turn, code, attempt.tally, placed=attempt.placed, runs=runs)
+
+    def _refused(self, attempt: Attempt, verdict: Verdict) -> Attempt | Outcome:
+        """Place a refused statement again, or tell Order."""
+        attempt.tally.count(verdict)
+        if verdict in HOPELESS:
+            return _outcome(attempt.turn, OutcomeCode.STALE, attempt.tally)
+        if verdict in NOT_OURS or attempt.repairs >= self.limits.repairs:
+            outcome = _outcome(attempt.turn, OutcomeCode.CONFLICT, attempt.tally)
+            outcome.reasons[f"the ledger refused: {verdict.name.lower()}"] = attempt.repairs + 1
+            return outcome
+        return self._try(attempt.turn, attempt.tally, attempt.repairs + 1)
+
+
+def _outcome(
+    turn: Turn,
+    code: OutcomeCode,
+    tally: Tally,
+    *,
+    placed: Placed | None = None,
+    runs: list[Run] | None = None,
+) -> Outcome:
+    return Outcome(
+        jid=turn.jid,
+        code=code,
+        placements=[Placement(r.cid, r.kind, r.tasks, r.rows, r.levels) for r in runs or []],
+        reasons=dict(placed.reasons) if placed is not None else {},
+        failed_role=placed.failed_role if placed is not None else "",
+        displaced=list(placed.displaced) if placed is not None else [],
+        committed=tally.committed,
+        rechecked=tally.rechecked,
+        conflicts_true=tally.conflicts_true,
+        conflicts_read=tally.conflicts_read,
+    )
+
+
+def _accepted_part(runs: list[Run], verdicts: list[Verdict]) -> list[Run]:
+    """The operations of tail runs that were accepted; ``verdicts``: one per operation."""
+    kept: list[Run] = []
+    start = 0
+    for run in runs:
+        good = [i for i in range(len(run.tasks)) if verdicts[start + i] in ACCEPTED]
+        start += len(run.tasks)
+        if good:
+            kept.append(_select(run, good))
+    return kept
+
+
+def _select(run: Run, indexes: list[int]) -> Run:
+    return Run(
+        kind=run.kind,
+        cid=run.cid,
+        group=run.group,
+        tasks=[run.tasks[i] for i in indexes],
+        rows=[run.rows[i] for i in indexes],
+        versions=[run.versions[i] for i in indexes],
+        specs=[run.specs[i] for i in indexes],
+        levels=[run.levels[i] for i in indexes],
+    )
