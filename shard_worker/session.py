@@ -82,6 +82,11 @@ class NodeColumns(Protocol):
     @property
     def nodes(self) -> Sequence[Node | None]: ...
 
+    @property
+    def slot_names(self) -> Sequence[str]:
+        """Slot -> the resource's name; slots that no name is known for may be missing."""
+        ...
+
     def column(self, kind: str, slot: int) -> NDArray[np.int64]:
         """The ``size`` live amounts of a slot; ``kind``: allocatable, used, releasing, nominated.
 
@@ -166,7 +171,7 @@ class Session:
         self.policy = policy
         self.hooks: dict[str, list[Registered]] = {name: [] for name in EXTENSION_POINTS}
         """Extension point -> functions in tier order, in each tier in the policy's order."""
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(policy.warnings)
         """Settings that were accepted but have no effect in this version."""
 
     def has(self, point: str) -> bool:
