@@ -1,0 +1,127 @@
+"""The cluster driver over a unix socket: what the binder talks to.
+
+A lost connection is made anew by the next call. Whatever was asked on the old one ends in
+ClusterTimeout: its effect is unknown, and asking again is safe by the contract of the calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout, Reports
+from coordinator.cluster.wire import FrameProtocol
+
+IN_FLIGHT = 64
+"""Requests that may wait for their answers at once; further ones wait their turn."""
+
+
+class ClusterError(Exception):
+    """The cluster process refused the request itself: a mistake of ours, not of the network."""
+
+
+class SocketCluster:
+    """See :class:`coordinator.cluster.protocol.ClusterDriver`. ``timeout`` seconds per answer."""
+
+    def __init__(self, path: str, *, timeout: float = 5.0) -> None:
+        self._path = path
+        self._timeout = timeout
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+
+    async def bind(self, requests: BindRequests) -> BindAnswers:
+        columns = [
+            requests.tasks,
+            requests.uids,
+            requests.pods,
+            requests.nodes,
+            requests.durations,
+        ]
+        answers, where = await self._ask("bind", columns, self._timeout)
+        return BindAnswers(answers=answers, where=where)
+
+    async def delete(self, tasks: list[str]) -> None:
+        await self._ask("delete", [tasks], self._timeout)
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        last, kinds, tasks, nodes = await self._ask("reports", [after, wait], wait + self._timeout)
+        return Reports(last=last, kinds=kinds, tasks=tasks, nodes=nodes)
+
+    async def ready(self, *, within: float) -> None:
+        """Wait until the process answers; raises ClusterTimeout after ``within`` seconds."""
+        deadline = asyncio.get_running_loop().time() + within
+        while True:
+            try:
+                await self._ask("ping", [], self._timeout)
+                return
+            except ClusterTimeout:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+                await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.end()
+            self._connection = None
+
+    async def _ask(self, method: str, arguments: list[Any], timeout: float) -> Any:
+        try:
+            async with asyncio.timeout(timeout), self._slots:
+                connection = await self._connected()
+                return await connection.ask(method, arguments)
+        except TimeoutError:
+            message = f"the cluster did not answer {method!r} within {timeout:g} s"
+            raise ClusterTimeout(message) from None
+
+    async def _connected(self) -> _Connection:
+        async with self._connecting:
+            if self._connection is None or self._connection.lost:
+                loop = asyncio.get_running_loop()
+                try:
+                    _, self._connection = await loop.create_unix_connection(_Connection, self._path)
+                except OSError as error:
+                    raise ClusterTimeout(f"no cluster at socket {self._path}: {error}") from error
+            return self._connection
+
+
+class _Connection(FrameProtocol):
+    """One connection and the questions on it that have no answer yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = False
+        self._number = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+
+    async def ask(self, method: str, arguments: list[Any]) -> Any:
+        self._number += 1
+        number = self._number
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            self.send([number, method, arguments])
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+
+    def message_received(self, message: Any) -> None:
+        number, error, result = message
+        answer = self._waiting.get(number)
+        if answer is None or answer.done():  # asked by someone who gave up waiting
+            return
+        if error:
+            answer.set_exception(ClusterError(error))
+        else:
+            answer.set_result(result)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ClusterTimeout("the connection to the cluster was lost"))
+
+    def end(self) -> None:
+        self.lost = True
+        if self.transport is not None:
+            self.transport.close()

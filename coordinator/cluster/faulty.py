@@ -1,0 +1,172 @@
+"""A cluster behind a bad connection: it refuses, goes silent, and says things twice, by a seed.
+
+What it *does* stays honest: the wrapped cluster takes a bind or not, and the history tells which.
+Only what the binder gets to hear is bent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, fields
+from enum import Enum
+from random import Random
+
+from coordinator.cluster.kubelets import REPORTS_AT_ONCE, ClusterEvent
+from coordinator.cluster.local import LocalCluster
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    ClusterTimeout,
+    Reports,
+)
+
+_MEMORY = 64
+"""How many reports back a repeated one may come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Probabilities, each between 0 and 1."""
+
+    refuse: float = 0.0
+    """Per task: the node will not have it. Never said of a task that is on a node."""
+    unknown_before: float = 0.0
+    """Per task: the request is lost, the answer is UNKNOWN."""
+    unknown_after: float = 0.0
+    """Per task: the task is bound, the answer is UNKNOWN."""
+    silent_before: float = 0.0
+    """Per call: the whole request is lost, there is no answer."""
+    silent_after: float = 0.0
+    """Per call: everything is done, there is no answer."""
+    duplicate: float = 0.0
+    """Per report: an earlier report (one of the last 64, or this one) is said again."""
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"fault {option.name}: {value} is not between 0 and 1")
+
+
+def parse_faults(text: str) -> Faults:
+    """``refuse=0.01,duplicate=0.2``; raises ValueError that names the part and the remedy."""
+    known = [option.name for option in fields(Faults)]
+    values: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, number = part.strip().partition("=")
+        if name not in known:
+            raise ValueError(f"fault {name!r} is not known; choose from {', '.join(known)}")
+        try:
+            values[name] = float(number) if equals else 1.0
+        except ValueError:
+            message = f"fault {name}: {number!r} is not a number; give a probability like 0.1"
+            raise ValueError(message) from None
+    return Faults(**values)
+
+
+class _Fate(Enum):
+    """What becomes of one task of a bind."""
+
+    HONEST = 0
+    REFUSED = 1
+    LOST = 2
+    HIDDEN = 3  # done, but the answer does not say so
+
+
+_PASSED = (_Fate.HONEST, _Fate.HIDDEN)
+_ANSWERS = {
+    _Fate.HONEST: BindAnswer.UNKNOWN,  # until the cluster has answered
+    _Fate.REFUSED: BindAnswer.REFUSED,
+    _Fate.LOST: BindAnswer.UNKNOWN,
+    _Fate.HIDDEN: BindAnswer.UNKNOWN,
+}
+
+
+class FaultyCluster:
+    """A :class:`LocalCluster` with faults; the same calls in the same order repeat exactly."""
+
+    def __init__(self, cluster: LocalCluster, faults: Faults, seed: int) -> None:
+        self._cluster = cluster
+        self._faults = faults
+        self._random = Random(seed)
+        self._refusals: list[ClusterEvent] = []
+        self._said: deque[tuple[int, str, str]] = deque(maxlen=_MEMORY)
+
+    def bind(self, requests: BindRequests, now: float) -> BindAnswers:
+        """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
+        if self._strikes(self._faults.silent_before):
+            raise ClusterTimeout("the bind request was lost")
+        fates = [self._fate(task) for task in requests.tasks]
+        answers, where = [int(_ANSWERS[fate]) for fate in fates], [""] * len(fates)
+        passed = [i for i, fate in enumerate(fates) if fate in _PASSED]
+        if passed:
+            reached = self._cluster.bind(_select(requests, passed), now)
+            for i, answer, node in zip(passed, reached.answers, reached.where, strict=True):
+                if fates[i] is _Fate.HONEST:
+                    answers[i], where[i] = answer, node
+        self._note_refusals(requests, fates, now)
+        if self._strikes(self._faults.silent_after):
+            raise ClusterTimeout("the bind answer was lost")
+        return BindAnswers(answers=answers, where=where)
+
+    def delete(self, tasks: list[str], now: float) -> None:
+        self._cluster.delete(tasks, now)
+
+    def advance(self, now: float) -> None:
+        self._cluster.advance(now)
+
+    def next_due(self) -> float | None:
+        return self._cluster.next_due()
+
+    def reports(self, after: int, limit: int = REPORTS_AT_ONCE) -> Reports:
+        """The reports in order with repetitions in between; ``last`` counts the real ones only."""
+        fresh = self._cluster.reports(after, limit)
+        if not self._faults.duplicate:
+            return fresh
+        said: list[tuple[int, str, str]] = []
+        for report in zip(fresh.kinds, fresh.tasks, fresh.nodes, strict=True):
+            said.append(report)
+            self._said.append(report)
+            if self._strikes(self._faults.duplicate):
+                said.append(self._random.choice(self._said))
+        return Reports(
+            last=fresh.last,
+            kinds=[row[0] for row in said],
+            tasks=[row[1] for row in said],
+            nodes=[row[2] for row in said],
+        )
+
+    def drain(self) -> list[ClusterEvent]:
+        events = self._cluster.drain() + self._refusals
+        self._refusals = []
+        return events
+
+    def _strikes(self, probability: float) -> bool:
+        return probability > 0 and self._random.random() < probability
+
+    def _fate(self, task: str) -> _Fate:
+        if self._strikes(self._faults.refuse) and not self._cluster.holds(task):
+            return _Fate.REFUSED
+        if self._strikes(self._faults.unknown_before):
+            return _Fate.LOST
+        return _Fate.HIDDEN if self._strikes(self._faults.unknown_after) else _Fate.HONEST
+
+    def _note_refusals(self, requests: BindRequests, fates: list[_Fate], now: float) -> None:
+        chosen = [i for i, fate in enumerate(fates) if fate is _Fate.REFUSED]
+        if chosen:
+            refused = _select(requests, chosen)
+            answers = [BindAnswer.REFUSED.name] * len(chosen)
+            self._refusals.append(
+                ClusterEvent(now, "bind", refused.tasks, refused.nodes, refused.uids, answers)
+            )
+
+
+def _select(requests: BindRequests, chosen: list[int]) -> BindRequests:
+    return BindRequests(
+        tasks=[requests.tasks[i] for i in chosen],
+        uids=[requests.uids[i] for i in chosen],
+        pods=[requests.pods[i] for i in chosen],
+        nodes=[requests.nodes[i] for i in chosen],
+        durations=[requests.durations[i] for i in chosen],
+    )

@@ -1,0 +1,57 @@
+"""What a simulated cluster does, as a function of time: the pure part behind a driver.
+
+Time is always an argument (seconds; any origin, but never backwards), so that the same cluster runs
+in the cluster process on the wall clock and in a seeded run on virtual time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from coordinator.cluster.protocol import BindAnswers, BindRequests, Reports
+
+EventKind = Literal["bind", "start", "releasing", "succeeded", "failed", "delete"]
+
+REPORTS_AT_ONCE = 4096
+"""Reports handed out per question: bounds the size of one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """What the cluster received (bind, delete) or did, for the history. Parallel columns.
+
+    ``answers`` is empty except for binds, where it tells what became of each request in truth, not
+    what a faulty connection made of the answer. A delete has neither nodes nor uids.
+    """
+
+    t: float
+    kind: EventKind
+    tasks: list[str]
+    nodes: list[str]
+    uids: list[str]
+    answers: list[str]
+
+
+class Kubelets(Protocol):
+    def bind(self, requests: BindRequests, now: float) -> BindAnswers:
+        """One answer per request, in order. Raises ClusterTimeout where a fault hides them."""
+        ...
+
+    def delete(self, tasks: list[str], now: float) -> None: ...
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that is due until ``now``."""
+        ...
+
+    def next_due(self) -> float | None:
+        """When something happens next by itself; None: never."""
+        ...
+
+    def reports(self, after: int, limit: int = REPORTS_AT_ONCE) -> Reports:
+        """Reports newer than ``after``; those up to ``after`` are acknowledged and forgotten."""
+        ...
+
+    def drain(self) -> list[ClusterEvent]:
+        """Events since the last call, in order; each is handed out once."""
+        ...
