@@ -1,0 +1,317 @@
+"""How batches, answers and log entries travel between Python and the scripts: msgpack arrays.
+
+Records and specifications are raw bytes in msgpack strings, so everything is read with ``raw=True``
+and names are decoded one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgpack
+
+from shared.ledger.protocol import (
+    BindEntry,
+    CommitEntry,
+    Committed,
+    DropJob,
+    DropNode,
+    EpochEntry,
+    IntakeEntry,
+    IntakeOp,
+    LogEntry,
+    Nomination,
+    Observe,
+    PutClass,
+    PutJob,
+    PutNode,
+    PutObject,
+    PutPartition,
+    PutQueue,
+    StatusEntry,
+)
+from shared.messages import (
+    ACCEPTED,
+    NOMINATE,
+    Answer,
+    DomainOp,
+    Epoch,
+    Group,
+    Rows,
+    Run,
+    Statement,
+    StatusBatch,
+    StatusItem,
+    TaskState,
+    Verdict,
+)
+
+VERDICTS = tuple(Verdict)
+STATES = tuple(TaskState)
+
+
+def pack(value: Any) -> bytes:
+    packed: bytes = msgpack.packb(value, use_bin_type=False)
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    return msgpack.unpackb(data, raw=True, strict_map_key=False)
+
+
+# --- statements -------------------------------------------------------------------------------
+
+
+def _run(run: Run) -> list[Any]:
+    return [
+        run.kind,
+        run.cid,
+        run.group,
+        run.tasks,
+        run.rows,
+        run.versions,
+        run.specs,
+        run.levels,
+    ]
+
+
+def pack_statement(s: Statement) -> bytes:
+    return pack(
+        [
+            s.jid,
+            s.job_version,
+            s.qid,
+            s.priority,
+            [_run(r) for r in s.core],
+            [_run(r) for r in s.tail],
+            s.displaced,
+            [[d.key, d.delta, d.condition, d.bound] for d in s.domains],
+            s.expiry,
+        ]
+    )
+
+
+def pack_statements(statements: Iterable[Statement]) -> bytes:
+    return pack([pack_statement(s) for s in statements])
+
+
+def unpack_statement(data: bytes) -> Statement:
+    jid, version, qid, priority, core, tail, displaced, domains, expiry = unpack(data)
+    return Statement(
+        jid=jid,
+        job_version=version,
+        qid=qid,
+        priority=priority,
+        core=[Run(*run) for run in core],
+        tail=[Run(*run) for run in tail],
+        displaced=displaced,
+        domains=[DomainOp(d[0].decode(), d[1], d[2].decode(), d[3]) for d in domains],
+        expiry=float(expiry),
+    )
+
+
+def _chosen(values: list[int], keep: Sequence[bool]) -> list[int]:
+    return [value for value, kept in zip(values, keep, strict=True) if kept]
+
+
+def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
+    """The operations of a tail that were accepted; runs with none are left out."""
+    if all(verdict in ACCEPTED for verdict in verdicts):
+        return [run for run in runs if run.tasks]
+    chosen: list[Run] = []
+    first = 0
+    for run in runs:
+        keep = [v in ACCEPTED for v in verdicts[first : first + len(run.tasks)]]
+        first += len(run.tasks)
+        if any(keep):
+            lists = (run.tasks, run.rows, run.versions, run.specs, run.levels)
+            kept = (_chosen(values, keep) for values in lists)
+            chosen.append(Run(run.kind, run.cid, run.group, *kept))
+    return chosen
+
+
+# --- status and intake ------------------------------------------------------------------------
+
+
+def pack_status(batch: StatusBatch) -> bytes:
+    items = [[int(i.state), i.jid, i.tasks, i.rows] for i in batch.items]
+    return pack([items, batch.lapsed])
+
+
+def _flat(pairs: Iterable[tuple[int, ...]]) -> list[int]:
+    return [number for pair in pairs for number in pair]
+
+
+def _op(op: IntakeOp) -> list[Any]:
+    match op:
+        case PutClass(cid, requests, spec):
+            return [1, cid, _flat(requests), spec]
+        case PutNode(row, allocatable, spec_version, spec):
+            return [2, row, _flat(allocatable), spec_version, spec]
+        case DropNode(row):
+            return [3, row]
+        case Observe(row, used):
+            return [4, row, _flat(used)]
+        case PutQueue(qid, parent, capability, spec):
+            return [5, qid, parent, False if capability is None else _flat(capability), spec]
+        case PutJob(jid, qid, spec_version, groups, spec):
+            numbers = [n for g in groups for n in (g.parent, g.minimum, g.held)]
+            return [6, jid, qid, spec_version, numbers, spec]
+        case DropJob(jid):
+            return [7, jid]
+        case PutObject(key, spec):
+            return [8, key, False if spec is None else spec]
+        case PutPartition(revision, shards):
+            return [9, revision, [[shard, rows] for shard, rows in shards.items()]]
+
+
+def pack_ops(ops: Iterable[IntakeOp]) -> bytes:
+    return pack([_op(op) for op in ops])
+
+
+def _pairs(flat: list[int]) -> list[tuple[int, int]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def unpack_partition(op: list[Any]) -> PutPartition:
+    return PutPartition(op[1], dict(op[2]))
+
+
+def _put_queue(op: list[Any]) -> PutQueue:
+    return PutQueue(op[1], op[2], None if op[3] is False else _pairs(op[3]), op[4])
+
+
+def _put_job(op: list[Any]) -> PutJob:
+    flat = op[4]
+    groups = [Group(*flat[i : i + 3]) for i in range(0, len(flat), 3)]
+    return PutJob(op[1], op[2], op[3], groups, op[5])
+
+
+def _put_class(op: list[Any]) -> PutClass:
+    flat = op[2]
+    return PutClass(op[1], list(zip(flat[::3], flat[1::3], flat[2::3], strict=True)), op[3])
+
+
+_OPS: dict[int, Callable[[list[Any]], IntakeOp]] = {
+    1: _put_class,
+    2: lambda op: PutNode(op[1], _pairs(op[2]), op[3], op[4]),
+    3: lambda op: DropNode(op[1]),
+    4: lambda op: Observe(op[1], _pairs(op[2])),
+    5: _put_queue,
+    6: _put_job,
+    7: lambda op: DropJob(op[1]),
+    8: lambda op: PutObject(op[1].decode(), None if op[2] is False else op[2]),
+    9: unpack_partition,
+}
+
+
+def unpack_ops(data: bytes) -> list[IntakeOp]:
+    return [_OPS[op[0]](op) for op in unpack(data)]
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+def unpack_answers(head: list[Any]) -> list[Answer]:
+    """``head`` is [verdict, verdicts, ats, tails, rows]; a tail begins with its statement's
+    index, counted from 1."""
+    tails = {told[0]: [VERDICTS[v] for v in told[1:]] for told in head[3]}
+    return [
+        Answer(VERDICTS[verdict], at, tails.get(i, []))
+        for i, (verdict, at) in enumerate(zip(head[1], head[2], strict=True), 1)
+    ]
+
+
+def unpack_rows(rows: list[int], records: bytes) -> Rows:
+    return Rows(rows, unpack(records) if records else [])
+
+
+# --- nominations, log, binds ------------------------------------------------------------------
+
+
+def unpack_nomination(jid: int, record: bytes) -> Nomination:
+    priority, since, expiry, runs = unpack(record)
+    return Nomination(
+        jid=jid,
+        priority=priority,
+        since=float(since),
+        expiry=float(expiry),
+        runs=[
+            Run(NOMINATE, cid, group, tasks, rows, [], [], levels)
+            for cid, group, tasks, rows, levels in runs
+        ],
+    )
+
+
+def _committed(raw: bytes, verdict: int, tail: list[Verdict], dropped: list[int]) -> Committed:
+    s = unpack_statement(raw)
+    return Committed(
+        jid=s.jid,
+        verdict=VERDICTS[verdict],
+        priority=s.priority,
+        core=s.core,
+        tail=accepted_runs(s.tail, tail),
+        dropped=dropped,
+        expiry=s.expiry,
+    )
+
+
+def _commit_entry(entry_id: str, body: list[Any]) -> CommitEntry:
+    writer, epoch, sequence, raws, verdicts, tails, dropped, refused, rows, records = body
+    told = {t[0]: [VERDICTS[v] for v in t[1:]] for t in tails}
+    ended = dict(dropped)
+    return CommitEntry(
+        id=entry_id,
+        writer=writer.decode(),
+        epoch=Epoch.parse(epoch.decode()),
+        sequence=sequence,
+        accepted=[
+            _committed(raw, verdict, told.get(i, []), ended.get(i, []))
+            for i, (raw, verdict) in enumerate(zip(raws, verdicts, strict=True), 1)
+        ],
+        refused=[(jid, VERDICTS[v]) for jid, v in _pairs(refused)],
+        fresh=Rows(rows, records),
+    )
+
+
+def _status_entry(entry_id: str, body: list[Any]) -> StatusEntry:
+    writer, epoch, sequence, items, lapsed, rows, records = body
+    return StatusEntry(
+        id=entry_id,
+        writer=writer.decode(),
+        epoch=Epoch.parse(epoch.decode()),
+        sequence=sequence,
+        items=[StatusItem(STATES[state], *rest) for state, *rest in items],
+        lapsed=lapsed,
+        fresh=Rows(rows, records),
+    )
+
+
+def _intake_entry(entry_id: str, body: list[Any]) -> IntakeEntry:
+    writer, epoch, sequence, ops, dropped, rows, records = body
+    return IntakeEntry(
+        id=entry_id,
+        writer=writer.decode(),
+        epoch=Epoch.parse(epoch.decode()),
+        sequence=sequence,
+        ops=unpack_ops(ops),
+        fresh=Rows(rows, records),
+        dropped=dropped,
+    )
+
+
+def _epoch_entry(entry_id: str, body: list[Any]) -> EpochEntry:
+    return EpochEntry(entry_id, body[0].decode(), Epoch.parse(body[1].decode()))
+
+
+_ENTRIES = (_commit_entry, _status_entry, _intake_entry, _epoch_entry)
+
+
+def unpack_entry(entry_id: str, payload: bytes) -> LogEntry:
+    kind, *body = unpack(payload)
+    return _ENTRIES[kind](entry_id, body)
+
+
+def unpack_binds(entry_id: str, payload: bytes) -> BindEntry:
+    return BindEntry(entry_id, [(b[0], b[1], b[2], b[3]) for b in unpack(payload)])

@@ -1,0 +1,31 @@
+"""What can go wrong between us and the ledger, apart from verdicts (which are ordinary answers)."""
+
+from __future__ import annotations
+
+
+class LedgerError(Exception):
+    """The parent of every error below."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The server did not answer, or cannot write now. The outcome of a write is unknown.
+
+    Send the same batch with the same sequence again: the ledger answers from its window if the
+    first attempt was applied.
+    """
+
+
+class LedgerArgument(LedgerError):
+    """The batch itself is wrong (names object and field). Nothing of it was applied."""
+
+
+class LedgerIdentity(LedgerError):
+    """The data on this server is not a ledger we may serve: lost identity or a newer schema."""
+
+
+class LedgerTrimmed(LedgerError):
+    """The log no longer holds the entries after this id. Start again from a snapshot."""
+
+
+class ServerFailed(LedgerError):
+    """The embedded server did not start; the message ends with the last lines of its log."""

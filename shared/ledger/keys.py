@@ -1,0 +1,62 @@
+"""The names of the ledger's keys. All carry one hash tag, so that they live in one cluster slot.
+
+=============  =======  ==================================================================
+key            type     content
+=============  =======  ==================================================================
+``meta``       hash     cluster id, schema, blessed run id, script hash, implied capacities
+``epoch``      hash     writer -> ``counter:nonce``
+``win:<w>``    hash     writer's window: sequence -> first answer, ``top`` = highest sequence
+``node``       hash     row -> packed record; ``nodespec``: row -> specification bytes
+``queue``      hash     qid -> packed record; ``queuespec``: qid -> specification bytes
+``class``      hash     cid -> packed requests and specification bytes
+``job``        hash     jid -> packed record; ``jobspec``: jid -> specification bytes
+``task``       hash     ``jid.tix`` -> packed record; an absent task is pending
+``nom``        hash     jid -> packed nomination
+``domain``     hash     ``term/domain`` -> counter
+``object``     hash     key -> bytes that the ledger only keeps
+``partition``  string   packed partition
+``log``        stream   every change, one entry per batch, one field ``p``
+``binds``      stream   allocations to carry out, one entry per batch, one field ``p``
+=============  =======  ==================================================================
+"""
+
+from __future__ import annotations
+
+TAG = "{quadrant}"
+ORDER = (
+    "meta",
+    "epoch",
+    "log",
+    "binds",
+    "node",
+    "nodespec",
+    "queue",
+    "queuespec",
+    "class",
+    "job",
+    "jobspec",
+    "task",
+    "nom",
+    "domain",
+    "object",
+    "partition",
+)
+"""The order in which every script receives its keys; the writer's window comes last."""
+
+BINDERS = "binders"
+"""The consumer group of the bind stream."""
+
+
+def key(name: str) -> bytes:
+    return f"{TAG}:{name}".encode()
+
+
+def window(writer: str) -> bytes:
+    return key(f"win:{writer}")
+
+
+KEYS = tuple(key(name) for name in ORDER)
+
+
+def script_keys(writer: str) -> tuple[bytes, ...]:
+    return (*KEYS, window(writer))

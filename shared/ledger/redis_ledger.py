@@ -1,0 +1,380 @@
+"""The ledger on a Redis-protocol server. Every change is one script call (see ``scripts/``).
+
+A write is sent once: after an error its outcome is unknown, and the caller sends the same batch
+again, which the window of the writer makes safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from shared.ledger import codec, records
+from shared.ledger.errors import (
+    LedgerArgument,
+    LedgerIdentity,
+    LedgerTrimmed,
+    LedgerUnavailable,
+)
+from shared.ledger.keys import BINDERS, key, script_keys
+from shared.ledger.protocol import (
+    BindEntry,
+    IntakeBatch,
+    IntakeReply,
+    JobRecord,
+    LogEntry,
+    Snapshot,
+    TaskRecord,
+)
+from shared.messages import (
+    CommitBatch,
+    CommitReply,
+    Epoch,
+    Rows,
+    StatusBatch,
+    StatusReply,
+    Verdict,
+)
+
+SCHEMA = 1
+"""The version of the records and scripts in this package."""
+
+_SCRIPTS = Path(__file__).parent / "scripts"
+_WRITERS = 8
+_READERS = 16
+_CHUNK = 2000
+_PAGE = 1000
+_SLACK = 5.0
+"""Seconds a blocking read may take longer than it asked for."""
+
+
+@cache
+def script(name: str) -> tuple[bytes, str]:
+    """(text, sha1) of one script with the common part before it."""
+    text = b"".join((_SCRIPTS / f"{part}.lua").read_bytes() for part in ("prelude", name))
+    return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """Errors of the client library become ours."""
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError) as error:
+        raise LedgerUnavailable(f"no answer from the ledger's server: {error}") from error
+    except ResponseError as error:
+        text = str(error)
+        if "QUADRANT " in text:
+            _, _, reason = text.partition("QUADRANT ")
+            raise LedgerArgument(reason.partition(" script: ")[0]) from error
+        raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
+
+
+def _client(url: str, password: str | None, timeout: float | None, size: int) -> Any:
+    """A client that answers in bytes; the library's own types leave open bytes or text."""
+    pool = BlockingConnectionPool.from_url(
+        url,
+        password=password,
+        protocol=2,
+        max_connections=size,
+        timeout=30,
+        retry=Retry(NoBackoff(), 0),
+        socket_timeout=timeout,
+        socket_connect_timeout=5.0,
+        decode_responses=False,
+    )
+    return Redis(connection_pool=pool)
+
+
+def _id(text: str) -> tuple[int, int]:
+    milliseconds, _, number = text.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+class RedisLedger:
+    """Implements :class:`shared.ledger.protocol.Ledger`. Safe to share between tasks of one loop.
+
+    ``clock`` gives the time of nominations (None: the server's own); ``nonce`` the random part of
+    epochs. ``cluster``: the id this ledger must have; "" accepts any, and founds one on an empty
+    server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        password: str | None = None,
+        timeout: float = 5.0,
+        cluster: str = "",
+        clock: Callable[[], float] | None = None,
+        nonce: Callable[[], str] | None = None,
+    ) -> None:
+        self._writer = _client(url, password, timeout, _WRITERS)
+        self._reader = _client(url, password, None, _READERS)
+        self._timeout = timeout
+        self._cluster = cluster
+        self._clock = clock
+        self._nonce = nonce or (lambda: secrets.token_hex(8))
+
+    # --- ownership --------------------------------------------------------------------------
+
+    async def bless(self) -> str:
+        """Accept this run of the server. Errors: LedgerIdentity where the data is not ours."""
+        async with _translated():
+            run = str((await self._writer.info("server"))["run_id"])
+            await self._check_identity()
+            digest = hashlib.sha256(b"".join(script(n)[0] for n in ("commit", "record", "store")))
+            values = {"run": run, "schema": SCHEMA, "scripts": digest.hexdigest()}
+            await self._create_group()
+            await self._writer.hset(key("meta"), mapping=values)
+            return run
+
+    async def _check_identity(self) -> None:
+        found, schema = await self._writer.hmget(key("meta"), "cluster", "schema")
+        if found is None:
+            used = await self._writer.exists(*(key(name) for name in ("node", "job", "log")))
+            if used or self._cluster:
+                missing = self._cluster or "an unknown cluster"
+                raise LedgerIdentity(
+                    f"the identity record of {missing} is missing: restore the ledger's data"
+                )
+            await self._writer.hset(key("meta"), "cluster", self._nonce())
+        elif self._cluster and found.decode() != self._cluster:
+            raise LedgerIdentity(f"this is the ledger of {found.decode()}, not {self._cluster}")
+        elif schema is not None and int(schema) > SCHEMA:
+            raise LedgerIdentity(
+                f"the ledger has schema {int(schema)}, this version knows {SCHEMA}"
+            )
+
+    async def _create_group(self) -> None:
+        try:
+            await self._writer.xgroup_create(key("binds"), BINDERS, id="0", mkstream=True)
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+
+    async def cluster_id(self) -> str:
+        """The id of the cluster whose truth this is, "" before the first ``bless``."""
+        async with _translated():
+            return str(await self._writer.hget(key("meta"), "cluster") or b"", "utf-8")
+
+    async def run_id(self) -> str:
+        async with _translated():
+            return str(await self._writer.hget(key("meta"), "run") or b"", "utf-8")
+
+    async def claim(self, writer: str) -> Epoch:
+        text = await self._run("claim", writer, writer, self._nonce())
+        return Epoch.parse(text.decode())
+
+    # --- writes -----------------------------------------------------------------------------
+
+    async def commit(self, batch: CommitBatch) -> CommitReply:
+        now = "" if self._clock is None else repr(float(self._clock()))
+        statements = codec.pack_statements(batch.statements)
+        head, body, replayed = await self._send("commit", batch, statements, now)
+        if len(head) == 1:
+            return CommitReply(Verdict(head[0]), [], Rows([], []))
+        fresh = codec.unpack_rows(head[-1], body)
+        return CommitReply(Verdict.COMMITTED, codec.unpack_answers(head), fresh, replayed)
+
+    async def record(self, batch: StatusBatch) -> StatusReply:
+        head, body, replayed = await self._send("record", batch, codec.pack_status(batch))
+        if len(head) == 1:
+            return StatusReply(Verdict(head[0]), [], Rows([], []))
+        fresh = codec.unpack_rows(head[-1], body)
+        return StatusReply(Verdict.COMMITTED, head[1], fresh, replayed)
+
+    async def store(self, batch: IntakeBatch) -> IntakeReply:
+        head, body, replayed = await self._send("store", batch, codec.pack_ops(batch.ops))
+        if len(head) == 1:
+            return IntakeReply(Verdict(head[0]), Rows([], []))
+        return IntakeReply(Verdict.COMMITTED, codec.unpack_rows(head[-1], body), replayed)
+
+    async def _send(
+        self, name: str, batch: CommitBatch | StatusBatch | IntakeBatch, *args: bytes | str
+    ) -> tuple[list[Any], bytes, bool]:
+        """(unpacked answer, packed records, given before) of one batch."""
+        head, body, replayed = await self._run(
+            name, batch.writer, batch.writer, str(batch.epoch), batch.sequence, batch.run_id, *args
+        )
+        return codec.unpack(head), body, bool(replayed)
+
+    async def _run(self, name: str, writer: str, *args: bytes | str | int) -> Any:
+        text, sha = script(name)
+        keys = script_keys(writer)
+        async with _translated():
+            try:
+                return await self._writer.execute_command("EVALSHA", sha, len(keys), *keys, *args)
+            except NoScriptError:
+                await self._writer.execute_command("SCRIPT LOAD", text)
+                return await self._writer.execute_command("EVALSHA", sha, len(keys), *keys, *args)
+
+    # --- streams ----------------------------------------------------------------------------
+
+    async def read_log(
+        self, after: str, *, count: int = 512, block: float | None = None
+    ) -> list[LogEntry]:
+        """Errors: LedgerTrimmed where entries after ``after`` are no longer there."""
+        pipe = self._reader.pipeline(transaction=False)
+        pipe.xread({key("log"): after}, count=count, block=_milliseconds(block))
+        pipe.hget(key("meta"), "trimmed")
+        found, trimmed = await self._blocking(pipe.execute(), block)
+        if trimmed and after != "0" and _id(after) < _id(trimmed.decode()):
+            raise LedgerTrimmed(f"the log after {after} is gone: start again from a snapshot")
+        entries = found[0][1] if found else []
+        return [codec.unpack_entry(i.decode(), fields[b"p"]) for i, fields in entries]
+
+    async def log_tail(self) -> str:
+        async with _translated():
+            try:
+                found = await self._writer.xinfo_stream(key("log"))
+            except ResponseError as error:
+                if "no such key" in str(error):
+                    return "0"
+                raise
+        last = found["last-generated-id"].decode()
+        return "0" if last == "0-0" else str(last)
+
+    async def read_binds(
+        self, consumer: str, *, count: int = 64, block: float | None = None, own: bool = False
+    ) -> list[BindEntry]:
+        if own:
+            call = self._reader.xautoclaim(
+                key("binds"), BINDERS, consumer, min_idle_time=0, count=count
+            )
+            entries = (await self._blocking(call, None))[1]
+        else:
+            call = self._reader.xreadgroup(
+                BINDERS, consumer, {key("binds"): ">"}, count=count, block=_milliseconds(block)
+            )
+            found = await self._blocking(call, block)
+            entries = found[0][1] if found else []
+        return [codec.unpack_binds(i.decode(), fields[b"p"]) for i, fields in entries if fields]
+
+    async def ack_binds(self, ids: list[str]) -> None:
+        if ids:
+            async with _translated():
+                await self._writer.xack(key("binds"), BINDERS, *ids)
+
+    async def _blocking(self, call: Awaitable[Any], block: float | None) -> Any:
+        async with _translated(), asyncio.timeout((block or 0.0) + self._timeout + _SLACK):
+            return await call
+
+    async def trim(self, *, log_before: str) -> None:
+        async with _translated():
+            last = await self._writer.xrevrange(key("log"), max=f"({log_before}", count=1)
+            if last:
+                await self._writer.hset(key("meta"), "trimmed", last[0][0])
+                await self._writer.xtrim(key("log"), minid=log_before, approximate=False)
+            await self._trim_binds()
+
+    async def _trim_binds(self) -> None:
+        """Forget bind entries that were delivered and acknowledged; the oldest open one stays."""
+        groups = await self._writer.xinfo_groups(key("binds"))
+        for group in groups:
+            if group["name"] != BINDERS.encode():
+                continue
+            milliseconds, number = _id(group["last-delivered-id"].decode())
+            lowest = (milliseconds, number + 1)
+            pending = await self._writer.xpending(key("binds"), BINDERS)
+            if pending["pending"]:
+                lowest = min(lowest, _id(pending["min"].decode()))
+            await self._writer.xtrim(key("binds"), minid="{}-{}".format(*lowest), approximate=False)
+
+    # --- reads ------------------------------------------------------------------------------
+
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
+        log_id = await self.log_tail()
+        async with _translated():
+            nodes = sorted((await self._numbered("node")).items())
+            queues = await self._numbered("queue")
+            classes = await self._numbered("class")
+            nominations = await self._numbered("nom")
+            partition = await self._writer.get(key("partition"))
+            domains = await self._hash("domain")
+            snapshot = Snapshot(
+                log_id=log_id,
+                nodes=Rows([row for row, _ in nodes], [record for _, record in nodes]),
+                node_specs=await self._numbered("nodespec"),
+                queues={qid: records.unpack_queue(r) for qid, r in queues.items()},
+                queue_specs=await self._numbered("queuespec"),
+                classes={cid: records.unpack_class(r)[1] for cid, r in classes.items()},
+                nominations={
+                    jid: codec.unpack_nomination(jid, r) for jid, r in nominations.items()
+                },
+                objects={
+                    name.decode(): spec for name, spec in (await self._hash("object")).items()
+                },
+                partition=codec.unpack_partition(codec.unpack(partition)) if partition else None,
+                domains={name.decode(): records.unpack_count(r) for name, r in domains.items()},
+            )
+            if workload:
+                await self._add_workload(snapshot)
+        return snapshot
+
+    async def _add_workload(self, snapshot: Snapshot) -> None:
+        jobs = await self._numbered("job")
+        snapshot.jobs.update({jid: records.unpack_job(r) for jid, r in jobs.items()})
+        snapshot.job_specs.update(await self._numbered("jobspec"))
+        for field, record in (await self._hash("task")).items():
+            first, _, last = field.partition(b".")
+            snapshot.tasks.setdefault(int(first), {})[int(last)] = records.unpack_task(record)
+
+    async def _hash(self, name: str) -> dict[bytes, bytes]:
+        """A whole hash, page by page, so that writers are not held up."""
+        found: dict[bytes, bytes] = {}
+        cursor = 0
+        while True:
+            cursor, page = await self._writer.hscan(key(name), cursor, count=_PAGE)
+            found.update(page)
+            if not cursor:
+                return found
+
+    async def _numbered(self, name: str) -> dict[int, bytes]:
+        return {int(field): value for field, value in (await self._hash(name)).items()}
+
+    async def read_tasks(
+        self, jids: list[int]
+    ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
+        """Jobs the ledger does not know are left out."""
+        found: dict[int, tuple[JobRecord, dict[int, TaskRecord]]] = {}
+        async with _translated():
+            for jid, record in zip(jids, await self._fields("job", jids), strict=True):
+                if record is None:
+                    continue
+                job = records.unpack_job(record)
+                names = [records.task_field(jid, tix) for tix in range(job.top)]
+                tasks = enumerate(await self._fields("task", names))
+                found[jid] = (job, {t: records.unpack_task(r) for t, r in tasks if r})
+        return found
+
+    async def _fields(
+        self, name: str, fields: Sequence[int] | Sequence[bytes]
+    ) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        for first in range(0, len(fields), _CHUNK):
+            values += await self._writer.hmget(key(name), fields[first : first + _CHUNK])
+        return values
+
+    async def close(self) -> None:
+        await self._writer.aclose()
+        await self._reader.aclose()
+        await self._writer.connection_pool.disconnect()
+        await self._reader.connection_pool.disconnect()
+
+
+def _milliseconds(block: float | None) -> int | None:
+    return max(1, int(block * 1000)) if block else None

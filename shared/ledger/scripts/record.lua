@@ -1,0 +1,171 @@
+-- What became of tasks: state changes that free or mark capacity, and nominations that lapsed.
+-- ARGV = writer, epoch, sequence, run id, packed {items, lapsed}; an item is {state, jid, tasks, rows}.
+local early = gate()
+if early then return early end
+
+local items, lapsed = unpack(munpack(ARGV[5]))
+local fields, field_count = {}, 0
+local task = {}  -- field -> {state, row, cid, version, group}
+local task_dirty, job_dirty, nomination_dirty = {}, {}, {}
+
+-- allowed[target][current]
+local allowed = {
+  [0] = {[BINDING] = true},
+  [BOUND] = {[BINDING] = true},
+  [RUNNING] = {[BINDING] = true, [BOUND] = true},
+  [RELEASING_STATE] = {[BINDING] = true, [BOUND] = true, [RUNNING] = true},
+}
+allowed[SUCCEEDED] =
+  {[BINDING] = true, [BOUND] = true, [RUNNING] = true, [RELEASING_STATE] = true}
+allowed[FAILED] = allowed[SUCCEEDED]
+
+local function load_tasks()
+  local values = fetch(TASK, fields, field_count)
+  for i = 1, field_count do
+    if values[i] then
+      local rec = {sunpack(TASK_FORMAT, values[i])}
+      task[fields[i]] = rec
+      want_class(rec[3])
+      want_row(rec[2])
+    end
+  end
+end
+
+local function load_all()
+  local jids, n, seen = {}, 0, {}
+  for _, item in ipairs(items) do
+    local jid, names = item[2], {}
+    if not allowed[item[1]] or #item[3] ~= #item[4] then
+      reject('status item of job ' .. jid .. ': unknown state, or tasks and rows differ in length')
+    end
+    for i, tix in ipairs(item[3]) do
+      names[i] = jid .. '.' .. tix
+      field_count = field_count + 1
+      fields[field_count] = names[i]
+    end
+    item[5] = names
+    if not seen[jid] then
+      seen[jid] = true
+      n = n + 1
+      jids[n] = jid
+    end
+  end
+  load_jobs(jids, n)
+  load_nominations(lapsed, #lapsed)
+  local qids = {}
+  for i = 1, n do qids[i] = job[jids[i]] and job[jids[i]][2] or -1 end
+  load_queues(qids, n)
+  load_tasks()
+  load_nodes()
+  load_classes()
+end
+
+-- A task that was never placed is deleted: it only gets its final record.
+local function fail_pending(name, jid, tix)
+  task[name] = {FAILED, 0, 0, 1, 0}
+  local rec = job[jid]
+  if rec and tix >= rec[5 + 3 * rec[4]] then
+    rec[5 + 3 * rec[4]] = tix + 1
+    job_dirty[jid] = true
+  end
+end
+
+local function free(rec, jid, held)
+  local cls, row, owner = class[rec[3]], rec[2], job[jid]
+  add_to_node(node[row], cls, USED, -1)
+  if rec[1] == RELEASING_STATE then add_to_node(node[row], cls, RELEASING, -1) end
+  touch(row, node[row])
+  charge(owner[2], cls, -1)
+  mark_queue(owner[2])
+  if held then
+    add_to_groups(owner, rec[5], -1)
+    job_dirty[jid] = true
+  end
+end
+
+-- True where the change happened.
+local function change(state, jid, tix, row, name)
+  local rec = task[name]
+  if not rec then
+    if state ~= FAILED or not job[jid] then return false end
+    fail_pending(name, jid, tix)
+    return true
+  end
+  if rec[2] ~= row or not allowed[state][rec[1]] then return false end
+  if state == RELEASING_STATE then
+    add_to_node(node[row], class[rec[3]], RELEASING, 1)
+    touch(row, node[row])
+  elseif state == 0 then
+    free(rec, jid, true)
+  elseif state == SUCCEEDED or state == FAILED then
+    free(rec, jid, state == FAILED)
+  end
+  if state == 0 then
+    task[name] = nil
+  else
+    rec[1], rec[4] = state, rec[4] + 1
+  end
+  return true
+end
+
+local applied, log_items = {}, {}
+
+local function judge(index)
+  turn = index
+  local item = items[index]
+  local state, jid, tasks, rows, names = item[1], item[2], item[3], item[4], item[5]
+  local done, at = {}, {}
+  for i = 1, #tasks do
+    if change(state, jid, tasks[i], rows[i], names[i]) then
+      task_dirty[names[i]] = true
+      done[#done + 1] = tasks[i]
+      at[#at + 1] = rows[i]
+    end
+  end
+  applied[index] = done
+  if #done > 0 then log_items[#log_items + 1] = {state, jid, done, at} end
+end
+
+local function judge_lapsed()
+  local ended = {}
+  turn = #items + 1
+  for _, jid in ipairs(lapsed) do
+    local held = nomination[jid]
+    if held then
+      shift_nomination(held, -1, touch)
+      nomination[jid] = nil
+      nomination_dirty[jid] = true
+      ended[#ended + 1] = jid
+    end
+  end
+  return ended
+end
+
+local function write_tasks()
+  local args, n, gone, m = {}, 0, {}, 0
+  for name in pairs(task_dirty) do
+    local rec = task[name]
+    if rec then
+      args[n + 1], args[n + 2] = name, spack(TASK_FORMAT, unpack(rec, 1, 5))
+      n = n + 2
+    else
+      m = m + 1
+      gone[m] = name
+    end
+  end
+  each_chunk('HSET', TASK, args, n)
+  each_chunk('HDEL', TASK, gone, m)
+end
+
+load_all()
+for index = 1, #items do judge(index) end
+local ended = judge_lapsed()
+local rows, records = write_nodes()
+write_tasks()
+write_jobs(job_dirty)
+write_queues()
+write_nominations(nomination_dirty)
+if #log_items > 0 or #ended > 0 then
+  call('XADD', LOG, '*', 'p', mpack({1, writer, epoch, sequence, log_items, ended, rows, records}))
+end
+return answer({COMMITTED, applied, rows}, records)
