@@ -1,0 +1,233 @@
+"""The settings of every process: ``QUADRANT_*`` in the environment, and what each of them means.
+
+Order: what a command's flags say (:func:`load_settings`'s arguments), then the environment, then
+the default. A variable that is not known is refused, with the nearest name that is. A nested value
+would be written with two underscores (``QUADRANT_GROUP__NAME``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.policy import PolicyError, parse_policy
+
+PREFIX = "QUADRANT_"
+
+Mode = Literal["none", "soft", "hard"]
+Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+_KUBERNETES = re.compile(r"QUADRANT_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
+"""What Kubernetes puts into every container beside a service named ``quadrant``: not for us."""
+
+_SERVER_FILES = ("redis_password", "ray_token")
+"""Secrets that may also come from a file, named by ``QUADRANT_<NAME>_FILE``."""
+
+
+def default_run_dir() -> Path:
+    """A private directory with a short path: sockets in it have a limit of about 100 bytes."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and len(runtime) < 40 and os.access(runtime, os.W_OK):
+        return Path(runtime) / "quadrant"
+    return Path(tempfile.gettempdir()) / f"quadrant-{os.getuid()}"
+
+
+class SettingsError(ValueError):
+    """One line for each setting that is wrong: the variable, what is wrong, the remedy."""
+
+
+class Settings(BaseSettings):
+    """Read-only. Build it with :func:`load_settings`, whose errors name the variables."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=False,
+    )
+
+    # --- where --------------------------------------------------------------------------------
+    run_dir: Path = Field(
+        default_factory=default_run_dir,
+        description="directory of sockets, logs and tokens; keep its path short",
+    )
+    data_dir: Path = Field(
+        default_factory=lambda data: data["run_dir"] / "data",
+        description="directory of the embedded ledger's files",
+    )
+    history: Path = Field(
+        default_factory=lambda data: data["run_dir"] / "history.jsonl",
+        description="file the history is appended to",
+    )
+    policy: Path | None = Field(None, description="scheduler configuration file, as Volcano's")
+
+    # --- the parts ----------------------------------------------------------------------------
+    redis_url: str | None = Field(
+        None,
+        pattern=r"^(redis|rediss|unix)://.+",
+        description="redis://HOST:PORT, rediss://HOST:PORT or unix://PATH; unset = embedded server",
+    )
+    redis_password: SecretStr | None = Field(None, description="password of the ledger's server")
+    redis_password_file: Path | None = Field(None, description="file with that password")
+    ray_address: str | None = Field(None, description="HOST:PORT of a Ray head; unset = start one")
+    ray_token: SecretStr | None = Field(None, description="token of the Ray cluster")
+    ray_token_file: Path | None = Field(None, description="file with that token")
+    ray_object_store_bytes: int = Field(
+        100 * 2**20, ge=80 * 2**20, description="memory of Ray's object store, at least 80 MiB"
+    )
+    cluster_socket: str | None = Field(
+        None, description="socket of a running cluster process; unset = start one"
+    )
+    cluster_faults: str = Field(
+        "", description="faults of the simulated cluster, e.g. refuse=0.01,duplicate=0.1"
+    )
+    listen_host: str = Field("127.0.0.1", description="address the coordinator listens on")
+    listen_port: Port = Field(0, description="its port; 0 = any that is free")
+
+    # --- scheduling ---------------------------------------------------------------------------
+    shards: int = Field(4, ge=1, le=1024, description="number of shard workers")
+    mode: Mode = Field("soft", description="none, soft or hard: what a shard's border means")
+    window: Count = Field(
+        default_factory=lambda data: 64 * data.get("shards", 1),
+        description="turns open at once; unset = 64 for each shard",
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of every random choice")
+    turns_per_call: Count = Field(64, description="turns in one call to a worker")
+    tasks_per_call: Count = Field(512, description="tasks in one call to a worker")
+    calls_in_flight: Count = Field(2, description="calls to one worker without an answer yet")
+    worker_deadline_seconds: Seconds = Field(5.0, description="silence after which one is dead")
+    nomination_seconds: Seconds = Field(10.0, description="how long a nomination holds")
+
+    # --- the simulated cluster ----------------------------------------------------------------
+    speedup: Seconds = Field(1.0, description="durations of pods are divided by this")
+    grace: float = Field(
+        0.05, ge=0, allow_inf_nan=False, description="seconds a pod takes to end, never divided"
+    )
+
+    # --- logs ---------------------------------------------------------------------------------
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug, info, warning or error"
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="auto, json or console; auto = json unless on a terminal"
+    )
+
+    @model_validator(mode="after")
+    def _read_secret_files(self) -> Self:
+        for name in _SERVER_FILES:
+            path: Path | None = getattr(self, f"{name}_file")
+            if path is None or getattr(self, name) is not None:
+                continue
+            try:
+                secret = SecretStr(path.read_text().strip())
+            except OSError as error:
+                raise ValueError(
+                    f"{_variable(f'{name}_file')}: cannot read {path}: {error.strerror}; "
+                    "name a readable file"
+                ) from None
+            object.__setattr__(self, name, secret)  # frozen for everyone else
+        return self
+
+    def read_policy(self) -> dict[str, Any] | None:
+        """Content of the file named by ``policy``, checked; None = the default policy.
+
+        Raises SettingsError.
+        """
+        if self.policy is None:
+            return None
+        try:
+            text = self.policy.read_text()
+            parse_policy(text)
+        except OSError as error:
+            raise SettingsError(
+                f"{_variable('policy')}: cannot read {self.policy}: {error.strerror}; "
+                "name a readable file or unset it for the default policy"
+            ) from None
+        except PolicyError as error:
+            raise SettingsError(f"{self.policy}: {error}") from None
+        content: dict[str, Any] = yaml.safe_load(text)
+        return content
+
+    def environment(self) -> dict[str, str]:
+        """The same settings as variables for a child process; secrets in files stay there."""
+        variables: dict[str, str] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is None or (name in _SERVER_FILES and getattr(self, f"{name}_file")):
+                continue
+            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+            variables[_variable(name)] = str(plain)
+        return variables
+
+    def replace(self, **changes: Any) -> Settings:
+        """A copy with other values, checked. What was derived from a changed value stays as it is.
+
+        Raises SettingsError."""
+        return _checked({**dict(self), **changes})
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Settings from flags (None = not given), environment and defaults. Raises SettingsError."""
+    _refuse_unknown(os.environ)
+    return _checked({name: value for name, value in flags.items() if value is not None})
+
+
+def _checked(values: dict[str, Any]) -> Settings:
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        lines = [
+            _explain(detail["loc"], detail["msg"])
+            for detail in error.errors()
+            if detail["type"] != "default_factory_not_called"  # follows from another error
+        ]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _explain(place: tuple[int | str, ...], message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    if not place:
+        return message
+    name = str(place[0])
+    field = Settings.model_fields.get(name)
+    if field is None:
+        return f"{_variable(name)}: not known{_nearest(_variable(name))}"
+    wrong = message[:1].lower() + message[1:]
+    return f"{_variable(name)}: {wrong}; expected: {field.description}"
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    known = {_variable(name) for name in Settings.model_fields}
+    wrong = [
+        f"{name}: not known{_nearest(name.upper())}"
+        for name in sorted(environment)
+        if name.upper().startswith(PREFIX)
+        and name.upper() not in known
+        and not _KUBERNETES.fullmatch(name)
+    ]
+    if wrong:
+        raise SettingsError("\n".join(wrong))
+
+
+def _nearest(variable: str) -> str:
+    names = [_variable(name) for name in Settings.model_fields]
+    near = difflib.get_close_matches(variable, names, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else "; unset it"
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
