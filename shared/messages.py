@@ -89,7 +89,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A gang inside a job. Group 0 is the whole job (``parent`` -1); roles with a minimum follow."""
+    """A gang inside a job. Group 0 is the job (``parent`` -1); roles with a minimum follow."""
 
     parent: int
     minimum: int
@@ -146,7 +146,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class DomainOp:
-    """A counter of a cross-node rule: ``key`` is ``term/domain``; checked before ``delta`` is added.
+    """A counter of a cross-node rule: ``key`` is ``term/domain``; checked before ``delta`` is
+    added.
 
     ``condition`` is one of ``"eq0"``, ``"ge1"``, ``"le"`` (counter <= ``bound``) or ``""``.
     """
@@ -341,7 +342,9 @@ def decode_turns(data: bytes) -> list[Turn]:
             attempt=attempt,
             nominated=nominated,
         )
-        for jid, version, qid, priority, groups, runs, total, tail, attempt, nominated in decode(data)
+        for jid, version, qid, priority, groups, runs, total, tail, attempt, nominated in decode(
+            data
+        )
     ]
 
 

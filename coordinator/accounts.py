@@ -1,0 +1,215 @@
+"""The totals behind Order: what the cluster offers, what queues and jobs use, what is promised.
+
+Every change of a task's state passes through :meth:`Accounts.move`; every open turn and
+nomination through :meth:`Accounts.promise` and :meth:`Accounts.give_back`. ``validate`` derives
+all of it anew from the task states and compares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator.jobs import JobState, count_group, recount
+from shard_worker.workload import Amounts, ClusterInfo, QueueInfo, add
+from shared.messages import HOLDING, TaskState
+from shared.model import Node, Requests, Role, TaskClass
+
+_USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
+_OUTSIDE = frozenset({TaskState.PENDING, TaskState.FAILED})
+_HOLDING = frozenset(HOLDING)
+
+
+@dataclass(slots=True)
+class Capacity:
+    """What the cluster can give, summed over nodes."""
+
+    idle: Amounts = field(default_factory=dict)
+    releasing: Amounts = field(default_factory=dict)
+    promised: Amounts = field(default_factory=dict)
+    """Nominations and open turns: not to be promised twice."""
+    changes: int = 0
+    """Counts everything that freed capacity."""
+
+    def covers(self, need: Amounts) -> bool:
+        """Whether what is idle or leaving, and not promised, suffices in total."""
+        for slot, amount in need.items():
+            free = self.idle.get(slot, 0) + self.releasing.get(slot, 0)
+            if amount > free - self.promised.get(slot, 0):
+                return False
+        return True
+
+
+class Accounts:
+    """Totals of cluster, queues and jobs, kept by differences."""
+
+    def __init__(self) -> None:
+        self.cluster = ClusterInfo()
+        self.capacity = Capacity()
+        self.classes: dict[int, TaskClass] = {}
+        self.dirty = True
+        """A total moved since the last session: shares must be computed anew."""
+        self._nodes: dict[int, Requests] = {}
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        """A node came or changed what it offers."""
+        self.drop_node(node.row)
+        self._nodes[node.row] = node.allocatable
+        self._offer(node.allocatable, +1)
+
+    def drop_node(self, row: int) -> None:
+        offered = self._nodes.pop(row, None)
+        if offered is not None:
+            self._offer(offered, -1)
+
+    def _offer(self, requests: Requests, sign: int) -> None:
+        add(self.cluster.total, requests, sign)
+        add(self.capacity.idle, requests, sign)
+        if sign > 0:
+            self.capacity.changes += 1
+        self.dirty = True
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def admit(self, state: JobState) -> None:
+        """A job joins its queue's totals."""
+        self.cluster.jobs[state.job.jid] = state.info
+        self.queue(state).jobs += 1
+        self._count(state, +1)
+
+    def retire(self, state: JobState) -> None:
+        """A job whose tasks all ended no longer counts as one of its queue's jobs."""
+        if self.cluster.jobs.pop(state.job.jid, None) is not None:
+            self.queue(state).jobs -= 1
+            self.dirty = True
+
+    def forget(self, state: JobState) -> None:
+        """Take a job out of every total, as if it had never been there."""
+        self.retire(state)
+        self._count(state, -1)
+
+    def _count(self, state: JobState, sign: int) -> None:
+        queue, info = self.queue(state), state.info
+        for amounts in (info.requested, info.allocated):
+            add(queue.requested, list(amounts.items()), sign)
+        add(queue.allocated, list(info.allocated.items()), sign)
+        for role in state.job.roles:
+            requests = self.classes[role.cid].requests
+            part = state.states[role.first : role.first + role.count]
+            add(self.capacity.idle, requests, -sign * sum(part.count(s) for s in HOLDING))
+            add(self.capacity.releasing, requests, sign * part.count(TaskState.RELEASING))
+        self.dirty = True
+
+    def queue(self, state: JobState) -> QueueInfo:
+        return self.cluster.queues[state.info.qid]
+
+    # --- promises -----------------------------------------------------------------------------
+
+    def promise(self, state: JobState, charge: list[tuple[int, int]]) -> None:
+        """Charge (class, tasks) to the job's queue and to the cluster until given back."""
+        self.give_back(state)
+        state.charge = charge
+        self._promise(state, +1)
+
+    def give_back(self, state: JobState) -> None:
+        if state.charge:
+            self._promise(state, -1)
+            state.charge = []
+
+    def _promise(self, state: JobState, sign: int) -> None:
+        queue = self.queue(state)
+        for cid, count in state.charge:
+            requests = self.classes[cid].requests
+            add(queue.allocated, requests, sign * count)
+            add(self.capacity.promised, requests, sign * count)
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def move(self, state: JobState, tasks: Iterable[int], new: TaskState) -> None:
+        """Move tasks from the state each is in to a new one, and every total with them."""
+        roles = state.job.roles
+        if len(roles) == 1:
+            self._move(state, roles[0], list(tasks), new)
+            return
+        tasks = list(tasks)
+        for role in roles:
+            mine = [t for t in tasks if role.first <= t < role.first + role.count]
+            if mine:
+                self._move(state, role, mine, new)
+
+    def _move(self, state: JobState, role: Role, tasks: list[int], new: TaskState) -> None:
+        states = state.states
+        befores = Counter([states[t] for t in tasks])
+        for t in tasks:
+            states[t] = new
+        for before, count in befores.items():
+            if before != new:
+                self._account(state, role, TaskState(before), new, count)
+
+    def _account(
+        self, state: JobState, role: Role, before: TaskState, new: TaskState, count: int
+    ) -> None:
+        info, cls = state.info, self.classes[role.cid]
+        queue, requests, capacity = self.queue(state), cls.requests, self.capacity
+        if (before in _OUTSIDE) != (new in _OUTSIDE):
+            sign = -1 if new in _OUTSIDE else 1
+            count_group(info.held, state.job.groups, role.group, sign * count)
+        if before is TaskState.PENDING or new is TaskState.PENDING:
+            self._pending(state, role, cls, count if new is TaskState.PENDING else -count)
+        if TaskState.FAILED in (before, new):
+            info.failed += count if new is TaskState.FAILED else -count
+        if (before in _USING) != (new in _USING):
+            sign = count if new in _USING else -count
+            add(info.allocated, requests, sign)
+            add(queue.allocated, requests, sign)
+            add(queue.requested, requests, sign)
+        if (before in _HOLDING) != (new in _HOLDING):
+            add(capacity.idle, requests, -count if new in _HOLDING else count)
+        if TaskState.RELEASING in (before, new):
+            add(capacity.releasing, requests, count if new is TaskState.RELEASING else -count)
+        if before in _USING and new not in _USING:
+            capacity.changes += 1
+        self.dirty = True
+
+    def _pending(self, state: JobState, role: Role, cls: TaskClass, delta: int) -> None:
+        info = state.info
+        if cls.best_effort:
+            count_group(info.best_effort, state.job.groups, role.group, delta)
+            return
+        info.pending += delta
+        add(info.requested, cls.requests, delta)
+        add(self.queue(state).requested, cls.requests, delta)
+
+    # --- invariants ---------------------------------------------------------------------------
+
+    def validate(self, jobs: Iterable[JobState]) -> None:
+        """Raise AssertionError where a kept total differs from one counted anew."""
+        idle: Amounts = {}
+        releasing: Amounts = {}
+        promised: Amounts = {}
+        for requests in self._nodes.values():
+            add(idle, requests, 1)
+        for state in jobs:
+            if state.info.qid < 0:
+                continue
+            kept = (list(state.info.held), state.info.pending, dict(state.info.allocated))
+            recount(state, self.classes)
+            now = (list(state.info.held), state.info.pending, dict(state.info.allocated))
+            assert _same(kept[2], now[2]), (state.job.key, "allocated", kept[2], now[2])
+            assert kept[:2] == now[:2], (state.job.key, kept[:2], now[:2])
+            for role in state.job.roles:
+                requests = self.classes[role.cid].requests
+                part = state.states[role.first : role.first + role.count]
+                add(idle, requests, -sum(part.count(s) for s in HOLDING))
+                add(releasing, requests, part.count(TaskState.RELEASING))
+            for cid, count in state.charge:
+                add(promised, self.classes[cid].requests, count)
+        assert _same(idle, self.capacity.idle), ("idle", idle, self.capacity.idle)
+        assert _same(releasing, self.capacity.releasing), ("releasing", releasing)
+        assert _same(promised, self.capacity.promised), ("promised", promised)
+
+
+def _same(left: Amounts, right: Amounts) -> bool:
+    return all(left.get(s, 0) == right.get(s, 0) for s in left.keys() | right.keys())

@@ -1,0 +1,148 @@
+"""Bind: from an entry of the bind stream to the cluster, and from the cluster's answers to the
+ledger.
+
+At least once on the wire, once in effect: the stream redelivers what was never acknowledged, the
+cluster answers "already" for what it has, and both count as success. An entry is acknowledged after
+its answers are recorded, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
+from shared.ledger.protocol import BindEntry
+from shared.messages import StatusItem, TaskState
+from shared.model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class BindPlan:
+    """One call to the cluster. ``jids``, ``tasks`` and ``rows`` run parallel to the requests."""
+
+    ids: list[str]
+    jids: list[int]
+    tasks: list[int]
+    rows: list[int]
+    requests: BindRequests
+
+
+def plan_binds(
+    entries: list[BindEntry], *, jobs: Callable[[int], Job | None], node: Callable[[int], str]
+) -> BindPlan:
+    """Columns for the driver. Tasks of jobs that are gone are left out (their entry is only
+    acked)."""
+    jids: list[int] = []
+    tixs: list[int] = []
+    rows: list[int] = []
+    names: list[str] = []
+    uids: list[str] = []
+    pods: list[str] = []
+    nodes: list[str] = []
+    durations: list[float | None] = []
+    for entry in entries:
+        for jid, _cid, tasks, places in entry.binds:
+            job = jobs(jid)
+            if job is None:
+                continue
+            jids += [jid] * len(tasks)
+            tixs += tasks
+            rows += places
+            uids += [job.uid] * len(tasks)
+            nodes += [node(row) for row in places]
+            names += [f"{jid}.{tix}" for tix in tasks]
+            pods += [f"{job.namespace}/{job.pod_name(tix)}" for tix in tasks]
+            durations += [job.role_of(tix).duration for tix in tasks]
+    return BindPlan(
+        ids=[entry.id for entry in entries],
+        jids=jids,
+        tasks=tixs,
+        rows=rows,
+        requests=BindRequests(tasks=names, uids=uids, pods=pods, nodes=nodes, durations=durations),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BindResult:
+    items: list[StatusItem]
+    again: list[int]
+    """Positions in the plan whose outcome is unknown: asked again later."""
+    lost: list[int]
+    """Positions that the cluster has on another node: an alarm (a second writer is at work)."""
+
+
+def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
+    """What the ledger must record for these answers."""
+    outcome: dict[tuple[int, TaskState], tuple[list[int], list[int]]] = {}
+    again: list[int] = []
+    lost: list[int] = []
+    for i, answer in enumerate(answers.answers):
+        state = _RECORDED.get(answer)
+        if state is None:
+            (again if answer == BindAnswer.UNKNOWN else lost).append(i)
+            continue
+        tasks, rows = outcome.setdefault((plan.jids[i], state), ([], []))
+        tasks.append(plan.tasks[i])
+        rows.append(plan.rows[i])
+    items = [
+        StatusItem(state=state, jid=jid, tasks=tasks, rows=rows)
+        for (jid, state), (tasks, rows) in outcome.items()
+    ]
+    return BindResult(items=items, again=again, lost=lost)
+
+
+_RECORDED: dict[int, TaskState] = {
+    BindAnswer.OK: TaskState.BOUND,
+    BindAnswer.ALREADY: TaskState.BOUND,
+    BindAnswer.REFUSED: TaskState.PENDING,
+    BindAnswer.GONE: TaskState.FAILED,
+}
+
+
+def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
+    """The plan that asks again for some of its tasks; it acknowledges nothing."""
+    r = plan.requests
+    return BindPlan(
+        ids=[],
+        jids=[plan.jids[i] for i in positions],
+        tasks=[plan.tasks[i] for i in positions],
+        rows=[plan.rows[i] for i in positions],
+        requests=BindRequests(
+            tasks=[r.tasks[i] for i in positions],
+            uids=[r.uids[i] for i in positions],
+            pods=[r.pods[i] for i in positions],
+            nodes=[r.nodes[i] for i in positions],
+            durations=[r.durations[i] for i in positions],
+        ),
+    )
+
+
+_REPORTED = {
+    Report.STARTED: TaskState.RUNNING,
+    Report.RELEASING: TaskState.RELEASING,
+    Report.SUCCEEDED: TaskState.SUCCEEDED,
+    Report.FAILED: TaskState.FAILED,
+}
+
+
+def read_reports(reports: Reports, *, row: Callable[[str], int]) -> list[StatusItem]:
+    """The cluster's reports as ledger items: consecutive reports of one kind and job together.
+
+    Order within a job is kept, because a task starts before it ends.
+    """
+    items: list[StatusItem] = []
+    last: dict[int, tuple[int, StatusItem]] = {}
+    for kind, task, node in zip(reports.kinds, reports.tasks, reports.nodes, strict=True):
+        head, _, tail = task.partition(".")
+        jid, tix = int(head), int(tail)
+        known = last.get(jid)
+        if known is None or known[0] != kind:
+            item = StatusItem(state=_REPORTED[Report(kind)], jid=jid, tasks=[], rows=[])
+            last[jid] = (kind, item)
+            items.append(item)
+        else:
+            item = known[1]
+        item.tasks.append(tix)
+        item.rows.append(row(node))
+    return items

@@ -1,0 +1,114 @@
+"""The two loops between ledger and cluster: binds go out, reports come in.
+
+Both only move data between adapters and the pure functions of :mod:`coordinator.binder`; everything
+that must be remembered is in the ledger (unacknowledged binds) or in the cluster (reports).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from coordinator.binder import BindPlan, judge_answers, part_of, plan_binds, read_reports
+from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
+from coordinator.core import Coordinator
+from coordinator.recorder import Recorder, insist
+from shared.ledger.protocol import BindEntry, Ledger
+from shared.model import Job
+
+CONSUMER = "coordinator"
+"""One name for every coordinator: what a dead one had not acknowledged is its successor's."""
+
+ENTRIES = 64
+"""Entries of the bind stream in one call to the cluster."""
+
+CALLS = 4
+"""Calls to the cluster under way at once."""
+
+ASK_AGAIN_SECONDS = 0.2
+"""Pause before asking again where the cluster did not answer."""
+
+log = structlog.get_logger(__name__)
+
+
+class Binding:
+    def __init__(
+        self, ledger: Ledger, cluster: ClusterDriver, recorder: Recorder, *, core: Coordinator
+    ) -> None:
+        self._ledger = ledger
+        self._cluster = cluster
+        self._recorder = recorder
+        self._core = core
+        self._slots = asyncio.Semaphore(CALLS)
+
+    async def bind_forever(self) -> None:
+        """Drive the cluster from the bind stream, first with what was never acknowledged."""
+        async with asyncio.TaskGroup() as group:
+            while entries := await self._read(own=True):
+                await self._bind(entries)
+            while True:
+                entries = await self._read(own=False)
+                if entries:
+                    await self._slots.acquire()
+                    group.create_task(self._bind_and_release(entries))
+
+    async def _read(self, *, own: bool) -> list[BindEntry]:
+        block = None if own else 1.0
+        return await insist(
+            lambda: self._ledger.read_binds(CONSUMER, count=ENTRIES, block=block, own=own),
+            what="read binds",
+        )
+
+    async def _bind_and_release(self, entries: list[BindEntry]) -> None:
+        try:
+            await self._bind(entries)
+        finally:
+            self._slots.release()
+
+    async def _bind(self, entries: list[BindEntry]) -> None:
+        plan = plan_binds(entries, jobs=self._job, node=lambda row: self._core.nodes[row].name)
+        while plan.jids:
+            plan = await self._drive(plan)
+        await insist(lambda: self._ledger.ack_binds([e.id for e in entries]), what="ack binds")
+
+    async def _drive(self, plan: BindPlan) -> BindPlan:
+        """One call; returns what must be asked again."""
+        try:
+            answers = await self._cluster.bind(plan.requests)
+        except ClusterTimeout as error:
+            log.warning("Cluster did not answer a bind", tasks=len(plan.jids), error=str(error))
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            return plan
+        result = judge_answers(plan, answers)
+        for i in result.lost:
+            log.error(
+                "Task is bound on another node than the ledger says",
+                task=plan.requests.tasks[i],
+                ours=plan.requests.nodes[i],
+                theirs=answers.where[i],
+            )
+        if result.items:
+            await self._recorder.record(result.items)
+        if result.again:
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+        return part_of(plan, result.again)
+
+    def _job(self, jid: int) -> Job | None:
+        state = self._core.order.jobs.get(jid)
+        return None if state is None else state.job
+
+    async def report_forever(self) -> None:
+        """Record what the cluster reports; asking for what comes after a report acknowledges it."""
+        after = 0
+        while True:
+            try:
+                reports = await self._cluster.reports(after=after, wait=1.0)
+            except ClusterTimeout as error:
+                log.warning("Cluster did not answer", error=str(error))
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+                continue
+            items = read_reports(reports, row=lambda name: self._core.rows.get(name, -1))
+            if items:
+                await self._recorder.record(items)
+            after = max(after, reports.last)

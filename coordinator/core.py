@@ -1,0 +1,340 @@
+"""The coordinator as a state machine: events in as calls, instructions out as values.
+
+It composes Order, Dispatch and the bookkeeping of binds, and does no I/O: the service executes the
+instructions against Ray, the ledger and the cluster, the seeded run against queues in memory.
+
+========================  =====================================================================
+event                     what follows
+========================  =====================================================================
+``admitted``              objects are durable: they join Order
+``worker_up``             a worker serves a shard under an epoch
+``turns_returned``        outcomes of a call
+``worker_lost``           its epoch is void: its open turns are read anew from the ledger
+``reread``                the ledger's truth about those jobs: their turns are placed again
+``recorded``              the ledger recorded what became of tasks
+``step``                  turns that may go out now
+========================  =====================================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.jobs import Standing, amounts
+from coordinator.order import Order
+from coordinator.partition import partition
+from shared.ledger.protocol import JobRecord, PutPartition, TaskRecord
+from shared.messages import (
+    ALLOCATE,
+    HOLDING,
+    Epoch,
+    Level,
+    Outcome,
+    OutcomeCode,
+    StatusItem,
+    TaskState,
+)
+from shared.model import HyperNode, Job, Node, Queue, TaskClass
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Instruction: read the ledger's truth about these jobs and give it to :meth:`reread`."""
+
+    jids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """Instruction: record that these jobs hold no nominations any more."""
+
+    jids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """Instruction: store this partition."""
+
+    put: PutPartition
+
+
+Instruction = SendTurns | Reread | Lapse | Repartition
+
+
+@dataclass(slots=True)
+class Changes:
+    """Objects that became durable together (what intake admitted)."""
+
+    classes: dict[int, TaskClass] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    nodes_gone: list[int] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
+    hyper_nodes: list[HyperNode] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    jobs_gone: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts since the start of this coordinator."""
+
+    statements: Counter[str] = field(default_factory=Counter)
+    levels: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    workers_lost: int = 0
+
+
+class Coordinator:
+    def __init__(self, order: Order, dispatcher: Dispatcher) -> None:
+        self.order = order
+        self.dispatcher = dispatcher
+        self.tally = Tally()
+        self.nodes: dict[int, Node] = {}
+        self.rows: dict[str, int] = {}
+        self.hyper_nodes: dict[str, HyperNode] = {}
+        self.revision = 0
+        self._nodes_moved = False
+        self._unread: list[int] = []
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def admitted(self, changes: Changes, states: dict[int, bytearray] | None = None) -> None:
+        """Objects are durable. ``states`` gives the tasks' states of recovered jobs."""
+        self.order.accounts.classes.update(changes.classes)
+        for row in changes.nodes_gone:
+            self._drop_node(row)
+        for node in changes.nodes:
+            self._put_node(node)
+        for hyper in changes.hyper_nodes:
+            self.hyper_nodes[hyper.name] = hyper
+            self._nodes_moved = True
+        for queue in changes.queues:
+            self.order.put_queue(queue)
+        for jid in changes.jobs_gone:
+            self.order.drop_job(jid)
+            self.dispatcher.forget(jid)
+        for job in changes.jobs:
+            self.order.put_job(job, states.get(job.jid) if states else None)
+
+    def _put_node(self, node: Node) -> None:
+        known = self.nodes.get(node.row)
+        if known is not None:
+            self.dispatcher.offer(node.row, known.allocatable, -1)
+        else:
+            self._nodes_moved = True
+        self.nodes[node.row] = node
+        self.rows[node.name] = node.row
+        self.dispatcher.offer(node.row, node.allocatable, +1)
+        self.order.accounts.put_node(node)
+
+    def _drop_node(self, row: int) -> None:
+        node = self.nodes.pop(row, None)
+        if node is None:
+            return
+        self._nodes_moved = True
+        del self.rows[node.name]
+        self.dispatcher.offer(row, node.allocatable, -1)
+        self.order.accounts.drop_node(row)
+
+    def occupied(self, jid: int, tasks: dict[int, TaskRecord]) -> None:
+        """Recovery: these tasks are on their nodes (the shards' idle sums must know)."""
+        if jid not in self.order.jobs:
+            return
+        for task in tasks.values():
+            if task.state in HOLDING:
+                requests = self.order.accounts.classes[task.cid].requests
+                self.dispatcher.used([task.row], requests, +1)
+
+    def restore_partition(self, put: PutPartition) -> None:
+        """The partition the ledger knows: kept, so that a restart moves nothing."""
+        self.revision = put.revision
+        self.dispatcher.assign(put.shards)
+
+    def repartition(self) -> Repartition | None:
+        """A new partition where nodes came or went, None where none did."""
+        if not self._nodes_moved:
+            return None
+        self._nodes_moved = False
+        shards = partition(
+            self.nodes.values(),
+            self.hyper_nodes.values(),
+            shards=len(self.dispatcher.shards),
+            previous=self.dispatcher.shard_of,
+        )
+        self.revision += 1
+        self.dispatcher.assign(shards)
+        return Repartition(PutPartition(revision=self.revision, shards=shards))
+
+    # --- turns --------------------------------------------------------------------------------
+
+    def step(self, now: float) -> list[Instruction]:
+        """Open the turns that may go out now, and say what else must be done."""
+        order = self.order
+        out: list[Instruction] = []
+        if self.dispatcher.ready():
+            order.begin(now)
+            while (turn := order.next_turn()) is not None:
+                charge = tuple(order.jobs[turn.jid].charge)
+                self.dispatcher.route(turn, amounts(charge, order.accounts.classes))
+            out += self.dispatcher.send()
+        if order.stale or self._unread:
+            out.append(Reread(sorted({*order.stale, *self._unread})))
+            order.stale, self._unread = [], []
+        if order.lapsed:
+            out.append(Lapse(sorted(set(order.lapsed))))
+            order.lapsed = []
+        return out
+
+    def turns_returned(self, shard: int, call: int, outcomes: list[Outcome]) -> None:
+        """A call came back. Outcomes of a call that was given up meanwhile change nothing: its jobs
+        were read anew."""
+        expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
+        for outcome in outcomes:
+            if outcome.jid in expected:
+                self._count(outcome)
+                self._occupy(outcome)
+                self.order.outcome(outcome)
+
+    def _occupy(self, outcome: Outcome) -> None:
+        state = self.order.jobs.get(outcome.jid)
+        if state is None:
+            return
+        for p in outcome.placements:
+            if p.kind == ALLOCATE:
+                rows = [
+                    row
+                    for tix, row in zip(p.tasks, p.rows, strict=True)
+                    if self.order.expects(state, tix)
+                ]
+                self.dispatcher.used(rows, self.order.accounts.classes[p.cid].requests, +1)
+
+    def _count(self, outcome: Outcome) -> None:
+        tally = self.tally
+        tally.outcomes[outcome.code.name.lower()] += 1
+        tally.statements["committed"] += outcome.committed + outcome.rechecked
+        tally.statements["rechecked"] += outcome.rechecked
+        tally.statements["conflicts_true"] += outcome.conflicts_true
+        tally.statements["conflicts_read"] += outcome.conflicts_read
+        if outcome.code in (OutcomeCode.PLACED, OutcomeCode.NOMINATED):
+            for p in outcome.placements:
+                for level, count in Counter(p.levels).items():
+                    tally.levels[f"L{Level(level).value}"] += count
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def worker_up(self, shard: int, epoch: Epoch) -> None:
+        self.dispatcher.up(shard, epoch)
+
+    def worker_lost(self, shard: int) -> None:
+        """Its epoch must be void before what is read now counts: the service claims a new one
+        first, then executes the :class:`Reread` of the next step."""
+        sent, unsent = self.dispatcher.down(shard)
+        self.tally.workers_lost += 1
+        self._unread += [turn.jid for turn in sent]
+        for turn in unsent:
+            # Nothing was sent, so nothing can have been committed: as if it had been fenced.
+            self.order.outcome(
+                Outcome(jid=turn.jid, code=OutcomeCode.FENCED, placements=[], reasons={})
+            )
+
+    def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> None:
+        """What the ledger says about jobs whose turns were lost."""
+        for jid, (record, tasks) in truth.items():
+            state = self.order.jobs.get(jid)
+            if state is None or record.gone:
+                continue
+            before = bytes(state.states)
+            states = bytearray(len(before))
+            for tix, task in tasks.items():
+                states[tix] = task.state
+                if before[tix] == TaskState.PENDING and task.state in HOLDING:
+                    requests = self.order.accounts.classes[task.cid].requests
+                    self.dispatcher.used([task.row], requests, +1)
+            self.order.resolve(jid, states)
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def recorded(self, items: list[StatusItem], applied: list[list[int]]) -> None:
+        """The ledger recorded these changes; ``applied`` lists the tasks each item changed."""
+        order = self.order
+        for item, tasks in zip(items, applied, strict=True):
+            if not tasks:
+                continue
+            rows = item.rows
+            if len(tasks) != len(item.tasks):
+                at = dict(zip(item.tasks, item.rows, strict=True))
+                rows = [at[t] for t in tasks]
+            self._move_places(item, tasks, rows)
+            order.task_changed(item.jid, item.state, tasks, rows)
+            state = order.jobs.get(item.jid)
+            if state is not None and state.standing is Standing.DONE:
+                self.dispatcher.forget(item.jid)
+
+    def _move_places(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
+        """Keep the shards' idle sums: tasks that left, and tasks whose outcome is still on its
+        way."""
+        state = self.order.jobs.get(item.jid)
+        if state is None:
+            return
+        classes, states = self.order.accounts.classes, state.states
+        for role in state.job.roles:
+            end = role.first + role.count
+            mine = [(t, r) for t, r in zip(tasks, rows, strict=True) if role.first <= t < end]
+            unseen = [r for t, r in mine if states[t] == TaskState.PENDING]
+            requests = classes[role.cid].requests
+            if item.state in HOLDING:
+                self.dispatcher.used(unseen, requests, +1)
+            else:
+                seen = [r for t, r in mine if states[t] in HOLDING]
+                self.dispatcher.used(seen, requests, -1)
+
+    # --- tell ---------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
+        order = self.order
+        states = Counter[int]()
+        jobs = Counter[str]()
+        for state in order.jobs.values():
+            states.update({s: n for s in TaskState if (n := state.states.count(s))})
+            done = state.standing is Standing.DONE
+            held = state.info.held[0] > 0
+            jobs["finished" if done else "running" if held else "pending"] += 1
+        bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
+        return {
+            "jobs": {
+                "submitted": len(order.jobs),
+                "finished": jobs["finished"],
+                "running": jobs["running"],
+                "pending": jobs["pending"],
+            },
+            "tasks": {
+                "submitted": sum(states.values()),
+                "pending": states[TaskState.PENDING],
+                "bound": bound,
+                "running": states[TaskState.RUNNING],
+                "finished": states[TaskState.SUCCEEDED] + states[TaskState.FAILED],
+            },
+            "statements": {
+                name: self.tally.statements[name]
+                for name in ("committed", "rechecked", "conflicts_true", "conflicts_read")
+            },
+            "levels": {f"L{i}": self.tally.levels[f"L{i}"] for i in range(1, 5)},
+            "outcomes": dict(self.tally.outcomes),
+            "workers_lost": self.tally.workers_lost,
+            "open_turns": order.open,
+            "pending_reasons": dict(order.pending_reasons()),
+            "shards": [
+                {
+                    "shard": s.shard,
+                    "nodes": s.nodes,
+                    "up": s.epoch is not None,
+                    "epoch": str(s.epoch) if s.epoch else None,
+                    "outstanding": s.outstanding,
+                }
+                for s in self.dispatcher.shards.values()
+            ],
+        }

@@ -1,0 +1,177 @@
+"""Dispatch: which shard a turn goes to, and when it is sent.
+
+A job's home shard is one that can hold its need by idle capacity, least outstanding work first;
+it is kept while the job lives (its members' neighbours and the shard's caches are there). Turns
+for a shard travel in batches, a few calls at a time, so that one call is placed while the next is
+on its way."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from shard_worker.workload import Amounts, add
+from shared.messages import Epoch, Turn
+from shared.model import Requests
+
+
+@dataclass(frozen=True, slots=True)
+class SendTurns:
+    """Instruction: call a shard's worker with these turns."""
+
+    shard: int
+    epoch: Epoch
+    call: int
+    turns: list[Turn]
+
+
+@dataclass(slots=True)
+class ShardState:
+    shard: int
+    epoch: Epoch | None = None
+    """None while no worker is up."""
+    outstanding: int = 0
+    """Tasks in turns that were sent or wait to be sent."""
+    calls: dict[int, list[Turn]] = field(default_factory=dict)
+    waiting: deque[Turn] = field(default_factory=deque)
+    idle: Amounts = field(default_factory=dict)
+    nodes: int = 0
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        shards: int,
+        *,
+        calls_in_flight: int = 2,
+        turns_per_call: int = 64,
+        tasks_per_call: int = 512,
+    ) -> None:
+        self.shards = {shard: ShardState(shard) for shard in range(shards)}
+        self.shard_of: dict[int, int] = {}
+        self.calls_in_flight = calls_in_flight
+        self.turns_per_call = turns_per_call
+        self.tasks_per_call = tasks_per_call
+        self._home: dict[int, int] = {}
+        self._call = 0
+        self._node_idle: dict[int, Amounts] = {}
+
+    # --- which shard --------------------------------------------------------------------------
+
+    def route(self, turn: Turn, need: Amounts) -> None:
+        """Queue a turn for its home shard."""
+        shard = self._home_of(turn, need)
+        state = self.shards[shard]
+        state.waiting.append(turn)
+        state.outstanding += weight(turn)
+
+    def ready(self) -> bool:
+        """Whether any worker is up: turns are only opened then."""
+        return any(state.epoch is not None for state in self.shards.values())
+
+    def _home_of(self, turn: Turn, need: Amounts) -> int:
+        home = self._home.get(turn.jid)
+        if home is not None and self.shards[home].epoch is not None and not turn.attempt:
+            return home
+        up = [state for state in self.shards.values() if state.epoch is not None]
+        if turn.attempt and home is not None:
+            # It found no place at home, or lost there: the next shard in turn, so that all see it.
+            best = min(up, key=lambda s: (s.shard - home - 1) % len(self.shards))
+        else:
+            best = min(up, key=lambda s: (not _covers(s.idle, need), s.outstanding, s.shard))
+        self._home[turn.jid] = best.shard
+        return best.shard
+
+    def forget(self, jid: int) -> None:
+        """The job ended: its home is free."""
+        self._home.pop(jid, None)
+
+    # --- when ---------------------------------------------------------------------------------
+
+    def send(self) -> list[SendTurns]:
+        """The calls that may go out now."""
+        out = []
+        for state in self.shards.values():
+            while (
+                state.epoch is not None
+                and state.waiting
+                and len(state.calls) < self.calls_in_flight
+            ):
+                out.append(self._call_of(state, state.epoch))
+        return out
+
+    def _call_of(self, state: ShardState, epoch: Epoch) -> SendTurns:
+        turns: list[Turn] = []
+        tasks = 0
+        while state.waiting and len(turns) < self.turns_per_call:
+            size = weight(state.waiting[0])
+            if turns and tasks + size > self.tasks_per_call:
+                break
+            turns.append(state.waiting.popleft())
+            tasks += size
+        self._call += 1
+        state.calls[self._call] = turns
+        return SendTurns(shard=state.shard, epoch=epoch, call=self._call, turns=turns)
+
+    def returned(self, shard: int, call: int) -> list[Turn]:
+        """A call came back; the turns it carried ([] where the worker was given up meanwhile)."""
+        state = self.shards[shard]
+        turns = state.calls.pop(call, [])
+        state.outstanding -= sum(weight(turn) for turn in turns)
+        return turns
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def up(self, shard: int, epoch: Epoch) -> None:
+        self.shards[shard].epoch = epoch
+
+    def down(self, shard: int) -> tuple[list[Turn], list[Turn]]:
+        """A worker is gone: the turns that it had (outcome unknown) and those never sent."""
+        state = self.shards[shard]
+        sent = [turn for turns in state.calls.values() for turn in turns]
+        unsent = list(state.waiting)
+        state.calls.clear()
+        state.waiting.clear()
+        state.outstanding = 0
+        state.epoch = None
+        return sent, unsent
+
+    # --- capacity per shard -------------------------------------------------------------------
+
+    def assign(self, shards: dict[int, list[int]]) -> None:
+        """A new partition: idle sums follow their nodes."""
+        self.shard_of = {row: shard for shard, rows in shards.items() for row in rows}
+        for shard, rows in shards.items():
+            state = self.shards[shard]
+            state.nodes = len(rows)
+            state.idle = {}
+            for row in rows:
+                add(state.idle, list(self._node_idle.get(row, {}).items()), 1)
+
+    def offer(self, row: int, requests: Requests, sign: int) -> None:
+        """A node came (+1) or went (-1) with this allocatable."""
+        add(self._node_idle.setdefault(row, {}), requests, sign)
+        shard = self.shard_of.get(row)
+        if shard is not None:
+            add(self.shards[shard].idle, requests, sign)
+
+    def used(self, rows: Iterable[int], requests: Requests, sign: int) -> None:
+        """Tasks took (+1) or left (-1) their nodes."""
+        for row, count in Counter(rows).items():
+            idle = self._node_idle.get(row)
+            if idle is None:
+                continue
+            add(idle, requests, -sign * count)
+            shard = self.shard_of.get(row)
+            if shard is not None:
+                add(self.shards[shard].idle, requests, -sign * count)
+
+
+def weight(turn: Turn) -> int:
+    """Work in a turn: its tasks (at least one)."""
+    return max(1, sum(len(run.tasks) for run in turn.runs))
+
+
+def _covers(idle: Amounts, need: Amounts) -> bool:
+    return all(idle.get(slot, 0) >= amount for slot, amount in need.items())

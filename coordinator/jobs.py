@@ -1,0 +1,190 @@
+"""One job as the coordinator follows it: the state of each task, and what a turn would need.
+
+Task states are one byte each in a bytearray, so that a role of 100,000 tasks costs 100 kB and
+finding its next pending task is a search in C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from shard_worker.workload import Amounts, JobInfo, Progress, add
+from shared.messages import HOLDING, Group, TaskRun, TaskState
+from shared.model import Job, Role, TaskClass
+
+Need = tuple[tuple[int, int], ...]
+"""(class, how many) pairs: what a job must get in its next turn. Jobs of equal need wait
+together."""
+
+
+class Standing(Enum):
+    """Where a job stands in the coordinator. Exactly one at any time."""
+
+    READY = "ready"  # in its queue, to be picked
+    OPEN = "open"  # a turn is on its way
+    NOMINATED = "nominated"  # pipelined: waits for the tasks that leave its nodes
+    SETTLED = "settled"  # nothing left to place
+    WAITING = "waiting"  # cannot be tried: ``reason`` says what is missing
+    DONE = "done"  # every task succeeded or failed
+
+
+@dataclass(slots=True)
+class JobState:
+    """A job's specification, its bookkeeping for the plugins, and where it stands."""
+
+    job: Job
+    info: JobInfo
+    states: bytearray
+    standing: Standing = Standing.WAITING
+    reason: str = ""
+    """Why it is not placed yet: a key of the pending reasons, "" where it is."""
+    attempts: int = 0
+    charge: list[tuple[int, int]] = field(default_factory=list)
+    """(cid, tasks) charged to its queue for the open turn or the nominations."""
+    nominated: dict[int, int] = field(default_factory=dict)
+    waits_for: set[int] = field(default_factory=set)
+    """Rows whose leaving tasks a nominated job waits for."""
+    returned: set[int] = field(default_factory=set)
+    """Tasks whose bind was refused while the outcome that placed them was still on its way."""
+    stamp: int = 0
+    """Moves when the job is queued anew: older heap entries are void."""
+
+    def pending(self, role: Role, limit: int) -> list[int]:
+        """The first ``limit`` pending tasks of a role."""
+        found: list[int] = []
+        at, end = role.first, role.first + role.count
+        while len(found) < limit:
+            at = self.states.find(TaskState.PENDING, at, end)
+            if at < 0:
+                break
+            found.append(at)
+            at += 1
+        return found
+
+
+def open_job(
+    job: Job, *, qid: int, classes: dict[int, TaskClass], states: bytearray | None = None
+) -> JobState:
+    """Bookkeeping for a job whose tasks stand as ``states`` says (all pending where None)."""
+    groups = len(job.groups)
+    info = JobInfo(
+        job=job, qid=qid, held=[0] * groups, waiting=[0] * groups, best_effort=[0] * groups
+    )
+    state = JobState(job=job, info=info, states=states or bytearray(job.tasks))
+    if len(state.states) < job.tasks:
+        state.states.extend(bytes(job.tasks - len(state.states)))
+    recount(state, classes)
+    return state
+
+
+def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
+    """Derive every count of ``state.info`` from the task states (after recovery or a new spec)."""
+    info, job = state.info, state.job
+    groups = len(job.groups)
+    info.held, info.best_effort = [0] * groups, [0] * groups
+    info.waiting = info.waiting if len(info.waiting) == groups else [0] * groups
+    info.pending = info.failed = 0
+    info.allocated, info.requested = {}, {}
+    for role in job.roles:
+        part = state.states[role.first : role.first + role.count]
+        pending = part.count(TaskState.PENDING)
+        failed = part.count(TaskState.FAILED)
+        cls = classes[role.cid]
+        count_group(info.held, job.groups, role.group, role.count - pending - failed)
+        info.failed += failed
+        if cls.best_effort:
+            count_group(info.best_effort, job.groups, role.group, pending)
+            continue
+        info.pending += pending
+        add(info.requested, cls.requests, pending)
+        running = sum(part.count(s) for s in HOLDING if s is not TaskState.RELEASING)
+        add(info.allocated, cls.requests, running)
+
+
+def count_group(counts: list[int], groups: tuple[Group, ...], group: int, delta: int) -> None:
+    """Add to a group and every ancestor of it."""
+    while group >= 0:
+        counts[group] += delta
+        group = groups[group].parent
+
+
+def shortfall(state: JobState) -> list[int]:
+    """Per group, how many members are missing to its minimum."""
+    info = state.info
+    return [
+        max(0, g.minimum - held - best)
+        for g, held, best in zip(state.job.groups, info.held, info.best_effort, strict=True)
+    ]
+
+
+def order_roles(state: JobState, classes: dict[int, TaskClass], roles: list[Role]) -> list[Role]:
+    """The roles that still have something to place, in the order given."""
+    return [
+        role
+        for role in roles
+        if not classes[role.cid].best_effort
+        and state.states.find(TaskState.PENDING, role.first, role.first + role.count) >= 0
+    ]
+
+
+def core_need(state: JobState, classes: dict[int, TaskClass], roles: list[Role]) -> Need:
+    """The least a turn must place: the members missing to the minima, or one elastic task.
+
+    Members missing to a role's own minimum come first, then those missing to the job's from any
+    role in task order. Where pending tasks do not suffice, all there are.
+    """
+    missing = shortfall(state)
+    rest = missing[0]
+    need: dict[int, int] = {}
+    left: list[tuple[Role, int]] = []
+    for role in order_roles(state, classes, roles):
+        available = len(state.pending(role, missing[role.group] if role.group else rest))
+        own = min(available, missing[role.group]) if role.group else 0
+        if own:
+            need[role.cid] = need.get(role.cid, 0) + own
+            rest -= own
+        left.append((role, own))
+    for role, own in left:
+        if rest <= 0:
+            break
+        more = min(len(state.pending(role, own + rest)) - own, rest)
+        if more > 0:
+            need[role.cid] = need.get(role.cid, 0) + more
+            rest -= more
+    if not need and left:
+        need[left[0][0].cid] = 1
+    return tuple(sorted(need.items()))
+
+
+def amounts(need: Need, classes: dict[int, TaskClass]) -> Amounts:
+    total: Amounts = {}
+    for cid, count in need:
+        add(total, classes[cid].requests, count)
+    return total
+
+
+def task_runs(
+    state: JobState, classes: dict[int, TaskClass], roles: list[Role], *, tail: int
+) -> list[TaskRun]:
+    """The pending tasks a turn names: of each role as many as could be needed, plus the tail.
+
+    Identical tasks of a role fail alike, so more than the job is short of plus the tail is
+    never looked at by the worker.
+    """
+    most = max(*shortfall(state), 1) + tail
+    return [
+        TaskRun(cid=role.cid, group=role.group, role=role.name, tasks=state.pending(role, most))
+        for role in order_roles(state, classes, roles)
+    ]
+
+
+def progress(state: JobState) -> Progress:
+    """What JobReady looks at."""
+    info, groups = state.info, state.job.groups
+    return Progress(
+        parent=[g.parent for g in groups],
+        minimum=[g.minimum for g in groups],
+        held=list(info.held),
+        waiting=list(info.waiting),
+        best_effort=list(info.best_effort),
+    )

@@ -1,0 +1,361 @@
+"""The coordinator process: the state machine of :mod:`coordinator.core` with I/O around it.
+
+One task group holds everything; if one part fails, all stop and the supervisor sees it::
+
+    HTTP -> intake -----> ledger.store ---+
+    worker replies -----------------------+--> core --> step --> calls to workers (Ray)
+    bind stream -> cluster -> recorder ---+
+    cluster reports -------> recorder ----+
+
+``guard`` orders what reads the ledger's truth about tasks (``reread``) against what changes it
+(``recorder``): without it an old reading could overwrite a newer record.
+
+Run as ``python -m coordinator.service``; configured by ``QUADRANT_*`` alone. It holds nothing that
+the ledger does not: killed at any point, its successor goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from coordinator.api import make_app
+from coordinator.binding import Binding
+from coordinator.cluster.client import SocketCluster
+from coordinator.cluster.protocol import ClusterDriver
+from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Reread
+from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.intake import Intake
+from coordinator.intake_writer import IntakeWriter
+from coordinator.order import Order
+from coordinator.recorder import Deposed, Recorder
+from coordinator.recovery import recover
+from coordinator.shards import RayShards, Shards, WorkerLost
+from shard_worker.session import open_session
+from shard_worker.transport import WorkerConfig
+from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.redis_ledger import RedisLedger
+from shared.messages import OutcomeCode
+from shared.policy import DEFAULT_POLICY, parse_policy
+from shared.settings import Settings, load_settings
+from shared.telemetry import configure_logging
+
+log = structlog.get_logger(__name__)
+
+INTAKE = "intake"
+"""Writer name of the objects' batches (their own sequence, so that intake never waits for
+status)."""
+
+HEARTBEAT_SECONDS = 0.25
+"""An idle worker is called this often: it follows the log, and its death is noticed."""
+
+REPARTITION_SECONDS = 0.25
+"""Nodes that arrive in a burst are partitioned together, this long after the last of them."""
+
+TRIM_SECONDS = 5.0
+"""How often the log is cut below what every follower has read."""
+
+IDLE_STEP_SECONDS = 0.05
+"""The longest the loop sleeps while jobs wait for a deadline (nominations, infeasible lines)."""
+
+
+class Service:
+    def __init__(
+        self, settings: Settings, *, ledger: Ledger, cluster: ClusterDriver, shards: Shards
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._cluster = cluster
+        self._shards = shards
+        self._policy = settings.read_policy()
+        policy = DEFAULT_POLICY if self._policy is None else parse_policy(self._policy)
+        self.core = Coordinator(
+            Order(
+                open_session(policy),
+                window=settings.window,
+                places=settings.shards if settings.mode == "hard" else 1,
+            ),
+            Dispatcher(
+                settings.shards,
+                calls_in_flight=settings.calls_in_flight,
+                turns_per_call=settings.turns_per_call,
+                tasks_per_call=settings.tasks_per_call,
+            ),
+        )
+        self.intake = Intake()
+        self._guard = asyncio.Lock()
+        self._kicked = asyncio.Event()
+        self._ready = False
+        self._run_id = ""
+        self._log_ids: dict[int, str] = {}
+        self._last_call: dict[int, float] = {}
+        self._busy: dict[int, float] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._recorder: Recorder | None = None
+        self._writer: IntakeWriter | None = None
+
+    # --- start --------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop``. Raises ExceptionGroup where a part failed."""
+        await self._take_seat()
+        intake_epoch = await self._ledger.claim(INTAKE)
+        writer = IntakeWriter(
+            self.intake,
+            self._ledger,
+            writer=INTAKE,
+            epoch=intake_epoch,
+            run_id=self._blessed,
+            stored=self._stored,
+        )
+        assert self._recorder is not None
+        binding = Binding(
+            self._ledger,
+            self._cluster,
+            self._recorder,
+            core=self.core,
+        )
+        self._writer = writer
+        with contextlib.suppress(_Stopped):
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                group.create_task(self._until(stop))
+                group.create_task(self._recorder.run())
+                group.create_task(writer.run())
+                group.create_task(self._serve_http(writer))
+                group.create_task(binding.bind_forever())
+                group.create_task(binding.report_forever())
+                for shard in range(self._settings.shards):
+                    group.create_task(self._start_worker(shard))
+                group.create_task(self._loop())
+                group.create_task(self._repartition_forever())
+                group.create_task(self._heartbeat_forever())
+                group.create_task(self._trim_forever())
+
+    async def _take_seat(self) -> None:
+        """Claim the seat, bless the server, take up the state that the ledger holds."""
+        epoch = await self._ledger.claim(COORDINATOR)
+        self._run_id = await self._ledger.bless()
+        recover(await self._ledger.snapshot(), self.intake, self.core)
+        self._recorder = Recorder(
+            self._ledger,
+            epoch=epoch,
+            run_id=self._blessed,
+            applied=self._applied,
+            guard=self._guard,
+        )
+        log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
+
+    async def _blessed(self) -> str:
+        self._run_id = await self._ledger.run_id()
+        return self._run_id
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._ready = False
+        raise _Stopped
+
+    async def _serve_http(self, writer: IntakeWriter) -> None:
+        app = make_app(submit=writer.submit, status=self.status, ready=lambda: self._ready)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(
+                runner, self._settings.listen_host, self._settings.listen_port
+            ).start()
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    async def _loop(self) -> None:
+        """Step whenever something happened; events that come meanwhile are taken together."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._kicked.wait(), IDLE_STEP_SECONDS)
+            self._kicked.clear()
+            for instruction in self.core.step(time.time()):
+                self._execute(instruction)
+            await asyncio.sleep(0)
+
+    def _execute(self, instruction: Instruction) -> None:
+        assert self._group is not None
+        match instruction:
+            case SendTurns():
+                self._group.create_task(self._call(instruction))
+            case Reread():
+                self._group.create_task(self._reread(instruction.jids))
+            case Lapse():
+                self._group.create_task(self._lapse(instruction.jids))
+            case Repartition():
+                self._group.create_task(self._store_partition(instruction))
+
+    async def _call(self, send: SendTurns) -> None:
+        shard = send.shard
+        self._last_call[shard] = time.monotonic()
+        try:
+            reply = await self._shards.place(shard, send.turns)
+        except WorkerLost as error:
+            await self._lost(shard, send, str(error))
+            return
+        self._log_ids[shard] = reply.log_id
+        self._busy[shard] = self._busy.get(shard, 0.0) + reply.busy_seconds
+        self.core.turns_returned(shard, send.call, reply.outcomes)
+        self._kicked.set()
+        if any(outcome.code is OutcomeCode.FENCED for outcome in reply.outcomes):
+            await self._lost(shard, send, "the ledger refused its epoch or run")
+
+    async def _lost(self, shard: int, send: SendTurns, why: str) -> None:
+        """Void the worker's epoch, then let the next step read what became of its turns."""
+        if self.core.dispatcher.shards[shard].epoch != send.epoch:
+            return  # several calls were in flight: the first one to fail did this
+        log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), why=why)
+        self.core.dispatcher.shards[shard].epoch = None
+        await self._ledger.claim(str(shard))
+        self.core.worker_lost(shard)
+        self._log_ids.pop(shard, None)
+        self._kicked.set()
+        await self._shards.give_up(shard)
+        await self._start_worker(shard)
+
+    async def _start_worker(self, shard: int) -> None:
+        settings = self._settings
+        while True:
+            epoch = await self._ledger.claim(str(shard))
+            password = settings.redis_password
+            config = WorkerConfig(
+                shard=shard,
+                epoch=epoch,
+                run_id=await self._blessed(),
+                mode=settings.mode,
+                seed=settings.seed,
+                policy=self._policy,
+                redis_url=settings.redis_url or "",
+                redis_password=password.get_secret_value() if password else None,
+                nomination_seconds=settings.nomination_seconds,
+            )
+            try:
+                await self._shards.start(config)
+            except WorkerLost as error:
+                log.error("Shard worker did not start", shard=shard, why=str(error))
+                await self._shards.give_up(shard)
+                await asyncio.sleep(0.5)
+                continue
+            log.info("Started a shard worker", shard=shard, epoch=str(epoch))
+            self.core.worker_up(shard, epoch)
+            self._ready = True
+            self._kicked.set()
+            return
+
+    async def _heartbeat_forever(self) -> None:
+        assert self._group is not None
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            now = time.monotonic()
+            for state in self.core.dispatcher.shards.values():
+                idle = now - self._last_call.get(state.shard, 0.0) >= HEARTBEAT_SECONDS
+                if state.epoch is not None and not state.calls and idle:
+                    beat = SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[])
+                    self._group.create_task(self._call(beat))
+
+    # --- ledger -------------------------------------------------------------------------------
+
+    async def _reread(self, jids: list[int]) -> None:
+        async with self._guard:
+            self.core.reread(await self._ledger.read_tasks(jids))
+        self._kicked.set()
+
+    async def _lapse(self, jids: list[int]) -> None:
+        assert self._recorder is not None
+        await self._recorder.record([], jids)
+
+    def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
+        self.core.recorded(items, applied)
+        self._kicked.set()
+
+    def _stored(self, changes: Any) -> None:
+        self.core.admitted(changes)
+        self._kicked.set()
+
+    async def _repartition_forever(self) -> None:
+        seen = -1
+        while True:
+            await asyncio.sleep(REPARTITION_SECONDS)
+            count = len(self.core.nodes)
+            if count == seen and (instruction := self.core.repartition()) is not None:
+                await self._store_partition(instruction)
+            seen = count
+
+    async def _store_partition(self, instruction: Repartition) -> None:
+        assert self._writer is not None
+        await self._writer.store([instruction.put])
+        self._kicked.set()
+
+    async def _trim_forever(self) -> None:
+        while True:
+            await asyncio.sleep(TRIM_SECONDS)
+            positions = [*self._log_ids.values()]
+            if len(positions) == self._settings.shards:
+                await self._ledger.trim(log_before=min(positions, key=_log_key))
+
+    # --- tell ---------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        status = self.core.status()
+        status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self._busy.items()}
+        return status
+
+
+class _Stopped(Exception):
+    """Ends the task group when the process is asked to stop."""
+
+
+def _log_key(log_id: str) -> tuple[int, int]:
+    head, _, tail = log_id.partition("-")
+    return int(head), int(tail or 0)
+
+
+async def serve(settings: Settings) -> None:
+    """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
+    password = settings.redis_password
+    ledger = RedisLedger(
+        settings.redis_url or "", password=password.get_secret_value() if password else None
+    )
+    cluster = SocketCluster(settings.cluster_socket or "")
+    shards = RayShards(call_seconds=settings.worker_deadline_seconds)
+    await asyncio.to_thread(shards.attach, settings.ray_address or "")
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await Service(settings, ledger=ledger, cluster=cluster, shards=shards).run(stop)
+    finally:
+        await shards.close()
+        await cluster.close()
+        await ledger.close()
+
+
+def main() -> int:
+    """0 = asked to stop, 1 = a part failed or another coordinator took the seat."""
+    settings = load_settings()
+    configure_logging(settings)
+    try:
+        asyncio.run(serve(settings))
+    except* Deposed as group:
+        log.error("Another coordinator took the seat", why=str(group.exceptions[0]))
+        os._exit(1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""The Ray actor around a worker: the only place in this room that does I/O.
+
+A call carries turns; before placing them the view catches up with the log. The worker is a state
+machine that asks for commits; the actor carries them to the ledger, one at a time, and sends a
+batch whose answer was lost again (same sequence number, so it cannot happen twice).
+
+The constructor does nothing: an actor that fails there is gone for good, while a failed ``begin``
+is an error of one call that the coordinator can answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from shard_worker.session import open_session
+from shard_worker.task_class import Mode
+from shard_worker.transport import PlaceReply, WorkerConfig, decode_call
+from shard_worker.view import View
+from shard_worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
+from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.protocol import Ledger
+from shared.ledger.redis_ledger import RedisLedger
+from shared.messages import CommitBatch, CommitReply, Outcome, Turn
+from shared.policy import DEFAULT_POLICY, parse_policy
+
+LOG_BATCH = 512
+"""Log entries read at once."""
+
+COMMIT_ATTEMPTS = 5
+"""How often a batch is sent before the call fails; the coordinator then replaces the worker."""
+
+
+class ShardActor:
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._server: ShardServer | None = None
+
+    def begin(self, config: bytes) -> bytes:
+        """Load the view and take up the shard under the given epoch."""
+        settings = WorkerConfig.decode(config)
+        ledger = RedisLedger(settings.redis_url, password=settings.redis_password)
+        self._server = ShardServer(settings, ledger)
+        self._runner.run(self._server.load())
+        return b""
+
+    def turns(self, call: bytes) -> bytes:
+        """Place turns and commit what was placed; an empty list only catches up with the log."""
+        if self._server is None:
+            raise RuntimeError("the worker has not begun")
+        started = time.process_time()
+        outcomes = self._runner.run(self._server.serve(decode_call(call)))
+        busy = time.process_time() - started
+        return PlaceReply(outcomes, self._server.log_id, busy).encode()
+
+    def pid(self) -> int:
+        """For chaos tests: the process to kill."""
+        import os
+
+        return os.getpid()
+
+
+class ShardServer:
+    """One shard's worker bound to a ledger. Without Ray: usable in any event loop."""
+
+    def __init__(self, config: WorkerConfig, ledger: Ledger) -> None:
+        policy = DEFAULT_POLICY if config.policy is None else parse_policy(config.policy)
+        self._config = config
+        self._ledger = ledger
+        self._view = View(shard=config.shard)
+        self._worker = Worker(
+            session=open_session(policy),
+            view=self._view,
+            mode=Mode(config.mode),
+            shard=config.shard,
+            seed=config.seed * 1009 + config.shard,
+            limits=Limits(nomination_seconds=config.nomination_seconds),
+        )
+        self._log_id = "0"
+
+    @property
+    def log_id(self) -> str:
+        return self._log_id
+
+    async def load(self) -> None:
+        """Read the ledger's state once; from then on the view follows the log."""
+        snapshot = await self._ledger.snapshot(workload=False)
+        self._view.load(snapshot)
+        self._log_id = snapshot.log_id
+        self._worker.begin(self._config.epoch, self._config.run_id)
+
+    async def serve(self, turns: list[Turn]) -> list[Outcome]:
+        await self._follow()
+        outcomes: list[Outcome] = []
+        instructions = self._worker.on_turns(turns, now=time.time())
+        while instructions:
+            batch: CommitBatch | None = None
+            for instruction in instructions:
+                match instruction:
+                    case CommitBatchRequest():
+                        batch = instruction.batch
+                    case Outcomes():
+                        outcomes += instruction.outcomes
+            if batch is None:
+                break
+            instructions = self._worker.on_reply(await self._commit(batch))
+        return outcomes
+
+    async def _follow(self) -> None:
+        while True:
+            entries = await self._ledger.read_log(self._log_id, count=LOG_BATCH)
+            if entries:
+                self._worker.on_log(entries)
+                self._log_id = entries[-1].id
+            if len(entries) < LOG_BATCH:
+                return
+
+    async def _commit(self, batch: CommitBatch) -> CommitReply:
+        for attempt in range(COMMIT_ATTEMPTS):
+            try:
+                return await self._ledger.commit(batch)
+            except LedgerUnavailable:
+                if attempt + 1 == COMMIT_ATTEMPTS:
+                    raise
+                await asyncio.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
