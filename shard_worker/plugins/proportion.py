@@ -1,0 +1,167 @@
+"""proportion: queues share the cluster by weight, and what one does not want goes to the others.
+
+The shares ("deserved") come from water filling: in rounds, what is left is dealt to the unsatisfied
+queues by weight, cut to what each may have and asks for. They are computed once per revision of the
+cluster's totals; what queues have allocated is read live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.session import Key, Registrar
+from shard_worker.workload import Amounts, ClusterInfo, QueueInfo
+from shared.model import Queue, Requests
+from shared.policy import PluginOption
+from shared.resources import EPSILON, at_most, dominant_share
+from shared.slots import CPU, MEMORY, PODS
+
+Matrix = NDArray[np.float64]
+ROUNDING = 1e-3
+"""Far below a unit, far above what sums of doubles of this size lose."""
+Shares = dict[int, dict[int, float]]
+"""Queue -> slot -> what the queue deserves."""
+
+
+class Proportion:
+    name = "proportion"
+
+    def __init__(self, option: PluginOption) -> None:
+        del option  # it takes no arguments
+        self._shares: Shares = {}
+        self._computed_for: tuple[ClusterInfo, int] | None = None
+
+    def register(self, session: Registrar) -> None:
+        session.add("QueueOrder", self.queue_order)
+        session.add("Overused", self.overused)
+        session.add("Allocatable", self.allocatable)
+
+    def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
+        """Higher queue priority first, then the smaller part of its deserved share in use."""
+        deserved = self.deserved(queue, cluster)
+        return (-queue.queue.priority, dominant_share(queue.allocated, deserved))
+
+    def overused(self, queue: QueueInfo, cluster: ClusterInfo) -> bool:
+        """Volcano: deserved <= allocated in every dimension."""
+        deserved, allocated = self.deserved(queue, cluster), queue.allocated
+        return bool(deserved) and all(
+            at_most(amount, allocated.get(slot, 0)) for slot, amount in deserved.items()
+        )
+
+    def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
+        """The queue is open, and stays within its share in the dimensions that are asked for.
+
+        As in Volcano the comparison is exact and leaves out ``pods``. Host ports, and resources
+        that no node has, are nobody's share: whether they fit is for the nodes to say.
+        """
+        if not queue.queue.open:
+            return False
+        deserved, allocated = self.deserved(queue, cluster), queue.allocated
+        return all(
+            slot == PODS
+            or slot not in cluster.total
+            or allocated.get(slot, 0) + amount <= deserved.get(slot, 0)
+            for slot, amount in requests
+        )
+
+    def deserved(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
+        """The share of one queue; empty for a queue without jobs."""
+        known = self._computed_for
+        if known is None or known[0] is not cluster or known[1] != cluster.revision:
+            self._shares = water_fill(cluster)
+            self._computed_for = (cluster, cluster.revision)
+        return self._shares.get(queue.queue.qid, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """Water filling as matrices. Rows: queues with jobs. Columns: ``slots``."""
+
+    slots: list[int]
+    total: Matrix
+    weight: Matrix
+    request: Matrix
+    limit: Matrix
+    guarantee: Matrix
+
+
+def water_fill(cluster: ClusterInfo) -> Shares:
+    """What each queue that has jobs deserves of the cluster, for every slot the cluster has.
+
+    Fractions stay: a share is compared with whole amounts, never handed out. A share that misses a
+    whole number by a rounding error is that number, or the last task it covers would not fit in.
+    1,000 queues take a few milliseconds.
+    """
+    queues = {qid: info for qid, info in cluster.queues.items() if info.jobs > 0}
+    if not queues:
+        return {}
+    field = _field(cluster, list(queues.values()))
+    deserved = _deal(field)
+    whole = np.rint(deserved)
+    deserved = np.where(np.abs(deserved - whole) < ROUNDING, whole, deserved)
+    return {
+        qid: dict(zip(field.slots, row, strict=True))
+        for qid, row in zip(queues, deserved.tolist(), strict=True)
+    }
+
+
+def _field(cluster: ClusterInfo, queues: list[QueueInfo]) -> _Field:
+    slots = sorted({CPU, MEMORY, *cluster.total})
+    total = np.array([cluster.total.get(slot, 0) for slot in slots], dtype=np.float64)
+    guarantees = np.zeros(len(slots))
+    for info in cluster.queues.values():  # also those without jobs keep theirs
+        if info.queue.guarantee:
+            guarantees += _row(dict(info.queue.guarantee), slots)
+    guarantee = np.array([_row(dict(info.queue.guarantee), slots) for info in queues])
+    real = np.maximum(total - guarantees, 0) + guarantee
+    capability = np.array([_capability(info.queue, slots) for info in queues])
+    return _Field(
+        slots=slots,
+        total=total,
+        weight=np.array([float(info.queue.weight) for info in queues]),
+        request=np.array([_row(info.requested, slots) for info in queues]),
+        limit=np.minimum(real, capability),
+        guarantee=guarantee,
+    )
+
+
+def _row(amounts: Amounts, slots: list[int]) -> list[float]:
+    return [float(amounts.get(slot, 0)) for slot in slots]
+
+
+def _capability(queue: Queue, slots: list[int]) -> list[float]:
+    """What a queue may have at most; absent is unlimited, and so are cpu and memory of 0."""
+    limits = dict(queue.capability or ())
+    row = [float(limits.get(slot, np.inf)) for slot in slots]
+    return [
+        np.inf if slot in (CPU, MEMORY) and amount <= 0 else amount
+        for slot, amount in zip(slots, row, strict=True)
+    ]
+
+
+def _deal(field: _Field) -> Matrix:
+    """Deal what is left to the unsatisfied queues, by weight, until nothing moves any more.
+
+    All queues of a round deal from what was left before it, so that their order does not matter.
+    """
+    deserved = np.zeros_like(field.request)
+    open_rows = np.arange(len(deserved))
+    remaining = field.total.copy()
+    counted = np.array([slot != PODS for slot in field.slots])
+    while weight := float(field.weight[open_rows].sum()):
+        before = deserved[open_rows]
+        offered = before + remaining * field.weight[open_rows, None] / weight
+        request = field.request[open_rows]
+        cut = np.minimum(np.minimum(offered, field.limit[open_rows]), request)
+        satisfied = (request - cut < EPSILON).all(axis=1) | (cut == before).all(axis=1)
+        deserved[open_rows] = after = np.maximum(cut, field.guarantee[open_rows])
+        # guarantees may promise more than there is: then nothing is left to deal, not less
+        left = np.maximum(remaining - (after - before).sum(axis=0), 0)
+        if (left[counted] < EPSILON).all() or (left == remaining).all():
+            break
+        remaining = left
+        open_rows = open_rows[~satisfied]
+    return deserved
