@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 import time
@@ -349,12 +348,13 @@ def main() -> int:
     """0 = asked to stop, 1 = a part failed or another coordinator took the seat."""
     settings = load_settings()
     configure_logging(settings)
+    deposed = False
     try:
         asyncio.run(serve(settings))
     except* Deposed as group:
         log.error("Another coordinator took the seat", why=str(group.exceptions[0]))
-        os._exit(1)
-    return 0
+        deposed = True
+    return 1 if deposed else 0
 
 
 if __name__ == "__main__":
