@@ -131,7 +131,8 @@ def _even_out(
         gap = totals[full] - totals[empty]
         if gap <= 2 * SLACK * part:
             return
-        movable = [unit for unit in held[full] if unit.load < gap]
+        # A unit as large as the gap would only swap the two; the margin keeps rounding out of it.
+        movable = [unit for unit in held[full] if unit.load < gap * 0.999]
         if not movable:
             return
         unit = min(movable, key=lambda u: (abs(gap / 2 - u.load), u.name))
