@@ -1,0 +1,12 @@
+"""The checker: reads a history offline and finds the first event that breaks a promise.
+
+It adds everything up by itself. It imports nothing of the scheduler, its messages or its ledger, so
+that a mistake there cannot hide itself here.
+"""
+
+from __future__ import annotations
+
+from coordinator.checker.check import check
+from coordinator.checker.report import CheckReport, HistoryError, Summary, Violation
+
+__all__ = ["CheckReport", "HistoryError", "Summary", "Violation", "check"]

@@ -1,0 +1,178 @@
+"""What nodes and queues hold, added up anew from requests: the arithmetic behind promise 2.
+
+Amounts are Python integers, so that no total is ever rounded. Nodes are kept by slot, each slot a
+list over node rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_UNNAMED = -1
+"""Allocatable of a slot that a node does not mention: what its class of requests implies."""
+
+_Amount = tuple[int, int, "_Slot", int]
+"""(slot, amount, the slot's columns, what a node offers without saying so)"""
+
+
+class _Slot:
+    """One slot over all node rows."""
+
+    __slots__ = ("allocatable", "nominated", "observed", "releasing", "used")
+
+    def __init__(self, rows: int) -> None:
+        self.allocatable = [_UNNAMED] * rows
+        self.observed = [0] * rows
+        self.used = [0] * rows
+        self.releasing = [0] * rows
+        self.nominated = [0] * rows
+
+    def grow(self, by: int) -> None:
+        self.allocatable += [_UNNAMED] * by
+        for column in (self.observed, self.used, self.releasing, self.nominated):
+            column.extend([0] * by)
+
+
+class Nodes:
+    """Usage per node and slot."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self._slots: list[_Slot] = []
+        self._rows = 0
+        self._classes: dict[int, list[_Amount]] = {}
+
+    # --- what is known --------------------------------------------------------------------------
+
+    def put_class(self, cid: int, requests: Iterable[list[int]]) -> None:
+        """Requests of a class as (slot, amount, implied); amounts of 0 ask for nothing."""
+        self._classes[cid] = [
+            (slot, amount, self._slot(slot), implied)
+            for slot, amount, implied in requests
+            if amount
+        ]
+
+    def put_node(self, row: int, name: str, allocatable: Iterable[list[int]]) -> None:
+        self.names[row] = name
+        self._reach(row)
+        self._set_all(row, _UNNAMED)
+        for slot, amount in allocatable:
+            self._slot(slot).allocatable[row] = amount
+
+    def drop_node(self, row: int) -> None:
+        self._reach(row)
+        self._set_all(row, 0)
+
+    def observe(self, row: int, used: Iterable[list[int]]) -> None:
+        self._reach(row)
+        for slot in self._slots:
+            slot.observed[row] = 0
+        for number, amount in used:
+            self._slot(number).observed[row] = amount
+
+    def requests(self, cid: int) -> list[tuple[int, int]]:
+        return [(slot, amount) for slot, amount, _, _ in self._classes[cid]]
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def take(self, cid: int, row: int) -> str:
+        """Use one request of the class; returns what it broke, "" where it fits."""
+        broken = ""
+        for number, amount, slot, implied in self._classes[cid]:
+            slot.used[row] += amount
+            limit = slot.allocatable[row]
+            if limit < 0:
+                limit = implied
+            busy = slot.used[row] + slot.observed[row]
+            if busy > limit or busy - slot.releasing[row] + slot.nominated[row] > limit:
+                broken = broken or self._tell(number, slot, row, limit)
+        return broken
+
+    def nominate(self, cid: int, row: int) -> str:
+        """Reserve one request of the future; returns what it broke, "" where it fits."""
+        broken = ""
+        for number, amount, slot, implied in self._classes[cid]:
+            slot.nominated[row] += amount
+            limit = slot.allocatable[row]
+            if limit < 0:
+                limit = implied
+            future = slot.used[row] + slot.observed[row] - slot.releasing[row]
+            if future + slot.nominated[row] > limit:
+                broken = broken or self._tell(number, slot, row, limit)
+        return broken
+
+    def end_nomination(self, cid: int, row: int) -> None:
+        for _, amount, slot, _ in self._classes[cid]:
+            slot.nominated[row] -= amount
+
+    def release(self, cid: int, row: int) -> None:
+        for _, amount, slot, _ in self._classes[cid]:
+            slot.releasing[row] += amount
+
+    def free(self, cid: int, row: int, *, releasing: bool) -> None:
+        for _, amount, slot, _ in self._classes[cid]:
+            slot.used[row] -= amount
+            if releasing:
+                slot.releasing[row] -= amount
+
+    def _tell(self, number: int, slot: _Slot, row: int, limit: int) -> str:
+        others = f" + {slot.observed[row]} of others" if slot.observed[row] else ""
+        return (
+            f"node {self.names.get(row, row)} slot {number}: used {slot.used[row]}{others}, "
+            f"releasing {slot.releasing[row]}, nominated {slot.nominated[row]}, "
+            f"allocatable {limit}"
+        )
+
+    def _slot(self, number: int) -> _Slot:
+        while len(self._slots) <= number:
+            self._slots.append(_Slot(self._rows))
+        return self._slots[number]
+
+    def _reach(self, row: int) -> None:
+        if row >= self._rows:
+            by = max(row + 1, 2 * self._rows) - self._rows
+            for slot in self._slots:
+                slot.grow(by)
+            self._rows += by
+
+    def _set_all(self, row: int, amount: int) -> None:
+        for slot in self._slots:
+            slot.allocatable[row] = amount
+
+
+class _Queue:
+    __slots__ = ("capability", "parent", "used")
+
+    def __init__(self) -> None:
+        self.parent = -1
+        self.capability: dict[int, int] = {}
+        self.used: dict[int, int] = {}
+
+
+class Queues:
+    """Usage per queue; what a leaf uses, its ancestors use too."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, _Queue] = {}
+
+    def put(self, qid: int, parent: int, capability: Iterable[list[int]] | None) -> None:
+        """A queue that moves takes its usage with it."""
+        queue = self._queues.setdefault(qid, _Queue())
+        queue.capability = {limit[0]: limit[1] for limit in capability or ()}
+        if queue.parent != parent:
+            used = list(queue.used.items())
+            self.charge(queue.parent, used, -1)
+            queue.parent = parent
+            self.charge(parent, used, 1)
+
+    def charge(self, qid: int, requests: list[tuple[int, int]], times: int) -> str:
+        """Add requests to a queue and its ancestors; returns what it broke, "" where it fits."""
+        broken = ""
+        while (queue := self._queues.get(qid)) is not None:
+            for slot, amount in requests:
+                used = queue.used[slot] = queue.used.get(slot, 0) + amount * times
+                limit = queue.capability.get(slot)
+                if limit is not None and used > limit and not broken:
+                    broken = f"queue {qid} slot {slot}: used {used}, capability {limit}"
+            qid = queue.parent
+        return broken

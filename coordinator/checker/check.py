@@ -1,0 +1,102 @@
+"""Reading a history from its first line to its last, once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coordinator.checker.account import settle
+from coordinator.checker.cluster import DONE, ClusterSide
+from coordinator.checker.ledger import SUCCEEDED, LedgerSide
+from coordinator.checker.report import CheckReport, Findings, HistoryError, Summary
+
+
+def check(path: str | Path, *, closed: bool = False) -> CheckReport:
+    """Check promises 1, 2, 3, 5 and 6. ``closed``: the run was to finish all that was submitted.
+
+    Raises HistoryError where the file cannot be read or is not a history.
+    """
+    findings = Findings()
+    ledger, cluster = LedgerSide(findings), ClusterSide(findings)
+    torn = _read(Path(path), findings, ledger, cluster)
+    events = findings.line
+    settle(ledger, cluster, findings, closed=closed)
+    return CheckReport(
+        path=str(path),
+        events=events,
+        closed=closed,
+        torn=torn,
+        violations=findings.first(),
+        broken=dict(sorted(findings.counts.items())),
+        summary=_summary(ledger, cluster),
+    )
+
+
+def _read(path: Path, findings: Findings, ledger: LedgerSide, cluster: ClusterSide) -> bool:
+    """Feed every event to its side; returns whether the last line is torn."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return True
+                _feed(number, line, findings, ledger, cluster)
+    except OSError as error:
+        reason = error.strerror or error
+        raise HistoryError(f"{path}: {reason}; give a file that a run has written") from None
+    return False
+
+
+def _feed(
+    number: int, line: bytes, findings: Findings, ledger: LedgerSide, cluster: ClusterSide
+) -> None:
+    try:
+        event: dict[str, Any] = json.loads(line)
+        findings.line, findings.event = number, event["ev"]
+        side: LedgerSide | ClusterSide = ledger if event["src"] == "ledger" else cluster
+        side.feed(event)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise HistoryError(f"line {number} is not an event of a history ({reason})") from error
+
+
+def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
+    seconds, percentiles = _times(ledger, cluster)
+    bound = len(cluster.bindings)
+    jobs = ledger.jobs.values()
+    return Summary(
+        jobs_submitted=len(jobs),
+        jobs_finished=sum(job.states.count(SUCCEEDED) == len(job.states) for job in jobs),
+        tasks_submitted=sum(len(job.states) for job in jobs),
+        tasks_bound=bound,
+        tasks_bound_twice=len(ledger.twice | cluster.twice),
+        tasks_finished=sum(binding.phase == DONE for binding in cluster.bindings.values()),
+        gangs_partly_bound=len(ledger.partly),
+        gangs_across_shards=len(ledger.across),
+        levels=(ledger.levels[1], ledger.levels[2], ledger.levels[3], ledger.levels[4]),
+        committed=ledger.verdicts["committed"],
+        rechecked=ledger.verdicts["rechecked"],
+        conflicts_true=ledger.verdicts["true"],
+        conflicts_read=ledger.verdicts["read"],
+        tasks_per_second=bound / seconds if seconds > 0 else 0.0,
+        submit_to_bound_ms=percentiles,
+    )
+
+
+def _times(ledger: LedgerSide, cluster: ClusterSide) -> tuple[float, tuple[float, float, float]]:
+    """Seconds from the first submit to the last bind, and the percentiles between the two."""
+    submitted, bound = [], []
+    for (task, _), binding in cluster.bindings.items():
+        head, _, tail = task.partition(".")
+        job, tix = ledger.jobs.get(int(head)), int(tail)
+        if job is not None and tix < len(job.submitted):
+            submitted.append(job.submitted[tix])
+            bound.append(binding.t)
+    if not bound:
+        return 0.0, (0.0, 0.0, 0.0)
+    first = min(min(job.submitted, default=np.inf) for job in ledger.jobs.values())
+    waits = (np.array(bound) - np.array(submitted)) * 1000
+    p50, p99, p999 = (float(value) for value in np.percentile(waits, (50, 99, 99.9)))
+    return max(bound) - float(first), (p50, p99, p999)

@@ -1,0 +1,83 @@
+"""The cluster's side of a history: who was bound where, and how it ended (promise 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.checker.report import Findings
+
+LIVE, STARTED, LEAVING, DONE, LOST = range(5)
+"""What the cluster says of an incarnation it took; DONE succeeded, LOST failed."""
+
+PHASES = ("live", "started", "releasing", "succeeded", "failed")
+
+_KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": LOST}
+
+
+class Binding:
+    """One incarnation of a task on the node that took it."""
+
+    __slots__ = ("line", "node", "phase", "t")
+
+    def __init__(self, node: str, line: int, t: float) -> None:
+        self.node = node
+        self.line = line
+        self.t = t
+        self.phase = LIVE
+
+
+class ClusterSide:
+    """Feed it the cluster's events in file order."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.bindings: dict[tuple[str, str], Binding] = {}
+        self.events = 0
+        self.twice: set[str] = set()
+        self._findings = findings
+
+    def feed(self, event: dict[str, Any]) -> None:
+        self.events += 1
+        kind = event["ev"]
+        if kind == "bind":
+            self._bind(event)
+        elif kind != "delete":
+            self._report(event, _KINDS[kind])
+
+    def _bind(self, event: dict[str, Any]) -> None:
+        columns = (event["tasks"], event["uids"], event["nodes"], event["answers"])
+        for task, uid, node, answer in zip(*columns, strict=True):
+            if answer not in ("OK", "ALREADY"):
+                continue
+            known = self.bindings.get((task, uid))
+            if known is None:
+                self.bindings[task, uid] = Binding(node, self._findings.line, event["t"])
+                if answer == "ALREADY":
+                    self._findings.add(6, f"task {task} was on {node} already, but never bound")
+            elif known.node != node or (answer == "OK" and known.phase >= DONE):
+                self._double(
+                    task,
+                    f"task {task} (incarnation {uid}) was bound to {node}; it is "
+                    f"{PHASES[known.phase]} on {known.node} since line {known.line}",
+                )
+
+    def _report(self, event: dict[str, Any], phase: int) -> None:
+        for task, uid, node in zip(event["tasks"], event["uids"], event["nodes"], strict=True):
+            known = self.bindings.get((task, uid))
+            if known is None:
+                what = f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}"
+                self._findings.add(6, f"{what} and was never bound")
+            elif known.node != node or (phase == STARTED and known.phase >= STARTED):
+                self._double(
+                    task,
+                    f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}; it was "
+                    f"{PHASES[known.phase]} on {known.node} since line {known.line}",
+                )
+            elif known.phase >= DONE:
+                what = f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}"
+                self._findings.add(6, f"{what} and was {PHASES[known.phase]} before")
+            else:
+                known.phase = phase
+
+    def _double(self, task: str, message: str) -> None:
+        self.twice.add(task)
+        self._findings.add(1, message)
