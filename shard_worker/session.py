@@ -51,7 +51,9 @@ Key = tuple[float, ...]
 """Part of a sort key; the smaller key goes first."""
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp] | slice
-"""Rows of a view: an array of row numbers, or ``slice(None)`` for all of them."""
+"""Rows of a view: an array of row numbers, or a slice of step 1 (``slice(None)``: all of them)."""
+BLOCK = 1 << 13
+"""Rows scored at a time: the intermediate arrays stay in the processor's cache."""
 
 
 class Coded(Protocol[T_co]):
@@ -269,11 +271,22 @@ class Session:
         """NodeOrder: the sum of all scorers on ``rows`` as they stand in ``view`` now."""
         if not isinstance(rows, slice) and len(rows) == 1:
             return np.array([self.score_row(cls, view, int(rows[0]))])
-        count = len(range(view.size)[rows]) if isinstance(rows, slice) else len(rows)
-        total = np.zeros(count)
+        if not isinstance(rows, slice):
+            total = np.zeros(len(rows))
+            self._add_scores(cls, view, rows, total)
+            return total
+        start, stop, _ = slice(rows.start, rows.stop).indices(view.size)
+        total = np.zeros(max(stop - start, 0))
+        for low in range(start, stop, BLOCK):
+            high = min(low + BLOCK, stop)
+            self._add_scores(cls, view, slice(low, high), total[low - start : high - start])
+        return total
+
+    def _add_scores(
+        self, cls: TaskClass, view: NodeColumns, rows: Rows, total: NDArray[np.float64]
+    ) -> None:
         for hook in self.hooks["NodeOrder"]:
             total += hook.fn.rows(cls, view, rows)
-        return total
 
     def score_row(self, cls: TaskClass, view: NodeColumns, row: int) -> float:
         """:meth:`score` of one row."""

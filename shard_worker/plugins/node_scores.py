@@ -52,7 +52,7 @@ class Allocated:
             counted = np.minimum(after, capacity) if self._most else capacity - after
             part = np.maximum(counted, 0) * FULL // np.maximum(capacity, 1)
             offered = capacity > 0
-            total += np.where(offered, part, 0)
+            total += part * offered
             count += offered
         mean = total // np.maximum(count, 1)
         return (mean * self._weight).astype(np.float64)
@@ -100,7 +100,7 @@ class Balanced:
             chosen = slice(None) if mask.all() else mask
             parts = [f[chosen] for i, f in enumerate(fractions) if offer >> i & 1]
             spread = _spread(parts, np.sqrt) if len(parts) > 1 else 0.0
-            score[chosen] = np.trunc((1 - spread) * FULL) * self._weight
+            score[chosen] = np.asarray((1 - spread) * FULL).astype(np.int64) * self._weight
         return score
 
     def row(self, cls: TaskClass, view: NodeColumns, row: int) -> float:

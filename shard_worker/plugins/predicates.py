@@ -106,7 +106,7 @@ def _bearable(taints: tuple[Taint, ...] | None, tolerations: Sequence[Toleration
 
 def _pair(pair: tuple[str, str], view: NodeColumns) -> Mask:
     key, wanted = pair
-    return _per_value(view.label(key), lambda value: value == wanted)
+    return _per_value(view.label(key), frozenset((wanted,)).__contains__)
 
 
 def _affinity(terms: tuple[tuple[Requirement, ...], ...], view: NodeColumns) -> Mask:
@@ -137,7 +137,7 @@ def matcher(requirement: Requirement) -> Callable[[str | None], bool]:
     values = frozenset(requirement.values)
     match requirement.operator:
         case "In":
-            return lambda value: value in values
+            return values.__contains__
         case "NotIn":
             return lambda value: value not in values
         case "Exists":
