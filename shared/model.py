@@ -117,6 +117,10 @@ class Job:
     """Specification version: moves with every change of tasks, minima, queue or priority."""
     dangling: bool = False
     """Its pods name a PodGroup that does not exist (yet): they wait, nothing of it is placed."""
+    role_minima: tuple[tuple[str, int], ...] = ()
+    """Roles that have a minimum of their own, as written; ``groups[1 + i]`` is that of entry i.
+
+    Its minimum there is 0 where the job's is below their sum: then Volcano does not look at roles."""
     min_resources: Requests | None = None
     """What the PodGroup says it needs before it is let in (``minResources``); None = not said."""
 

@@ -13,8 +13,10 @@ import msgpack
 
 from shared.messages import Group, encode
 from shared.model import (
+    HyperNode,
     Job,
     Node,
+    PriorityClass,
     Queue,
     Requests,
     Requirement,
@@ -23,11 +25,18 @@ from shared.model import (
     TaskClass,
     Toleration,
 )
+from shared.slots import Slots
 
 T = TypeVar("T")
 
 FORMAT = 1
 """Moves when a field is added, removed or changes its meaning."""
+
+
+SLOTS_KEY = "slots"
+HYPER_NODE_KEY = "hypernode/"
+PRIORITY_CLASS_KEY = "priorityclass/"
+"""Where the ledger keeps what it does not read: the slots' names, and objects by name."""
 
 
 class MalformedSpec(ValueError):
@@ -97,9 +106,22 @@ def encode_job(job: Job) -> bytes:
             ],
             job.spec,
             job.dangling,
+            job.role_minima,
             job.min_resources,
         )
     )
+
+
+def encode_hyper_node(hyper: HyperNode) -> bytes:
+    return encode((FORMAT, hyper.name, hyper.tier, hyper.nodes, hyper.children))
+
+
+def encode_priority_class(cls: PriorityClass) -> bytes:
+    return encode((FORMAT, cls.name, cls.value, cls.default, cls.preempts))
+
+
+def encode_slots(slots: Slots) -> bytes:
+    return encode((FORMAT, slots.names))
 
 
 def _requirement(r: Requirement) -> tuple[str, str, tuple[str, ...], bool]:
@@ -175,8 +197,9 @@ def decode_job(data: bytes) -> Job:
         roles,
         spec,
         dangling,
+        role_minima,
         min_resources,
-    ) = _open(data, "job", 13)
+    ) = _open(data, "job", 14)
     return Job(
         jid=_int(jid, "job.jid"),
         namespace=_text(namespace, "job.namespace"),
@@ -190,10 +213,36 @@ def decode_job(data: bytes) -> Job:
         roles=_each(roles, "job.roles", _role),
         spec=_int(spec, "job.spec"),
         dangling=_bool(dangling, "job.dangling"),
+        role_minima=_each(role_minima, "job.role_minima", _minimum),
         min_resources=None
         if min_resources is None
         else _requests(min_resources, "job.min_resources"),
     )
+
+
+def decode_hyper_node(data: bytes) -> HyperNode:
+    name, tier, nodes, children = _open(data, "hypernode", 4)
+    return HyperNode(
+        name=_text(name, "hypernode.name"),
+        tier=_int(tier, "hypernode.tier"),
+        nodes=_each(nodes, "hypernode.nodes", _text),
+        children=_each(children, "hypernode.children", _text),
+    )
+
+
+def decode_priority_class(data: bytes) -> PriorityClass:
+    name, value, default, preempts = _open(data, "priorityclass", 4)
+    return PriorityClass(
+        name=_text(name, "priorityclass.name"),
+        value=_int(value, "priorityclass.value"),
+        default=_bool(default, "priorityclass.default"),
+        preempts=_bool(preempts, "priorityclass.preempts"),
+    )
+
+
+def decode_slots(data: bytes) -> Slots:
+    (names,) = _open(data, "slots", 1)
+    return Slots(_each(names, "slots.names", _text))
 
 
 def _open(data: bytes, what: str, count: int) -> tuple[Any, ...]:
@@ -288,6 +337,11 @@ def _decode_requirement(value: object, at: str) -> Requirement:
     return Requirement(
         _text(key, at), _text(operator, at), _each(values, at, _text), _bool(field, at)
     )
+
+
+def _minimum(value: object, at: str) -> tuple[str, int]:
+    role, minimum = _row(value, at, 2)
+    return _text(role, at), _int(minimum, at)
 
 
 def _group(value: object, at: str) -> Group:

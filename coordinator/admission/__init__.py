@@ -1,0 +1,1 @@
+"""Judging submitted objects against what is known: new, changed, unchanged, or refused."""

@@ -1,0 +1,60 @@
+"""Nodes, hyper nodes and priority classes: new, changed or the same."""
+
+from __future__ import annotations
+
+from coordinator.admission.step import Step
+from shared.errors import InvalidInput
+from shared.manifests import NodeManifest
+from shared.model import HyperNode, Node, PriorityClass
+
+
+def admit_node(step: Step, new: NodeManifest) -> None:
+    """The specification version moves with labels, taints and schedulability, not with amounts."""
+    for message in new.notices:
+        step.notice(new, message)
+    draft, old = step.draft, step.draft.nodes.get(new.name)
+    node = Node(
+        row=draft.next_row if old is None else old.row,
+        name=new.name,
+        allocatable=draft.requests(new.allocatable),
+        labels=new.labels,
+        taints=new.taints,
+        unschedulable=new.unschedulable,
+        spec=0 if old is None else old.spec + _moved(old, new),
+    )
+    if node == old:
+        step.unchanged += 1
+        return
+    draft.nodes[new.name] = node
+    draft.next_row += old is None
+
+
+def _moved(old: Node, new: NodeManifest) -> bool:
+    return (old.labels, old.taints, old.unschedulable) != (
+        new.labels,
+        new.taints,
+        new.unschedulable,
+    )
+
+
+def admit_hyper_node(step: Step, new: HyperNode) -> None:
+    if step.draft.hyper_nodes.get(new.name) == new:
+        step.unchanged += 1
+    else:
+        step.draft.hyper_nodes[new.name] = new
+
+
+def admit_priority_class(step: Step, new: PriorityClass) -> None:
+    """A value never changes (jobs carry it), and one class at most is the default."""
+    old = step.draft.priority_classes.get(new.name)
+    if old == new:
+        step.unchanged += 1
+        return
+    if old is not None and old.value != new.value:
+        message = f"cannot change (it is {old.value}); use another name"
+        raise InvalidInput("value", new.value, message)
+    for other in step.draft.priority_classes.values():
+        if new.default and other.default and other.name != new.name:
+            message = f"{other.name} is the default already; write false"
+            raise InvalidInput("globalDefault", True, message)
+    step.draft.priority_classes[new.name] = new

@@ -1,0 +1,161 @@
+"""Pods: jobs of one, or members of a PodGroup that may come before or after them."""
+
+from __future__ import annotations
+
+from coordinator.admission.members import UNREACHABLE, Member, join, member_key
+from coordinator.admission.queues import DEFAULT
+from coordinator.admission.registry import pack_task, unpack_task
+from coordinator.admission.step import Coming, Placed, Step, make_uid
+from shared.errors import InvalidInput
+from shared.manifests import PodManifest
+from shared.messages import Group
+from shared.model import Job, Role
+
+_ALONE = (Group(-1, 1),)
+
+
+def admit_pod(step: Step, new: PodManifest) -> None:
+    template = new.template
+    if template.gated or template.node_name or template.notices:
+        step.check_template(new, template)
+    key = f"{new.namespace}/{new.name}"
+    if key in step.draft.pods or key in step.coming:
+        _again(step, key, new)
+    elif new.group:
+        _member(step, key, new)
+    else:
+        _alone(step, key, new)
+
+
+def _alone(step: Step, key: str, new: PodManifest) -> None:
+    """A pod without PodGroup is a job of one."""
+    draft = step.draft
+    jid = draft.new_jid()
+    cid = draft.class_of(new.template)
+    priority = step.task_priority(new, new)
+    role = Role(new.role, cid, 0, 1, 0, priority, (new.name,), new.duration)
+    draft.pods[key] = pack_task(jid, 0)
+    draft.jobs[jid] = Job(
+        jid,
+        new.namespace,
+        new.name,
+        "Pod",
+        new.uid or make_uid(key, jid),
+        new.queue or DEFAULT,
+        step.created(new.created),
+        _priority(step, new),
+        _ALONE,
+        (role,),
+    )
+    if draft.best_effort(cid):
+        draft.hold(jid, 0, 1)
+    _place(step, new, jid, 0)
+
+
+def _member(step: Step, key: str, new: PodManifest) -> None:
+    """A pod joins its PodGroup, or waits with others for one that does not exist yet."""
+    draft, group = step.draft, f"{new.namespace}/{new.group}"
+    jid = draft.groups.get(group)
+    job = None if jid is None else draft.jobs.get(jid)
+    if job is None:
+        jid = draft.groups[group] = draft.new_jid()
+        job = draft.jobs[jid] = Job(
+            jid=jid,
+            namespace=new.namespace,
+            name=new.group,
+            kind="PodGroup",
+            uid=make_uid(group, jid),
+            queue=new.queue or DEFAULT,
+            created=step.created(new.created),
+            groups=(Group(-1, UNREACHABLE),),
+            dangling=True,
+        )
+    if job.dangling:
+        step.notice(new, f"PodGroup {group} does not exist, so its pods wait; create it")
+    member = Member(
+        name=new.name,
+        role=new.role,
+        cid=draft.class_of(new.template),
+        priority=step.task_priority(new, new),
+        duration=new.duration,
+        key=member_key(new.name, step.created(new.created), new.uid),
+    )
+    step.coming[key] = Coming(job.jid, new, member)
+
+
+def join_members(step: Step) -> None:
+    """Let the members that came with this list join their jobs: one new version of each job."""
+    joining: dict[int, list[Member]] = {}
+    for coming in step.coming.values():
+        joining.setdefault(coming.jid, []).append(coming.member)
+    for jid, members in joining.items():
+        job = step.draft.job(jid)
+        first = job.tasks
+        job, tasks = join(job, members)
+        step.draft.jobs[jid] = job
+        step.hold_best_effort(job, first)
+        for name, tix in tasks.items():
+            key = f"{job.namespace}/{name}"
+            step.draft.pods[key] = pack_task(jid, tix)
+            _place(step, step.coming[key].pod, jid, tix)
+
+
+# --- a name that is taken ---------------------------------------------------------------------
+
+
+def _again(step: Step, key: str, new: PodManifest) -> None:
+    """The same pod again changes nothing, another one under its name is refused."""
+    coming = step.coming.get(key)
+    if coming is not None:
+        same = _same_member(step, coming.pod, new)
+    else:
+        jid, tix = unpack_task(step.draft.pod(key))
+        same = _same(step, step.draft.job(jid), tix, new)
+    if not same:
+        message = "another pod has this name and pods cannot change; delete it or use another name"
+        raise InvalidInput("metadata.name", new.name, message)
+    step.unchanged += 1
+
+
+def _same_member(step: Step, known: PodManifest, new: PodManifest) -> bool:
+    return (known.group, known.role, known.duration, known.uid) == (
+        new.group,
+        new.role,
+        new.duration,
+        new.uid,
+    ) and (step.draft.class_of(known.template), step.task_priority(known, known)) == (
+        step.draft.find_class(new.template),
+        step.task_priority(new, new),
+    )
+
+
+def _same(step: Step, job: Job, tix: int, new: PodManifest) -> bool:
+    role = job.role_of(tix)
+    if (role.name, role.cid, role.priority, role.duration) != (
+        new.role,
+        step.draft.find_class(new.template),
+        step.task_priority(new, new),
+        new.duration,
+    ):
+        return False
+    if job.kind != "Pod":
+        return job.name == new.group
+    return (
+        not new.group
+        and job.queue == (new.queue or DEFAULT)
+        and new.uid in ("", job.uid)
+        and job.priority == _priority(step, new)
+    )
+
+
+def _priority(step: Step, new: PodManifest) -> int:
+    """Of the job that a lone pod is."""
+    if new.template.priority is not None:
+        return new.template.priority
+    return step.priority(new, new.template.priority_class)
+
+
+def _place(step: Step, new: PodManifest, jid: int, tix: int) -> None:
+    node = new.template.node_name
+    if step.observe and (node or new.phase != "Pending" or new.deleting):
+        step.placed.append(Placed(jid, tix, node, new.phase, new.deleting))

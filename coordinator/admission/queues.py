@@ -1,0 +1,111 @@
+"""Queues and their tree: parents first, no circles, ``default`` always there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coordinator.admission.step import Step
+from shared.errors import InvalidInput
+from shared.manifests import QueueManifest
+from shared.model import Queue
+
+DEFAULT = "default"
+ROOT = "root"
+"""The queue above all others, whether somebody describes it or not."""
+
+
+def admit_queues(step: Step, manifests: Sequence[QueueManifest]) -> None:
+    """Judge all queues of a list, in whatever order they were written."""
+    if DEFAULT not in step.draft.queues:
+        _new(step, DEFAULT)
+    left = sorted(manifests, key=lambda queue: queue.name != ROOT)
+    while left:
+        later = [new for new in left if not _judge(step, new)]
+        if len(later) == len(left):
+            break
+        left = later
+    for new in left:
+        message = "does not exist, or is below this queue; create it first, without a circle"
+        error = InvalidInput("spec.parent", new.parent, message)
+        step.refused.append(error.refusal("Queue", new.name))
+
+
+def _judge(step: Step, new: QueueManifest) -> bool:
+    """Take or refuse one queue; False where its parent is not known yet."""
+    parent = _parent(step, new)
+    if parent is None:
+        return False
+    old = step.draft.queues.get(new.name)
+    if old is not None and _above(step, old.qid, parent):
+        message = "is below this queue; choose a parent outside of it"
+        error = InvalidInput("spec.parent", new.parent, message)
+        step.refused.append(error.refusal("Queue", new.name))
+        return True
+    queue = replace(
+        _queue(step, new, parent),
+        qid=step.draft.next_qid if old is None else old.qid,
+        spec=0 if old is None else old.spec,
+    )
+    if queue == old:
+        step.unchanged += 1
+    elif old is None:
+        _new(step, new.name, queue)
+    else:
+        step.draft.queues[new.name] = replace(queue, spec=old.spec + 1)
+    return True
+
+
+def _queue(step: Step, new: QueueManifest, parent: int) -> Queue:
+    draft = step.draft
+    return Queue(
+        qid=-1,
+        name=new.name,
+        weight=new.weight,
+        parent=parent,
+        priority=new.priority,
+        open=new.open,
+        reclaimable=new.reclaimable,
+        capability=None if new.capability is None else draft.requests(new.capability),
+        deserved=draft.requests(new.deserved),
+        guarantee=draft.requests(new.guarantee),
+    )
+
+
+def _parent(step: Step, new: QueueManifest) -> int | None:
+    """The parent's number, -1 for none; None where it is not known (yet)."""
+    name = new.parent or ROOT
+    if new.name == ROOT:
+        return -1
+    known = step.draft.queues.get(name)
+    if known is not None:
+        return known.qid
+    return -1 if name == ROOT else None
+
+
+def _above(step: Step, qid: int, parent: int) -> bool:
+    """Is queue ``qid`` on the way from ``parent`` up?"""
+    parents = {queue.qid: queue.parent for queue in step.draft.queues.values()}
+    while parent >= 0:
+        if parent == qid:
+            return True
+        parent = parents[parent]
+    return False
+
+
+def _new(step: Step, name: str, queue: Queue | None = None) -> None:
+    """Create a queue; jobs that waited for one of this name get it, ``root`` gets its children."""
+    draft = step.draft
+    root = draft.queues.get(ROOT)
+    if queue is None:
+        queue = Queue(qid=draft.next_qid, name=name, parent=-1 if root is None else root.qid)
+    draft.queues[name] = queue
+    draft.next_qid += 1
+    if name == ROOT:
+        for other in list(draft.queues.values()):
+            if other.parent == -1 and other.name != ROOT:
+                draft.queues[other.name] = replace(other, parent=queue.qid, spec=other.spec + 1)
+    for jid in draft.waiting_for(name):
+        job = draft.jobs.get(jid)
+        if job is not None and job.queue == name:
+            draft.jobs[jid] = replace(job, spec=job.spec + 1)

@@ -1,0 +1,130 @@
+"""What the judging of one list has at hand, and what it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coordinator.admission.members import Member
+from coordinator.admission.registry import Draft
+from shared.errors import Refusal, not_in_this_version
+from shared.manifests import Manifest, PodManifest, PodTemplate, RoleManifest
+from shared.model import Job
+
+_TASK_PRIORITY = 1
+"""Volcano's priority of a task that says nothing."""
+
+
+@dataclass(slots=True)
+class Notice:
+    """Something was taken, but not as its author may think. ``count`` objects said the same."""
+
+    kind: str
+    name: str
+    message: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod that was submitted with a node."""
+
+    jid: int
+    tix: int
+    node: str
+    phase: str
+    deleting: bool
+
+
+@dataclass(slots=True)
+class Coming:
+    """A pod that joins a PodGroup's job at the end of its list."""
+
+    jid: int
+    pod: PodManifest
+    member: Member
+
+
+@dataclass(slots=True)
+class Step:
+    """One pass over one list. ``observe`` takes pods that run and creation times as written."""
+
+    draft: Draft
+    now: float
+    observe: bool
+    refused: list[Refusal] = field(default_factory=list)
+    notices: dict[tuple[str, str], Notice] = field(default_factory=dict)
+    unchanged: int = 0
+    placed: list[Placed] = field(default_factory=list)
+    coming: dict[str, Coming] = field(default_factory=dict)
+    """By ``namespace/name`` of the pod."""
+
+    def notice(self, manifest: Manifest, message: str) -> None:
+        kind = kind_of(manifest)
+        known = self.notices.get((kind, message))
+        if known is None:
+            self.notices[kind, message] = Notice(kind, key_of(manifest), message)
+        else:
+            known.count += 1
+
+    def created(self, given: float | None) -> float:
+        return given if given is not None and self.observe else self.now
+
+    def priority(self, manifest: Manifest, name: str) -> int:
+        """The value of a priority class; where it is not known the default, with a notice."""
+        known = self.draft.priority_classes.get(name) if name else None
+        if known is not None:
+            return known.value
+        if name:
+            message = f"{name} does not exist, so the default priority counts; create it first"
+            self.notice(manifest, f"priorityClassName: {message}")
+        for other in self.draft.priority_classes.values():
+            if other.default:
+                return other.value
+        return 0
+
+    def task_priority(self, owner: Manifest, new: PodManifest | RoleManifest) -> int:
+        """Among the members of a job: the annotation, else the pod's own priority, else 1."""
+        template = new.template
+        if new.task_priority is not None:
+            return new.task_priority
+        if template.priority is not None:
+            return template.priority
+        if not template.priority_class:
+            return _TASK_PRIORITY
+        known = self.draft.priority_classes.get(template.priority_class)
+        if known is not None:
+            return known.value
+        self.priority(owner, template.priority_class)  # for its notice
+        return _TASK_PRIORITY
+
+    def check_template(self, manifest: Manifest, template: PodTemplate) -> None:
+        """Refuse what a template may say but this version cannot do; tell what it overlooks."""
+        if template.gated:
+            raise not_in_this_version("spec.schedulingGates", None)
+        if template.node_name and not self.observe:
+            raise not_in_this_version(
+                "spec.nodeName", template.node_name, "leave it out, the scheduler chooses the node"
+            )
+        for message in template.notices:
+            self.notice(manifest, message)
+
+    def hold_best_effort(self, job: Job, first: int) -> None:
+        """Members from index ``first`` on that ask for nothing are there as soon as they exist."""
+        for role in job.roles:
+            fresh = role.first + role.count - max(role.first, first)
+            if fresh > 0 and self.draft.best_effort(role.cid):
+                self.draft.hold(job.jid, role.group, fresh)
+
+
+def make_uid(key: str, jid: int) -> str:
+    """An incarnation for objects that came without uid: the name and a number given once."""
+    return f"{key}#{jid}"
+
+
+def kind_of(manifest: Manifest) -> str:
+    return type(manifest).__name__.removesuffix("Manifest")
+
+
+def key_of(manifest: Manifest) -> str:
+    namespace = getattr(manifest, "namespace", "")
+    return f"{namespace}/{manifest.name}" if namespace else manifest.name
