@@ -1,0 +1,197 @@
+"""A child process of the supervisor: started in its own session, ended with everything below it.
+
+A child ends with its parent also where the parent is killed (Linux: the kernel sends it SIGTERM).
+That signal is tied to the thread that started the child, so start children from the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LAST_LINES = 15
+_POLL = 0.02
+
+
+class ChildDied(RuntimeError):
+    """A process ended that should not have: its role, how it ended, the end of its log."""
+
+    def __init__(self, role: str, code: int | None, log: Path) -> None:
+        self.role = role
+        super().__init__(f"the {role} process {_how(code)}; the end of {log}:\n{last_lines(log)}")
+
+
+class Child:
+    """One process, which can be started again after its end."""
+
+    def __init__(
+        self, role: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> None:
+        self.role = role
+        self.arguments = list(arguments)
+        self.log = log
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process; None where none runs."""
+        return self._process.pid if self._process and self.running() else None
+
+    @property
+    def code(self) -> int | None:
+        """How the last process ended (negative: the signal); None while it runs."""
+        return self._process.poll() if self._process else None
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Raises OSError where the program cannot be started."""
+        if self.running():
+            return
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, no allocation
+            )
+
+    async def stop(self, timeout: float) -> int | None:
+        """Ask it to end, insist after ``timeout`` seconds; nothing below it survives. Exit code."""
+        if not self.running() or self._process is None:
+            return self.code
+        tree = descendants(self._process.pid)
+        self._process.terminate()
+        ended = await _until(lambda: not self.running(), timeout)
+        if not ended:
+            tree |= descendants(self._process.pid)
+            self._process.kill()
+        _send(signal.SIGKILL, tree)
+        await _until(lambda: not self.running() and not any(map(_alive, tree)), 5.0)
+        return self.code
+
+    def kill(self) -> None:
+        """End it and everything below it at once, as a crash of its machine would."""
+        if self._process is None or not self.running():
+            return
+        tree = descendants(self._process.pid)
+        self._process.kill()
+        _send(signal.SIGKILL, tree)
+        self._process.wait()
+        deadline = time.monotonic() + 2.0
+        while any(map(_alive, tree)) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+
+
+def descendants(pid: int) -> set[int]:
+    """Every process below ``pid`` right now."""
+    below: dict[int, list[int]] = {}
+    for child, parent in _parents():
+        below.setdefault(parent, []).append(child)
+    found: set[int] = set()
+    open_ = [pid]
+    while open_:
+        new = [child for child in below.get(open_.pop(), ()) if child not in found]
+        found.update(new)
+        open_.extend(new)
+    return found
+
+
+def command_line(pid: int) -> str:
+    """What a process calls itself, "" where it is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return "" if Path("/proc/self").exists() else _ps("command=", "-p", str(pid)).strip()
+
+
+def last_lines(log: Path, count: int = _LAST_LINES) -> str:
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 16_384))
+        lines = file.read().decode(errors="replace").splitlines()[-count:]
+        return "\n".join(f"  {line}" for line in lines) or "  (it is empty)"
+    return "  (there is none)"
+
+
+def _parents() -> Iterable[tuple[int, int]]:
+    """(process, its parent) for all processes of the machine."""
+    if not Path("/proc/self/stat").exists():
+        for line in _ps("pid=,ppid=", "-ax").splitlines():
+            pid, parent = line.split()
+            yield int(pid), int(parent)
+        return
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                _, _, rest = Path(entry.path, "stat").read_text(errors="replace").rpartition(") ")
+                yield int(entry.name), int(rest.split()[1])
+
+
+def _ps(columns: str, *which: str) -> str:
+    done = subprocess.run(
+        ["ps", *which, "-o", columns], capture_output=True, text=True, timeout=10, check=False
+    )
+    return done.stdout
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process exists that is more than an entry waiting for its parent to read it."""
+    with contextlib.suppress(OSError):
+        _, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")
+        return not rest.startswith(("Z", "X"))
+    if Path("/proc/self").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _send(number: signal.Signals, pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+async def _until(condition: Callable[[], bool], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL)
+    return True
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """What a child does before it becomes its program (Linux): ask to be told of our death."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return ask
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "does not answer"
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

@@ -1,0 +1,69 @@
+"""The Ray head: what it is started with, and what a process needs in its environment to join it.
+
+Plain Ray on this machine alone: it listens on the loopback address only, asks for a token, and
+picks every port itself, so that any number of heads run side by side. Nothing in it has to survive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sys
+from pathlib import Path
+
+ADDRESS_FILE = "ray_current_cluster"
+"""Where Ray writes its address, under its temporary directory, once everything runs."""
+
+LONGEST_TEMP_DIR = 40
+"""Ray's sockets lie 64 bytes below its temporary directory; the system allows 107 in all."""
+
+
+def arguments(temp_dir: Path, *, cpus: int, object_store_bytes: int, port: int = 0) -> list[str]:
+    """The command. ``port`` 0 = any; give the old one to come back at the same address."""
+    options = {
+        "port": port,
+        "node-ip-address": "127.0.0.1",
+        "num-cpus": cpus,
+        "object-store-memory": object_store_bytes,
+        "temp-dir": temp_dir,
+        "include-dashboard": "false",
+        "include-log-monitor": "false",  # we read the workers' logs from their files
+        "min-worker-port": 0,  # the default is a fixed range, in which two heads collide
+        "max-worker-port": 0,
+        "dashboard-agent-listen-port": 0,
+    }
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    return ray + [f"--{name}={value}" for name, value in options.items()]
+
+
+def environment(token_file: Path | None, *, ours: bool) -> dict[str, str]:
+    """For the head and for everyone who joins it. ``ours`` = a head that was started here."""
+    settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+    if token_file is not None:
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token_file)}
+    if not ours:
+        return settings
+    return settings | {
+        "RAY_task_events_report_interval_ms": "0",  # a record per call, which nobody reads
+        "RAY_memory_monitor_refresh_ms": "0",  # it would kill workers by its own judgement
+        "RAY_prestart_worker_first_driver": "0",  # idle processes for tasks we never send
+        "RAY_enable_worker_prestart": "0",
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # nothing to save, else it waits 30 s
+        # Despite its name, this is what makes Ray keep 127.0.0.1, and listen nowhere else.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    }
+
+
+def write_token(path: Path, token: str = "") -> Path:
+    """A file with a token (a new one where none is given) that only this user can read."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(token or secrets.token_hex(32))
+    return path
+
+
+def read_address(temp_dir: Path) -> str | None:
+    """HOST:PORT of a head that has come up, None before."""
+    with contextlib.suppress(OSError):
+        return (temp_dir / ADDRESS_FILE).read_text().strip() or None
+    return None

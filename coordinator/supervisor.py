@@ -1,0 +1,380 @@
+"""Owns the processes of one installation, as siblings: ledger, Ray head, cluster, coordinator.
+
+::
+
+    async with Supervisor(load_settings(shards=4)) as running:
+        print(running.url)           # the coordinator answers here
+        await running.wait()         # until a process dies that should not: raises ChildDied
+
+What the settings name as running elsewhere (``redis_url``, ``ray_address``, ``cluster_socket``) is
+used and left alone. The coordinator may be replaced alone: it holds nothing that the ledger does
+not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from coordinator import ray_head
+from coordinator.child import Child, ChildDied, command_line, descendants
+from shared.ledger.errors import ServerFailed
+from shared.ledger.server import EmbeddedServer
+from shared.settings import PREFIX, Settings
+
+REDIS = "redis"
+RAY = "ray"
+CLUSTER = "cluster"
+COORDINATOR = "coordinator"
+ROLES = (REDIS, RAY, CLUSTER, COORDINATOR)
+
+START_SECONDS = {REDIS: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0}
+STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0}
+_POLL = 0.02
+_WORKER = "ray::ShardActor"
+
+
+class SupervisorError(RuntimeError):
+    """The processes cannot be started as the settings have it; says why and what to do."""
+
+
+class Supervisor:
+    """Starts what is not there on entry, stops all it started on exit, also after an error.
+
+    ``on_phase`` is told in a few words what is being waited for. ``roles`` limits what is started
+    (for tests of a part). Enter it in the main thread: the children live as long as that one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_phase: Callable[[str], None] | None = None,
+        roles: Collection[str] = ROLES,
+    ) -> None:
+        self.settings = settings
+        """What the children get; completed with addresses while they start."""
+        self.exit_codes: dict[str, int | None] = {}
+        """How each ended when it was stopped; a cluster process that ends with 0 wrote its
+        history to the end."""
+        self._on_phase = on_phase or (lambda text: None)
+        self._wanted = roles
+        self._children: dict[str, Child] = {}
+        self._server: EmbeddedServer | None = None
+        self._expected: set[str] = set()
+        self._lock: IO[str] | None = None
+        self._short = settings.run_dir
+        """The directory of sockets: the run directory, or one of our own where that is too deep."""
+        self._ray_environment: dict[str, str] = {}
+
+    # --- what can be asked --------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where the coordinator listens."""
+        return f"http://{self.settings.listen_host}:{self.settings.listen_port}"
+
+    def pids(self) -> dict[str, int]:
+        """Role -> process, of those that run now."""
+        found = {role: child.pid for role, child in self._children.items()}
+        if self._server is not None and self._server.running():
+            found[REDIS] = self._server.pid
+        return {role: pid for role, pid in found.items() if pid is not None}
+
+    def worker_pids(self) -> list[int]:
+        """The shard workers' processes, below the Ray head that we started."""
+        head = self.pids().get(RAY)
+        below = sorted(descendants(head)) if head else []
+        return [pid for pid in below if command_line(pid).startswith(_WORKER)]
+
+    def check(self) -> None:
+        """Raises ChildDied where a process has ended that nobody asked to."""
+        for role, child in self._children.items():
+            if role not in self._expected and not child.running():
+                raise ChildDied(role, child.code, child.log)
+        server = self._server
+        if server is not None and REDIS not in self._expected and not server.running():
+            raise ChildDied(REDIS, None, server.log)
+
+    async def wait(self) -> None:
+        """Returns never; raises ChildDied when a process ends that should not."""
+        while True:
+            self.check()
+            await asyncio.sleep(0.1)
+
+    # --- what can be done ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._prepare()
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    def kill(self, role: str) -> None:
+        """SIGKILL a process and all below it. It stays down until :meth:`restart`."""
+        self._expected.add(role)
+        if role == REDIS and self._server is not None:
+            self._server.kill()
+        else:
+            self._child(role).kill()
+
+    async def restart(self, role: str) -> None:
+        """Start a process anew at its old address (stopping it first), and wait until it answers.
+
+        The coordinator has to be restarted after Ray: it joins a head once, at its start.
+        """
+        self._expected.add(role)
+        if role == REDIS and self._server is not None:
+            self._server.stop(STOP_SECONDS[REDIS])
+            self._server.start(START_SECONDS[REDIS])
+        else:
+            child = self._child(role)
+            await child.stop(STOP_SECONDS[role])
+            self._forget_address(role)
+            child.start()
+        self._expected.discard(role)
+        await self._ready(role)
+
+    # --- start --------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """The directories, private to this user, and the lock that makes this run the only one."""
+        places = {name: getattr(self.settings, name) for name in ("run_dir", "data_dir", "history")}
+        self.settings = self.settings.replace(**{k: path.absolute() for k, path in places.items()})
+        run_dir = self.settings.run_dir
+        run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = (run_dir / "supervisor.lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SupervisorError(
+                f"another supervisor uses {run_dir}; stop it, or choose another directory "
+                f"with {PREFIX}RUN_DIR"
+            ) from None
+        self._short = run_dir
+        if len(os.fsencode(run_dir / "ray")) > ray_head.LONGEST_TEMP_DIR:
+            self._short = Path(tempfile.mkdtemp(prefix="quadrant-"))
+
+    async def _start(self) -> None:
+        """All at once, except that the coordinator needs the others."""
+        self._on_phase("starting ledger, Ray and cluster")
+        if self._wants(RAY, self.settings.ray_address):
+            self._start_ray()
+        elif self.settings.ray_address:
+            self._ray_environment = ray_head.environment(self._token_file(), ours=False)
+        if self._wants(REDIS, self.settings.redis_url):
+            self._start_redis()
+        if self._wants(CLUSTER, self.settings.cluster_socket):
+            self._start_cluster()
+        for role in (CLUSTER, RAY):
+            if role in self._children:
+                self._on_phase(f"waiting for {role}")
+                await self._ready(role)
+        if COORDINATOR in self._wanted:
+            self._on_phase("waiting for the coordinator and its workers")
+            self._start_coordinator()
+            await self._ready(COORDINATOR)
+        self._on_phase("running")
+
+    def _wants(self, role: str, elsewhere: str | None) -> bool:
+        return role in self._wanted and elsewhere is None
+
+    def _start_redis(self) -> None:
+        password = self.settings.redis_password
+        self._server = EmbeddedServer(
+            self._short,
+            self.settings.data_dir,
+            password.get_secret_value() if password else None,
+        )
+        try:
+            self._server.start(START_SECONDS[REDIS])
+        except ServerFailed as error:
+            raise SupervisorError(f"the ledger's server did not start: {error}") from None
+        self.settings = self.settings.replace(redis_url=self._server.url)
+
+    def _start_ray(self) -> None:
+        token = self._token_file() or ray_head.write_token(self.settings.run_dir / "ray.token")
+        self._ray_environment = ray_head.environment(token, ours=True)
+        self._spawn(RAY, self._ray_arguments(0))
+
+    def _ray_arguments(self, port: int) -> list[str]:
+        return ray_head.arguments(
+            self._short / "ray",
+            cpus=self.settings.shards + 2,
+            object_store_bytes=self.settings.ray_object_store_bytes,
+            port=port,
+        )
+
+    def _start_cluster(self) -> None:
+        path = str(self._short / "cluster.sock")
+        settings = self.settings
+        arguments = {
+            "socket": path,
+            "history": settings.history,
+            "redis": settings.redis_url,
+            "speedup": settings.speedup,
+            "grace": settings.grace,
+            "faults": settings.cluster_faults,
+            "seed": settings.seed,
+        }
+        options = [f"--{name}={value}" for name, value in arguments.items() if value is not None]
+        self._spawn(CLUSTER, [sys.executable, "-m", "coordinator.cluster.server", *options])
+        self.settings = settings.replace(cluster_socket=path)
+
+    def _start_coordinator(self) -> None:
+        if not self.settings.listen_port:
+            port = _free_port(self.settings.listen_host)
+            self.settings = self.settings.replace(listen_port=port)
+        self._spawn(COORDINATOR, [sys.executable, "-m", "coordinator.service"])
+
+    def _spawn(self, role: str, arguments: list[str]) -> None:
+        child = Child(role, arguments, self._environment(), self._log(role))
+        self._children[role] = child
+        child.start()
+
+    def _environment(self) -> dict[str, str]:
+        """Ours, with these settings and no others, and with this Ray cluster and no other."""
+        drop = ("RAY_ADDRESS", "RAY_AUTH_TOKEN")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX) and k not in drop}
+        return (
+            kept | {"PYTHONUNBUFFERED": "1"} | self._ray_environment | self.settings.environment()
+        )
+
+    def _token_file(self) -> Path | None:
+        """Ray's own token file as the settings have it; a bare token is written to one."""
+        if self.settings.ray_token_file or self.settings.ray_token is None:
+            return self.settings.ray_token_file
+        path = self.settings.run_dir / "ray.token"
+        return ray_head.write_token(path, self.settings.ray_token.get_secret_value())
+
+    def _log(self, role: str) -> Path:
+        return self.settings.run_dir / "log" / f"{role}.log"
+
+    # --- ready --------------------------------------------------------------------------------
+
+    async def _ready(self, role: str) -> None:
+        """Wait until a process does its work; raises ChildDied if any of them ends meanwhile."""
+        deadline = time.monotonic() + START_SECONDS[role]
+        while not await self._answers(role):
+            self.check()
+            if time.monotonic() > deadline:
+                raise ChildDied(role, None, self._log(role))
+            await asyncio.sleep(_POLL)
+
+    async def _answers(self, role: str) -> bool:
+        settings = self.settings
+        match role:
+            case "ray":
+                return self._ray_is_up()
+            case "cluster":
+                return await _listens(settings.cluster_socket or "")
+            case "coordinator":
+                return await _is_ready(settings.listen_host, settings.listen_port)
+            case _:
+                return True  # the embedded server has answered before start() returns
+
+    def _ray_is_up(self) -> bool:
+        address = ray_head.read_address(self._short / "ray")
+        if address is None:
+            return False
+        if address != self.settings.ray_address:
+            self.settings = self.settings.replace(ray_address=address)
+            self._children[RAY].arguments = self._ray_arguments(int(address.rpartition(":")[2]))
+        return True
+
+    def _forget_address(self, role: str) -> None:
+        """So that what an earlier process left behind is not taken for the new one."""
+        if role == RAY:
+            (self._short / "ray" / ray_head.ADDRESS_FILE).unlink(missing_ok=True)
+        elif role == CLUSTER:
+            Path(self.settings.cluster_socket or "").unlink(missing_ok=True)
+
+    # --- stop ---------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        """Those that write first, what they write to last. Nothing survives, also if interrupted."""
+        try:
+            for role in (COORDINATOR, RAY, CLUSTER):
+                if child := self._children.get(role):
+                    self._expected.add(role)
+                    self.exit_codes[role] = await child.stop(STOP_SECONDS[role])
+        finally:
+            for child in self._children.values():
+                child.kill()
+            if self._server is not None:
+                self._server.stop(STOP_SECONDS[REDIS])
+            self._clean()
+
+    def _clean(self) -> None:
+        shutil.rmtree(self._short / "ray", ignore_errors=True)
+        if self._short != self.settings.run_dir:
+            shutil.rmtree(self._short, ignore_errors=True)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _child(self, role: str) -> Child:
+        if role not in self._children:
+            started = ", ".join(self.pids()) or "none"
+            raise SupervisorError(f"{role} is not a process started here; these are: {started}")
+        return self._children[role]
+
+
+async def _listens(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        _, writer = await asyncio.open_unix_connection(path)
+        writer.close()
+        return True
+    return False
+
+
+async def _is_ready(host: str, port: int) -> bool:
+    """Whether GET /readyz is answered with 200."""
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(2.0):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                request = (
+                    b"GET /readyz HTTP/1.1",
+                    b"Host: quadrant",
+                    b"Connection: close",
+                    b"",
+                    b"",
+                )
+                writer.write(b"\r\n".join(request))
+                status = await reader.readline()
+            finally:
+                writer.close()
+            return status.split()[1:2] == [b"200"]
+    return False
+
+
+def _free_port(host: str) -> int:
+    """A port nobody uses now; the coordinator takes it a moment later."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
