@@ -123,7 +123,7 @@ class Service:
             core=self.core,
         )
         self._writer = writer
-        with contextlib.suppress(_Stopped):
+        try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 group.create_task(self._until(stop))
@@ -138,11 +138,13 @@ class Service:
                 group.create_task(self._repartition_forever())
                 group.create_task(self._heartbeat_forever())
                 group.create_task(self._trim_forever())
+        except* _Stopped:
+            log.info("Stopped")
 
     async def _take_seat(self) -> None:
         """Claim the seat, bless the server, take up the state that the ledger holds."""
-        epoch = await self._ledger.claim(COORDINATOR)
         self._run_id = await self._ledger.bless()
+        epoch = await self._ledger.claim(COORDINATOR)
         recover(await self._ledger.snapshot(), self.intake, self.core)
         self._recorder = Recorder(
             self._ledger,

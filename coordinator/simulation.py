@@ -11,9 +11,9 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from shared.ledger.double import LedgerDouble
 
@@ -28,22 +28,10 @@ from shard_worker.task_class import Mode
 from shard_worker.view import View
 from shard_worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
 from shared.ledger.protocol import COORDINATOR, IntakeBatch, IntakeOp
+from shared.ledger.synchronous import at_once
 from shared.messages import CommitBatch, Epoch, Outcome, StatusBatch, StatusItem, Turn, Verdict
 
-T = TypeVar("T")
-
 INTAKE = "intake"
-
-
-def at_once(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits (the ledger's double) to its end."""
-    try:
-        call.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    call.close()
-    raise RuntimeError("the ledger's double must not wait")
 
 
 @dataclass(slots=True)
@@ -371,4 +359,3 @@ def settled(core: Coordinator) -> bool:
     return bool(status["jobs"]["finished"] == status["jobs"]["submitted"])
 
 
-__all__ = ["Delays", "Simulation", "at_once", "settled"]

@@ -34,7 +34,7 @@ from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.messages import NOMINATE, Rows, Run
 from shared.model import Node, Requests, Taint, TaskClass
 from shared.slots import BASE
-from shared.specs import decode_class, decode_node
+from shared.specs import SLOTS_KEY, decode_class, decode_node, decode_slots
 
 KIND_INDEX = {name: i for i, name in enumerate(KINDS)}
 UNKNOWN = -1
@@ -53,6 +53,7 @@ class View:
         self.nominations: dict[int, Nomination] = {}
         """Jobs that hold nominations, as far as the log and own replies told."""
         self.slot_names: list[str] = list(BASE)
+        """slot -> name, as far as accepted objects told."""
         self.version: Column = np.full(0, UNKNOWN, dtype=np.int64)
         self.spec: Column = np.full(0, UNKNOWN, dtype=np.int64)
         """Specification version of the node that ``nodes`` holds: what a placement relies on."""
@@ -118,7 +119,7 @@ class View:
         for key, spec in snapshot.objects.items():
             self._put_object(PutObject(key=key, spec=spec))
         for cid, spec in snapshot.classes.items():
-            self._put_class(cid, decode_class(spec))
+            self.classes[cid] = decode_class(spec)
         self.nominations.update(snapshot.nominations)
         specs = {row: decode_node(spec) for row, spec in snapshot.node_specs.items()}
         self.set_rows(snapshot.nodes)
@@ -204,7 +205,7 @@ class View:
                 case PutClass():
                     for slot, _, implied in op.requests:
                         self._imply(slot, implied)
-                    self._put_class(op.cid, decode_class(op.spec))
+                    self.classes[op.cid] = decode_class(op.spec)
                 case PutPartition():
                     self._put_partition(op)
                 case PutObject():
@@ -215,7 +216,7 @@ class View:
             self._set_nodes(nodes)
 
     def _set_nodes(self, nodes: dict[int, tuple[Node | None, int]]) -> None:
-        self._grow(max(nodes) + 1)
+        self._grow(max(nodes, default=-1) + 1)
         for row, (node, spec) in nodes.items():
             self.nodes[row] = node
             self.spec[row] = UNKNOWN if node is None else spec
@@ -231,11 +232,6 @@ class View:
         self._cordoned = None
         self.revision += 1
 
-    def _put_class(self, cid: int, cls: TaskClass) -> None:
-        self.classes[cid] = cls
-        for slot, _ in cls.requests:
-            self._imply_by_name(slot)
-
     def _put_partition(self, partition: PutPartition) -> None:
         if self._partition is None or partition.revision >= self._partition.revision:
             self._partition = partition
@@ -250,14 +246,16 @@ class View:
 
     def _put_object(self, op: PutObject) -> None:
         """Objects mean nothing to a worker, except the names of the slots."""
+        if op.key == SLOTS_KEY and op.spec is not None:
+            slots = decode_slots(op.spec)
+            self.slot_names = slots.names
+            for slot in range(len(slots)):
+                self._imply(slot, slots.implied(slot))
+            self.revision += 1
 
     def _imply(self, slot: int, amount: int) -> None:
         if amount and self.columns.imply(slot, amount):
             self.revision += 1
-
-    def _imply_by_name(self, slot: int) -> None:
-        if self.slot_name(slot).startswith("port/"):
-            self._imply(slot, 1)
 
     # --- nominations --------------------------------------------------------------------------
 

@@ -1,0 +1,138 @@
+"""A whole service in one event loop: real ledger server, real HTTP, kubelets and workers in process.
+
+What it leaves out is Ray and the other processes (tests/scaffold and tests/chaos have those), so that
+a test of the service starts in a tenth of a second and can look inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from coordinator.cluster.kubelets import Kubelets
+from coordinator.cluster.local import LocalCluster
+from coordinator.cluster.protocol import BindAnswers, BindRequests, Reports
+from coordinator.service import Service
+from coordinator.shards import WorkerLost
+from shard_worker.actor import ShardServer
+from shard_worker.transport import PlaceReply, WorkerConfig
+from shared.ledger.redis_ledger import RedisLedger
+from shared.messages import Turn
+from shared.settings import load_settings
+
+
+class DirectShards:
+    """Workers in the service's own loop, one call at a time each, as an actor serves them."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._servers: dict[int, tuple[ShardServer, RedisLedger, asyncio.Lock]] = {}
+        self.deaf: set[int] = set()
+        """Shards whose worker is 'dead': calls to it fail until it is started anew."""
+
+    async def start(self, config: WorkerConfig) -> None:
+        ledger = RedisLedger(self._url)
+        server = ShardServer(config, ledger)
+        await server.load()
+        self._servers[config.shard] = (server, ledger, asyncio.Lock())
+        self.deaf.discard(config.shard)
+
+    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+        server, _, lock = self._servers[shard]
+        async with lock:
+            if shard in self.deaf:
+                raise WorkerLost(f"shard {shard} is deaf")
+            outcomes = await server.serve(turns)
+            if shard in self.deaf:
+                raise WorkerLost(f"shard {shard} died after its work")
+        return PlaceReply(outcomes, server.log_id)
+
+    async def give_up(self, shard: int) -> None:
+        _, ledger, _ = self._servers.pop(shard)
+        await ledger.close()
+
+    async def close(self) -> None:
+        for shard in list(self._servers):
+            await self.give_up(shard)
+
+
+class DirectCluster:
+    """Simulated kubelets driven by the loop's clock."""
+
+    def __init__(self, kubelets: Kubelets) -> None:
+        self.kubelets = kubelets
+
+    async def bind(self, requests: BindRequests) -> BindAnswers:
+        return self.kubelets.bind(requests, time.time())
+
+    async def delete(self, tasks: list[str]) -> None:
+        self.kubelets.delete(tasks, time.time())
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        deadline = time.monotonic() + wait
+        while True:
+            self.kubelets.advance(time.time())
+            reports = self.kubelets.reports(after)
+            if reports.kinds or time.monotonic() >= deadline:
+                return reports
+            await asyncio.sleep(0.005)
+
+    async def close(self) -> None:
+        pass
+
+
+class Running:
+    def __init__(
+        self, service: Service, url: str, shards: DirectShards, task: asyncio.Task[None]
+    ) -> None:
+        self._task = task
+        self.service = service
+        self.url = url
+        self.shards = shards
+
+    async def until(self, done: Callable[[dict[str, Any]], bool], within: float = 20.0) -> Any:
+        """Poll the status until ``done`` says so; the status it was satisfied by."""
+        deadline = time.monotonic() + within
+        while not done(status := self.service.status()):
+            assert time.monotonic() < deadline, status
+            assert not self._task.done(), self._task.exception()
+            await asyncio.sleep(0.02)
+        return status
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def running(
+    redis_url: str, path: Path, *, kubelets: Kubelets | None = None, **settings: Any
+) -> AsyncIterator[Running]:
+    """A service that is ready; it is stopped in an orderly way at the end."""
+    port = free_port()
+    made = load_settings(
+        run_dir=path, redis_url=redis_url, listen_port=port, **{"shards": 2, "seed": 1} | settings
+    )
+    shards = DirectShards(redis_url)
+    cluster = DirectCluster(kubelets or LocalCluster(speedup=made.speedup, grace=made.grace))
+    ledger = RedisLedger(redis_url)
+    service = Service(made, ledger=ledger, cluster=cluster, shards=shards)
+    stop = asyncio.Event()
+    task = asyncio.create_task(service.run(stop))
+    try:
+        running = Running(service, f"http://127.0.0.1:{port}", shards, task)
+        await running.until(lambda status: all(shard["up"] for shard in status["shards"]))
+        yield running
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 10.0)
+        await shards.close()
+        await ledger.close()
