@@ -356,14 +356,8 @@ async def _is_ready(host: str, port: int) -> bool:
         async with asyncio.timeout(2.0):
             reader, writer = await asyncio.open_connection(host, port)
             try:
-                request = (
-                    b"GET /readyz HTTP/1.1",
-                    b"Host: quadrant",
-                    b"Connection: close",
-                    b"",
-                    b"",
-                )
-                writer.write(b"\r\n".join(request))
+                lines = (b"GET /readyz HTTP/1.1", b"Host: quadrant", b"Connection: close")
+                writer.write(b"\r\n".join((*lines, b"", b"")))
                 status = await reader.readline()
             finally:
                 writer.close()

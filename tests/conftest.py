@@ -1,0 +1,58 @@
+"""What the tests of every part share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from shared.ledger.server import EmbeddedServer
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# No deadline: these machines are shared, and a slow example is not a wrong one. In CI a run repeats
+# exactly; elsewhere Hypothesis looks at new examples each time.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("dev", **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("ci", derandomize=True, database=None, **_COMMON)  # type: ignore[arg-type]
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test sees the defaults, whatever this shell has set."""
+    for name in [name for name in os.environ if name.upper().startswith("QUADRANT_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """An empty directory whose path is short enough for unix sockets (``tmp_path`` is not)."""
+    path = Path(tempfile.mkdtemp(prefix="qt-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def embedded_server() -> Iterator[EmbeddedServer]:
+    """One real server for the whole session. A test that needs it empty flushes it first."""
+    path = Path(tempfile.mkdtemp(prefix="qt-"))
+    server = EmbeddedServer(path, path / "data")
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def shared_reference() -> Path:
+    """Traces, conformance cases and the like, kept beside the checkout in ``../shared``."""
+    path = ROOT.parent / "shared"
+    if not path.is_dir():
+        pytest.skip("no ../shared beside this checkout: reference data is not here")
+    return path
