@@ -1,8 +1,8 @@
 """A small client of the coordinator's HTTP interface: submit objects, ask for the state.
 
 It waits where the server asks it to (429 and 503 with ``Retry-After``) and asks again where the
-connection broke. That is safe, because the name of an object is its identity: a list that arrived twice
-changes nothing the second time.
+connection broke. That is safe, because the name of an object is its identity: a list that arrived
+twice changes nothing the second time.
 """
 
 from __future__ import annotations

@@ -183,6 +183,17 @@ def pod_items(count: int, *, resource: str = CPU, duration: float | None = None)
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
+def wide_job(tasks: int, *, resource: str = CPU) -> Item:
+    """One Job of many tasks that need not start together, running until it is deleted."""
+    role = {"name": "task", "replicas": tasks, "template": _template(resource, duration=None)}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "job-wide", "namespace": "default"},
+        "spec": {"minAvailable": 1, "tasks": [role]},
+    }
+
+
 def _template(resource: str, *, duration: float | None) -> Item:
     amount = {resource: "1"}
     annotations = {} if duration is None else {DURATION: f"{duration:.15g}"}

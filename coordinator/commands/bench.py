@@ -1,0 +1,81 @@
+"""``quadrant bench``: the options. The run itself is in bench_run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator.commands.options import Mode, ModeOption, Output, OutputOption, Seed, Shards
+
+
+class Size(StrEnum):
+    BASIC = "basic"
+    WIDE = "wide"
+
+
+SIZES = {Size.BASIC: (5_000, 10_000), Size.WIDE: (100_000, 100_000)}
+"""Nodes, pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    size: Size
+    nodes: int
+    pods: int
+    shards: int
+    mode: Mode
+    seed: int
+    history: Path | None
+    output: Output
+
+
+def bench(
+    *,
+    size: Annotated[
+        Size,
+        typer.Argument(
+            help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods"
+        ),
+    ],
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="Another number of nodes")
+    ] = None,
+    pods: Annotated[
+        int | None, typer.Option("--pods", min=1, help="Another number of pods")
+    ] = None,
+    shards: Shards = 4,
+    mode: ModeOption = Mode.SOFT,
+    seed: Seed = 0,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FILE", dir_okay=False, help="Keep the history here"),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Measure tasks per second, and what each task costs every process
+
+    Twice: first every pod is an object of its own, sent in Lists of 500 over HTTP; then one Job has
+    as many tasks. The time runs from the first submission until the ledger has durably recorded the
+    answer to the last bind; loading the nodes is not counted. The load comes from this process, on
+    the same cores, and its CPU is shown. Afterwards the checker reads the history.
+    """
+    usual_nodes, usual_pods = SIZES[size]
+    options = BenchOptions(
+        size=size,
+        nodes=nodes or usual_nodes,
+        pods=pods or usual_pods,
+        shards=shards,
+        mode=mode,
+        seed=seed,
+        history=history,
+        output=output,
+    )
+    from coordinator.commands.bench_run import run_bench
+
+    code = run_bench(options)
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,46 @@
+"""Options that mean the same in several commands, and their ways of being written."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Mode(StrEnum):
+    """What a shard's border means to its worker."""
+
+    NONE = "none"
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class Output(StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Shards = Annotated[
+    int,
+    typer.Option(
+        "--shards", min=1, max=256, help="Parts of the cluster, each with a worker of its own"
+    ),
+]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        help="What a shard's border means: a preference for own nodes (soft), a wall (hard), "
+        "or nothing at all (none)",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Start of all random choices: the workload, ties")
+]
+OutputOption = Annotated[
+    Output,
+    typer.Option("--output", "-o", help="A table for people, or JSON on the last line of stdout"),
+]
