@@ -6,7 +6,9 @@ and names are decoded one by one.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgpack
@@ -63,52 +65,62 @@ def unpack(data: bytes) -> Any:
 # --- statements -------------------------------------------------------------------------------
 
 
-def _run(run: Run) -> list[Any]:
-    return [
-        run.kind,
-        run.cid,
-        run.group,
-        run.tasks,
-        run.rows,
-        run.versions,
-        run.specs,
-        run.levels,
-    ]
+_HEAD = struct.Struct("<IIiiII")
+_RUN = struct.Struct("<IIII")
 
 
-def pack_statement(s: Statement) -> bytes:
-    return pack(
-        [
-            s.jid,
-            s.job_version,
-            s.qid,
-            s.priority,
-            [_run(r) for r in s.core],
-            [_run(r) for r in s.tail],
-            s.displaced,
-            [[d.key, d.delta, d.condition, d.bound] for d in s.domains],
-            s.expiry,
-        ]
-    )
+def pack_statements(statements: Sequence[Statement]) -> bytes:
+    """A batch as columns: see ``scripts/commit.lua`` for their meaning."""
+    heads: list[bytes] = []
+    runs: list[bytes] = []
+    columns: tuple[list[int], ...] = ([], [], [], [], [])
+    tasks, rows, versions, specs, levels = columns
+    extras: list[Any] = []
+    for index, s in enumerate(statements, 1):
+        heads.append(_HEAD.pack(s.jid, s.job_version, s.qid, s.priority, len(s.core), len(s.tail)))
+        for run in (*s.core, *s.tail):
+            runs.append(_RUN.pack(run.kind, run.cid, run.group, len(run.tasks)))
+            tasks += run.tasks
+            rows += run.rows
+            versions += run.versions
+            specs += run.specs
+            levels += run.levels
+        if s.displaced or s.domains or s.expiry:
+            domains = [[d.key, d.delta, d.condition, d.bound] for d in s.domains]
+            extras.append([index, s.displaced, domains, s.expiry])
+    packed = [struct.pack(f"<{len(column)}I", *column) for column in columns]
+    return pack([b"".join(heads), b"".join(runs), *packed, extras])
 
 
-def pack_statements(statements: Iterable[Statement]) -> bytes:
-    return pack([pack_statement(s) for s in statements])
-
-
-def unpack_statement(data: bytes) -> Statement:
-    jid, version, qid, priority, core, tail, displaced, domains, expiry = unpack(data)
-    return Statement(
-        jid=jid,
-        job_version=version,
-        qid=qid,
-        priority=priority,
-        core=[Run(*run) for run in core],
-        tail=[Run(*run) for run in tail],
-        displaced=displaced,
-        domains=[DomainOp(d[0].decode(), d[1], d[2].decode(), d[3]) for d in domains],
-        expiry=float(expiry),
-    )
+def unpack_statements(data: bytes) -> list[Statement]:
+    heads, runs, *packed, extras = unpack(data)
+    columns = [struct.unpack(f"<{len(column) // 4}I", column) for column in packed]
+    run_heads = _RUN.iter_unpack(runs)
+    more = {extra[0]: extra[1:] for extra in extras}
+    first = 0
+    found: list[Statement] = []
+    for index, head in enumerate(_HEAD.iter_unpack(heads), 1):
+        jid, version, qid, priority, ncore, ntail = head
+        own: list[Run] = []
+        for kind, cid, group, count in islice(run_heads, ncore + ntail):
+            lists = (list(column[first : first + count]) for column in columns)
+            own.append(Run(kind, cid, group, *lists))
+            first += count
+        displaced, domains, expiry = more.get(index, ([], [], 0.0))
+        found.append(
+            Statement(
+                jid=jid,
+                job_version=version,
+                qid=qid,
+                priority=priority,
+                core=own[:ncore],
+                tail=own[ncore:],
+                displaced=displaced,
+                domains=[DomainOp(d[0].decode(), d[1], d[2].decode(), d[3]) for d in domains],
+                expiry=float(expiry),
+            )
+        )
+    return found
 
 
 def _chosen(values: list[int], keep: Sequence[bool]) -> list[int]:
@@ -214,13 +226,19 @@ def unpack_ops(data: bytes) -> list[IntakeOp]:
 
 
 def unpack_answers(head: list[Any]) -> list[Answer]:
-    """``head`` is [verdict, verdicts, ats, tails, rows]; a tail begins with its statement's
-    index, counted from 1."""
-    tails = {told[0]: [VERDICTS[v] for v in told[1:]] for told in head[3]}
+    """``head`` is [verdict, verdicts, ats, tails, rows]; ``ats`` are flat pairs (index, at), and a
+    tail begins with the index of its statement. Indices count from 1."""
+    _, verdicts, pairs, told, _ = head
+    ats = dict(_pairs(pairs))
+    tails = _tails(told)
     return [
-        Answer(VERDICTS[verdict], at, tails.get(i, []))
-        for i, (verdict, at) in enumerate(zip(head[1], head[2], strict=True), 1)
+        Answer(VERDICTS[verdict], ats.get(i, -1), tails.get(i, []))
+        for i, verdict in enumerate(verdicts, 1)
     ]
+
+
+def _tails(told: list[list[int]]) -> dict[int, list[Verdict]]:
+    return {tail[0]: [VERDICTS[v] for v in tail[1:]] for tail in told}
 
 
 def unpack_rows(rows: list[int], records: bytes) -> Rows:
@@ -244,33 +262,28 @@ def unpack_nomination(jid: int, record: bytes) -> Nomination:
     )
 
 
-def _committed(raw: bytes, verdict: int, tail: list[Verdict], dropped: list[int]) -> Committed:
-    s = unpack_statement(raw)
-    return Committed(
-        jid=s.jid,
-        verdict=VERDICTS[verdict],
-        priority=s.priority,
-        core=s.core,
-        tail=accepted_runs(s.tail, tail),
-        dropped=dropped,
-        expiry=s.expiry,
-    )
-
-
 def _commit_entry(entry_id: str, body: list[Any]) -> CommitEntry:
-    writer, epoch, sequence, raws, verdicts, tails, dropped, refused, rows, records = body
-    told = {t[0]: [VERDICTS[v] for v in t[1:]] for t in tails}
-    ended = dict(dropped)
+    writer, epoch, sequence, batch, verdicts, told, dropped, rows, records = body
+    tails, ended = _tails(told), dict(dropped)
+    accepted: list[Committed] = []
+    refused: list[tuple[int, Verdict]] = []
+    for i, (s, number) in enumerate(zip(unpack_statements(batch), verdicts, strict=True), 1):
+        verdict, tail = VERDICTS[number], tails.get(i, [])
+        if verdict in ACCEPTED:
+            runs = accepted_runs(s.tail, tail)
+            accepted.append(
+                Committed(s.jid, verdict, s.priority, s.core, runs, ended.get(i, []), s.expiry)
+            )
+            refused += [(s.jid, v) for v in tail if v not in ACCEPTED]
+        else:
+            refused.append((s.jid, verdict))
     return CommitEntry(
         id=entry_id,
         writer=writer.decode(),
         epoch=Epoch.parse(epoch.decode()),
         sequence=sequence,
-        accepted=[
-            _committed(raw, verdict, told.get(i, []), ended.get(i, []))
-            for i, (raw, verdict) in enumerate(zip(raws, verdicts, strict=True), 1)
-        ],
-        refused=[(jid, VERDICTS[v]) for jid, v in _pairs(refused)],
+        accepted=accepted,
+        refused=refused,
         fresh=Rows(rows, records),
     )
 
@@ -314,4 +327,13 @@ def unpack_entry(entry_id: str, payload: bytes) -> LogEntry:
 
 
 def unpack_binds(entry_id: str, payload: bytes) -> BindEntry:
-    return BindEntry(entry_id, [(b[0], b[1], b[2], b[3]) for b in unpack(payload)])
+    """The payload is flat: jid, cid, count, tasks, rows, and so on."""
+    flat = unpack(payload)
+    binds: list[tuple[int, int, list[int], list[int]]] = []
+    at = 0
+    while at < len(flat):
+        jid, cid, count = flat[at : at + 3]
+        middle, end = at + 3 + count, at + 3 + 2 * count
+        binds.append((jid, cid, flat[at + 3 : middle], flat[middle:end]))
+        at = end
+    return BindEntry(entry_id, binds)

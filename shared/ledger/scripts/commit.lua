@@ -1,93 +1,143 @@
 -- Judge a batch of statements, each alone and in order, then write what was accepted.
--- ARGV = writer, epoch, sequence, run id, packed list of packed statements, now ('' = server time).
--- A statement is {jid, job version, qid, priority, core runs, tail runs, displaced, domains, expiry};
--- a run is {kind, cid, group, tasks, rows, versions, specs, levels}, and here 9 = task fields.
+-- ARGV = writer, epoch, sequence, run id, packed columns, now ('' = the server's time).
+--
+-- The columns of a batch (little-endian integers of 4 bytes, see codec.py):
+--   heads  jid, job version, qid, priority, core runs, tail runs    per statement
+--   runs   kind, cid, group, operations                             per run
+--   tasks, rows, versions, specs, levels                            per operation
+--   extras {index, displaced, domains, expiry}                      per statement that has any
+-- Statements, runs and operations are numbered from 1 through the whole batch.
 local ALLOCATE = 0
 
 local early = gate()
 if early then return early end
 
-local raws = munpack(ARGV[5])
-local statements = {}
-local fields, field_count, taken = {}, 0, {}
+local heads, runs, tasks, rows, versions, specs, levels, extras
+local statement_count, run_count, operation_count = 0, 0, 0
+local first_run, first_op = {}, {}  -- of each statement; of each run
+local names, taken = {}, {}  -- field of each operation's task; fields that are not pending
 local domain_names, domain_count, domain, domain_dirty = {}, 0, {}, {}
+local NONE = {}
 
 -- Load -----------------------------------------------------------------------------------------
 
-local function collect_run(prefix, run)
-  local tasks, rows = run[4], run[5]
-  local n = #tasks
-  if #rows ~= n or #run[6] ~= n or #run[7] ~= n or #run[8] ~= n then
-    reject('statement of job ' .. prefix .. ': tasks, rows, versions, specs, levels differ in length')
+local function column(bytes, unit, width)
+  local n = #bytes / (4 * width)
+  local step = floor(CHUNK / width)
+  if n <= step then return {sunpack('<' .. rep(unit, n), bytes)}, n end
+  local all, size = {}, 0
+  local position = 1
+  while n > 0 do
+    local part = n < step and n or step
+    local values = {sunpack('<' .. rep(unit, part), bytes, position)}
+    for i = 1, part * width do all[size + i] = values[i] end
+    position = values[part * width + 1]
+    size = size + part * width
+    n = n - part
   end
-  want_class(run[2])
-  local names = {}
-  for i = 1, n do
-    local row = rows[i]
-    if not wanted_row[row] then want_row(row) end
-    local name = prefix .. tasks[i]
-    names[i] = name
-    field_count = field_count + 1
-    fields[field_count] = name
+  return all, size / width
+end
+
+local function read_batch()
+  local batch = munpack(ARGV[5])
+  heads, statement_count = column(batch[1], 'IIiiII', 6)
+  runs, run_count = column(batch[2], 'IIII', 4)
+  tasks, operation_count = column(batch[3], 'I', 1)
+  for k = 4, 7 do
+    if #batch[k] ~= #batch[3] then
+      reject('tasks, rows, versions, specs and levels of the statements differ in length')
+    end
   end
-  run[9] = names
+  rows, versions, specs, levels = column(batch[4], 'I', 1), column(batch[5], 'I', 1),
+    column(batch[6], 'I', 1), column(batch[7], 'I', 1)
+  extras = {}
+  for _, extra in ipairs(batch[8]) do extras[extra[1]] = extra end
+end
+
+-- Number the runs and operations of every statement, and note what must be read.
+local function collect()
+  local run, op = 1, 1
+  for index = 1, statement_count do
+    local h = 6 * index - 6
+    local prefix = heads[h + 1] .. '.'
+    first_run[index] = run
+    local last = run + heads[h + 5] + heads[h + 6] - 1
+    for k = run, last do
+      local r = 4 * k - 4
+      local cid = runs[r + 2]
+      if not wanted_class[cid] then want_class(cid) end
+      first_op[k] = op
+      for o = op, op + runs[r + 4] - 1 do
+        local row = rows[o]
+        if not wanted_row[row] then want_row(row) end
+        names[o] = prefix .. tasks[o]
+      end
+      op = op + runs[r + 4]
+    end
+    run = last + 1
+  end
+  first_run[statement_count + 1], first_op[run] = run, op
+  if run ~= run_count + 1 or op ~= operation_count + 1 then
+    reject('runs or operations of the statements are missing')
+  end
+end
+
+local function load_holders()
+  if call('HLEN', NOM) == 0 then return end
+  local holders, n, seen = {}, 0, {}
+  local function want(jid)
+    if not seen[jid] then
+      seen[jid] = true
+      n = n + 1
+      holders[n] = jid
+    end
+  end
+  for index = 1, statement_count do
+    want(heads[6 * index - 5])
+    for _, other in ipairs(extras[index] and extras[index][2] or NONE) do want(other) end
+  end
+  load_nominations(holders, n)
+end
+
+local function load_owners()
+  local jids, qids, n = {}, {}, 0
+  for index = 1, statement_count do jids[index] = heads[6 * index - 5] end
+  load_jobs(jids, statement_count)
+  local seen = {}
+  for index = 1, statement_count do
+    local rec = job[jids[index]]
+    if rec and not seen[rec[2]] then
+      seen[rec[2]] = true
+      n = n + 1
+      qids[n] = rec[2]
+    end
+  end
+  load_queues(qids, n)
 end
 
 local function load_tasks()
-  local values = fetch(TASK, fields, field_count)
-  for i = 1, field_count do
-    if values[i] then taken[fields[i]] = true end
+  local values = fetch(TASK, names, operation_count)
+  for o = 1, operation_count do
+    if values[o] then taken[names[o]] = true end
   end
 end
 
 local function load_domains()
+  for _, extra in pairs(extras) do
+    for _, d in ipairs(extra[3]) do
+      domain_count = domain_count + 1
+      domain_names[domain_count] = d[1]
+    end
+  end
   local values = fetch(DOMAIN, domain_names, domain_count)
   for i = 1, domain_count do
     domain[domain_names[i]] = values[i] and sunpack('<d', values[i]) or 0
   end
 end
 
-local function load_all()
-  local jids, holders, n, m, seen = {}, {}, 0, 0, {}
-  for i = 1, #raws do
-    local s = munpack(raws[i])
-    statements[i] = s
-    local jid = s[1]
-    n, m = n + 1, m + 1
-    jids[n], holders[m] = jid, jid
-    local prefix = jid .. '.'
-    for _, run in ipairs(s[5]) do collect_run(prefix, run) end
-    for _, run in ipairs(s[6]) do collect_run(prefix, run) end
-    for _, other in ipairs(s[7]) do
-      m = m + 1
-      holders[m] = other
-    end
-    for _, d in ipairs(s[8]) do
-      domain_count = domain_count + 1
-      domain_names[domain_count] = d[1]
-    end
-  end
-  load_jobs(jids, n)
-  load_nominations(holders, m)
-  local qids, q = {}, 0
-  for i = 1, n do
-    local rec = job[jids[i]]
-    if rec and not seen[rec[2]] then
-      seen[rec[2]] = true
-      q = q + 1
-      qids[q] = rec[2]
-    end
-  end
-  load_queues(qids, q)
-  load_nodes()
-  load_classes()
-  load_tasks()
-  load_domains()
-end
-
 -- One operation --------------------------------------------------------------------------------
 
-local promised, moved  -- of the statement being judged: fields it nominated; saw an old version
+local promised, moved  -- of the statement being judged: tasks it nominated; saw an old version
 
 -- COMMITTED where the request fits; FIT goes before NOMINATION.
 local function misfit(rec, cls, kind)
@@ -108,36 +158,40 @@ local function misfit(rec, cls, kind)
   return verdict
 end
 
-local function judge_operation(run, i, cls)
-  local name = run[9][i]
-  if taken[name] or promised[name] then return TASK_TAKEN, run[4][i] end
-  local row = run[5][i]
+local function judge_operation(o, kind, cls)
+  local name = names[o]
+  if taken[name] or (promised and promised[name]) then return TASK_TAKEN, tasks[o] end
+  local row = rows[o]
   local rec = node[row]
-  if not rec or rec[2] ~= run[7][i] then return NODE_MOVED, row end
-  return misfit(rec, cls, run[1]), row
+  if not rec or rec[2] ~= specs[o] then return NODE_MOVED, row end
+  return misfit(rec, cls, kind), row
 end
 
-local function apply_operation(run, i, cls)
-  local row = run[5][i]
+local function apply_operation(o, kind, cls)
+  local row = rows[o]
   local rec = node[row]
-  local version = rec[1]
-  if stamp[row] == turn then version = version - 1 end
-  if run[6][i] ~= version then moved = true end
-  touch(row, rec)
-  if run[1] == ALLOCATE then
-    taken[run[9][i]] = true
+  if stamp[row] == turn then
+    if versions[o] ~= rec[1] - 1 then moved = true end
+  else
+    if versions[o] ~= rec[1] then moved = true end
+    stamp[row] = turn
+    rec[1] = rec[1] + 1
+  end
+  if kind == ALLOCATE then
+    taken[names[o]] = true
     add_to_node(rec, cls, USED, 1)
   else
-    promised[run[9][i]] = true
+    promised = promised or {}
+    promised[names[o]] = true
     add_to_node(rec, cls, NOMINATED, 1)
   end
 end
 
-local function undo_operation(run, i, cls)
-  local row = run[5][i]
+local function undo_operation(o, kind, cls)
+  local row = rows[o]
   local rec = node[row]
-  if run[1] == ALLOCATE then
-    taken[run[9][i]] = nil
+  if kind == ALLOCATE then
+    taken[names[o]] = nil
     add_to_node(rec, cls, USED, -1)
   else
     add_to_node(rec, cls, NOMINATED, -1)
@@ -145,56 +199,111 @@ local function undo_operation(run, i, cls)
   untouch(row, rec)
 end
 
--- The first group, from `group` upwards, that n more members leave between 0 and its minimum.
-local function broken_group(rec, group, before)
-  while group >= 0 do
-    local b = 5 + 3 * group
-    local minimum, held, old = rec[b + 1], rec[b + 2], before[group]
-    if held < minimum and (old <= 0 or old >= minimum) then return group end
-    group = rec[b]
+-- Groups ---------------------------------------------------------------------------------------
+
+-- Add n members to a group and those above it. Returns the first that would come to stand between
+-- 0 and its minimum and did not before; then nothing is added.
+local function join_group(rec, group, n)
+  local above = group
+  while above >= 0 do
+    local b = 5 + 3 * above
+    local minimum, held = rec[b + 1], rec[b + 2]
+    if held + n < minimum and (held <= 0 or held >= minimum) then return above end
+    above = rec[b]
+  end
+  add_to_groups(rec, group, n)
+  return nil
+end
+
+local function each_allocation(first, last, act)
+  for k = first, last do
+    local r = 4 * k - 4
+    if runs[r + 1] == ALLOCATE and runs[r + 4] > 0 then
+      local found = act(runs[r + 3], runs[r + 4])
+      if found then return found end
+    end
   end
   return nil
 end
 
-local function note_groups(rec, group, before)
-  while group >= 0 do
-    local b = 5 + 3 * group
-    if not before[group] then before[group] = rec[b + 2] end
-    group = rec[b]
+-- The same for all runs of a core together.
+local function join_groups(rec, first, last)
+  if first == last then
+    local r = 4 * first - 4
+    if runs[r + 1] ~= ALLOCATE or runs[r + 4] == 0 then return nil end
+    return join_group(rec, runs[r + 3], runs[r + 4])
+  end
+  local before = {}
+  each_allocation(first, last, function(group, n)
+    local above = group
+    while above >= 0 do
+      if not before[above] then before[above] = rec[7 + 3 * above] end
+      above = rec[5 + 3 * above]
+    end
+    add_to_groups(rec, group, n)
+  end)
+  local broken = each_allocation(first, last, function(group)
+    while group >= 0 do
+      local minimum, held, old = rec[6 + 3 * group], rec[7 + 3 * group], before[group]
+      if held < minimum and (old <= 0 or old >= minimum) then return group end
+      group = rec[5 + 3 * group]
+    end
+  end)
+  if broken then
+    each_allocation(first, last, function(group, n) add_to_groups(rec, group, -n) end)
+  end
+  return broken
+end
+
+local function charge_core(rec, first, last)
+  for k = first, last do
+    local r = 4 * k - 4
+    if runs[r + 1] == ALLOCATE then
+      local over = charge(rec[2], class[runs[r + 2]], runs[r + 4])
+      if over then return over, k end
+    end
+  end
+  return nil, last
+end
+
+local function discharge_core(rec, first, last)
+  for k = first, last do
+    local r = 4 * k - 4
+    if runs[r + 1] == ALLOCATE then charge(rec[2], class[runs[r + 2]], -runs[r + 4]) end
   end
 end
 
 -- The core -------------------------------------------------------------------------------------
 
-local function give_back(s, sign, mark)
-  local jid = s[1]
+local function give_back(jid, displaced, sign, mark)
   if nomination[jid] then shift_nomination(nomination[jid], sign, mark) end
-  for _, other in ipairs(s[7]) do
+  for _, other in ipairs(displaced) do
     if other ~= jid and nomination[other] then shift_nomination(nomination[other], sign, mark) end
   end
 end
 
-local function judge_rank(s)
+local function judge_rank(jid, priority, displaced)
   local seen = {}
-  for _, other in ipairs(s[7]) do
-    if seen[other] then reject('job ' .. s[1] .. ': displaced names job ' .. other .. ' twice') end
+  for _, other in ipairs(displaced) do
+    if seen[other] then reject('job ' .. jid .. ': displaced names job ' .. other .. ' twice') end
     seen[other] = true
     local held = nomination[other]
-    if other ~= s[1] and held and held[1] >= s[4] then return RANK, other end
+    if other ~= jid and held and held[1] >= priority then return RANK, other end
   end
   return COMMITTED, -1
 end
 
-local function judge_job(s)
-  local rec = job[s[1]]
-  if not rec or rec[3] ~= 0 or rec[1] ~= s[2] or rec[2] ~= s[3] then return JOB_MOVED, s[1] end
-  if not queue[rec[2]] then return QUEUE_FULL, rec[2] end
-  for part = 5, 6 do
-    for _, run in ipairs(s[part]) do
-      if not class[run[2]] or run[3] < 0 or run[3] >= rec[4] then return JOB_MOVED, s[1] end
-    end
+local function judge_job(index, jid)
+  local h, rec = 6 * index - 6, job[jid]
+  if not rec or rec[3] ~= 0 or rec[1] ~= heads[h + 2] or rec[2] ~= heads[h + 3] then
+    return JOB_MOVED, jid
   end
-  return judge_rank(s)
+  if not queue[rec[2]] then return QUEUE_FULL, rec[2] end
+  for k = first_run[index], first_run[index + 1] - 1 do
+    local r = 4 * k - 4
+    if not class[runs[r + 2]] or runs[r + 3] >= rec[4] then return JOB_MOVED, jid end
+  end
+  return COMMITTED, -1
 end
 
 local function meets(d)
@@ -205,103 +314,70 @@ local function meets(d)
   return true
 end
 
-local function undo_core(s, last_run, last_op, charged, grouped, domains)
-  local rec = job[s[1]]
-  for k = 1, last_run do
-    local run = s[5][k]
-    local cls, n = class[run[2]], #run[4]
-    if k <= charged and run[1] == ALLOCATE then charge(rec[2], cls, -n) end
-    if k <= grouped and run[1] == ALLOCATE then add_to_groups(rec, run[3], -n) end
-    if k == last_run then n = last_op end
-    for i = 1, n do undo_operation(run, i, cls) end
-  end
-  for k = 1, domains do
-    local d = s[8][k]
-    domain[d[1]] = domain[d[1]] - d[2]
-  end
-  give_back(s, 1, untouch)
-end
-
-local function judge_core(s)
-  local core, rec = s[5], job[s[1]]
-  local runs = #core
-  for k = 1, runs do
-    local run = core[k]
-    local cls = class[run[2]]
-    for i = 1, #run[4] do
-      local verdict, at = judge_operation(run, i, cls)
-      if verdict ~= COMMITTED then
-        undo_core(s, k, i - 1, 0, 0, 0)
-        return verdict, at
-      end
-      apply_operation(run, i, cls)
-    end
-  end
-  local last = runs > 0 and #core[runs][4] or 0
-  for k = 1, runs do
-    local run = core[k]
-    if run[1] == ALLOCATE then
-      local over = charge(rec[2], class[run[2]], #run[4])
-      if over then
-        undo_core(s, runs, last, k, 0, 0)
-        return QUEUE_FULL, over
-      end
-    end
-  end
-  local before = {}
-  for k = 1, runs do
-    local run = core[k]
-    if run[1] == ALLOCATE and #run[4] > 0 then
-      note_groups(rec, run[3], before)
-      add_to_groups(rec, run[3], #run[4])
-    end
-  end
-  for k = 1, runs do
-    local run = core[k]
-    local group = run[1] == ALLOCATE and #run[4] > 0 and broken_group(rec, run[3], before)
-    if group then
-      undo_core(s, runs, last, runs, runs, 0)
-      return GANG, group
-    end
-  end
-  for k, d in ipairs(s[8]) do
+local function judge_domains(domains)
+  for k, d in ipairs(domains) do
     if not meets(d) then
-      undo_core(s, runs, last, runs, runs, k - 1)
-      return DOMAIN_BROKEN, k - 1
+      for i = 1, k - 1 do domain[domains[i][1]] = domain[domains[i][1]] - domains[i][2] end
+      return k - 1
     end
     domain[d[1]] = domain[d[1]] + d[2]
+  end
+  return nil
+end
+
+local function undo_operations(first, last, last_op)
+  for k = first, last do
+    local r = 4 * k - 4
+    local kind, cls = runs[r + 1], class[runs[r + 2]]
+    for o = first_op[k], first_op[k + 1] - 1 do
+      if o > last_op then return end
+      undo_operation(o, kind, cls)
+    end
+  end
+end
+
+local function place_core(first, last)
+  for k = first, last do
+    local r = 4 * k - 4
+    local kind, cls = runs[r + 1], class[runs[r + 2]]
+    for o = first_op[k], first_op[k + 1] - 1 do
+      local verdict, at = judge_operation(o, kind, cls)
+      if verdict ~= COMMITTED then
+        undo_operations(first, k, o - 1)
+        return verdict, at
+      end
+      apply_operation(o, kind, cls)
+    end
   end
   return COMMITTED, -1
 end
 
--- The tail -------------------------------------------------------------------------------------
-
-local function judge_tail_operation(rec, run, i, cls)
-  local verdict, at = judge_operation(run, i, cls)
+local function judge_core(rec, first, last, domains)
+  local verdict, at = place_core(first, last)
   if verdict ~= COMMITTED then return verdict, at end
-  if run[1] == ALLOCATE then
-    if charge(rec[2], cls, 1) then
-      charge(rec[2], cls, -1)
-      return QUEUE_FULL
-    end
-    local before = {}
-    note_groups(rec, run[3], before)
-    add_to_groups(rec, run[3], 1)
-    if broken_group(rec, run[3], before) then
-      charge(rec[2], cls, -1)
-      add_to_groups(rec, run[3], -1)
-      return GANG
+  local over, reached = charge_core(rec, first, last)
+  if over then
+    verdict, at = QUEUE_FULL, over
+  else
+    at = join_groups(rec, first, last)
+    if at then
+      verdict = GANG
+    else
+      at = judge_domains(domains)
+      if not at then return COMMITTED, -1 end
+      verdict = DOMAIN_BROKEN
+      each_allocation(first, last, function(group, n) add_to_groups(rec, group, -n) end)
     end
   end
-  apply_operation(run, i, cls)
-  return COMMITTED
+  discharge_core(rec, first, reached)
+  undo_operations(first, last, operation_count)
+  return verdict, at
 end
 
--- Accounts of the batch --------------------------------------------------------------------------
+-- Accounts of the batch ------------------------------------------------------------------------
 
-local verdicts, ats, tails = {}, {}, {}
-local log_raws, log_verdicts, log_tails, log_dropped, log_refused = {}, {}, {}, {}, {}
-local binds, task_args, task_count = {}, {}, 0
+local verdicts, ats, tails, dropped = {}, {}, {}, {}
+local binds, bind_count, task_args, task_count = {}, 0, {}, 0
 local job_dirty, nomination_dirty = {}, {}
 local asked, asked_count = {}, 0  -- rows to show to the writer although they did not change
 
@@ -312,67 +388,97 @@ local function ask(row)
   end
 end
 
--- Rows of a refused statement that are not as it believed.
-local function ask_stale(runs)
-  for _, run in ipairs(runs) do
-    local rows, versions = run[5], run[6]
-    for i = 1, #rows do
-      local rec = node[rows[i]]
-      if rec and rec[1] ~= versions[i] then ask(rows[i]) end
-    end
+local function refuse(index, verdict, at)
+  verdicts[index] = verdict
+  ats[#ats + 1] = index
+  ats[#ats + 1] = at
+  if verdict == FIT or verdict == NOMINATION or verdict == NODE_MOVED then ask(at) end
+  -- Whatever else is not as the writer believed helps it to find another place.
+  for o = first_op[first_run[index]], first_op[first_run[index + 1]] - 1 do
+    local rec = node[rows[o]]
+    if rec and rec[1] ~= versions[o] then ask(rows[o]) end
   end
 end
 
-local function book_task(rec, run, i)
-  local tix = run[4][i]
-  if tix >= rec[5 + 3 * rec[4]] then rec[5 + 3 * rec[4]] = tix + 1 end
-  task_args[task_count + 1] = run[9][i]
-  task_args[task_count + 2] = spack(TASK_FORMAT, BINDING, run[5][i], run[2], 1, run[3])
+local function book_task(rec, o, cid, group)
+  local top = 5 + 3 * rec[4]
+  if tasks[o] >= rec[top] then rec[top] = tasks[o] + 1 end
+  task_args[task_count + 1] = names[o]
+  task_args[task_count + 2] = spack(TASK_FORMAT, BINDING, rows[o], cid, 1, group)
   task_count = task_count + 2
 end
 
-local function book_run(s, run, nominated)
-  local n = #run[4]
-  if n == 0 then return end
-  if run[1] ~= ALLOCATE then
-    nominated[#nominated + 1] = {run[2], run[3], run[4], run[5], run[8]}
-    return
+local function pick(values, k, chosen)
+  local list, first = {}, first_op[k]
+  if not chosen then
+    for o = first, first_op[k + 1] - 1 do list[o - first + 1] = values[o] end
+    return list
   end
-  local rec = job[s[1]]
-  job_dirty[s[1]] = true
+  for i = 1, #chosen do list[i] = values[chosen[i]] end
+  return list
+end
+
+-- Enter a run into the accounts: all its operations, or those `chosen`. Binds are flat lists of
+-- jid, cid, count, tasks, rows. Nominations of the statement are added to the list given.
+local function book(jid, rec, k, chosen, nominated)
+  local r, first = 4 * k - 4, first_op[k]
+  local n = chosen and #chosen or runs[r + 4]
+  if n == 0 then return nominated end
+  local cid, group = runs[r + 2], runs[r + 3]
+  if runs[r + 1] ~= ALLOCATE then
+    nominated = nominated or {}
+    nominated[#nominated + 1] =
+      {cid, group, pick(tasks, k, chosen), pick(rows, k, chosen), pick(levels, k, chosen)}
+    return nominated
+  end
+  job_dirty[jid] = true
   mark_queue(rec[2])
-  for i = 1, n do book_task(rec, run, i) end
-  binds[#binds + 1] = {s[1], run[2], run[4], run[5]}
-end
-
-local function pick(run, chosen)
-  local tasks, rows, levels, names = {}, {}, {}, {}
-  for k, i in ipairs(chosen) do
-    tasks[k], rows[k], levels[k], names[k] = run[4][i], run[5][i], run[8][i], run[9][i]
+  binds[bind_count + 1], binds[bind_count + 2], binds[bind_count + 3] = jid, cid, n
+  bind_count = bind_count + 3
+  for i = 1, n do
+    local o = chosen and chosen[i] or first + i - 1
+    binds[bind_count + i] = tasks[o]
+    book_task(rec, o, cid, group)
   end
-  return {run[1], run[2], run[3], tasks, rows, nil, nil, levels, names}
+  bind_count = bind_count + n
+  for i = 1, n do binds[bind_count + i] = rows[chosen and chosen[i] or first + i - 1] end
+  bind_count = bind_count + n
+  return nominated
 end
 
-local function judge_tail(index, s, nominated)
-  local rec = job[s[1]]
-  local told = {index}
-  for _, run in ipairs(s[6]) do
-    local cls, chosen = class[run[2]], {}
-    for i = 1, #run[4] do
-      local verdict = judge_tail_operation(rec, run, i, cls)
-      told[#told + 1] = verdict
-      if verdict == COMMITTED then
-        chosen[#chosen + 1] = i
-      else
-        ask(run[5][i])
-        log_refused[#log_refused + 1] = s[1]
-        log_refused[#log_refused + 1] = verdict
-      end
+-- The tail -------------------------------------------------------------------------------------
+
+local function judge_tail_operation(rec, o, kind, cls, group)
+  local verdict = judge_operation(o, kind, cls)
+  if verdict ~= COMMITTED then return verdict end
+  if kind == ALLOCATE then
+    if charge(rec[2], cls, 1) then
+      charge(rec[2], cls, -1)
+      return QUEUE_FULL
     end
-    book_run(s, #chosen == #run[4] and run or pick(run, chosen), nominated)
+    if join_group(rec, group, 1) then
+      charge(rec[2], cls, -1)
+      return GANG
+    end
+  end
+  apply_operation(o, kind, cls)
+  return COMMITTED
+end
+
+local function judge_tail(index, jid, rec, first, last, nominated)
+  local told = {index}
+  for k = first, last do
+    local r = 4 * k - 4
+    local kind, cls, group, chosen = runs[r + 1], class[runs[r + 2]], runs[r + 3], {}
+    for o = first_op[k], first_op[k + 1] - 1 do
+      local verdict = judge_tail_operation(rec, o, kind, cls, group)
+      told[#told + 1] = verdict
+      if verdict == COMMITTED then chosen[#chosen + 1] = o else ask(rows[o]) end
+    end
+    nominated = book(jid, rec, k, chosen, nominated)
   end
   tails[#tails + 1] = told
-  return told
+  return nominated
 end
 
 local function now()
@@ -382,64 +488,57 @@ local function now()
 end
 
 -- The statement's nominations take the place of all its job had, and of the displaced.
-local function replace_nominations(s, nominated)
-  local jid, dropped = s[1], {}
-  local own = nomination[jid]
-  for _, other in ipairs(s[7]) do
+local function replace_nominations(index, jid, displaced, nominated)
+  local own, ended = nomination[jid], {}
+  for _, other in ipairs(displaced) do
     if other ~= jid and nomination[other] then
       nomination[other] = nil
       nomination_dirty[other] = true
-      dropped[#dropped + 1] = other
+      ended[#ended + 1] = other
     end
   end
   if own then
     nomination[jid] = nil
     nomination_dirty[jid] = true
-    dropped[#dropped + 1] = jid
+    ended[#ended + 1] = jid
   end
-  if #nominated > 0 then
-    nomination[jid] = {s[4], own and own[2] or now(), s[9], nominated}
+  if nominated then
+    local extra = extras[index]
+    nomination[jid] = {heads[6 * index - 2], own and own[2] or now(), extra and extra[4] or 0,
+      nominated}
     nomination_dirty[jid] = true
   end
-  return dropped
+  if #ended > 0 then dropped[#dropped + 1] = {index, ended} end
 end
 
-local function refuse(index, s, verdict, at)
-  verdicts[index], ats[index] = verdict, at
-  log_refused[#log_refused + 1] = s[1]
-  log_refused[#log_refused + 1] = verdict
-  if verdict == FIT or verdict == NOMINATION or verdict == NODE_MOVED then ask(at) end
-  ask_stale(s[5])
-  ask_stale(s[6])
-end
-
-local function accept(index, s)
-  local nominated = {}
-  for _, run in ipairs(s[5]) do book_run(s, run, nominated) end
-  local told = #s[6] > 0 and judge_tail(index, s, nominated)
-  for _, d in ipairs(s[8]) do domain_dirty[d[1]] = true end
-  local dropped = replace_nominations(s, nominated)
-  local verdict = moved and RECHECKED or COMMITTED
-  verdicts[index], ats[index] = verdict, -1
-  local n = #log_raws + 1
-  log_raws[n], log_verdicts[n] = raws[index], verdict
-  if told then
-    local copy = {n}
-    for i = 2, #told do copy[i] = told[i] end
-    log_tails[#log_tails + 1] = copy
+local function accept(index, jid, rec, first, tail, displaced, domains)
+  local nominated, last = nil, first_run[index + 1] - 1
+  for k = first, tail - 1 do nominated = book(jid, rec, k, nil, nominated) end
+  if tail <= last then nominated = judge_tail(index, jid, rec, tail, last, nominated) end
+  for _, d in ipairs(domains) do domain_dirty[d[1]] = true end
+  if #displaced > 0 or nominated or nomination[jid] then
+    replace_nominations(index, jid, displaced, nominated)
   end
-  if #dropped > 0 then log_dropped[#log_dropped + 1] = {n, dropped} end
+  verdicts[index] = moved and RECHECKED or COMMITTED
 end
 
 local function judge(index)
-  local s = statements[index]
-  turn, moved, promised = index, false, {}
-  local verdict, at = judge_job(s)
-  if verdict == COMMITTED then
-    give_back(s, -1, touch)
-    verdict, at = judge_core(s)
+  turn, moved, promised = index, false, nil
+  local jid, first = heads[6 * index - 5], first_run[index]
+  local tail = first + heads[6 * index - 1]
+  local extra = extras[index]
+  local displaced, domains = extra and extra[2] or NONE, extra and extra[3] or NONE
+  local verdict, at = judge_job(index, jid)
+  if verdict == COMMITTED and #displaced > 0 then
+    verdict, at = judge_rank(jid, heads[6 * index - 2], displaced)
   end
-  if verdict == COMMITTED then accept(index, s) else refuse(index, s, verdict, at) end
+  if verdict ~= COMMITTED then return refuse(index, verdict, at) end
+  local rec = job[jid]
+  give_back(jid, displaced, -1, touch)
+  verdict, at = judge_core(rec, first, tail - 1, domains)
+  if verdict == COMMITTED then return accept(index, jid, rec, first, tail, displaced, domains) end
+  give_back(jid, displaced, 1, untouch)
+  refuse(index, verdict, at)
 end
 
 -- Write ------------------------------------------------------------------------------------------
@@ -453,41 +552,46 @@ local function write_domains()
   each_chunk('HSET', DOMAIN, args, n)
 end
 
-local function add_asked(rows, records)
-  local seen, all_rows, all_records = {}, {}, {}
-  for i = 1, #rows do
-    seen[rows[i]] = true
-    all_rows[i], all_records[i] = rows[i], records[i]
+local function add_asked(touched, records)
+  local seen, all_rows, all_records, n = {}, {}, {}, #touched
+  for i = 1, n do
+    seen[touched[i]] = true
+    all_rows[i], all_records[i] = touched[i], records[i]
   end
   for i = 1, asked_count do
     local row = asked[i]
     if not seen[row] then
       seen[row] = true
-      local rec = node[row]
-      local width = 3 + 5 * rec[3]
-      all_rows[#all_rows + 1] = row
-      all_records[#all_records + 1] = spack(doubles(width), unpack(rec, 1, width))
+      n = n + 1
+      all_rows[n], all_records[n] = row, pack_node(node[row])
     end
   end
   return all_rows, all_records
 end
 
 local function write_all()
-  local rows, records = write_nodes()
+  local touched, records = write_nodes()
   each_chunk('HSET', TASK, task_args, task_count)
   write_jobs(job_dirty)
   write_queues()
   write_nominations(nomination_dirty)
   write_domains()
-  if #raws > 0 then
-    call('XADD', LOG, '*', 'p', mpack({0, writer, epoch, sequence, log_raws, log_verdicts, log_tails,
-      log_dropped, log_refused, rows, records}))
+  if statement_count > 0 then
+    call('XADD', LOG, '*', 'p', mpack({0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped,
+      touched, records}))
   end
-  if #binds > 0 then call('XADD', BINDS, '*', 'p', mpack(binds)) end
-  if asked_count > 0 then rows, records = add_asked(rows, records) end
-  return answer({COMMITTED, verdicts, ats, tails, rows}, records)
+  if bind_count > 0 then call('XADD', BINDS, '*', 'p', mpack(binds)) end
+  if asked_count > 0 then touched, records = add_asked(touched, records) end
+  return answer({COMMITTED, verdicts, ats, tails, touched}, records)
 end
 
-load_all()
-for index = 1, #statements do judge(index) end
+read_batch()
+collect()
+load_owners()
+load_holders()
+load_nodes()
+load_classes()
+load_tasks()
+load_domains()
+for index = 1, statement_count do judge(index) end
 return write_all()

@@ -281,6 +281,11 @@ end
 
 -- Writes ---------------------------------------------------------------------------------------
 
+local function pack_node(rec)
+  local width = 3 + 5 * rec[3]
+  return spack(doubles(width), unpack(rec, 1, width))
+end
+
 -- Writes every moved row; returns the rows and their packed records.
 local function write_nodes()
   local rows, records, args, n = {}, {}, {}, 0
@@ -288,8 +293,7 @@ local function write_nodes()
     local row = node_rows[i]
     local rec = node[row]
     if rec and rec[1] ~= node_version[i] then
-      local width = 3 + 5 * rec[3]
-      local packed = spack(doubles(width), unpack(rec, 1, width))
+      local packed = pack_node(rec)
       n = n + 1
       rows[n], records[n] = row, packed
       args[2 * n - 1], args[2 * n] = row, packed
