@@ -198,7 +198,7 @@ class _Attempt:
         minimum = turn.groups[0].minimum
         if minimum >= turn.total:
             return False
-        if minimum < sum(group.minimum for group in turn.groups[1:]):
+        if self._roles_bypassed():
             left = sum(
                 self._unplaced(run) for run in turn.runs if run.role not in self.failed_roles
             )
@@ -207,6 +207,11 @@ class _Attempt:
             group == 0 or held[group] >= turn.groups[group].minimum
             for group in self.failed_roles.values()
         )
+
+    def _roles_bypassed(self) -> bool:
+        """Is the job's minimum below the sum of its roles' (told by role minima of 0 too)?"""
+        minimum, *roles = (group.minimum for group in self.turn.groups)
+        return bool(roles) and (minimum < sum(roles) or 0 in roles)
 
     def _unplaced(self, run: TaskRun) -> int:
         """Tasks of a run that are pending still."""

@@ -159,9 +159,7 @@ def _reached(p: Progress, count: list[int]) -> bool:
     return all(c >= m for c, m in zip(count, p.minimum, strict=True))
 
 
-def classes_of(
-    view: View, session: Session, *, mode: Mode = Mode.SOFT, seed: int = 7
-) -> Classes:
+def classes_of(view: View, session: Session, *, mode: Mode = Mode.SOFT, seed: int = 7) -> Classes:
     return Classes(view=view, session=session, mode=mode, seed=seed)
 
 

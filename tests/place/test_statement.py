@@ -22,9 +22,7 @@ def fresh_view() -> View:
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("place"), st.integers(0, 1), st.integers(0, ROWS - 1), st.booleans()),
-        st.tuples(
-            st.just("withdraw"), st.integers(0, 1), st.integers(0, ROWS - 1), st.booleans()
-        ),
+        st.tuples(st.just("withdraw"), st.integers(0, 1), st.integers(0, ROWS - 1), st.booleans()),
         st.tuples(st.just("row"), st.integers(2, 9), st.integers(0, ROWS - 1), st.booleans()),
     ),
     max_size=60,
@@ -85,9 +83,7 @@ def test_placements_say_what_they_relied_on() -> None:
     view.set_rows(Rows([2], [record(version=9, allocatable=cpus(8))]))
     statement = Statement(view)
     for task, (cid, row) in enumerate([(0, 2), (0, 1), (1, 2)]):
-        statement.place(
-            cid=cid, group=0, task=task, row=row, level=Level.IDLE_OWN, kind=ALLOCATE
-        )
+        statement.place(cid=cid, group=0, task=task, row=row, level=Level.IDLE_OWN, kind=ALLOCATE)
     first, second = runs_of(statement.placed())
     assert (first.cid, first.tasks, first.rows, first.versions) == (0, [0, 1], [2, 1], [9, 1])
     assert (second.cid, second.tasks, second.specs) == (1, [2], [1])
