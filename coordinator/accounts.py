@@ -49,6 +49,8 @@ class Accounts:
         self.classes: dict[int, TaskClass] = {}
         self.dirty = True
         """A total moved since the last session: shares must be computed anew."""
+        self.tasks: Counter[int] = Counter()
+        """Tasks of all jobs by state."""
         self._nodes: dict[int, Requests] = {}
 
     # --- nodes --------------------------------------------------------------------------------
@@ -97,9 +99,11 @@ class Accounts:
         add(queue.allocated, list(info.allocated.items()), sign)
         for role in state.job.roles:
             requests = self.classes[role.cid].requests
-            part = state.states[role.first : role.first + role.count]
-            add(self.capacity.idle, requests, -sign * sum(part.count(s) for s in HOLDING))
-            add(self.capacity.releasing, requests, sign * part.count(TaskState.RELEASING))
+            part = Counter(state.states[role.first : role.first + role.count])
+            add(self.capacity.idle, requests, -sign * sum(part[s] for s in HOLDING))
+            add(self.capacity.releasing, requests, sign * part[TaskState.RELEASING])
+            for before, count in part.items():
+                self.tasks[before] += sign * count
         self.dirty = True
 
     def queue(self, state: JobState) -> QueueInfo:
@@ -141,9 +145,12 @@ class Accounts:
 
     def _move(self, state: JobState, role: Role, tasks: list[int], new: TaskState) -> None:
         states = state.states
+        state.need = None
         befores = Counter([states[t] for t in tasks])
         for t in tasks:
             states[t] = new
+        self.tasks.subtract(befores)
+        self.tasks[new] += len(tasks)
         for before, count in befores.items():
             if before != new:
                 self._account(state, role, TaskState(before), new, count)

@@ -107,8 +107,7 @@ class ApiClient:
             if response.status in (429, 503):
                 return _retry_after(response.headers.get("Retry-After"))
             if response.status >= 400:
-                said = content[:500].decode(errors="replace").strip()
-                raise ApiError(f"{method} {url} answered {response.status}: {said}")
+                raise ApiError(f"{method} {url} answered {response.status}: {_said(content)}")
         try:
             answer = orjson.loads(content)
         except orjson.JSONDecodeError as error:
@@ -116,6 +115,14 @@ class ApiClient:
         if not isinstance(answer, dict):
             raise ApiError(f"{method} {url} answered {type(answer).__name__}, not an object")
         return answer
+
+
+def _said(content: bytes) -> str:
+    """What an error answer says: the message of a Kubernetes Status, or the text as it is."""
+    try:
+        return str(orjson.loads(content)["message"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return content[:500].decode(errors="replace").strip()
 
 
 def _retry_after(header: str | None) -> float:

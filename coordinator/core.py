@@ -296,10 +296,9 @@ class Coordinator:
     def status(self) -> dict[str, Any]:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
         order = self.order
-        states = Counter[int]()
+        states = order.accounts.tasks
         jobs = Counter[str]()
         for state in order.jobs.values():
-            states.update({s: n for s in TaskState if (n := state.states.count(s))})
             done = state.standing is Standing.DONE
             held = state.info.held[0] > 0
             jobs["finished" if done else "running" if held else "pending"] += 1
@@ -312,7 +311,7 @@ class Coordinator:
                 "pending": jobs["pending"],
             },
             "tasks": {
-                "submitted": sum(states.values()),
+                "submitted": states.total(),
                 "pending": states[TaskState.PENDING],
                 "bound": bound,
                 "running": states[TaskState.RUNNING],

@@ -44,6 +44,8 @@ class JobState:
     nominated: dict[int, int] = field(default_factory=dict)
     waits_for: set[int] = field(default_factory=set)
     """Rows whose leaving tasks a nominated job waits for."""
+    need: Need | None = None
+    """What its next turn must place; None = to be computed anew (its tasks moved)."""
     returned: set[int] = field(default_factory=set)
     """Tasks whose bind was refused while the outcome that placed them was still on its way."""
     stamp: int = 0
@@ -134,6 +136,10 @@ def core_need(state: JobState, classes: dict[int, TaskClass], roles: list[Role])
     role in task order. Where pending tasks do not suffice, all there are.
     """
     missing = shortfall(state)
+    if len(state.job.roles) == 1:
+        least = max(*missing, 1)
+        count = min(least, state.info.pending)
+        return ((state.job.roles[0].cid, count),) if count else ()
     rest = missing[0]
     need: dict[int, int] = {}
     left: list[tuple[Role, int]] = []

@@ -580,7 +580,9 @@ class Order:
         heapq.heappush(line.heap, (key, state.job.created, state.job.jid, state.stamp))
 
     def _need(self, state: JobState) -> Need:
-        return core_need(state, self.accounts.classes, self._roles(state.job))
+        if state.need is None:
+            state.need = core_need(state, self.accounts.classes, self._roles(state.job))
+        return state.need
 
     def _roles(self, job: Job) -> list[Role]:
         if len(job.roles) == 1:

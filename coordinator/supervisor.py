@@ -314,7 +314,7 @@ class Supervisor:
     # --- stop ---------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        """Those that write first, what they write to last. Nothing survives, also if interrupted."""
+        """Those that write first, what they write to last. Interrupted or not, nothing survives."""
         try:
             for role in (COORDINATOR, RAY, CLUSTER):
                 if child := self._children.get(role):

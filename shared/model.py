@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shared.messages import Group
+from shared.slots import PODS
 
 Requests = tuple[tuple[int, int], ...]
 """(slot, amount) pairs sorted by slot, amounts > 0. Every task asks for one of slot ``pods``."""
@@ -50,7 +51,7 @@ class TaskClass:
     @property
     def best_effort(self) -> bool:
         """Asks for nothing but its place among the node's pods (slot 2)."""
-        return all(slot == 2 for slot, _ in self.requests)
+        return not self.requests or (len(self.requests) == 1 and self.requests[0][0] == PODS)
 
 
 @dataclass(frozen=True, slots=True)

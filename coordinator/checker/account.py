@@ -76,10 +76,12 @@ def _committed(ledger: LedgerSide, job: Job, tix: int, binding: Binding) -> bool
 def _compare(jid: int, job: Job, taken: dict[int, int], findings: Findings) -> None:
     for tix, state in enumerate(job.states):
         has = taken.get(tix, _NEVER)
+        if job.rows[tix] < 0 and state == PENDING:
+            continue  # never committed: if it was bound, that bind is named already
         if has not in _AGREED.get(state, _TAKEN):
             findings.add_at(
                 job.changed[tix],
-                "status" if state > BINDING or job.rows[tix] >= 0 else "job",
+                "status",
                 6,
                 f"task {jid}.{tix} of {job.key} is {STATES[state]} in the ledger, but the "
                 f"cluster {_TOLD[has]}; {equation(job)}",
