@@ -224,9 +224,9 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _nearest(variable: str) -> str:
-    names = [_variable(name) for name in Settings.model_fields]
-    near = difflib.get_close_matches(variable, names, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else "; unset it"
+    given = variable.removeprefix(PREFIX).lower()
+    near = difflib.get_close_matches(given, Settings.model_fields, n=1)
+    return f"; did you mean {_variable(near[0])}?" if near else "; unset it"
 
 
 def _variable(name: str) -> str:

@@ -1,0 +1,100 @@
+"""The shape of the repository: three rooms, one direction, and what a fresh clone needs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+ROOMS = ("coordinator", "shard_worker", "shared")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LONGEST_FILE = 450
+
+
+def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run(
+        [program, "--no-cache"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_room_never_imports_from_the_one_above(tmp_path: Path) -> None:
+    """The contract holds, and it would notice: a copy with one wrong import breaks it."""
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / room)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    kept = lint_imports(tmp_path)
+    assert kept.returncode == 0, kept.stdout + kept.stderr
+    with (tmp_path / "shared" / "slots.py").open("a") as file:
+        file.write("\nimport coordinator.child\n")
+    broken = lint_imports(tmp_path)
+    assert broken.returncode == 1
+    assert "shared.slots -> coordinator.child" in broken.stdout
+
+
+def test_top_level_holds_what_it_should() -> None:
+    for name in (*ROOMS, "tests", "docs", "docs/decisions", ".ci/run", "Makefile", "README.md"):
+        assert (ROOT / name).exists(), name
+    for name in ("LICENSE", "CONTRIBUTING.md", "requirements.lock", "requirements-dev.lock"):
+        assert (ROOT / name).is_file(), name
+
+
+def test_every_folder_with_code_is_a_package_that_says_what_it_is() -> None:
+    folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    for folder in folders:
+        text = (folder / "__init__.py").read_text()
+        assert text.startswith('"""'), folder
+
+
+def test_no_file_has_grown_out_of_one_concept() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        if (lines := len(path.read_text().splitlines())) > LONGEST_FILE
+    }
+    assert long == {}
+
+
+def test_every_dependency_is_locked_with_a_hash() -> None:
+    locked = (ROOT / "requirements.lock").read_text()
+    wanted = [re.split(r"[<>=\[ ]", entry)[0] for entry in PROJECT["project"]["dependencies"]]
+    for name in (*wanted, "hatchling"):
+        assert re.search(rf"^{re.escape(name)}==\S+.* \\\n    --hash=sha256:", locked, re.M), name
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "pyproject.toml"])
+def test_no_file_says_where_packages_come_from(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    assert "index-url" not in text
+    assert "find-links" not in text
+
+
+def test_development_lock_has_the_same_versions() -> None:
+    def versions(name: str) -> set[str]:
+        return set(re.findall(r"^[a-z0-9-]+==\S+", (ROOT / name).read_text(), re.M))
+
+    assert versions("requirements.lock") <= versions("requirements-dev.lock")
+
+
+def test_every_dependency_has_its_reason_in_the_decisions() -> None:
+    (decision,) = (ROOT / "docs" / "decisions").glob("*-dependencies.md")
+    text = decision.read_text().lower()
+    extras = PROJECT["project"]["optional-dependencies"]
+    for entry in [*PROJECT["project"]["dependencies"], *extras["build"], *extras["dev"]]:
+        name = re.split(r"[<>=\[ ]", entry)[0]
+        assert f"`{name}`" in text, f"{name} is not explained in {decision.name}"
