@@ -1,0 +1,152 @@
+"""The command line: help that loads nothing heavy, usage errors, errors in files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator.commands import demo_run
+from coordinator.commands.demo import DemoOptions
+from coordinator.commands.failure import CommandError
+
+HEAVY = ("ray", "numpy", "aiohttp", "redis", "pydantic_settings")
+
+
+def _quadrant(*arguments: str, code: int = 0) -> tuple[str, str]:
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        [sys.executable, "-m", "coordinator.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["bench", "--help"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from coordinator.cli import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        f"loaded = [m for m in {HEAVY!r} if m in sys.modules]\n"
+        "sys.exit(f'loaded: {loaded}' if loaded else 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_shows_every_command_and_where_to_start() -> None:
+    text, _ = _quadrant("--help")
+    for command in ("demo", "up", "bench", "chaos", "replay", "version"):
+        assert command in text
+    assert "quadrant demo" in text
+    assert "check" in _quadrant("chaos", "--help")[0]
+
+
+def test_version() -> None:
+    assert _quadrant("version")[0].startswith("quadrant ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--gpus-per-node", "8", "--cpus-per-node", "8"],
+        ["demo", "--columns", "gpus=n"],
+        ["demo", "--mode", "round"],
+        ["demo", "--nodes", "0"],
+        ["demo", "--speedup", "0"],
+        ["demo", "--trace", "there-is-no-such-file.csv"],
+        ["demo", "--no-such-option"],
+        ["bench", "tiny"],
+        ["bench"],
+        ["up", "--listen", "8080"],
+        ["dmeo"],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+    _, error = _quadrant(*arguments, code=2)
+    assert error.strip()
+
+
+def test_a_wrong_column_is_told_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("when,secs,gpus\n1,2,3\n")
+    out, error = _quadrant(
+        "demo", "--trace", str(path), "--columns", "submit=wen,duration=secs,gpus=gpus", code=1
+    )
+    assert out == ""
+    assert error.startswith("Error: jobs.csv: there is no column 'wen' for submit")
+    assert "did you mean 'when'" in error
+    assert "when, secs, gpus" in error
+
+
+def test_a_history_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text("{}\n")
+    _, error = _quadrant("demo", "--history", str(path), code=1)
+    assert "--history" in error
+    assert path.read_text() == "{}\n"
+
+
+def test_a_wrong_setting_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUADRANT_WINDWO", "3")
+    _, error = _quadrant("demo", "--jobs", "1", code=1)
+    assert "QUADRANT_WINDWO" in error
+    assert "QUADRANT_WINDOW" in error
+
+
+def test_broken_pipe_is_quiet() -> None:
+    command = f"{sys.executable} -m coordinator.cli --help | true"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_swf_traces_take_cpus_unless_something_else_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from coordinator.cli import app
+
+    path = tmp_path / "t.swf"
+    path.write_text(";\n")
+    seen: list[tuple[bool, int]] = []
+
+    def run(options: DemoOptions) -> int:
+        seen.append((options.cpus, options.units))
+        return 0
+
+    monkeypatch.setattr(demo_run, "run_demo", run)
+    for more in ([], ["--gpus-per-node", "4"], ["--cpus-per-node", "16"]):
+        assert CliRunner().invoke(app, ["demo", "--trace", str(path), *more]).exit_code == 0
+    assert CliRunner().invoke(app, ["demo"]).exit_code == 0
+    assert seen == [(True, 2), (False, 4), (True, 16), (False, 8)]
+
+
+def test_the_exit_code_of_the_run_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from coordinator.cli import app
+
+    monkeypatch.setattr(demo_run, "run_demo", lambda options: 1)
+    assert CliRunner().invoke(app, ["demo"]).exit_code == 1
+
+    def fail(options: DemoOptions) -> int:
+        raise CommandError("no")
+
+    monkeypatch.setattr(demo_run, "run_demo", fail)
+    assert isinstance(CliRunner().invoke(app, ["demo"]).exception, CommandError)
