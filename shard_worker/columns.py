@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.model import Requests
+
 Column = NDArray[np.int64]
 KINDS = ("allocatable", "used", "releasing", "nominated")
 ALLOCATABLE, USED, RELEASING, NOMINATED = range(4)
@@ -23,7 +25,7 @@ class Columns:
     Values that no record gave are 0, except ``allocatable`` of a slot with an implied capacity.
     """
 
-    __slots__ = ("_data", "_open", "implied", "size", "slots", "views", "widths")
+    __slots__ = ("_data", "_open", "_opened", "implied", "size", "slots", "views", "widths")
 
     def __init__(self) -> None:
         self.size = 0
@@ -36,6 +38,7 @@ class Columns:
         self._data = np.zeros((len(KINDS), 0, FIRST_ROWS), dtype=np.int64)
         self._open = np.zeros_like(self._data)
         """The part of the data that open statements added: not yet, or never, in a record."""
+        self._opened: list[list[Column]] = [[] for _ in KINDS]
         self.widths = np.zeros(FIRST_ROWS, dtype=np.int64)
         """Slots that the record of each row spells out."""
 
@@ -69,10 +72,13 @@ class Columns:
         self.widths = widths
 
     def _cut_views(self) -> None:
-        self.views = [
-            [self._data[kind, slot, : self.size] for slot in range(self.slots)]
-            for kind in range(len(KINDS))
-        ]
+        self.views, self._opened = (
+            [
+                [block[kind, slot, : self.size] for slot in range(self.slots)]
+                for kind in range(len(KINDS))
+            ]
+            for block in (self._data, self._open)
+        )
 
     def imply(self, slot: int, amount: int) -> bool:
         """Learn what nodes offer of ``slot`` without saying so; True where that is news."""
@@ -99,15 +105,23 @@ class Columns:
                     self._data[ALLOCATABLE, slot, rows] = amount
         self._data[:, :, rows] += self._open[:, :, rows]
 
-    def shift(self, kind: int, slot: int, row: int, amount: int) -> None:
-        """Add to one amount on behalf of an open statement; the inverse takes ``-amount``."""
-        self._data[kind, slot, row] += amount
-        self._open[kind, slot, row] += amount
+    def shift(self, kind: int, requests: Requests, row: int, times: int) -> None:
+        """Add ``times`` a request on behalf of an open statement; the inverse takes ``-times``."""
+        columns, opened = self.views[kind], self._opened[kind]
+        for slot, amount in requests:
+            more = amount * times
+            columns[slot][row] += more
+            opened[slot][row] += more
 
-    def shift_many(self, kind: int, slot: int, rows: NDArray[np.intp], amount: int) -> None:
+    def shift_many(self, kind: int, requests: Requests, rows: NDArray[np.intp], times: int) -> None:
         """:meth:`shift` of many rows; a row that comes twice is shifted twice."""
-        np.add.at(self._data[kind, slot], rows, amount)
-        np.add.at(self._open[kind, slot], rows, amount)
+        for slot, amount in requests:
+            np.add.at(self.views[kind][slot], rows, amount * times)
+            np.add.at(self._opened[kind][slot], rows, amount * times)
+
+    def state(self, row: int) -> bytes:
+        """Every amount of a row: rows with equal states are alike as far as amounts go."""
+        return self._data[:, :, row].tobytes()
 
     def image(self) -> bytes:
         """Every amount and every open part: two equal images are equal columns."""

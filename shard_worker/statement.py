@@ -7,7 +7,7 @@ that came later. All are additions, so that rows the view receives meanwhile do 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shard_worker.columns import NOMINATED, USED
 from shard_worker.view import View
@@ -18,8 +18,7 @@ MANY = 16
 """From so many operations of one class on, the inverses are applied as arrays."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(NamedTuple):
     """``times`` a request on one row of the view: +1 takes, -1 gives back."""
 
     kind: int
@@ -28,8 +27,7 @@ class Shift:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """One task on one row, as the ledger will be asked to judge it."""
 
     kind: int

@@ -25,6 +25,10 @@ SCORE_LIMIT = 2.0**18
 FEW = 6
 """So many changed rows are judged one by one; more are judged as arrays."""
 
+REMEMBERED = 1 << 14
+"""States of rows whose judgement is remembered."""
+SomeRows = NDArray[np.intp] | slice
+
 FOREIGN = "node isn't in scheduler node shard"
 STALE_SPEC = "node's specification is being read again"
 PARTLY = "node has room for a part of the gang only"
@@ -48,6 +52,8 @@ class Compiled:
         "_counts",
         "_cursor",
         "_noise",
+        "_judged",
+        "_looks",
         "_own",
         "_reasons",
         "_revision",
@@ -121,7 +127,9 @@ class Compiled:
             for slot, amount in self.requests
         )
         self._own = view.own.copy() if self.mode is Mode.SOFT else np.ones(view.size, np.bool_)
-        every = np.arange(view.size, dtype=np.intp)
+        self._looks = view.looks().codes
+        self._judged: dict[tuple[bytes, int], tuple[int, float]] = {}
+        every = slice(view.size)
         self._counts, idle = self._room_of(every)
         self.room = int(self._counts.sum())
         """Tasks of this class that all nodes together could take, now or in the future."""
@@ -141,27 +149,29 @@ class Compiled:
             passed &= mask
         return passed
 
-    def _room_of(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _room_of(self, rows: SomeRows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """(how many tasks fit in the future, does one fit now) for each of ``rows``."""
-        counts = np.full(len(rows), np.iinfo(np.int64).max)
-        idle = np.ones(len(rows), dtype=np.bool_)
+        static = self._static[rows]
+        counts = np.where(static, np.iinfo(np.int64).max, 0)
+        idle = static.copy()
         for allocatable, used, releasing, nominated, amount in self._columns:
             free = allocatable[rows] - used[rows]
             idle &= free >= amount
             np.minimum(counts, (free + releasing[rows] - nominated[rows]) // amount, out=counts)
-        counts[~self._static[rows]] = 0
         np.maximum(counts, 0, out=counts)
         return counts, idle
 
     def _keys(
         self,
-        rows: NDArray[np.intp],
+        rows: SomeRows,
         score: Keys,
         counts: NDArray[np.int64],
         idle: NDArray[np.bool_],
     ) -> Keys:
-        keys = np.clip(score, -SCORE_LIMIT, SCORE_LIMIT) + self._noise[rows]
-        keys[idle] += IDLE
+        """As :meth:`_judge_state` has them, with the noise: the same to the last bit."""
+        keys: Keys = np.clip(score, -SCORE_LIMIT, SCORE_LIMIT)
+        keys += idle * IDLE
+        keys += self._noise[rows]
         keys[counts == 0] = NEVER
         return keys
 
@@ -183,6 +193,26 @@ class Compiled:
         """:meth:`_judge_rows` of one row, without NumPy's cost per call."""
         if not self._static.item(row):
             return
+        state = (self._view.columns.state(row), self._looks.item(row))
+        judged = self._judged.get(state)
+        if judged is None:
+            if len(self._judged) >= REMEMBERED:
+                self._judged.clear()
+            judged = self._judged[state] = self._judge_state(row)
+        fits, key = judged
+        key += self._noise.item(row)
+        self.room += fits - self._counts.item(row)
+        self._counts[row] = fits
+        if self.other is None or self._own.item(row):
+            self.own.set(row, key)
+        else:
+            self.other.set(row, key)
+
+    def _judge_state(self, row: int) -> tuple[int, float]:
+        """(how many tasks fit in the future, key without noise) of a row that passes the masks.
+
+        Rows in the same state get the same answer, so that it is worked out once for all of them.
+        """
         fits = -1
         idle = True
         for allocatable, used, releasing, nominated, amount in self._columns:
@@ -192,18 +222,11 @@ class Compiled:
             count = (free + releasing.item(row) - nominated.item(row)) // amount
             if fits < 0 or count < fits:
                 fits = max(count, 0)
-        self.room += fits - self._counts.item(row)
-        self._counts[row] = fits
-        key = NEVER
-        if fits:
-            score = self._session.score_row(self.spec, self._view, row)
-            key = min(max(score, -SCORE_LIMIT), SCORE_LIMIT) + self._noise.item(row)
-            if idle:
-                key += IDLE
-        if self.other is None or self._own.item(row):
-            self.own.set(row, key)
-        else:
-            self.other.set(row, key)
+        if not fits:
+            return 0, NEVER
+        score = self._session.score_row(self.spec, self._view, row)
+        key = min(max(score, -SCORE_LIMIT), SCORE_LIMIT)
+        return fits, key + IDLE if idle else key
 
     # --- questions ----------------------------------------------------------------------------
 
@@ -272,6 +295,7 @@ class Classes:
         """The class, up to date with the view. KeyError where the view does not know it."""
         compiled = self._kept.get(cid)
         if compiled is not None and compiled.current:
+            self._kept[cid] = self._kept.pop(cid)
             compiled.refresh()
             return compiled
         if len(self._noise) < self.view.size:

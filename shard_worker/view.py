@@ -37,8 +37,16 @@ from shared.slots import BASE
 from shared.specs import SLOTS_KEY, decode_class, decode_node, decode_slots
 
 KIND_INDEX = {name: i for i, name in enumerate(KINDS)}
+HOSTNAME = "kubernetes.io/hostname"
 UNKNOWN = -1
 """Specification version of a row that no node is known for."""
+
+Look = tuple[tuple[Taint, ...], tuple[tuple[str, str], ...]]
+
+
+def _look(node: Node) -> Look:
+    labels = sorted(item for item in node.labels.items() if item[0] != HOSTNAME)
+    return node.taints, tuple(labels)
 
 
 class View:
@@ -66,6 +74,7 @@ class View:
         self._partition: PutPartition | None = None
         self._labels: dict[str, CodedColumn[str]] = {}
         self._taints: CodedColumn[tuple[Taint, ...]] | None = None
+        self._looks: CodedColumn[Look] | None = None
         self._cordoned: NDArray[np.bool_] | None = None
 
     # --- what plugins read --------------------------------------------------------------------
@@ -100,6 +109,12 @@ class View:
             flags = [node is not None and node.unschedulable for node in self.nodes]
             self._cordoned = np.array(flags, dtype=np.bool_)
         return self._cordoned
+
+    def looks(self) -> CodedColumn[Look]:
+        """What a node says about itself, its name left out: few values for many nodes."""
+        if self._looks is None:
+            self._looks = CodedColumn(_look, self.nodes)
+        return self._looks
 
     def live(self) -> NDArray[np.bool_]:
         """True where a node exists and its specification is the one its record speaks of."""
@@ -227,8 +242,9 @@ class View:
         rows = list(rows)
         for column in self._labels.values():
             column.update(rows, self.nodes)
-        if self._taints is not None:
-            self._taints.update(rows, self.nodes)
+        for derived in (self._taints, self._looks):
+            if derived is not None:
+                derived.update(rows, self.nodes)
         self._cordoned = None
         self.revision += 1
 
@@ -280,16 +296,12 @@ class View:
 
     def shift(self, kind: int, requests: Requests, row: int, times: int) -> None:
         """Add ``times`` a request to one row for an open statement; its inverse is ``-times``."""
-        columns = self.columns
-        for slot, amount in requests:
-            columns.shift(kind, slot, row, amount * times)
+        self.columns.shift(kind, requests, row, times)
         self.changes.mark(row)
 
     def shift_many(self, kind: int, requests: Requests, rows: Sequence[int], times: int) -> None:
         """:meth:`shift` of many rows (the same row may come several times)."""
-        index = np.array(rows, dtype=np.intp)
-        for slot, amount in requests:
-            self.columns.shift_many(kind, slot, index, amount * times)
+        self.columns.shift_many(kind, requests, np.array(rows, dtype=np.intp), times)
         self.changes.mark_all(rows)
 
     def ahead(self, requests: Requests, row: int) -> bool:

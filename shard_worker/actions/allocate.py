@@ -70,6 +70,8 @@ class _Attempt:
         self.view = view
         self.classes = classes
         self.statement = Statement(view)
+        self.runs = [run for run in turn.runs if not view.classes[run.cid].best_effort]
+        """Those that ask for something."""
         self.restart()
 
     def restart(self) -> None:
@@ -84,6 +86,8 @@ class _Attempt:
             best_effort=[0] * len(groups),
         )
         self.found = Placed(self.statement)
+        if len(self.runs) < len(self.turn.runs):
+            self.found.reasons = {BEST_EFFORT: int(self.view.exists().sum())}
         self.failed_roles: dict[str, int] = {}
         self.ready = False
         self.pipelined = False
@@ -120,36 +124,25 @@ class _Attempt:
 
     def _hopeless(self) -> bool:
         """Would the job not even be pipelined if every class filled all the room it has?"""
-        most = self._copy_progress()
-        short: tuple[TaskRun, Compiled] | None = None
-        for run in self._placeable():
-            compiled = self.classes.get(run.cid)
-            fit = min(compiled.room, len(run.tasks))
-            if fit < len(run.tasks) and short is None:
-                short = run, compiled
-            _count(most.waiting, most.parent, run.group, fit)
-        if short is None or self.session.job_pipelined(most):
+        rooms = [(run, self.classes.get(run.cid)) for run in self.runs]
+        short = [(run, room) for run, room in rooms if room.room < len(run.tasks)]
+        if not short:
             return False
-        self._fail(*short)
-        return True
-
-    def _copy_progress(self) -> Progress:
         now = self.progress
-        return Progress(now.parent, now.minimum, list(now.held), list(now.waiting), now.best_effort)
-
-    def _placeable(self) -> list[TaskRun]:
-        """Runs of tasks that ask for something."""
-        known = self.view.classes
-        runs = [run for run in self.turn.runs if not known[run.cid].best_effort]
-        if len(runs) < len(self.turn.runs) and not self.found.reasons:
-            self.found.reasons = {BEST_EFFORT: int(self.view.exists().sum())}
-        return runs
+        waiting = list(now.waiting)
+        for run, compiled in rooms:
+            _count(waiting, now.parent, run.group, min(compiled.room, len(run.tasks)))
+        most = Progress(now.parent, now.minimum, now.held, waiting, now.best_effort)
+        if self.session.job_pipelined(most):
+            return False
+        self._fail(*short[0])
+        return True
 
     # --- the task loop ------------------------------------------------------------------------
 
     def _core(self) -> None:
         """Tasks in order until the job is ready or the gang can no longer come about."""
-        for run in self._placeable():
+        for run in self.runs:
             if run.role and run.role in self.failed_roles:
                 continue
             compiled = self.classes.get(run.cid)
@@ -231,7 +224,7 @@ class _Attempt:
             return
         start = self.statement.checkpoint
         done = {place.task for place in self.found.core}
-        for run in self._placeable():
+        for run in self.runs:
             compiled = self.classes.get(run.cid)
             for task in run.tasks:
                 if left <= 0 or (run.role and run.role in self.failed_roles):
