@@ -129,6 +129,7 @@ class Service:
                 group.create_task(self._until(stop))
                 group.create_task(self._recorder.run())
                 group.create_task(writer.run())
+                await writer.submit([])  # the default queue exists from the first start on
                 group.create_task(self._serve_http(writer))
                 group.create_task(binding.bind_forever())
                 group.create_task(binding.report_forever())
@@ -312,8 +313,19 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         status = self.core.status()
+        status["resources"] = self._resources()
         status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self._busy.items()}
         return status
+
+    def _resources(self) -> dict[str, dict[str, int]]:
+        """What the cluster has and what tasks hold of it, in the units of the slots."""
+        accounts = self.core.order.accounts
+        names = self.intake.registry.slots.names
+        return {
+            names[slot]: {"total": total, "used": total - accounts.capacity.idle.get(slot, 0)}
+            for slot, total in sorted(accounts.cluster.total.items())
+            if total
+        }
 
 
 class _Stopped(Exception):
@@ -349,7 +361,7 @@ async def serve(settings: Settings) -> None:
 def main() -> int:
     """0 = asked to stop, 1 = a part failed or another coordinator took the seat."""
     settings = load_settings()
-    configure_logging(settings)
+    configure_logging(settings.log_level, settings.log_format, role="coordinator")
     deposed = False
     try:
         asyncio.run(serve(settings))
