@@ -91,6 +91,14 @@ class TestWaterFilling:
         )
         assert [shares[qid][CPU] for qid in range(2)] == [4000, 5000]
 
+    def test_the_own_guarantee_does_not_limit_a_queue(self) -> None:
+        shares = deserved(
+            {CPU: 9000},
+            queue(0, {CPU: 9000}, guarantee=((CPU, 4000),), weight=9),
+            queue(1, {CPU: 9000}),
+        )
+        assert [shares[qid][CPU] for qid in range(2)] == [8100, 900]
+
     def test_a_guarantee_of_a_queue_without_jobs_is_kept_too(self) -> None:
         shares = deserved(
             {CPU: 9000},
