@@ -1,0 +1,336 @@
+"""Manifests: what is read from them, and that every mistake is named with path and remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.errors import Refusal
+from shared.manifests import JobManifest, NodeManifest, PodGroupManifest, PodManifest, parse
+from shared.model import HyperNode, PriorityClass, Requirement, Taint, Toleration
+from tests.intake.objects import (
+    EVERY_KIND,
+    container,
+    hyper_node,
+    job,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    queue,
+    task,
+)
+
+GI = 1 << 30
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def requests(**spec: Any) -> dict[str, int]:
+    parsed = parse(pod(**spec))
+    assert isinstance(parsed, PodManifest), parsed
+    return dict(parsed.template.requests)
+
+
+# --- what a pod asks for ----------------------------------------------------------------------
+
+
+def test_containers_add_up():
+    assert requests(containers=[container("100m"), container("1.5", "2Gi")]) == {
+        "cpu": 1600,
+        "memory": 3 * GI,
+    }
+
+
+def test_init_containers_run_one_after_another():
+    spec = {
+        "containers": [container("1"), container("1")],
+        "initContainers": [container("3", "1Gi"), container("1", "5Gi")],
+    }
+    assert requests(**spec) == {"cpu": 3000, "memory": 5 * GI}
+
+
+def test_a_sidecar_stays():
+    """The second step runs beside the sidecar; the first one ran before it was there."""
+    spec = {
+        "containers": [container("1")],
+        "initContainers": [
+            container("4"),
+            container("2", "1Gi", restartPolicy="Always"),
+            container("3"),
+        ],
+    }
+    assert requests(**spec) == {"cpu": 5000, "memory": 2 * GI}
+
+
+def test_overhead_is_added():
+    assert requests(overhead={"cpu": "250m"})["cpu"] == 1250
+
+
+def test_requests_default_to_limits_resource_by_resource():
+    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "nvidia.com/gpu": 1}}
+    assert requests(containers=[{"resources": resources}]) == {"cpu": 1000, "nvidia.com/gpu": 1000}
+
+
+def test_a_pod_that_asks_for_nothing():
+    assert requests(containers=[{"name": "c"}]) == {}
+    assert requests(containers=[container("0", "0Gi")]) == {}
+
+
+def test_host_ports_are_slots():
+    ports = [{"hostPort": 80}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"}]
+    assert requests(containers=[{"ports": [*ports, {"containerPort": 9}]}]) == {
+        "port/TCP/80": 1,
+        "port/UDP/53": 1,
+    }
+
+
+def test_with_host_network_every_port_is_the_hosts():
+    spec = {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 9}]}]}
+    assert requests(**spec) == {"port/TCP/9": 1}
+
+
+# --- where it may run -------------------------------------------------------------------------
+
+
+def test_required_node_affinity():
+    terms = [
+        {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["5"]}]},
+        {},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+    ]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    parsed = parse(pod(affinity=affinity))
+    assert isinstance(parsed, PodManifest)
+    assert parsed.template.affinity == (
+        (Requirement("a", "Gt", ("5",)),),
+        (Requirement("metadata.name", "In", ("n",), field=True),),
+    )
+
+
+def test_an_empty_term_matches_no_node():
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}
+    parsed = parse(pod(affinity=affinity))
+    assert isinstance(parsed, PodManifest)
+    assert parsed.template.affinity == ()
+
+
+def test_tolerations_and_selector():
+    spec = {"tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v"}]}
+    parsed = parse(pod(nodeSelector={"b": "2", "a": "1"}, **spec))
+    assert isinstance(parsed, PodManifest)
+    assert parsed.template.tolerations == (
+        Toleration("", "Exists", "", ""),
+        Toleration("k", "Equal", "v", ""),
+    )
+    assert parsed.template.selector == (("a", "1"), ("b", "2"))
+
+
+def test_pods_of_equal_specs_share_one_template():
+    a, b = parse(pod("a")), parse(pod("b"))
+    assert isinstance(a, PodManifest)
+    assert isinstance(b, PodManifest)
+    assert a.template is b.template
+
+
+def test_wishes_are_noted_and_not_kept():
+    weighted = [{"weight": 1, "preference": {}}]
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": weighted}
+    parsed = parse(pod(affinity={"nodeAffinity": wish}))
+    assert isinstance(parsed, PodManifest)
+    assert parsed.template.affinity is None
+    assert "preferredDuringScheduling" in parsed.template.notices[0]
+
+
+# --- the other kinds --------------------------------------------------------------------------
+
+
+def test_annotations_of_a_pod():
+    obj = pod("p", group="g")
+    obj["metadata"]["labels"] = {"volcano.sh/task-spec": "w"}
+    obj["metadata"]["annotations"] |= {
+        "volcano.sh/task-priority": "7",
+        "quadrant.dev/duration": "1.5",
+        "anything/else": "is fine",
+    }
+    parsed = parse(obj)
+    assert isinstance(parsed, PodManifest)
+    assert (parsed.group, parsed.role, parsed.task_priority, parsed.duration) == ("g", "w", 7, 1.5)
+
+
+def test_node():
+    parsed = parse(node("n", labels={"a": "b"}, taints=[{"key": "k", "effect": "NoExecute"}]))
+    assert isinstance(parsed, NodeManifest)
+    assert dict(parsed.allocatable) == {"cpu": 8000, "memory": 32 * GI, "pods": 110}
+    assert parsed.taints == (Taint("k", "", "NoExecute"),)
+
+
+def test_a_node_falls_back_to_its_capacity():
+    obj = node()
+    obj["status"] = {"capacity": {"cpu": "1"}}
+    parsed = parse(obj)
+    assert isinstance(parsed, NodeManifest)
+    assert parsed.allocatable == (("cpu", 1000),)
+    assert "takes no pods" in parsed.notices[0]
+
+
+def test_pod_group():
+    parsed = parse(pod_group(minMember=3, minTaskMember={"w": 2, "m": 1}))
+    assert isinstance(parsed, PodGroupManifest)
+    assert parsed.role_minima == (("m", 1), ("w", 2))
+    assert (parsed.minimum, parsed.queue) == (3, "default")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "minimum"),
+    [
+        ([task(replicas=3)], 3),
+        ([task("a", replicas=3, minAvailable=1), task("b", replicas=2)], 3),
+        ([task(replicas=3, minAvailable=0), task("b")], 2),
+    ],
+)
+def test_a_job_needs_the_sum_of_its_minima_unless_it_says_so(tasks, minimum):
+    parsed = parse(job(tasks=tasks))
+    assert isinstance(parsed, JobManifest)
+    assert parsed.minimum == minimum
+    said = parse(job(tasks=tasks, minAvailable=1))
+    assert isinstance(said, JobManifest)
+    assert said.minimum == 1
+
+
+def test_priority_class_and_hyper_node():
+    assert parse(priority_class(value=-5, globalDefault=True)) == PriorityClass("high", -5, True)
+    assert parse(hyper_node("h", "a", "b")) == HyperNode("h", 1, ("a", "b"))
+
+
+@pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])
+def test_null_counts_as_absent(obj):
+    assert not isinstance(parse(obj), Refusal)
+    nulls = dict.fromkeys(("labels", "uid", "creationTimestamp", "annotations"))
+    if obj["kind"] not in ("Node", "Pod"):
+        assert parse({**obj, "metadata": obj["metadata"] | nulls}) == parse(obj)
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+MISTAKES = [
+    (pod(containers=[container("-1")]), "spec.containers[0].resources.requests.cpu", "0 or more"),
+    (pod(containers=[container("1x")]), "spec.containers[0].resources.requests.cpu", "write a"),
+    (
+        pod(containers=[container("1", "8Pi")]),
+        "spec.containers[0].resources.requests.memory",
+        "below",
+    ),
+    (
+        pod(containers=[{"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]),
+        "spec.containers[0].resources.requests.cpu",
+        "lower it or raise the limit",
+    ),
+    (
+        pod(containers=[{"resources": {"requests": {"pods": "1"}}}]),
+        "spec.containers[0].resources.requests.pods",
+        "leave it out",
+    ),
+    (
+        pod(containers=[{"resources": {"claims": [{"name": "x"}]}}]),
+        "spec.containers[0].resources.claims",
+        "not in this version",
+    ),
+    (pod(containers=[{"imag": "x"}]), "spec.containers[0].imag", "check its spelling"),
+    (pod(nodeSelectr={"a": "b"}), "spec.nodeSelectr", "check its spelling"),
+    (pod(nodeSelector={"a b": "c"}), "spec.nodeSelector.a b", "write [domain/]name"),
+    (pod(nodeSelector={"a": 5}), "spec.nodeSelector.a", "text"),
+    (pod(resourceClaims=[{"name": "x"}]), "spec.resourceClaims", "not in this version"),
+    (
+        pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "z"}]),
+        "spec.topologySpreadConstraints[0]",
+        "not in this version; leave it out or write whenUnsatisfiable: ScheduleAnyway",
+    ),
+    (
+        pod(affinity={"podAntiAffinity": {REQUIRED: [{"topologyKey": "z"}]}}),
+        f"spec.affinity.podAntiAffinity.{REQUIRED}",
+        "not in this version",
+    ),
+    (
+        pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}),
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms",
+        "write at least one term",
+    ),
+    (
+        pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
+        "spec.volumes[0].persistentVolumeClaim",
+        "not in this version",
+    ),
+    (pod(tolerations=[{"key": "k", "operator": "Is"}]), "spec.tolerations[0].operator", "Exists"),
+    (pod(priority="high"), "spec.priority", "whole number"),
+    (pod("Upper"), "metadata.name", "small letters"),
+    (pod("x" * 254), "metadata.name", "at most 253"),
+    (pod("p\n"), "metadata.name", "at both ends"),
+    (node("n", taints=[{"key": "k"}]), "spec.taints[0].effect", "NoExecute"),
+    (node("n", unschedulable="yes"), "spec.unschedulable", "write true or false"),
+    (node("n", labels={"a": "b c"}), "metadata.labels.a", "at most 63"),
+    ({**node(), "status": {}}, "status.allocatable", "write at least cpu, memory and pods"),
+    (
+        {**node(), "status": {"allocatable": {"port/x": 1}}},
+        "status.allocatable.port/x",
+        "write [domain/]name",
+    ),
+    (queue(weight=-1), "spec.weight", "from 0 to 65535"),
+    (queue(parent="q"), "spec.parent", "another queue"),
+    (queue(affinity={"nodeGroupAffinity": {}}), "spec.affinity", "not in this version"),
+    (queue(state="Ajar"), "status.state", "write one of Open"),
+    (pod_group(minMember=-1), "spec.minMember", "whole number from 0"),
+    (pod_group(minTaskMember={"w": "2"}), "spec.minTaskMember.w", "whole number"),
+    (pod_group(networkTopology={"mode": "hard"}), "spec.networkTopology", "not in this version"),
+    (pod_group(subGroupPolicy=[{"name": "x"}]), "spec.subGroupPolicy", "not in this version"),
+    (job(tasks=[]), "spec.tasks", "write from 1"),
+    (job(minAvailable=3), "spec.minAvailable", "lower it"),
+    (
+        job(policies=[{"event": "*", "action": "RestartJob"}]),
+        "spec.policies",
+        "not in this version",
+    ),
+    (job(tasks=[task("w", dependsOn={"name": ["x"]})]), "spec.tasks[0].dependsOn", "not in this"),
+    (job(tasks=[task("a"), task("a")]), "spec.tasks", "give each its own"),
+    (job(tasks=[task("a", replicas=10**7)]), "spec.tasks[0].replicas", "1000000"),
+    (job(tasks=[{"name": "a"}]), "spec.tasks[0].template", "required"),
+    (job(tasks=[task("a", minAvailable=3)]), "spec.tasks[0].minAvailable", "lower it"),
+    (priority_class(value=None), "value", "write a whole number"),
+    (priority_class(value=2**40), "value", "whole number"),
+    (
+        {**hyper_node(), "spec": {"tier": 1, "members": [{"type": "Node", "selector": {}}]}},
+        "spec.members[0].selector",
+        "name the member in exactMatch",
+    ),
+    ({**pod(), "apiVersion": "v2"}, "apiVersion", "write v1"),
+    ({**pod(), "kind": "Deployment"}, "kind", "write one of HyperNode, Job"),
+    ({**pod(), "extra": 1}, "extra", "leave it out"),
+    ({**pod(), "metadata": {"generateName": "x-"}}, "metadata.name", "required"),
+    ({**pod(), "metadata": None}, "metadata", "name"),
+    ({**pod(), "spec": None}, "spec", "containers"),
+]
+
+
+@pytest.mark.parametrize(
+    ("obj", "field", "remedy"), MISTAKES, ids=[f"{o['kind']}-{f}" for o, f, _ in MISTAKES]
+)
+def test_a_mistake_is_named_with_its_path_and_a_remedy(obj, field, remedy):
+    refusal = parse(obj)
+    assert isinstance(refusal, Refusal), refusal
+    assert refusal.field == field
+    assert remedy in refusal.message
+    assert len(refusal.value) <= 80
+
+
+@pytest.mark.parametrize("item", [None, 5, "x", [], {}, {"kind": 3}, {"kind": []}])
+def test_what_is_no_object(item):
+    assert isinstance(parse(item), Refusal)
+
+
+def test_a_spec_that_is_nested_too_deep():
+    deep: dict[str, Any] = {}
+    for _ in range(500):
+        deep = {"env": [deep]}
+    refusal = parse(pod(containers=[deep]))
+    assert isinstance(refusal, Refusal)
+    assert "nested too deep" in refusal.message
