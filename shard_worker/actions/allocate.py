@@ -76,6 +76,7 @@ class _Attempt:
 
     def restart(self) -> None:
         """Undo everything and begin anew."""
+        self.compiled: list[tuple[TaskRun, Compiled]] = []
         self.statement.rollback()
         groups = self.turn.groups
         self.progress = Progress(
@@ -98,11 +99,10 @@ class _Attempt:
         """Place what can be placed; True where the job is ready with it."""
         give_back_own(self.statement, self.view, self.turn)
         self.begin = self.statement.checkpoint
-        if not self._hopeless():
-            self._core()
+        self._compile()
+        self.ready = not self._hopeless() and self._core()
         self.found.core = self.statement.placed(self.begin)
         if self.found.core:
-            self.ready = self.session.job_ready(self.progress)
             self.pipelined = self.ready or self.session.job_pipelined(self.progress)
         return self.ready
 
@@ -120,17 +120,24 @@ class _Attempt:
             found.core, found.displaced = [], []
         return found
 
+    def _compile(self) -> None:
+        """Bring the classes of the turn up to date. One with a new slot replaces the columns under
+        those before it, so that they are made again."""
+        revision = None
+        while revision != self.view.revision:
+            revision = self.view.revision
+            self.compiled = [(run, self.classes.get(run.cid)) for run in self.runs]
+
     # --- counting before trying ---------------------------------------------------------------
 
     def _hopeless(self) -> bool:
         """Would the job not even be pipelined if every class filled all the room it has?"""
-        rooms = [(run, self.classes.get(run.cid)) for run in self.runs]
-        short = [(run, room) for run, room in rooms if room.room < len(run.tasks)]
+        short = [(run, made) for run, made in self.compiled if made.room < len(run.tasks)]
         if not short:
             return False
         now = self.progress
         waiting = list(now.waiting)
-        for run, compiled in rooms:
+        for run, compiled in self.compiled:
             _count(waiting, now.parent, run.group, min(compiled.room, len(run.tasks)))
         most = Progress(now.parent, now.minimum, now.held, waiting, now.best_effort)
         if self.session.job_pipelined(most):
@@ -140,22 +147,22 @@ class _Attempt:
 
     # --- the task loop ------------------------------------------------------------------------
 
-    def _core(self) -> None:
-        """Tasks in order until the job is ready or the gang can no longer come about."""
-        for run in self.runs:
+    def _core(self) -> bool:
+        """Tasks in order until the job is ready (True) or the gang can no longer come about."""
+        for run, compiled in self.compiled:
             if run.role and run.role in self.failed_roles:
                 continue
-            compiled = self.classes.get(run.cid)
             for task in run.tasks:
                 if not self._place(run, compiled, task):
                     self._fail(run, compiled)
                     break
                 if self.session.job_ready(self.progress):
-                    return
+                    return True
             else:
                 continue
             if not self._go_on():
-                return
+                break
+        return False
 
     def _place(self, run: TaskRun, compiled: Compiled, task: int, *, now: bool = False) -> bool:
         """One task on the best node, its nominated node first; ``now``: idle capacity only."""
@@ -224,8 +231,7 @@ class _Attempt:
             return
         start = self.statement.checkpoint
         done = {place.task for place in self.found.core}
-        for run in self.runs:
-            compiled = self.classes.get(run.cid)
+        for run, compiled in self.compiled:
             for task in run.tasks:
                 if left <= 0 or (run.role and run.role in self.failed_roles):
                     break
