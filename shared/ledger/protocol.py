@@ -301,7 +301,9 @@ class Ledger(Protocol):
         """``workload=False`` leaves out jobs and tasks (what a shard worker needs)."""
         ...
 
-    async def read_tasks(self, jids: list[int]) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
+    async def read_tasks(
+        self, jids: list[int]
+    ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
         """Truth about some jobs (after a worker died with their turns)."""
         ...
 

@@ -258,7 +258,7 @@ end
 local function charge_core(rec, first, last)
   for k = first, last do
     local r = 4 * k - 4
-    if runs[r + 1] == ALLOCATE then
+    if runs[r + 1] == ALLOCATE and runs[r + 4] > 0 then
       local over = charge(rec[2], class[runs[r + 2]], runs[r + 4])
       if over then return over, k end
     end

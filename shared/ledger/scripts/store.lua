@@ -229,6 +229,9 @@ local function drop_nomination(jid)
 end
 
 local function move_queue(jid, from, to)
+  if to >= 0 and not queue[to] then
+    reject('job ' .. jid .. ': queue ' .. to .. ' is not known; store the queue first')
+  end
   for _, record in ipairs(moved_tasks[jid] or {}) do
     if record[1] >= BINDING and record[1] <= RELEASING_STATE then
       charge(from, class[record[3]], -1)
