@@ -68,6 +68,8 @@ class Supervisor:
         self.exit_codes: dict[str, int | None] = {}
         """How each ended when it was stopped; a cluster process that ends with 0 wrote its
         history to the end."""
+        self.ray_environment: dict[str, str] = {}
+        """What a process needs in its environment, besides, to join the Ray head."""
         self._on_phase = on_phase or (lambda text: None)
         self._wanted = roles
         self._children: dict[str, Child] = {}
@@ -76,7 +78,6 @@ class Supervisor:
         self._lock: IO[str] | None = None
         self._short = settings.run_dir
         """The directory of sockets: the run directory, or one of our own where that is too deep."""
-        self._ray_environment: dict[str, str] = {}
 
     # --- what can be asked --------------------------------------------------------------------
 
@@ -134,11 +135,13 @@ class Supervisor:
 
     def kill(self, role: str) -> None:
         """SIGKILL a process and all below it. It stays down until :meth:`restart`."""
-        self._expected.add(role)
         if role == REDIS and self._server is not None:
+            self._expected.add(role)
             self._server.kill()
         else:
-            self._child(role).kill()
+            child = self._child(role)
+            self._expected.add(role)
+            child.kill()
 
     async def restart(self, role: str) -> None:
         """Start a process anew at its old address (stopping it first), and wait until it answers.
@@ -183,7 +186,7 @@ class Supervisor:
         if self._wants(RAY, self.settings.ray_address):
             self._start_ray()
         elif self.settings.ray_address:
-            self._ray_environment = ray_head.environment(self._token_file(), ours=False)
+            self.ray_environment = ray_head.environment(self._token_file(), ours=False)
         if self._wants(REDIS, self.settings.redis_url):
             self._start_redis()
         if self._wants(CLUSTER, self.settings.cluster_socket):
@@ -216,7 +219,7 @@ class Supervisor:
 
     def _start_ray(self) -> None:
         token = self._token_file() or ray_head.write_token(self.settings.run_dir / "ray.token")
-        self._ray_environment = ray_head.environment(token, ours=True)
+        self.ray_environment = ray_head.environment(token, ours=True)
         self._spawn(RAY, self._ray_arguments(0))
 
     def _ray_arguments(self, port: int) -> list[str]:
@@ -258,9 +261,7 @@ class Supervisor:
         """Ours, with these settings and no others, and with this Ray cluster and no other."""
         drop = ("RAY_ADDRESS", "RAY_AUTH_TOKEN")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX) and k not in drop}
-        return (
-            kept | {"PYTHONUNBUFFERED": "1"} | self._ray_environment | self.settings.environment()
-        )
+        return kept | {"PYTHONUNBUFFERED": "1"} | self.ray_environment | self.settings.environment()
 
     def _token_file(self) -> Path | None:
         """Ray's own token file as the settings have it; a bare token is written to one."""
