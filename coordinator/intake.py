@@ -175,13 +175,15 @@ class Intake:
         job = self.registry.jobs[jid]
         if job.kind == "Pod":
             return self._drop_job(jid)
-        role = job.role_of(tix)
+        draft = Draft(self.registry)
+        if draft.best_effort(job.role_of(tix).cid):
+            # The ledger counts such a member as present, and has no way to take it back.
+            message = "deleting one pod of a PodGroup that asks for nothing is not in this version"
+            error = Refusal("Pod", job.pod_name(tix), "", "", f"{message}; delete its PodGroup")
+            return Admission(refused=[error])
         del self.registry.pods[f"{job.namespace}/{job.pod_name(tix)}"]
         job = self.registry.jobs[jid] = without(job, tix)
-        draft = Draft(self.registry)
         draft.jobs[jid] = job
-        if draft.best_effort(role.cid):
-            draft.hold(jid, role.group, -1)
         return Admission(ops=draft.operations(), jobs=[job], tasks_gone=[(jid, tix)], accepted=1)
 
     def forget(self, jid: int) -> None:

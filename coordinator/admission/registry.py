@@ -148,7 +148,7 @@ class Draft:
         self.batch_jobs = Overlay(base.batch_jobs)
         self.pods = Overlay(base.pods)
         self.held: dict[int, dict[int, int]] = {}
-        """Best-effort members that came or went: jid -> group -> how many."""
+        """New best-effort members: jid -> group -> how many."""
         self.next_row = base.next_row
         self.next_qid = base.next_qid
         self.next_jid = base.next_jid
@@ -222,7 +222,7 @@ class Draft:
         return self._base.queueless.get(queue, set())
 
     def hold(self, jid: int, group: int, count: int) -> None:
-        """Best-effort members of a group came (or went, where negative) while pending."""
+        """Best-effort members of a group came: they count as present while they are pending."""
         held = self.held.setdefault(jid, {})
         held[group] = held.get(group, 0) + count
 

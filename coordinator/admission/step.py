@@ -57,6 +57,8 @@ class Step:
     placed: list[Placed] = field(default_factory=list)
     coming: dict[str, Coming] = field(default_factory=dict)
     """By ``namespace/name`` of the pod."""
+    default_priority: int | None = None
+    """Of the default priority class; looked up once, after all classes of the list are judged."""
 
     def notice(self, manifest: Manifest, message: str) -> None:
         kind = kind_of(manifest)
@@ -77,10 +79,10 @@ class Step:
         if name:
             message = f"{name} does not exist, so the default priority counts; create it first"
             self.notice(manifest, f"priorityClassName: {message}")
-        for other in self.draft.priority_classes.values():
-            if other.default:
-                return other.value
-        return 0
+        if self.default_priority is None:
+            classes = self.draft.priority_classes.values()
+            self.default_priority = next((c.value for c in classes if c.default), 0)
+        return self.default_priority
 
     def task_priority(self, owner: Manifest, new: PodManifest | RoleManifest) -> int:
         """Among the members of a job: the annotation, else the pod's own priority, else 1."""

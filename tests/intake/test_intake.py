@@ -250,8 +250,15 @@ def test_best_effort_members_are_held_once(bench):
     put = put_jobs(bench.take(pod("m-0", group="g", **BEST_EFFORT), pod("w-1", group="g")))
     assert [g.held for g in put[0].groups] == [1, 0]
     assert put_jobs(bench.take(group)) == []
-    put = put_jobs(bench.remove("Pod", "w-0"))
-    assert [g.held for g in put[0].groups] == [-1, -1]
+
+
+def test_a_best_effort_member_goes_only_with_its_group(bench):
+    bench.take(pod_group("g", minMember=1), pod("w-0", group="g", **BEST_EFFORT))
+    before = state(bench.intake)
+    (refusal,) = bench.remove("Pod", "w-0").refused
+    assert "delete its PodGroup" in refusal.message
+    assert same(state(bench.intake), before)
+    assert bench.remove("PodGroup", "g").jobs_gone == [0]
 
 
 def test_a_changed_group_is_a_new_version(bench):
