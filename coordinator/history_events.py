@@ -29,7 +29,6 @@ as parallel columns; kinds: bind, start, releasing, succeeded, failed, delete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import groupby, repeat
 from typing import Any
 
@@ -41,7 +40,6 @@ from shared.ledger.protocol import (
     DropNode,
     EpochEntry,
     IntakeEntry,
-    IntakeOp,
     LogEntry,
     Observe,
     PutClass,
@@ -67,7 +65,7 @@ def ledger_events(entry: LogEntry) -> list[Event]:
         case StatusEntry():
             bodies = _status(entry)
         case IntakeEntry():
-            bodies = _intake(entry.ops)
+            bodies = _intake(entry)
         case EpochEntry():
             bodies = [{"ev": "epoch"}]
     head = {"t": time_of(entry.id), "src": "ledger", "id": entry.id, "writer": entry.writer}
@@ -142,9 +140,11 @@ def _status(entry: StatusEntry) -> list[Event]:
     return events
 
 
-def _intake(ops: Iterable[IntakeOp]) -> list[Event]:
+def _intake(entry: IntakeEntry) -> list[Event]:
     """Neighbours of one kind share an event; the order of kinds stays as it was."""
-    events = [_objects(list(same)) for _, same in groupby(ops, type)]
+    events = [_objects(list(same)) for _, same in groupby(entry.ops, type)]
+    if entry.dropped:
+        events.append({"ev": "lapsed", "jids": entry.dropped})
     return events or [{"ev": "object", "keys": [], "gone": []}]
 
 

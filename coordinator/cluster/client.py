@@ -48,12 +48,17 @@ class SocketCluster:
         last, kinds, tasks, nodes = await self._ask("reports", [after, wait], wait + self._timeout)
         return Reports(last=last, kinds=kinds, tasks=tasks, nodes=nodes)
 
+    async def history_position(self) -> str:
+        """How far the history has followed the ledger's log; later entries must not be trimmed."""
+        position: str = await self._ask("position", [], self._timeout)
+        return position
+
     async def ready(self, *, within: float) -> None:
         """Wait until the process answers; raises ClusterTimeout after ``within`` seconds."""
         deadline = asyncio.get_running_loop().time() + within
         while True:
             try:
-                await self._ask("ping", [], self._timeout)
+                await self.history_position()
                 return
             except ClusterTimeout:
                 if asyncio.get_running_loop().time() >= deadline:

@@ -22,6 +22,9 @@ LONGEST_WAIT = 60.0
 
 
 class EventSink(Protocol):
+    position: str
+    """The id of the last entry of the ledger's log that is in the history."""
+
     def cluster_events(self, events: list[ClusterEvent]) -> None:
         """Write them down; raises OSError where that is not possible."""
         ...
@@ -77,8 +80,8 @@ class ClusterHost:
                     connection.send([number, "", None])
                 case "reports":
                     self._poll(connection, number, int(rest[0]), float(rest[1]))
-                case "ping":
-                    connection.send([number, "", None])
+                case "position":
+                    connection.send([number, "", self._history.position])
                 case _:
                     connection.send([number, f"unknown method {method!r}", None])
         except ClusterTimeout:

@@ -98,11 +98,14 @@ async def _drain(follower: LogFollower | None) -> int:
 
 
 def _open_ledger(url: str) -> Ledger | None:
+    """The password comes from the settings: arguments are there for everybody to see."""
     if not url:
         return None
     from shared.ledger.redis_ledger import RedisLedger
+    from shared.settings import load_settings
 
-    return RedisLedger(url)
+    password = load_settings().redis_password
+    return RedisLedger(url, password=password.get_secret_value() if password else None)
 
 
 def _kubelets(options: argparse.Namespace) -> Kubelets:

@@ -17,7 +17,7 @@ T0 = 1_700_000_000.0
 
 
 class Story:
-    """Four nodes n0..n3 of 2 GPUs, two shards of two nodes, queue 1 (6 GPUs at most) below root 0."""
+    """Four nodes n0..n3 of 2 GPUs, two shards of two, queue 1 (6 GPUs at most) below root 0."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []

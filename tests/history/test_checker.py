@@ -203,6 +203,8 @@ def test_ended_nominations_make_room(tmp_path: Path, end: str) -> None:
             story.job(2, 1, spec=2)
         case "replaced":
             story.commit(2, {0: 3})
+        case _:
+            pass  # displaced: by the statement itself
     story.commit(3, {0: 0}, dropped=[2] if end == "displaced" else [])
     story.acts("bind", 3, {0: 0})
     assert story.check(tmp_path).ok
