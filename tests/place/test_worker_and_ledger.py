@@ -1,0 +1,335 @@
+"""Two workers, one ledger, everything in random order: no promise breaks and every job is placed.
+
+Log entries arrive late, batches and replies travel while other things happen, replies get lost,
+tasks finish, a worker is replaced. The ledger is the double that is held equal to the script.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from shard_worker.session import open_session
+from shard_worker.task_class import Mode
+from shard_worker.view import View
+from shard_worker.worker import CommitBatchRequest, Instruction, Limits, Outcomes, Worker
+from shared.ledger.double import LedgerDouble
+from shared.ledger.protocol import (
+    COORDINATOR,
+    IntakeBatch,
+    IntakeOp,
+    PutJob,
+    PutObject,
+    PutPartition,
+    PutQueue,
+)
+from shared.ledger.records import unpack_node
+from shared.ledger.synchronous import at_once
+from shared.messages import (
+    ALLOCATE,
+    NOMINATE,
+    CommitReply,
+    Epoch,
+    Group,
+    Outcome,
+    OutcomeCode,
+    StatusBatch,
+    StatusItem,
+    TaskRun,
+    TaskState,
+    Turn,
+    Verdict,
+)
+from shared.model import Queue, TaskClass
+from shared.policy import DEFAULT_POLICY
+from shared.slots import BASE, CPU, PODS, Slots, port_slot
+from shared.specs import SLOTS_KEY, encode_queue, encode_slots
+from tests.place.support import cls, node, put_class, put_node
+
+PORT = 3
+CLASSES = {0: cls(1), 1: cls(2), 2: TaskClass(requests=((CPU, 500), (PODS, 1), (PORT, 1)))}
+ROWS = 10
+SHARDS = (0, 1)
+
+
+@dataclass
+class Job:
+    """What the test's stand-in for Order knows of a job."""
+
+    jid: int
+    cid: int
+    size: int
+    minimum: int
+    priority: int
+    placed: dict[int, int] = field(default_factory=dict)
+    done: int = 0
+    nominated: dict[int, int] = field(default_factory=dict)
+    open: bool = False
+
+    def turn(self, tail: int) -> Turn:
+        pending = [tix for tix in range(self.size) if tix not in self.placed]
+        return Turn(
+            jid=self.jid,
+            job_version=1,
+            qid=0,
+            priority=self.priority,
+            groups=[Group(-1, self.minimum, len(self.placed))],
+            runs=[TaskRun(self.cid, 0, "worker", pending)],
+            total=self.size,
+            tail=tail,
+            nominated=dict(self.nominated),
+        )
+
+
+@dataclass
+class Shard:
+    worker: Worker
+    view: View
+    log_id: str
+    reply: CommitReply | None = None
+
+
+class World:
+    """Everything around the workers, driven by one source of randomness."""
+
+    def __init__(self, seed: int, mode: Mode) -> None:
+        self.draw = random.Random(seed)
+        self.mode = mode
+        self.ledger = LedgerDouble(random.Random(seed))
+        self.run_id = at_once(self.ledger.bless())
+        self.epoch = at_once(self.ledger.claim(COORDINATOR))
+        self.sequence = 0
+        self.counts: Counter[str] = Counter()
+        self.levels: Counter[int] = Counter()
+        self.jobs = {jid: self._job(jid) for jid in range(25)}
+        self._store_all()
+        self.shards = {shard: self._start(shard) for shard in SHARDS}
+        self.running: list[tuple[int, int, int]] = []
+        self.leaving: list[tuple[int, int, int]] = []
+
+    def _job(self, jid: int) -> Job:
+        size = self.draw.choice([1, 1, 2, 3, 5, 8])
+        minimum = self.draw.choice([size, size, max(1, size // 2)])
+        return Job(jid, self.draw.choice([0, 0, 1, 2]), size, minimum, self.draw.choice([0, 0, 5]))
+
+    def _next(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    def _store_all(self) -> None:
+        halves = {0: list(range(0, ROWS, 2)), 1: list(range(1, ROWS, 2))}
+        ops: list[IntakeOp] = [put_class(cid, c, {PORT: 1}) for cid, c in CLASSES.items()]
+        ops += [put_node(node(row, cores=4)) for row in range(ROWS)]
+        ops.append(PutQueue(0, -1, None, encode_queue(Queue(qid=0, name="default"))))
+        ops.append(PutPartition(1, halves))
+        slots = Slots([*BASE, port_slot("TCP", 80)])
+        ops.append(PutObject(SLOTS_KEY, encode_slots(slots)))
+        ops += [PutJob(job.jid, 0, 1, [Group(-1, job.minimum)], b"") for job in self.jobs.values()]
+        batch = IntakeBatch(COORDINATOR, self.epoch, self._next(), self.run_id, ops)
+        assert at_once(self.ledger.store(batch)).verdict is Verdict.COMMITTED
+
+    def _start(self, shard: int) -> Shard:
+        """A worker of this shard, and a new epoch for it."""
+        epoch: Epoch = at_once(self.ledger.claim(str(shard)))
+        view = View(shard=shard)
+        snapshot = at_once(self.ledger.snapshot(workload=False))
+        view.load(snapshot)
+        worker = Worker(
+            session=open_session(DEFAULT_POLICY),
+            view=view,
+            mode=self.mode,
+            shard=shard,
+            seed=shard,
+            limits=Limits(batch_operations=12),
+        )
+        assert worker.begin(epoch, self.run_id) == []
+        return Shard(worker, view, snapshot.log_id)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def give_turns(self, shard: Shard) -> None:
+        waiting = [j for j in self.jobs.values() if not j.open and len(j.placed) < j.size]
+        self.draw.shuffle(waiting)
+        turns = []
+        for job in waiting[: self.draw.randint(1, 4)]:
+            job.open = True
+            turns.append(job.turn(self.draw.choice([0, 1, 6])))
+        self.take(shard, shard.worker.on_turns(turns, now=1.0))
+
+    def commit(self, shard: Shard) -> None:
+        """The batch reaches the ledger; now and then twice (its reply was lost)."""
+        batch = shard.worker.pending_batch()
+        if batch is not None and (shard.reply is None or self.draw.random() < 0.2):
+            again = shard.reply is not None
+            shard.reply = at_once(self.ledger.commit(batch))
+            assert shard.reply.replayed is again
+            self.check()
+
+    def answer(self, shard: Shard) -> None:
+        if shard.reply is not None:
+            reply, shard.reply = shard.reply, None
+            self.take(shard, shard.worker.on_reply(reply))
+
+    def follow(self, shard: Shard) -> None:
+        entries = at_once(self.ledger.read_log(shard.log_id, count=self.draw.randint(1, 9)))
+        if entries:
+            shard.worker.on_log(entries)
+            shard.log_id = entries[-1].id
+
+    def cluster(self) -> None:
+        """Some running tasks begin to leave, some that left are gone."""
+        gone, self.leaving = self.leaving, []
+        self._record(TaskState.SUCCEEDED, gone)
+        for jid, _, _ in gone:
+            self.jobs[jid].done += 1
+        self.draw.shuffle(self.running)
+        count = self.draw.randint(0, 4)
+        self.leaving, self.running = self.running[:count], self.running[count:]
+        self._record(TaskState.RELEASING, self.leaving)
+
+    def _record(self, state: TaskState, tasks: list[tuple[int, int, int]]) -> None:
+        items = [StatusItem(state, jid, [tix], [row]) for jid, tix, row in tasks]
+        batch = StatusBatch(COORDINATOR, self.epoch, self._next(), self.run_id, items)
+        reply = at_once(self.ledger.record(batch))
+        assert all(reply.applied)
+
+    def replace_worker(self, number: int) -> None:
+        """The worker dies with its turns; what it committed unheard is read from the ledger."""
+        old = self.shards[number]
+        batch = old.worker.pending_batch()
+        self.shards[number] = self._start(number)
+        if batch is not None:
+            late = at_once(self.ledger.commit(batch))
+            assert late.verdict is Verdict.EPOCH
+        truth = at_once(self.ledger.read_tasks(list(self.jobs)))
+        waits = at_once(self.ledger.snapshot()).nominations
+        elsewhere = {a.turn.jid for s in self.shards.values() for a in s.worker._flying}
+        elsewhere |= {a.turn.jid for s in self.shards.values() for a in s.worker._waiting}
+        for job in self.jobs.values():
+            if job.jid in elsewhere:
+                continue
+            job.open = False
+            held = waits.get(job.jid)
+            job.nominated = {}
+            for run in held.runs if held else []:
+                job.nominated.update(zip(run.tasks, run.rows, strict=True))
+            for tix, task in truth[job.jid][1].items():
+                if tix not in job.placed:
+                    job.placed[tix] = task.row
+                    self.running.append((job.jid, tix, task.row))
+
+    def take(self, shard: Shard, instructions: list[Instruction]) -> None:
+        shard.worker.validate()
+        for instruction in instructions:
+            match instruction:
+                case Outcomes(outcomes=outcomes):
+                    for outcome in outcomes:
+                        self._outcome(outcome)
+                case CommitBatchRequest(batch=batch):
+                    assert shard.worker.pending_batch() is batch
+
+    def _outcome(self, outcome: Outcome) -> None:
+        job = self.jobs[outcome.jid]
+        job.open = False
+        self.counts[outcome.code.name] += 1
+        self.counts["true"] += outcome.conflicts_true
+        self.counts["read"] += outcome.conflicts_read
+        self.counts["committed"] += outcome.committed
+        self.counts["rechecked"] += outcome.rechecked
+        self.counts["displaced"] += len(outcome.displaced)
+        for jid in outcome.displaced:
+            self.jobs[jid].nominated = {}
+        if outcome.code in (OutcomeCode.PLACED, OutcomeCode.NOMINATED):
+            job.nominated = {}
+        for placement in outcome.placements:
+            for tix, row, level in zip(
+                placement.tasks, placement.rows, placement.levels, strict=True
+            ):
+                self.levels[level] += 1
+                if placement.kind == NOMINATE:
+                    job.nominated[tix] = row
+                    continue
+                assert placement.kind == ALLOCATE
+                assert level <= 2
+                assert tix not in job.placed, "placed twice"
+                job.placed[tix] = row
+                self.running.append((job.jid, tix, row))
+
+    # --- promises -----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Promises 2 and 3 on the ledger as it stands."""
+        snapshot = at_once(self.ledger.snapshot())
+        for record in snapshot.nodes.records:
+            _, _, slots = unpack_node(record)
+            for at in range(0, len(slots), 5):
+                allocatable, used, observed, releasing, nominated = slots[at : at + 5]
+                assert used + observed <= allocatable
+                assert used + observed - releasing + nominated <= allocatable
+        for job in snapshot.jobs.values():
+            assert all(g.held == 0 or g.held >= g.minimum for g in job.groups)
+
+    def finished(self) -> bool:
+        return all(len(job.placed) == job.size and not job.open for job in self.jobs.values())
+
+    def agree(self) -> None:
+        """With nothing open and the log read, every view equals the ledger's own records."""
+        fresh = View(shard=0)
+        fresh.load(at_once(self.ledger.snapshot()))
+        for shard in self.shards.values():
+            shard.worker.on_log(at_once(self.ledger.read_log(shard.log_id, count=10**6)))
+            assert shard.worker.open_turns == 0
+            slots = max(shard.view.columns.slots, fresh.columns.slots)
+            shard.view.columns.grow(slots=slots)
+            fresh.columns.grow(slots=slots)
+            assert shard.view.columns.image() == fresh.columns.image()
+            assert shard.view.nominations.keys() == fresh.nominations.keys()
+
+
+def run(seed: int, mode: Mode) -> World:
+    world = World(seed, mode)
+    draw = world.draw
+    for step in range(6000):
+        shard = world.shards[draw.choice(SHARDS)]
+        steps: list[tuple[float, Any]] = [
+            (0.3, world.give_turns),
+            (0.3, world.commit),
+            (0.25, world.answer),
+            (0.1, world.follow),
+        ]
+        (chosen,) = draw.choices([s for _, s in steps], [w for w, _ in steps])
+        chosen(shard)
+        if draw.random() < 0.05:
+            world.cluster()
+        if draw.random() < 0.004:
+            world.replace_worker(draw.choice(SHARDS))
+        if step % 50 == 0 and world.finished():
+            return world
+    raise AssertionError(
+        f"not placed: {[j for j in world.jobs.values() if len(j.placed) < j.size]}"
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("mode", [Mode.SOFT, Mode.NONE])
+def test_every_job_is_placed_once_and_no_promise_breaks(seed: int, mode: Mode) -> None:
+    world = run(seed, mode)
+    world.agree()
+    assert world.counts["committed"] > 0
+
+
+def test_the_interesting_things_do_happen() -> None:
+    """Else the runs above would prove little."""
+    counts: Counter[str] = Counter()
+    levels: Counter[int] = Counter()
+    for seed in range(8):
+        world = run(seed, Mode.SOFT)
+        counts += world.counts
+        levels += world.levels
+    for name in ("true", "rechecked", "NOMINATED", "PLACED", "INFEASIBLE", "displaced"):
+        assert counts[name] > 0, name
+    assert all(levels[level] > 0 for level in (1, 2, 3, 4))
