@@ -1,0 +1,145 @@
+"""A small cluster in a ledger, and short ways to ask it things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.ledger.protocol import (
+    IntakeBatch,
+    IntakeOp,
+    IntakeReply,
+    Ledger,
+    PutClass,
+    PutJob,
+    PutNode,
+    PutQueue,
+)
+from shared.ledger.records import HEAD, WIDTH, unpack_nodes
+from shared.messages import (
+    ALLOCATE,
+    CommitBatch,
+    CommitReply,
+    Epoch,
+    Group,
+    Run,
+    Statement,
+    StatusBatch,
+    StatusItem,
+    StatusReply,
+)
+
+CPU, MEMORY, PODS, PORT = 0, 1, 2, 4
+SMALL, BIG, PORTED = 1, 2, 3
+ROOT, LEAF, OTHER = 0, 1, 2
+COORDINATOR = "coordinator"
+
+CLASSES = [
+    PutClass(SMALL, [(CPU, 1000, 0), (PODS, 1, 0)], b"small"),
+    PutClass(BIG, [(CPU, 4000, 0), (MEMORY, 2**32, 0), (PODS, 1, 0)], b"big"),
+    PutClass(PORTED, [(CPU, 1000, 0), (PODS, 1, 0), (PORT, 1, 1)], b"ported"),
+]
+
+
+def node(row: int, cpu: int = 8000, spec: int = 1) -> PutNode:
+    return PutNode(row, [(CPU, cpu), (MEMORY, 2**34), (PODS, 10)], spec, b"node-%d" % row)
+
+
+def job(jid: int, *groups: Group, qid: int = LEAF, version: int = 1) -> PutJob:
+    return PutJob(jid, qid, version, list(groups) or [Group(-1, 1)], b"job-%d" % jid)
+
+
+def cluster(nodes: int = 4, cpu: int = 8000, limit: int | None = None) -> list[IntakeOp]:
+    capability = None if limit is None else [(CPU, limit)]
+    return [
+        *CLASSES,
+        PutQueue(ROOT, -1, capability, b"root"),
+        PutQueue(LEAF, ROOT, None, b"leaf"),
+        PutQueue(OTHER, ROOT, None, b"other"),
+        *(node(row, cpu) for row in range(nodes)),
+    ]
+
+
+def run(
+    tasks: list[int],
+    rows: list[int],
+    *,
+    kind: int = ALLOCATE,
+    cid: int = SMALL,
+    group: int = 0,
+    version: int = 1,
+    spec: int = 1,
+) -> Run:
+    n = len(tasks)
+    return Run(kind, cid, group, tasks, rows, [version] * n, [spec] * n, [1] * n)
+
+
+def statement(
+    jid: int,
+    *core: Run,
+    tail: tuple[Run, ...] = (),
+    version: int = 1,
+    qid: int = LEAF,
+    priority: int = 0,
+    displaced: tuple[int, ...] = (),
+    expiry: float = 0.0,
+) -> Statement:
+    return Statement(
+        jid=jid,
+        job_version=version,
+        qid=qid,
+        priority=priority,
+        core=list(core),
+        tail=list(tail),
+        displaced=list(displaced),
+        domains=[],
+        expiry=expiry,
+    )
+
+
+@dataclass
+class Desk:
+    """A ledger with its writers' epochs and sequences."""
+
+    ledger: Ledger
+    run_id: str = ""
+    epochs: dict[str, Epoch] = field(default_factory=dict)
+    sequences: dict[str, int] = field(default_factory=dict)
+
+    async def open(self, *writers: str) -> Desk:
+        self.run_id = await self.ledger.bless()
+        for writer in (COORDINATOR, "0", *writers):
+            self.epochs[writer] = await self.ledger.claim(writer)
+            self.sequences[writer] = 0
+        return self
+
+    def next(self, writer: str) -> int:
+        self.sequences[writer] += 1
+        return self.sequences[writer]
+
+    def commit_batch(self, *statements: Statement, writer: str = "0") -> CommitBatch:
+        sequence = self.next(writer)
+        return CommitBatch(writer, self.epochs[writer], sequence, self.run_id, list(statements))
+
+    async def commit(self, *statements: Statement, writer: str = "0") -> CommitReply:
+        return await self.ledger.commit(self.commit_batch(*statements, writer=writer))
+
+    async def record(self, *items: StatusItem, lapsed: tuple[int, ...] = ()) -> StatusReply:
+        w = COORDINATOR
+        batch = StatusBatch(w, self.epochs[w], self.next(w), self.run_id, [*items], [*lapsed])
+        return await self.ledger.record(batch)
+
+    async def store(self, *ops: IntakeOp) -> IntakeReply:
+        w = COORDINATOR
+        batch = IntakeBatch(w, self.epochs[w], self.next(w), self.run_id, [*ops])
+        return await self.ledger.store(batch)
+
+    async def slots(self, row: int) -> dict[int, tuple[int, ...]]:
+        """slot -> (allocatable, used, observed, releasing, nominated) of one node."""
+        nodes = (await self.ledger.snapshot(workload=False)).nodes
+        values = unpack_nodes([nodes.records[nodes.rows.index(row)]])[0].tolist()
+        starts = range(HEAD, len(values), WIDTH)
+        return {i: tuple(values[start : start + WIDTH]) for i, start in enumerate(starts)}
+
+    async def version(self, row: int) -> int:
+        nodes = (await self.ledger.snapshot(workload=False)).nodes
+        return int(unpack_nodes([nodes.records[nodes.rows.index(row)]])[0][0])
