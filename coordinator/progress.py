@@ -119,7 +119,9 @@ class Progress:
         now = time.monotonic()
         if now - self._last_line >= LINE_EVERY:
             self._last_line = now
-            self._console.print(line(moment, self._unit), markup=False, highlight=False)
+            self._console.print(
+                line(moment, self._unit), markup=False, highlight=False, soft_wrap=True
+            )
 
     def stop(self) -> None:
         """Leave the live display."""

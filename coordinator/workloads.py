@@ -43,10 +43,13 @@ In shares: 93.2% of the jobs have 1 GPU, 2.2% 2, 2.3% 4, 2.0% 8 and 0.35% more; 
 GANG_WIDTHS = (64, 256)
 """The narrowest and the widest of the gangs that make one fifth of the seeded jobs."""
 
-MEAN_DURATION = 5_500.0
-"""Seconds; at the default speedup of 1000 a task runs 5.5 s on average.
+MEAN_DURATION = 6_000.0
+"""Seconds; at the default speedup of 1000 a task runs 6 s on average.
 
-2,000 jobs are about 66,000 tasks, so 8,000 GPUs are busy for 66,000 x 5.5 / 8,000 = 45 s."""
+2,000 jobs are about 66,000 tasks, so 8,000 GPUs are busy for 66,000 x 6 / 8,000 = 50 s."""
+
+LONGEST = 2.0
+"""No duration is longer than so many times the mean: the last job should not keep people waiting."""
 
 QUEUES = ("research", "vision", "speech", "ranking", "platform")
 
@@ -67,9 +70,9 @@ class Shape:
 def seeded_workload(*, jobs: int, seed: int, capacity: int) -> Trace:
     """Four fifths Philly's widths, one fifth gangs of 64 to 256 tasks, in a seeded order.
 
-    No job is wider than ``capacity``. Durations are log-normal around :data:`MEAN_DURATION` (half
-    of them between 0.6 and 1.2 of it) and cut at three times it, so that no straggler keeps
-    the demo waiting. Submissions come at random so that nine tenths of the capacity is asked for.
+    No job is wider than ``capacity``. Durations are log-normal around :data:`MEAN_DURATION`, two
+    thirds of them between 0.6 and 1.4 of it, cut at :data:`LONGEST`. Submissions come at random
+    so that nine tenths of the capacity is asked for.
     """
     rng = np.random.default_rng(seed)
     gangs = jobs // 5
@@ -78,9 +81,9 @@ def seeded_workload(*, jobs: int, seed: int, capacity: int) -> Trace:
     narrow = rng.choice(widths, size=jobs - gangs, p=shares)
     wide = rng.integers(GANG_WIDTHS[0], GANG_WIDTHS[1], size=gangs, endpoint=True)
     width = np.minimum(rng.permutation(np.concatenate([narrow, wide])), capacity)
-    spread = 0.5
+    spread = 0.4
     raw = rng.lognormal(-spread * spread / 2, spread, size=jobs) * MEAN_DURATION
-    duration = np.minimum(raw, 3 * MEAN_DURATION).round(1)
+    duration = np.minimum(raw, LONGEST * MEAN_DURATION).round(1)
     work = float((width * duration).sum())
     gaps = rng.exponential(work / (0.9 * capacity * max(jobs, 1)), size=jobs)
     submit = np.cumsum(gaps)
