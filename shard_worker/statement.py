@@ -106,7 +106,7 @@ class Statement:
 
     def placed(self, since: int = 0) -> list[Place]:
         """The placements after a checkpoint."""
-        return [op for op in self.operations[since:] if isinstance(op, Place)]
+        return [op for op in self.operations[since:] if type(op) is Place]
 
 
 def _effect(operation: Operation) -> tuple[int, Requests, int, int]:

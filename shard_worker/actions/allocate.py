@@ -78,22 +78,13 @@ class _Attempt:
         """Undo everything and begin anew."""
         self.compiled: list[tuple[TaskRun, Compiled]] = []
         self.statement.rollback()
-        groups = self.turn.groups
-        self.progress = Progress(
-            parent=[g.parent for g in groups],
-            minimum=[g.minimum for g in groups],
-            held=[g.held for g in groups],
-            waiting=[0] * len(groups),
-            best_effort=[0] * len(groups),
-        )
+        self.progress = _progress(self.turn)
         self.found = Placed(self.statement)
         if len(self.runs) < len(self.turn.runs):
             self.found.reasons = {BEST_EFFORT: int(self.view.exists().sum())}
         self.failed_roles: dict[str, int] = {}
         self.ready = False
         self.pipelined = False
-        self.elastic = self.session.job_ready(self.progress)
-        """The job was ready before: each of its tasks stands alone."""
 
     def run(self) -> bool:
         """Place what can be placed; True where the job is ready with it."""
@@ -226,7 +217,9 @@ class _Attempt:
 
         The first task of a job that was ready before is the core of its statement, and one of them.
         """
-        left = self.turn.tail - 1 if self.elastic else self.turn.tail
+        left = self.turn.tail
+        if left and self.session.job_ready(_progress(self.turn)):
+            left -= 1
         if left <= 0:
             return
         start = self.statement.checkpoint
@@ -257,6 +250,18 @@ class _Attempt:
                     kind=NOMINATE,
                 )
             self.found.core = self.statement.placed(self.begin)
+
+
+def _progress(turn: Turn) -> Progress:
+    """How far the job was before the turn."""
+    groups = turn.groups
+    return Progress(
+        parent=[g.parent for g in groups],
+        minimum=[g.minimum for g in groups],
+        held=[g.held for g in groups],
+        waiting=[0] * len(groups),
+        best_effort=[0] * len(groups),
+    )
 
 
 def _count(counts: list[int], parent: list[int], group: int, more: int) -> None:
