@@ -37,7 +37,7 @@ def _judge(step: Step, new: QueueManifest) -> bool:
     if parent is None:
         return False
     old = step.draft.queues.get(new.name)
-    if old is not None and _above(step, old.qid, parent):
+    if old is not None and old.parent != parent and _above(step, old.qid, parent):
         message = "is below this queue; choose a parent outside of it"
         error = InvalidInput("spec.parent", new.parent, message)
         step.refused.append(error.refusal("Queue", new.name))

@@ -11,8 +11,8 @@ from shared.ledger.protocol import IntakeBatch
 from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import Verdict
+from tests.intake.bench import BEST_EFFORT, same, state
 from tests.intake.objects import EVERY_KIND, node, pod, pod_group, queue
-from tests.intake.test_intake import BEST_EFFORT, same, state
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(30)]
 

@@ -1,0 +1,116 @@
+"""An intake whose operations are kept as a ledger would keep them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from coordinator.admission.registry import Registry
+from coordinator.intake import Admission, Intake
+from shared.ledger.protocol import (
+    DropJob,
+    DropNode,
+    IntakeOp,
+    JobRecord,
+    PutClass,
+    PutJob,
+    PutNode,
+    PutObject,
+    PutQueue,
+    Snapshot,
+)
+from shared.messages import Rows
+from shared.model import Job
+from shared.specs import decode_job, decode_node
+
+BEST_EFFORT = {"containers": [{"name": "c"}]}
+
+
+class Kept:
+    """What a ledger keeps of intake's operations, as a snapshot gives it back."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot(log_id="0", nodes=Rows([], []), node_specs={})
+        self.rows: set[int] = set()
+
+    def store(self, ops: list[IntakeOp]) -> None:
+        kept = self.snapshot
+        for op in ops:
+            match op:
+                case PutClass():
+                    kept.classes[op.cid] = op.spec
+                case PutNode():
+                    kept.node_specs[op.row] = op.spec
+                    self.rows.add(op.row)
+                case DropNode():
+                    del kept.node_specs[op.row]
+                case PutQueue():
+                    kept.queue_specs[op.qid] = op.spec
+                case PutJob():
+                    record = JobRecord(op.spec_version, op.qid, False, op.groups)
+                    kept.jobs[op.jid], kept.job_specs[op.jid] = record, op.spec
+                case DropJob():
+                    kept.jobs[op.jid] = JobRecord(0, 0, True, [])
+                case PutObject(key, None):
+                    del kept.objects[key]
+                case PutObject(key, bytes() as spec):
+                    kept.objects[key] = spec
+                case _:
+                    raise AssertionError(op)
+        kept.nodes.rows[:] = sorted(self.rows)
+
+
+class Bench:
+    """An intake whose operations are kept, and checked against what it says it changed."""
+
+    def __init__(self, *, observe: bool = False) -> None:
+        self.intake = Intake(observe=observe)
+        self.kept = Kept()
+
+    def admit(self, *items: Any, now: float = 1.0, atomic: bool = False) -> Admission:
+        return self._keep(self.intake.admit(items, now, atomic=atomic))
+
+    def take(self, *items: Any, now: float = 1.0) -> Admission:
+        admission = self.admit(*items, now=now)
+        assert admission.refused == []
+        return admission
+
+    def remove(self, kind: str, name: str, namespace: str = "ns") -> Admission:
+        return self._keep(self.intake.remove(kind, namespace, name))
+
+    def _keep(self, admission: Admission) -> Admission:
+        self.kept.store(admission.ops)
+        put = [op for op in admission.ops if isinstance(op, PutJob)]
+        assert [decode_job(op.spec) for op in put] == admission.jobs
+        nodes = [decode_node(op.spec) for op in admission.ops if isinstance(op, PutNode)]
+        assert nodes == admission.nodes
+        return admission
+
+    def restored(self) -> Intake:
+        again = Intake()
+        again.restore(self.kept.snapshot)
+        return again
+
+    def only(self, admission: Admission) -> Job:
+        (found,) = admission.jobs
+        return found
+
+
+def put_jobs(admission: Admission) -> list[PutJob]:
+    return [op for op in admission.ops if isinstance(op, PutJob)]
+
+
+def state(intake: Intake) -> Registry:
+    found = copy.deepcopy(intake.registry)
+    found.templates.clear()  # only a shortcut to the classes
+    return found
+
+
+def same(a: Registry, b: Registry) -> bool:
+    return a.slots.names == b.slots.names and all(
+        getattr(a, name) == getattr(b, name) for name in Registry.__slots__ if name != "slots"
+    )
+
+
+def members(found: Job) -> list[str]:
+    return [found.pod_name(tix) for tix in range(found.tasks)]

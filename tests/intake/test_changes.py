@@ -1,0 +1,233 @@
+"""What is the same, what may change, what is refused without a trace; deletion and recovery."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.intake import Intake, Placed
+from shared.ledger.protocol import (
+    DropJob,
+)
+from shared.specs import decode_class
+from tests.intake.bench import Bench, members, same, state
+from tests.intake.objects import (
+    EVERY_KIND,
+    container,
+    hyper_node,
+    job,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    queue,
+    task,
+)
+
+# --- the same and another ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])
+def test_the_same_object_again_changes_nothing(bench, obj):
+    bench.take(*EVERY_KIND)
+    before = state(bench.intake)
+    again = bench.take(obj, now=2.0)
+    assert (again.unchanged, again.ops, again.jobs) == (1, [], [])
+    assert same(state(bench.intake), before)
+    assert bench.take(obj, obj).unchanged == 2
+
+
+CHANGED = [
+    (pod("p", containers=[container("2")]), "metadata.name", "delete it or use another name"),
+    (pod("p", priority=5), "metadata.name", "delete it"),
+    (pod("p", group="g"), "metadata.name", "delete it"),
+    (pod("m", group="g", role="other"), "metadata.name", "delete it"),
+    (pod("m", group="other", role="w"), "metadata.name", "delete it"),
+    (job("j", tasks=[task(replicas=3)]), "metadata.name", "delete it first"),
+    (job("j", tasks=[{**task(), "template": pod()}]), "spec.tasks[0].template.apiVersion", "leave"),
+    (pod_group("g", uid="other"), "metadata.uid", "delete it first"),
+    (pod_group("g", minTaskMember={"w": 1}), "spec.minTaskMember.w", "before the role's first pod"),
+    (priority_class("high", value=5), "value", "use another name"),
+    (priority_class("x", globalDefault=True), "globalDefault", "write false"),
+    (queue("a", parent="b"), "spec.parent", "outside of it"),
+    (queue("z", parent="none", capability={"new.example/slot": 1}), "spec.parent", "create it"),
+    (pod("x", nodeName="n"), "spec.nodeName", "leave it out"),
+    (pod("x", schedulingGates=[{"name": "g"}]), "spec.schedulingGates", "not in this version"),
+    (pod("x", containers=[container("1e20")]), "spec.containers[0].resources.requests.cpu", "stay"),
+    (hyper_node("Bad"), "metadata.name", "small letters"),
+]
+
+
+@pytest.mark.parametrize(
+    ("obj", "field", "remedy"), CHANGED, ids=[f"{o['kind']}-{f}" for o, f, _ in CHANGED]
+)
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_refusal_names_field_and_remedy_and_changes_nothing(bench, obj, field, remedy, atomic):
+    bench.take(
+        priority_class("high", value=100, globalDefault=True),
+        queue("a"),
+        queue("b", parent="a"),
+        pod_group("g"),
+        pod("m", group="g", role="w"),
+        pod("p"),
+        job("j"),
+        node("n"),
+    )
+    before = state(bench.intake)
+    admission = bench.admit(obj, atomic=atomic)
+    (refusal,) = admission.refused
+    assert refusal.field == field
+    assert remedy in refusal.message
+    assert (admission.ops, admission.jobs, admission.accepted) == ([], [], 0)
+    assert same(state(bench.intake), before)
+
+
+def test_another_pod_of_one_name_in_one_list(bench):
+    admission = bench.admit(pod("p"), pod("p", priority=3), pod("p"))
+    assert (admission.accepted, admission.unchanged, len(admission.refused)) == (2, 1, 1)
+    admission = bench.admit(pod("m", group="g"), pod("m", group="h"), pod("m", group="g"))
+    assert (admission.accepted, admission.unchanged, len(admission.refused)) == (2, 1, 1)
+    assert members(bench.only(admission)) == ["m"]
+
+
+def test_a_circle_of_queues_is_refused(bench):
+    admission = bench.admit(queue("x", parent="y"), queue("y", parent="x"), queue("z"))
+    assert {r.name for r in admission.refused} == {"x", "y"}
+    assert {r.field for r in admission.refused} == {"spec.parent"}
+    assert "z" in bench.intake.registry.queues
+
+
+def test_one_wrong_object_refuses_an_atomic_list(bench):
+    before = state(bench.intake)
+    admission = bench.admit(*EVERY_KIND, pod("x", nope=1), atomic=True)
+    assert len(admission.refused) == 1
+    assert (admission.ops, admission.accepted) == ([], 0)
+    assert same(state(bench.intake), before)
+    assert bench.admit(*EVERY_KIND, atomic=True).accepted == len(EVERY_KIND)
+
+
+# --- deletion ---------------------------------------------------------------------------------
+
+
+def test_deleting_a_job_frees_its_names(bench):
+    bench.take(pod_group("g"), pod("w-0", group="g"), pod("p"), job("j"))
+    for kind, name in (("PodGroup", "g"), ("Pod", "p"), ("Job", "j")):
+        gone = bench.remove(kind, name)
+        assert gone.ops == [DropJob(jid) for jid in gone.jobs_gone]
+    left = bench.intake.registry
+    assert not (left.jobs or left.groups or left.pods or left.batch_jobs)
+    assert len(bench.take(pod("w-0"), pod_group("g"), job("j")).jobs) == 3
+
+
+def test_deleting_a_member_leaves_its_index_empty(bench):
+    bench.take(pod_group("g"), *[pod(f"w-{i}", group="g") for i in range(3)])
+    gone = bench.remove("Pod", "w-1")
+    assert gone.tasks_gone == [(0, 1)]
+    assert members(bench.only(gone)) == ["w-0", "", "w-2"]
+    back = bench.only(bench.take(pod("w-1", group="g")))
+    assert members(back) == ["w-0", "", "w-2", "w-1"]
+    assert back.spec > gone.jobs[0].spec
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job", "PodGroup", "Node", "HyperNode", "Queue", "Nope"])
+def test_deleting_what_is_not_there(bench, kind):
+    before = state(bench.intake)
+    (refusal,) = bench.remove(kind, "nothing").refused
+    assert refusal.kind == kind
+    assert same(state(bench.intake), before)
+
+
+def test_deleting_other_objects(bench):
+    bench.take(node("n"), hyper_node("h", "n"), priority_class("high"))
+    assert bench.remove("Node", "n").nodes_gone == [0]
+    assert bench.remove("HyperNode", "h").hyper_nodes_gone == ["h"]
+    assert bench.remove("PriorityClass", "high").accepted == 1
+    assert bench.kept.snapshot.objects == {}
+
+
+# --- observing --------------------------------------------------------------------------------
+
+
+def test_an_observer_takes_pods_with_their_nodes_and_times():
+    bench = Bench(observe=True)
+    running = pod("r", group="g", nodeName="n") | {"status": {"phase": "Running"}}
+    running["metadata"]["creationTimestamp"] = "1970-01-01T00:01:00Z"
+    admission = bench.take(pod_group("g"), running, pod("w", group="g"), node("n"))
+    tix = members(bench.only(admission)).index("r")
+    assert admission.placed == [Placed(admission.jobs[0].jid, tix, "n", "Running", False)]
+    lone = pod("p") | {"status": {"phase": "Succeeded"}}
+    lone["metadata"]["creationTimestamp"] = "1970-01-01T00:01:00Z"
+    assert bench.only(bench.take(lone)).created == 60.0
+
+
+# --- recovery ---------------------------------------------------------------------------------
+
+
+def test_recovery_knows_everything(bench):
+    bench.take(*EVERY_KIND, pod("e", group="later"), pod_group("q2", queue="none"), node("m"))
+    bench.take(pod("gone"), pod("w-1", group="g", role="w", containers=[container("3")]))
+    bench.remove("Pod", "gone")
+    bench.remove("Node", "m")
+    bench.remove("Pod", "p")
+    restored = bench.restored()
+    assert same(state(restored), state(bench.intake))
+    everything = [o for o in EVERY_KIND if o["kind"] != "Pod"]
+    again = restored.admit(everything, 3.0)
+    assert (again.unchanged, again.ops, again.refused) == (len(everything), [], [])
+    assert restored.admit([node("m")], 3.0).nodes[0].row == 2
+
+
+def test_recovered_hyper_nodes_are_given_to_order(bench):
+    bench.take(hyper_node("h", "n"))
+    again = Intake()
+    assert [h.name for h in again.restore(bench.kept.snapshot)] == ["h"]
+
+
+# --- anything at all --------------------------------------------------------------------------
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [at]
+    if isinstance(value, dict):
+        found += [p for key in value for p in paths(value[key], (*at, key))]
+    elif isinstance(value, list):
+        found += [p for i, item in enumerate(value) for p in paths(item, (*at, i))]
+    return found
+
+
+PLACES = [(i, path) for i, obj in enumerate(EVERY_KIND) for path in paths(obj) if path]
+
+
+@given(st.sampled_from(PLACES), values)
+def test_a_random_value_anywhere_is_taken_or_refused(place, value):
+    """Never an exception; a refused object leaves no trace; what was taken can be decoded."""
+    i, path = place
+    obj = copy.deepcopy(EVERY_KIND[i])
+    inner: Any = obj
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    bench = Bench()
+    bench.take(queue("q"))
+    before = state(bench.intake)
+    admission = bench.admit(obj)
+    if admission.refused:
+        assert same(state(bench.intake), before)
+        assert admission.refused[0].message
+    else:
+        assert admission.accepted == 1
+    for spec in bench.kept.snapshot.classes.values():
+        decode_class(spec)
