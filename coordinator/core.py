@@ -147,6 +147,8 @@ class Coordinator:
             if task.state in HOLDING:
                 requests = self.order.accounts.classes[task.cid].requests
                 self.dispatcher.used([task.row], requests, +1)
+            if task.state == TaskState.RELEASING:
+                self.order.recovered_leaving(task.row)
 
     def restore_partition(self, put: PutPartition) -> None:
         """The partition the ledger knows: kept, so that a restart moves nothing."""

@@ -37,7 +37,7 @@ from coordinator.jobs import (
 )
 from shard_worker.session import Session
 from shard_worker.workload import Amounts, QueueInfo
-from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
+from shared.messages import ALLOCATE, Group, Level, Outcome, OutcomeCode, TaskState, Turn
 from shared.model import Job, Queue, Requests, Role
 
 PROBE_SECONDS = 0.02
@@ -46,9 +46,9 @@ PROBE_SECONDS = 0.02
 PROBE_LIMIT_SECONDS = 1.0
 """The longest such wait: freed capacity is never ignored for longer."""
 
-NOMINATED_SECONDS = 0.25
-"""A nominated job looks again after this long even if no release on its nodes was seen (the release
-may have been recorded before the nomination was known here); doubles each time."""
+NOMINATED_SECONDS = 1.0
+"""A nominated job looks again after this long even if no release on its nodes was seen (what stood in
+its way may be nothing that we release); doubles each time."""
 
 URGENT_ATTEMPTS = 3
 """So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
@@ -114,6 +114,8 @@ class Order:
         self._urgent: deque[tuple[int, int]] = deque()
         self._orphans: dict[str, set[int]] = {}
         self._waiting_rows: dict[int, set[int]] = {}
+        self._leaving: Counter[int] = Counter()
+        """Tasks that are leaving, by node: what a nomination on it waits for."""
         self._look_again: list[tuple[float, int, int]] = []
         self._now = 0.0
         self._closed: set[int] = set()
@@ -372,13 +374,16 @@ class Order:
         for p in outcome.placements:
             for tix, row, level in zip(p.tasks, p.rows, p.levels, strict=True):
                 state.nominated[tix] = row
-                if level >= 3:
+                if level >= Level.FUTURE_OWN and self._leaving[row] > 0:
                     state.waits_for.add(row)
         self._count_waiting(state, +1)
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
         for row in state.waits_for:
             self._waiting_rows.setdefault(row, set()).add(state.job.jid)
         state.stamp += 1
+        if not state.waits_for:  # they left before the nomination was known here
+            self._wake_nominated(state.job.jid)
+            return
         due = self._now + NOMINATED_SECONDS * 2 ** min(state.attempts, 4)
         heapq.heappush(self._look_again, (due, state.job.jid, state.stamp))
 
@@ -464,12 +469,27 @@ class Order:
         job = self.jobs.get(jid)
         if job is None or job.info.qid < 0:
             return
+        self._count_leaving(job, state, tasks, rows)
         self.accounts.move(job, tasks, state)
         if state is TaskState.PENDING and job.standing is Standing.OPEN:
             job.returned.update(tasks)
         if state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.PENDING):
             self._wake_rows(rows)
             self._settle(job)
+
+    def recovered_leaving(self, row: int) -> None:
+        """Recovery: a task on this node was already leaving."""
+        self._leaving[row] += 1
+
+    def _count_leaving(
+        self, job: JobState, new: TaskState, tasks: list[int], rows: list[int]
+    ) -> None:
+        for tix, row in zip(tasks, rows, strict=True):
+            before = job.states[tix]
+            if new is TaskState.RELEASING and before != TaskState.RELEASING:
+                self._leaving[row] += 1
+            elif new is not TaskState.RELEASING and before == TaskState.RELEASING:
+                self._leaving[row] -= 1
 
     def _settle(self, state: JobState) -> None:
         """After tasks ended: the job is done, or has members to place again."""
