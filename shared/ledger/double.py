@@ -37,6 +37,7 @@ from shared.messages import (
     Rows,
     StatusBatch,
     StatusReply,
+    TaskState,
     Verdict,
 )
 
@@ -146,7 +147,7 @@ class LedgerDouble:
             return StatusReply(verdict, first[0], self._current(first[1]), True)  # type: ignore[arg-type]
         if verdict is not Verdict.COMMITTED:
             return StatusReply(verdict, [], Rows([], []))
-        _check_lengths(batch)
+        _check_items(batch)
         overlay = Overlay(self._books)
         items = [apply_item(overlay, item) for item in batch.items]
         overlay.begin()
@@ -325,7 +326,9 @@ def _copied(partition: PutPartition | None) -> PutPartition | None:
     return PutPartition(partition.revision, {s: list(r) for s, r in partition.shards.items()})
 
 
-def _check_lengths(batch: StatusBatch) -> None:
+def _check_items(batch: StatusBatch) -> None:
     for item in batch.items:
+        if item.state is TaskState.BINDING:
+            raise LedgerArgument(f"status item of job {item.jid}: only a commit makes BINDING")
         if len(item.tasks) != len(item.rows):
             raise LedgerArgument(f"status item of job {item.jid}: tasks and rows differ in length")

@@ -1,0 +1,122 @@
+"""Promises 1 to 3 checked on a snapshot, by sums over tasks and nominations alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from shared.ledger.protocol import Snapshot
+from shared.ledger.records import unpack_node
+
+Amounts = dict[int, dict[int, int]]
+"""row or qid -> slot -> amount."""
+
+HOLDS_NODE = (1, 2, 3, 4)
+COUNTS_FOR_GANG = (1, 2, 3, 4, 5)
+
+
+@dataclass
+class Totals:
+    """What must stand in the records, added up from the tasks."""
+
+    used: dict[tuple[int, int], int] = field(default_factory=Counter)
+    releasing: dict[tuple[int, int], int] = field(default_factory=Counter)
+    nominated: dict[tuple[int, int], int] = field(default_factory=Counter)
+    queues: dict[tuple[int, int], int] = field(default_factory=Counter)
+    held: dict[tuple[int, int], int] = field(default_factory=Counter)
+
+
+def _above(parents: dict[int, int], start: int) -> list[int]:
+    chain = []
+    while start >= 0:
+        chain.append(start)
+        start = parents.get(start, -1)
+    return chain
+
+
+def add_up(snapshot: Snapshot, classes: dict[int, list[tuple[int, int, int]]]) -> Totals:
+    totals = Totals()
+    parents = {qid: queue.parent for qid, queue in snapshot.queues.items()}
+    for jid, tasks in snapshot.tasks.items():
+        job = snapshot.jobs[jid]
+        groups = {i: group.parent for i, group in enumerate(job.groups)}
+        for task in tasks.values():
+            if task.state in COUNTS_FOR_GANG:
+                for group in _above(groups, task.group):
+                    totals.held[jid, group] += 1
+            if task.state not in HOLDS_NODE:
+                continue
+            for slot, amount, _ in classes[task.cid]:
+                totals.used[task.row, slot] += amount
+                totals.releasing[task.row, slot] += amount * (task.state == 4)
+                for qid in _above(parents, job.qid):
+                    totals.queues[qid, slot] += amount
+    for nomination in snapshot.nominations.values():
+        for run in nomination.runs:
+            for row in run.rows:
+                for slot, amount, _ in classes[run.cid]:
+                    totals.nominated[row, slot] += amount
+    return totals
+
+
+def check_records(snapshot: Snapshot, totals: Totals) -> None:
+    """The records say what the tasks say."""
+    for row, record in zip(snapshot.nodes.rows, snapshot.nodes.records, strict=True):
+        _, _, flat = unpack_node(record)
+        for slot in range(len(flat) // 5):
+            _, used, _, releasing, nominated = flat[5 * slot : 5 * slot + 5]
+            assert used == totals.used[row, slot], (row, slot)
+            assert releasing == totals.releasing[row, slot], (row, slot)
+            assert nominated == totals.nominated[row, slot], (row, slot)
+    for qid, queue in snapshot.queues.items():
+        found = {slot: n for (q, slot), n in totals.queues.items() if q == qid and n}
+        assert queue.used == found, qid
+    for jid, job in snapshot.jobs.items():
+        for i, group in enumerate(job.groups):
+            assert group.held == totals.held[jid, i], (jid, i)
+
+
+def check_fit(before: Snapshot, after: Snapshot, implied: dict[int, int]) -> None:
+    """No commit raised anything above what the node offers (it may have been above before)."""
+    old = dict(zip(before.nodes.rows, before.nodes.records, strict=True))
+    for row, record in zip(after.nodes.rows, after.nodes.records, strict=True):
+        _, _, flat = unpack_node(record)
+        _, _, was = unpack_node(old[row])
+        was += [0] * (len(flat) - len(was))
+        for slot in range(len(flat) // 5):
+            offered, used, observed, releasing, nominated = flat[5 * slot : 5 * slot + 5]
+            _, used0, observed0, releasing0, nominated0 = was[5 * slot : 5 * slot + 5]
+            capacity = max(offered, implied.get(slot, 0))
+            now, then = used + observed, used0 + observed0
+            assert now <= max(capacity, then), (row, slot)
+            future, past = now - releasing + nominated, then - releasing0 + nominated0
+            assert future <= max(capacity, past), (row, slot)
+
+
+def check_limits(before: Snapshot, after: Snapshot) -> None:
+    for qid, queue in after.queues.items():
+        for slot, limit in queue.capability.items():
+            now, then = queue.used.get(slot, 0), before.queues[qid].used.get(slot, 0)
+            assert now <= max(limit, then), (qid, slot)
+
+
+def check_gangs(before: Snapshot, after: Snapshot) -> None:
+    for jid, job in after.jobs.items():
+        for group, old in zip(job.groups, before.jobs[jid].groups, strict=True):
+            if 0 < group.held < group.minimum:
+                assert 0 < old.held < group.minimum, jid
+
+
+class Live:
+    """Promise 1 from the log alone: a task is bound again only after it was let go."""
+
+    def __init__(self) -> None:
+        self.bound: dict[int, set[int]] = defaultdict(set)
+
+    def bind(self, jid: int, tasks: list[int]) -> None:
+        for tix in tasks:
+            assert tix not in self.bound[jid], (jid, tix)
+            self.bound[jid].add(tix)
+
+    def unbind(self, jid: int, tasks: list[int]) -> None:
+        self.bound[jid].difference_update(tasks)
