@@ -75,7 +75,7 @@ class View:
         self._labels: dict[str, CodedColumn[str]] = {}
         self._taints: CodedColumn[tuple[Taint, ...]] | None = None
         self._looks: CodedColumn[Look] | None = None
-        self._cordoned: NDArray[np.bool_] | None = None
+        self._cordoned: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
 
     # --- what plugins read --------------------------------------------------------------------
 
@@ -105,9 +105,6 @@ class View:
 
     def unschedulable(self) -> NDArray[np.bool_]:
         """True where the node is cordoned."""
-        if self._cordoned is None:
-            flags = [node is not None and node.unschedulable for node in self.nodes]
-            self._cordoned = np.array(flags, dtype=np.bool_)
         return self._cordoned
 
     def looks(self) -> CodedColumn[Look]:
@@ -202,7 +199,9 @@ class View:
         self.version = np.concatenate([self.version, blank])
         self.spec = np.concatenate([self.spec, blank])
         self.record_spec = np.concatenate([self.record_spec, blank])
-        self.own = np.concatenate([self.own, np.zeros(more, dtype=np.bool_)])
+        no = np.zeros(more, dtype=np.bool_)
+        self.own = np.concatenate([self.own, no])
+        self._cordoned = np.concatenate([self._cordoned, no])
         self.nodes.extend([None] * more)
         self._reread(range(old, rows))
         self._mark_own()
@@ -235,6 +234,7 @@ class View:
         for row, (node, spec) in nodes.items():
             self.nodes[row] = node
             self.spec[row] = UNKNOWN if node is None else spec
+            self._cordoned[row] = node is not None and node.unschedulable
         self._reread(nodes)
 
     def _reread(self, rows: Iterable[int]) -> None:
@@ -245,7 +245,6 @@ class View:
         for derived in (self._taints, self._looks):
             if derived is not None:
                 derived.update(rows, self.nodes)
-        self._cordoned = None
         self.revision += 1
 
     def _put_partition(self, partition: PutPartition) -> None:

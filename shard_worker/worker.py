@@ -171,18 +171,17 @@ class Worker:
             attempt.placed.statement.rollback()
         self.view.set_rows(reply.fresh)
         outcomes: list[Outcome] = []
-        again: list[tuple[Attempt, Answer]] = []
+        again: list[Attempt] = []
         for attempt, answer in zip(attempts, reply.answers, strict=True):
             if answer.verdict in ACCEPTED:
                 outcomes.append(self._accepted(attempt, answer))
-            else:
-                again.append((attempt, answer))
-        for attempt, answer in reversed(again):
+                continue
             decided = self._refused(attempt, answer.verdict)
             if isinstance(decided, Outcome):
                 outcomes.append(decided)
             else:
-                self._waiting.appendleft(decided)
+                again.append(decided)
+        self._waiting.extendleft(reversed(again))
         return self._instructions(outcomes)
 
     # --- questions ----------------------------------------------------------------------------

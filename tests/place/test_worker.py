@@ -172,6 +172,16 @@ def test_repaired_statements_go_first_and_keep_their_order() -> None:
     assert len(first.statements) == 2
 
 
+def test_of_two_refused_statements_the_first_chooses_first() -> None:
+    worker = worker_of(nodes(2, cores=1))
+    worker.on_turns([turn(1, jid=1), turn(1, jid=2)], now=NOW)
+    answers = [Answer(Verdict.FIT, 0, []), Answer(Verdict.FIT, 0, [])]
+    fresh = Rows([0], [used(1, cores=1)])
+    instructions = worker.on_reply(CommitReply(Verdict.COMMITTED, answers, fresh))
+    assert [s.jid for s in asked(instructions).statements] == [1]
+    assert [(o.jid, o.code) for o in told(instructions)] == [(2, OutcomeCode.INFEASIBLE)]
+
+
 def test_a_conflict_that_repeats_goes_back_to_order() -> None:
     view = nodes(1)
     worker = worker_of(view, limits=Limits(repairs=3))
