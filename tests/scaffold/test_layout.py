@@ -52,11 +52,10 @@ def test_top_level_holds_what_it_should() -> None:
         assert (ROOT / name).is_file(), name
 
 
-def test_every_folder_with_code_is_a_package_that_says_what_it_is() -> None:
+def test_every_folder_with_code_is_a_package() -> None:
     folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     for folder in folders:
-        text = (folder / "__init__.py").read_text()
-        assert text.startswith('"""'), folder
+        assert (folder / "__init__.py").is_file(), folder
 
 
 def test_no_file_has_grown_out_of_one_concept() -> None:
