@@ -29,7 +29,7 @@ ENTRIES_AT_ONCE = 32
 
 _BLOCK = 2**16
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class HistoryFile:

@@ -264,17 +264,18 @@ class LedgerSide:
 
     def _allocate(self, jid: int, job: Job, operations: list[list[int]]) -> None:
         """Operations that are judged together: a core, or one of the tail."""
-        classes: Counter[int] = Counter()
-        grown: Counter[int] = Counter()
+        classes: dict[int, int] = {}
+        grown: dict[int, int] = {}
         for tix, row, cid, level in operations:
             self.levels[level] += 1
             if not self._place(jid, job, tix, row, cid):
                 continue
             if broken := self.nodes.take(cid, row):
                 self._findings.add(2, f"task {jid}.{tix} of {job.key}: {broken}")
-            classes[cid] += 1
+            classes[cid] = classes.get(cid, 0) + 1
             if cid not in self._best_effort:
-                grown[job.group_of[tix]] += 1
+                group = job.group_of[tix]
+                grown[group] = grown.get(group, 0) + 1
         for cid, count in classes.items():
             if broken := self._queues.charge(job.qid, self.nodes.requests(cid), count):
                 self._findings.add(2, f"job {jid} ({job.key}): {broken}")
@@ -313,7 +314,7 @@ class LedgerSide:
                 self.across.add((jid, group))
             group = parent
 
-    def _grow_gangs(self, jid: int, job: Job, grown: Counter[int]) -> None:
+    def _grow_gangs(self, jid: int, job: Job, grown: dict[int, int]) -> None:
         """Promise 3: no gang, parents included, is moved to between nothing and its minimum."""
         before = list(job.held)
         for group, count in grown.items():

@@ -25,31 +25,39 @@ from coordinator.cluster.local import LocalCluster
 from coordinator.history import HistoryFile, LogFollower, sync_regularly
 from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.protocol import Ledger
+from shared.ledger.redis_ledger import RedisLedger
+from shared.settings import Settings, SettingsError, load_settings
+from shared.telemetry import configure_logging
 
 DRAIN_WITHIN = 10.0
 """Seconds to read the rest of the ledger's log at the end."""
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        parser.error(str(error))
+    configure_logging(settings.log_level, settings.log_format, role="cluster")
     code = 1
     try:
-        code = asyncio.run(serve(options))
+        code = asyncio.run(serve(options, _open_ledger(options.redis, settings)))
     except* (OSError, LedgerError) as failures:
         log.error("the cluster process failed", error=str(failures.exceptions[0]))
     return code
 
 
-async def serve(options: argparse.Namespace) -> int:
-    """Run until SIGTERM or SIGINT."""
+async def serve(options: argparse.Namespace, ledger: Ledger | None) -> int:
+    """Run until SIGTERM or SIGINT; without a ledger the history has the cluster's side only."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     history = HistoryFile(options.history)
-    ledger = _open_ledger(options.redis)
     try:
         host = ClusterHost(_kubelets(options), history, _clock())
         follower = _follower(ledger, history)
@@ -97,14 +105,11 @@ async def _drain(follower: LogFollower | None) -> int:
     return 0
 
 
-def _open_ledger(url: str) -> Ledger | None:
+def _open_ledger(url: str, settings: Settings) -> Ledger | None:
     """The password comes from the settings: arguments are there for everybody to see."""
     if not url:
         return None
-    from shared.ledger.redis_ledger import RedisLedger
-    from shared.settings import load_settings
-
-    password = load_settings().redis_password
+    password = settings.redis_password
     return RedisLedger(url, password=password.get_secret_value() if password else None)
 
 
