@@ -53,24 +53,22 @@ def _match_binds(
     """Every bind the cluster took has a commit to that node. Returns jid -> tix -> what it has."""
     taken: dict[int, dict[int, int]] = {}
     for (task, _), binding in cluster.bindings.items():
-        head, _, tail = task.partition(".")
-        jid, tix = int(head), int(tail)
-        job = ledger.jobs.get(jid)
-        if job is None or not _committed(ledger, job, tix, binding):
+        job = ledger.jobs.get(binding.jid)
+        if job is None or not _committed(ledger, job, binding):
             message = f"task {task} was bound to {binding.node} without a commit to it"
             findings.add_at(binding.line, "bind", 6, message)
         has = {DONE: _DONE, LOST: _LOST}.get(binding.phase, _LIVE)
-        taken.setdefault(jid, {})[tix] = has
+        taken.setdefault(binding.jid, {})[binding.tix] = has
     return taken
 
 
-def _committed(ledger: LedgerSide, job: Job, tix: int, binding: Binding) -> bool:
-    if tix >= len(job.rows):
+def _committed(ledger: LedgerSide, job: Job, binding: Binding) -> bool:
+    if binding.tix >= len(job.rows):
         return False
     names = ledger.nodes.names
-    if names.get(job.rows[tix]) == binding.node:
+    if names.get(job.rows[binding.tix]) == binding.node:
         return True
-    return any(names.get(row) == binding.node for row in job.earlier.get(tix, ()))
+    return any(names.get(row) == binding.node for row in job.earlier.get(binding.tix, ()))
 
 
 def _compare(jid: int, job: Job, taken: dict[int, int], findings: Findings) -> None:

@@ -104,11 +104,10 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
 def _times(ledger: LedgerSide, cluster: ClusterSide) -> tuple[float, tuple[float, float, float]]:
     """Seconds from the first submit to the last bind, and the percentiles between the two."""
     submitted, bound = [], []
-    for (task, _), binding in cluster.bindings.items():
-        head, _, tail = task.partition(".")
-        job, tix = ledger.jobs.get(int(head)), int(tail)
-        if job is not None and tix < len(job.submitted):
-            submitted.append(job.submitted[tix])
+    for binding in cluster.bindings.values():
+        job = ledger.jobs.get(binding.jid)
+        if job is not None and binding.tix < len(job.submitted):
+            submitted.append(job.submitted[binding.tix])
             bound.append(binding.t)
     if not bound:
         return 0.0, (0.0, 0.0, 0.0)

@@ -17,9 +17,12 @@ _KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": L
 class Binding:
     """One incarnation of a task on the node that took it."""
 
-    __slots__ = ("line", "node", "phase", "t")
+    __slots__ = ("jid", "line", "node", "phase", "t", "tix")
 
-    def __init__(self, node: str, line: int, t: float) -> None:
+    def __init__(self, task: str, node: str, line: int, t: float) -> None:
+        head, _, tail = task.partition(".")
+        self.jid = int(head)
+        self.tix = int(tail)
         self.node = node
         self.line = line
         self.t = t
@@ -50,7 +53,7 @@ class ClusterSide:
                 continue
             known = self.bindings.get((task, uid))
             if known is None:
-                self.bindings[task, uid] = Binding(node, self._findings.line, event["t"])
+                self.bindings[task, uid] = Binding(task, node, self._findings.line, event["t"])
                 if answer == "ALREADY":
                     self._findings.add(6, f"task {task} was on {node} already, but never bound")
             elif known.node != node or (answer == "OK" and known.phase >= DONE):

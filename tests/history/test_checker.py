@@ -466,7 +466,14 @@ def test_torn_last_line_is_told_and_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["not json", "[]", "{}", '{"src":"ledger","ev":"commit","id":"1-1"}', '{"src":"x","ev":"y"}'],
+    [
+        '{"t":1,"src":"cluster","ev":"bind","tasks":["x"],"nodes":["n"],"uids":["u"],"answers":["OK"]}',
+        "not json",
+        "[]",
+        "{}",
+        '{"src":"ledger","ev":"commit","id":"1-1"}',
+        '{"src":"x","ev":"y"}',
+    ],
 )
 def test_lines_that_are_no_events_are_named(tmp_path: Path, line: str) -> None:
     path = Story().write(tmp_path / "history.jsonl")
