@@ -138,6 +138,7 @@ class View:
         self._set_nodes({row: (node, node.spec) for row, node in specs.items()})
         if snapshot.partition is not None:
             self._put_partition(snapshot.partition)
+        self.looks()  # now rather than in the first turn: it reads every node
 
     def apply(self, entries: Iterable[LogEntry]) -> None:
         """Follow the log: rows, node specs, classes, the partition, nominations."""
