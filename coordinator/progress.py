@@ -100,11 +100,17 @@ class Progress:
     ) -> None:
         self.stop()
 
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started
+
     def phase(self, text: str) -> None:
         """Begin a phase of start-up or shut-down: one line with the time since the start."""
         self.stop()
-        seconds = time.monotonic() - self._started
-        self._console.print(f"[dim]{seconds:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True)
+        self._console.print(
+            f"[dim]{self.seconds:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True
+        )
 
     def warn(self, text: str) -> None:
         self._console.print(f"Warning: {text}", style="yellow", markup=False, highlight=False)

@@ -49,7 +49,7 @@ MEAN_DURATION = 6_000.0
 2,000 jobs are about 66,000 tasks, so 8,000 GPUs are busy for 66,000 x 6 / 8,000 = 50 s."""
 
 LONGEST = 2.0
-"""No duration is longer than so many times the mean: the last job should not keep people waiting."""
+"""No duration is longer than so many times the mean, so that the last job is soon done."""
 
 QUEUES = ("research", "vision", "speech", "ranking", "platform")
 

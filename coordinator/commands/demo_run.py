@@ -174,7 +174,7 @@ async def _submit(run: Run, sender: Sender) -> None:
 
 async def _watch(run: Run, api: ApiClient, progress: Progress) -> None:
     """Show the state until every job is finished, or nothing moves any more."""
-    rate, start = Rate(), time.monotonic()
+    rate = Rate()
     stall = Stall(longest=float(run.trace.duration.max()) / run.options.speedup)
     async for status in poll(api):
         now = time.monotonic()
@@ -182,7 +182,7 @@ async def _watch(run: Run, api: ApiClient, progress: Progress) -> None:
         bound = status.get("tasks", {}).get("bound", 0)
         moment = moment_of(
             status,
-            seconds=now - start,
+            seconds=progress.seconds,
             expected=run.trace.jobs,
             capacity=run.shape.capacity,
             rate=rate.add(now, bound),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import typer
 
 from coordinator.checker import HistoryError
 from coordinator.child import ChildDied
@@ -100,11 +101,13 @@ async def running(space: Workspace, progress: Progress) -> AsyncIterator[ApiClie
     """
     async with Supervisor(space.settings, on_phase=lambda text: _phase(progress, text)) as parts:
         space.supervisor = parts
-        async with asyncio.TaskGroup() as group, ApiClient(parts.url) as api:
-            watching = group.create_task(parts.wait())
-            yield api
-            watching.cancel()
-        progress.phase("Stopping all processes")
+        try:
+            async with asyncio.TaskGroup() as group, ApiClient(parts.url) as api:
+                watching = group.create_task(parts.wait())
+                yield api
+                watching.cancel()
+        finally:
+            progress.phase("Stopping all processes")
 
 
 def _phase(progress: Progress, text: str) -> None:
@@ -170,16 +173,21 @@ def run_to_exit_code(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
         return asyncio.run(_stoppable(main()))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except (Exception, BaseExceptionGroup) as error:
         cause = _first(error)
         if isinstance(cause, KeyboardInterrupt):
-            return EXIT_INTERRUPTED
+            return _interrupted()
         if isinstance(cause, CommandError):
             raise cause from None
         if isinstance(cause, (ApiError, ChildDied, HistoryError, SupervisorError)):
             raise CommandError(str(cause)) from None
         raise
+
+
+def _interrupted() -> int:
+    typer.echo("Interrupted; all processes are stopped", err=True)
+    return EXIT_INTERRUPTED
 
 
 async def _stoppable(main: Coroutine[Any, Any, int]) -> int:
