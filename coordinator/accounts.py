@@ -51,6 +51,8 @@ class Accounts:
         """A total moved since the last session: shares must be computed anew."""
         self.tasks: Counter[int] = Counter()
         """Tasks of all jobs by state."""
+        self.started = 0
+        """Jobs that hold a member and are not done."""
         self._nodes: dict[int, Requests] = {}
 
     # --- nodes --------------------------------------------------------------------------------
@@ -79,12 +81,14 @@ class Accounts:
         """A job joins its queue's totals."""
         self.cluster.jobs[state.job.jid] = state.info
         self.queue(state).jobs += 1
+        self.started += state.info.held[0] > 0
         self._count(state, +1)
 
     def retire(self, state: JobState) -> None:
         """A job whose tasks all ended no longer counts as one of its queue's jobs."""
         if self.cluster.jobs.pop(state.job.jid, None) is not None:
             self.queue(state).jobs -= 1
+            self.started -= state.info.held[0] > 0
             self.dirty = True
 
     def forget(self, state: JobState) -> None:
@@ -162,7 +166,9 @@ class Accounts:
         queue, requests, capacity = self.queue(state), cls.requests, self.capacity
         if (before in _OUTSIDE) != (new in _OUTSIDE):
             sign = -1 if new in _OUTSIDE else 1
+            held = info.held[0] > 0
             count_group(info.held, state.job.groups, role.group, sign * count)
+            self.started += (info.held[0] > 0) - held
         if before is TaskState.PENDING or new is TaskState.PENDING:
             self._pending(state, role, cls, count if new is TaskState.PENDING else -count)
         if TaskState.FAILED in (before, new):

@@ -299,18 +299,14 @@ class Coordinator:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
         order = self.order
         states = order.accounts.tasks
-        jobs = Counter[str]()
-        for state in order.jobs.values():
-            done = state.standing is Standing.DONE
-            held = state.info.held[0] > 0
-            jobs["finished" if done else "running" if held else "pending"] += 1
+        finished, running = order.standings[Standing.DONE], order.accounts.started
         bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
         return {
             "jobs": {
                 "submitted": len(order.jobs),
-                "finished": jobs["finished"],
-                "running": jobs["running"],
-                "pending": jobs["pending"],
+                "finished": finished,
+                "running": running,
+                "pending": len(order.jobs) - finished - running,
             },
             "tasks": {
                 "submitted": states.total(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from shard_worker.workload import Amounts, JobInfo, Progress, add
 from shared.messages import HOLDING, Group, TaskRun, TaskState
@@ -44,6 +45,8 @@ class JobState:
     nominated: dict[int, int] = field(default_factory=dict)
     waits_for: set[int] = field(default_factory=set)
     """Rows whose leaving tasks a nominated job waits for."""
+    line: Any = None
+    """The line it stands in (:class:`coordinator.order.Line`), None where in none."""
     need: Need | None = None
     """What its next turn must place; None = to be computed anew (its tasks moved)."""
     returned: set[int] = field(default_factory=set)

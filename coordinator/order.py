@@ -47,8 +47,8 @@ PROBE_LIMIT_SECONDS = 1.0
 """The longest such wait: freed capacity is never ignored for longer."""
 
 NOMINATED_SECONDS = 1.0
-"""A nominated job looks again after this long even if no release on its nodes was seen (what stood in
-its way may be nothing that we release); doubles each time."""
+"""A nominated job looks again after this long even if no release on its nodes was seen (what stood
+in its way may be nothing that we release); doubles each time."""
 
 URGENT_ATTEMPTS = 3
 """So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
@@ -71,6 +71,8 @@ class Line:
     """The count of capacity changes when a worker found it infeasible, -1 where none did."""
     not_before: float = 0.0
     wait: float = PROBE_SECONDS
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Jobs that stand in it, by the reason each has of its own."""
 
 
 @dataclass(slots=True)
@@ -111,6 +113,10 @@ class Order:
         """Jobs whose truth must be read from the ledger before they can be tried again."""
         self.lapsed: list[int] = []
         """Jobs that gave up nominations which the ledger still holds."""
+        self.standings: Counter[Standing] = Counter()
+        """Jobs by where they stand."""
+        self._reasons: Counter[str] = Counter()
+        """Jobs outside the lines, by why they wait."""
         self._urgent: deque[tuple[int, int]] = deque()
         self._orphans: dict[str, set[int]] = {}
         self._waiting_rows: dict[int, set[int]] = {}
@@ -149,7 +155,7 @@ class Order:
             queue, line, state = picked
             if self._allowed(queue.info, line.need):
                 return self._open_turn(state, line.need)
-            state.reason = "WaitingForQuota"
+            self._stand(state, Standing.READY, "WaitingForQuota", line)
             self._over_share.add((queue.info.queue.qid, line.need))
         return self._borrow() if self.work_conserving else None
 
@@ -278,7 +284,7 @@ class Order:
     def _open_turn(self, state: JobState, need: Need) -> Turn:
         tail = self._tail(state, need)
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
-        state.standing = Standing.OPEN
+        self._stand(state, Standing.OPEN, state.reason)
         state.stamp += 1
         self.open += 1
         job, info = state.job, state.info
@@ -341,8 +347,7 @@ class Order:
             case OutcomeCode.CONFLICT:
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
-                state.standing = Standing.WAITING
-                state.reason = "PendingEvaluation"
+                self._stand(state, Standing.WAITING, "PendingEvaluation")
                 self.stale.append(outcome.jid)
 
     def _placed(self, state: JobState, outcome: Outcome) -> None:
@@ -370,7 +375,7 @@ class Order:
     def _nominate(self, state: JobState, outcome: Outcome) -> None:
         """Hold what the gang was promised until the tasks in its way have left."""
         self._drop_nominations(state)
-        state.standing, state.reason = Standing.NOMINATED, "WaitingForVictims"
+        self._stand(state, Standing.NOMINATED, "WaitingForVictims")
         for p in outcome.placements:
             for tix, row, level in zip(p.tasks, p.rows, p.levels, strict=True):
                 state.nominated[tix] = row
@@ -389,9 +394,8 @@ class Order:
 
     def _infeasible(self, state: JobState, outcome: Outcome) -> None:
         state.attempts += 1
-        state.reason = _reason(outcome.reasons)
         elsewhere = state.attempts < self.places
-        self._enqueue(state, urgent=elsewhere)
+        self._enqueue(state, _reason(outcome.reasons), urgent=elsewhere)
         if not elsewhere:
             self._hold_line(state)
             if self.places > 1:
@@ -402,8 +406,7 @@ class Order:
         if state.attempts <= URGENT_ATTEMPTS:
             self._enqueue(state, urgent=True, keep=True)
             return
-        state.reason = "RepeatedConflict"
-        self._enqueue(state)
+        self._enqueue(state, "RepeatedConflict")
         self._hold_line(state)
 
     def _hold_line(self, state: JobState) -> None:
@@ -497,12 +500,11 @@ class Order:
             return
         states = state.states
         if states.count(TaskState.SUCCEEDED) + states.count(TaskState.FAILED) == len(states):
-            state.standing, state.reason = Standing.DONE, ""
+            self._stand(state, Standing.DONE, "")
             state.stamp += 1
             self.accounts.retire(state)
         elif state.standing is Standing.SETTLED and state.info.pending:
-            state.reason = "BindFailed"
-            self._enqueue(state)
+            self._enqueue(state, "BindFailed")
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -515,8 +517,9 @@ class Order:
         qid = self.queue_ids.get(job.queue, -1)
         state = open_job(job, qid=qid, classes=self.accounts.classes, states=states)
         self.jobs[job.jid] = state
+        self.standings[state.standing] += 1
         if qid < 0:
-            state.reason = "Misconfigured"
+            self._stand(state, Standing.WAITING, "Misconfigured")
             self._orphans.setdefault(job.queue, set()).add(job.jid)
             return
         self.accounts.admit(state)
@@ -533,7 +536,7 @@ class Order:
         again = self.jobs[job.jid]
         again.stamp += stamp + 1
         if was_open:
-            again.standing = Standing.OPEN
+            self._stand(again, Standing.OPEN, again.reason)
             self.open += 1
         elif again.standing is Standing.READY:
             self._enqueue(again)
@@ -542,6 +545,8 @@ class Order:
         """Take a job out of every total, as if it had never been put."""
         if state.standing is Standing.OPEN:
             self.open -= 1
+        self._stand(state, Standing.WAITING, "")
+        self.standings[Standing.WAITING] -= 1
         del self.jobs[state.job.jid]
         if state.info.qid < 0:
             self._orphans.get(state.job.queue, set()).discard(state.job.jid)
@@ -570,25 +575,37 @@ class Order:
         if again.standing is Standing.READY:
             self._enqueue(again, urgent=True)
 
-    def _enqueue(self, state: JobState, *, urgent: bool = False, keep: bool = False) -> None:
-        """Put a job where its turn will find it, or note why it cannot have one."""
+    def _enqueue(
+        self,
+        state: JobState,
+        reason: str = "PendingEvaluation",
+        *,
+        urgent: bool = False,
+        keep: bool = False,
+    ) -> None:
+        """Put a job where its turn will find it, or note why it cannot have one.
+
+        ``reason``: why it waits, told until its next turn. ``keep``: its nominations stay."""
         state.stamp += 1
         self.accounts.give_back(state)
         if state.nominated and not keep:
             self.lapsed.append(state.job.jid)
             self._drop_nominations(state)
         if not state.info.pending:
-            best_effort = any(state.info.best_effort)
-            state.standing = Standing.WAITING if best_effort else Standing.SETTLED
-            state.reason = "BestEffortNotInThisVersion" if best_effort else ""
+            if any(state.info.best_effort):
+                self._stand(state, Standing.WAITING, "BestEffortNotInThisVersion")
+            else:
+                self._stand(state, Standing.SETTLED, "")
+        elif state.job.dangling:
+            self._stand(state, Standing.WAITING, "Misconfigured")
         elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
-            state.standing, state.reason = Standing.WAITING, "NotEnoughTasks"
+            self._stand(state, Standing.WAITING, "NotEnoughTasks")
         else:
-            state.standing, state.reason = Standing.READY, state.reason or "PendingEvaluation"
-            self._line_up(state, urgent=urgent)
+            self._line_up(state, reason, urgent=urgent)
 
-    def _line_up(self, state: JobState, *, urgent: bool) -> None:
+    def _line_up(self, state: JobState, reason: str, *, urgent: bool) -> None:
         if urgent:
+            self._stand(state, Standing.READY, reason)
             self._urgent.append((state.job.jid, state.stamp))
             return
         need, queue = self._need(state), self.queues[state.info.qid]
@@ -596,8 +613,20 @@ class Order:
         if line is None:
             line = Line(need=need, amounts=amounts(need, self.accounts.classes))
             queue.lines[need] = line
+        self._stand(state, Standing.READY, reason, line)
         key = self.session.job_key(state.info, self.accounts.cluster)
         heapq.heappush(line.heap, (key, state.job.created, state.job.jid, state.stamp))
+
+    def _stand(
+        self, state: JobState, standing: Standing, reason: str, line: Line | None = None
+    ) -> None:
+        """Move a job to where it stands now, with the reason it is told by."""
+        before = self._reasons if state.line is None else state.line.reasons
+        before[state.reason] -= 1
+        (self._reasons if line is None else line.reasons)[reason] += 1
+        self.standings[state.standing] -= 1
+        self.standings[standing] += 1
+        state.standing, state.reason, state.line = standing, reason, line
 
     def _need(self, state: JobState) -> Need:
         if state.need is None:
@@ -622,28 +651,30 @@ class Order:
             self.queue_ids[queue.name] = queue.qid
         self.accounts.dirty = True
         for jid in sorted(self._orphans.pop(queue.name, ())):
-            job = self.jobs.pop(jid)
+            job = self.jobs[jid]
+            self._forget(job)
             self.put_job(job.job, job.states)
 
     # --- tell ---------------------------------------------------------------------------------
 
     def pending_reasons(self) -> Counter[str]:
-        """Why jobs wait, counted. A job whose line is held back waits for resources."""
-        reasons: Counter[str] = Counter()
-        for state in self.jobs.values():
-            if state.standing is Standing.READY:
-                line = self.queues[state.info.qid].lines.get(self._need(state))
-                short = line is not None and self._held_back(line)
-                reasons["NotEnoughResources" if short else state.reason] += 1
-            elif state.reason:
-                reasons[state.reason] += 1
-        return reasons
+        """Why jobs wait, counted. Jobs of a line that is held back wait for resources."""
+        reasons = Counter(self._reasons)
+        for queue in self.queues.values():
+            for line in queue.lines.values():
+                if self._held_back(line):
+                    reasons["NotEnoughResources"] += line.reasons.total()
+                else:
+                    reasons.update(line.reasons)
+        del reasons[""]
+        return +reasons
 
     def validate(self) -> None:
         """Raise AssertionError where the bookkeeping contradicts itself."""
         self.accounts.validate(self.jobs.values())
         opened = sum(state.standing is Standing.OPEN for state in self.jobs.values())
         assert opened == self.open, (opened, self.open)
+        assert +self.standings == Counter(state.standing for state in self.jobs.values())
         for state in self.jobs.values():
             assert (state.standing is Standing.NOMINATED) <= bool(state.nominated), state.job.key
 

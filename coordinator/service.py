@@ -21,6 +21,7 @@ import contextlib
 import signal
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import structlog
@@ -29,13 +30,13 @@ from aiohttp import web
 from coordinator.api import make_app
 from coordinator.binding import Binding
 from coordinator.cluster.client import SocketCluster
-from coordinator.cluster.protocol import ClusterDriver
+from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Reread
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
 from coordinator.order import Order
-from coordinator.recorder import Deposed, Recorder
+from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.recovery import recover
 from coordinator.shards import RayShards, Shards, WorkerLost
 from shard_worker.session import open_session
@@ -303,11 +304,18 @@ class Service:
         self._kicked.set()
 
     async def _trim_forever(self) -> None:
+        """Cut the log below its slowest follower: a worker, or the history. A worker that is just
+        starting has no position yet, so nothing is cut while it reads the ledger."""
         while True:
             await asyncio.sleep(TRIM_SECONDS)
-            positions = [*self._log_ids.values()]
-            if len(positions) == self._settings.shards:
-                await self._ledger.trim(log_before=min(positions, key=_log_key))
+            try:
+                history = await self._cluster.history_position()
+            except ClusterTimeout:
+                continue
+            positions = [*self._log_ids.values(), *([history] if history else [])]
+            if len(self._log_ids) == self._settings.shards:
+                lowest = min(positions, key=_log_key)
+                await insist(partial(self._ledger.trim, log_before=lowest), what="trim")
 
     # --- tell ---------------------------------------------------------------------------------
 

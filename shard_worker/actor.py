@@ -10,6 +10,7 @@ is an error of one call that the coordinator can answer."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 from shard_worker.session import open_session
@@ -86,6 +87,11 @@ class ShardServer:
         snapshot = await self._ledger.snapshot(workload=False)
         self._view.load(snapshot)
         self._log_id = snapshot.log_id
+        # What was loaded lives as long as the worker: without this the collector walks through it
+        # again and again, a third of the cost of a placement at 100,000 nodes.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
         self._worker.begin(self._config.epoch, self._config.run_id)
 
     async def serve(self, turns: list[Turn]) -> list[Outcome]:

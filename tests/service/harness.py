@@ -82,6 +82,12 @@ class DirectCluster:
                 return reports
             await asyncio.sleep(0.005)
 
+    async def history_position(self) -> str:
+        return ""
+
+    async def history_position(self) -> str:
+        return ""
+
     async def close(self) -> None:
         pass
 
