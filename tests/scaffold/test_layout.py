@@ -68,6 +68,24 @@ def test_no_file_has_grown_out_of_one_concept() -> None:
     assert long == {}
 
 
+def test_the_map_of_files_names_files_that_exist() -> None:
+    """A row of the map names a path first; later names in it may be beside that one."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = [re.findall(r"`([\w/.*]+)`", line) for line in text.split("| concept |")[1].splitlines()]
+    rows = [row for row in rows if row and "/" in row[0] and line_is_path(row[0])]
+    assert len(rows) > 15
+    for first, *others in rows:
+        beside = (ROOT / first.rstrip("/")).parent
+        assert list(ROOT.glob(first.rstrip("/"))), first
+        for name in others:
+            found = [*ROOT.glob(name.rstrip("/")), *beside.glob(name.rstrip("/"))]
+            assert found, f"{name} (in the row of {first})"
+
+
+def line_is_path(name: str) -> bool:
+    return name.split("/")[0] in ROOMS
+
+
 def test_every_dependency_is_locked_with_a_hash() -> None:
     locked = (ROOT / "requirements.lock").read_text()
     wanted = [re.split(r"[<>=\[ ]", entry)[0] for entry in PROJECT["project"]["dependencies"]]
