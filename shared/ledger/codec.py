@@ -13,6 +13,7 @@ from typing import Any
 
 import msgpack
 
+from shared.ledger.errors import LedgerArgument
 from shared.ledger.protocol import (
     BindEntry,
     CommitEntry,
@@ -33,6 +34,7 @@ from shared.ledger.protocol import (
     PutQueue,
     StatusEntry,
 )
+from shared.ledger.records import LIMB
 from shared.messages import (
     ACCEPTED,
     NOMINATE,
@@ -69,22 +71,38 @@ _HEAD = struct.Struct("<IIiiII")
 _RUN = struct.Struct("<IIII")
 
 
+def _lists(run: Run) -> tuple[list[int], ...]:
+    return run.tasks, run.rows, run.versions, run.specs, run.levels
+
+
 def pack_statements(statements: Sequence[Statement]) -> bytes:
-    """A batch as columns: see ``scripts/commit.lua`` for their meaning."""
+    """A batch as columns: see ``scripts/commit.lua`` for their meaning. Errors: LedgerArgument."""
+    try:
+        return _pack_statements(statements)
+    except struct.error as error:
+        for s in statements:
+            try:
+                _pack_statements([s])
+            except struct.error:
+                text = f"job {s.jid}: a number of its statement is negative or too large"
+                raise LedgerArgument(text) from error
+        raise
+
+
+def _pack_statements(statements: Sequence[Statement]) -> bytes:
     heads: list[bytes] = []
     runs: list[bytes] = []
     columns: tuple[list[int], ...] = ([], [], [], [], [])
-    tasks, rows, versions, specs, levels = columns
     extras: list[Any] = []
     for index, s in enumerate(statements, 1):
         heads.append(_HEAD.pack(s.jid, s.job_version, s.qid, s.priority, len(s.core), len(s.tail)))
         for run in (*s.core, *s.tail):
-            runs.append(_RUN.pack(run.kind, run.cid, run.group, len(run.tasks)))
-            tasks += run.tasks
-            rows += run.rows
-            versions += run.versions
-            specs += run.specs
-            levels += run.levels
+            count = len(run.tasks)
+            runs.append(_RUN.pack(run.kind, run.cid, run.group, count))
+            for column, values in zip(columns, _lists(run), strict=True):
+                if len(values) != count:
+                    raise LedgerArgument(f"job {s.jid}: the lists of a run differ in length")
+                column.extend(values)
         if s.displaced or s.domains or s.expiry:
             domains = [[d.key, d.delta, d.condition, d.bound] for d in s.domains]
             extras.append([index, s.displaced, domains, s.expiry])
@@ -137,8 +155,7 @@ def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
         keep = [v in ACCEPTED for v in verdicts[first : first + len(run.tasks)]]
         first += len(run.tasks)
         if any(keep):
-            lists = (run.tasks, run.rows, run.versions, run.specs, run.levels)
-            kept = (_chosen(values, keep) for values in lists)
+            kept = (_chosen(values, keep) for values in _lists(run))
             chosen.append(Run(run.kind, run.cid, run.group, *kept))
     return chosen
 
@@ -155,6 +172,13 @@ def _flat(pairs: Iterable[tuple[int, ...]]) -> list[int]:
     return [number for pair in pairs for number in pair]
 
 
+def _limits(capability: list[tuple[int, int]] | None) -> list[int] | bool:
+    """(slot, high limb, low limb): a limit may exceed what the script's numbers hold."""
+    if capability is None:
+        return False
+    return _flat((slot, *divmod(amount, LIMB)) for slot, amount in capability)
+
+
 def _op(op: IntakeOp) -> list[Any]:
     match op:
         case PutClass(cid, requests, spec):
@@ -166,7 +190,7 @@ def _op(op: IntakeOp) -> list[Any]:
         case Observe(row, used):
             return [4, row, _flat(used)]
         case PutQueue(qid, parent, capability, spec):
-            return [5, qid, parent, False if capability is None else _flat(capability), spec]
+            return [5, qid, parent, _limits(capability), spec]
         case PutJob(jid, qid, spec_version, groups, spec):
             numbers = [n for g in groups for n in (g.parent, g.minimum, g.held)]
             return [6, jid, qid, spec_version, numbers, spec]
@@ -191,7 +215,11 @@ def unpack_partition(op: list[Any]) -> PutPartition:
 
 
 def _put_queue(op: list[Any]) -> PutQueue:
-    return PutQueue(op[1], op[2], None if op[3] is False else _pairs(op[3]), op[4])
+    flat = op[3]
+    if flat is False:
+        return PutQueue(op[1], op[2], None, op[4])
+    limbs = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return PutQueue(op[1], op[2], [(slot, high * LIMB + low) for slot, high, low in limbs], op[4])
 
 
 def _put_job(op: list[Any]) -> PutJob:

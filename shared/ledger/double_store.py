@@ -20,7 +20,7 @@ from shared.ledger.protocol import (
     PutQueue,
     TaskRecord,
 )
-from shared.ledger.records import ALLOCATABLE, OBSERVED, RELEASING, UNLIMITED, USED
+from shared.ledger.records import ALLOCATABLE, LIMB, OBSERVED, RELEASING, UNLIMITED, USED
 from shared.messages import HOLDING, Group, StatusItem, TaskState
 from shared.slots import LIMIT
 
@@ -187,7 +187,7 @@ class Storing:
 
     def _put_queue(self, op: PutQueue) -> None:
         what = f"queue {op.qid}"
-        limits = _checked(what, op.capability or [])
+        limits = _checked(what, op.capability or [], LIMIT * LIMB)
         above = op.parent
         while above >= 0:
             known = self.overlay.queues.get(above)
@@ -280,16 +280,16 @@ def _check_slots(what: str, slots: Iterable[int]) -> None:
             raise LedgerArgument(f"{what}: slot {slot} is outside 0..{_MOST_SLOTS - 1}")
 
 
-def _check_amounts(what: str, amounts: Iterable[int]) -> None:
+def _check_amounts(what: str, amounts: Iterable[int], limit: int = LIMIT) -> None:
     for amount in amounts:
-        if not 0 <= amount < LIMIT:
-            raise LedgerArgument(f"{what}: {amount} is not a whole number below 2^53")
+        if not 0 <= amount < limit:
+            raise LedgerArgument(f"{what}: {amount} is not a whole number below {limit}")
 
 
-def _checked(what: str, pairs: list[tuple[int, int]]) -> dict[int, int]:
+def _checked(what: str, pairs: list[tuple[int, int]], limit: int = LIMIT) -> dict[int, int]:
     amounts = dict(pairs)
     _check_slots(what, amounts)
-    _check_amounts(what, amounts.values())
+    _check_amounts(what, amounts.values(), limit)
     return amounts
 
 

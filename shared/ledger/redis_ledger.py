@@ -145,7 +145,9 @@ class RedisLedger:
     async def _check_identity(self) -> None:
         found, schema = await self._writer.hmget(key("meta"), "cluster", "schema")
         if found is None:
-            used = await self._writer.exists(*(key(name) for name in ("node", "job", "log")))
+            used = await self._writer.exists(
+                *(key(name) for name in ("node", "queue", "class", "job"))
+            )
             if used or self._cluster:
                 missing = self._cluster or "an unknown cluster"
                 raise LedgerIdentity(

@@ -1,5 +1,6 @@
 -- Accepted objects. ARGV = writer, epoch, sequence, run id, packed list of operations.
--- An operation is an array that begins with its kind; slots and groups come as flat lists.
+-- An operation is an array that begins with its kind; slots and groups come as flat lists, limits of
+-- queues as (slot, high limb, low limb).
 local PUT_CLASS, PUT_NODE, DROP_NODE, OBSERVE, PUT_QUEUE, PUT_JOB, DROP_JOB, PUT_OBJECT,
   PUT_PARTITION = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
@@ -135,16 +136,16 @@ local function node_of(row)
   return node[row]
 end
 
-local function slots_needed(flat)
+local function slots_needed(flat, width)
   local most = 0
-  for i = 1, #flat, 2 do
+  for i = 1, #flat, width do
     if flat[i] >= most then most = flat[i] + 1 end
   end
   return most
 end
 
 local function set_part(rec, part, flat, default)
-  local most = slots_needed(flat)
+  local most = slots_needed(flat, 2)
   if most > rec[3] then grow(rec, most) end
   for slot = 0, rec[3] - 1 do rec[4 + 5 * slot + part] = default(slot) end
   for i = 1, #flat, 2 do rec[4 + 5 * flat[i] + part] = flat[i + 1] end
@@ -193,7 +194,7 @@ local function add_totals(qid, from, sign)
 end
 
 local function put_queue(qid, parent, flat, spec)
-  if flat then check_amounts('queue ' .. qid, flat, 2) end
+  if flat then check_amounts('queue ' .. qid, flat, 3) end
   check_parent(qid, parent)
   local rec = queue[qid]
   if not rec then
@@ -206,12 +207,12 @@ local function put_queue(qid, parent, flat, spec)
     add_totals(parent, rec, 1)
     queue_dirty[qid] = nil
   end
-  local most = flat and slots_needed(flat) or 0
+  local most = flat and slots_needed(flat, 3) or 0
   if most > rec[2] then grow_queue(rec, most) end
   for slot = 0, rec[2] - 1 do rec[5 + 4 * slot], rec[6 + 4 * slot] = -1, 0 end
-  for i = 1, flat and #flat or 0, 2 do
+  for i = 1, flat and #flat or 0, 3 do
     local b = 3 + 4 * flat[i]
-    rec[b + 2], rec[b + 3] = floor(flat[i + 1] / LIMB), flat[i + 1] % LIMB
+    rec[b + 2], rec[b + 3] = flat[i + 1], flat[i + 2]
   end
   mark_queue(qid)
   specs[QUEUESPEC][qid] = spec
