@@ -83,7 +83,7 @@ def test_the_map_of_files_names_files_that_exist() -> None:
 
 
 def line_is_path(name: str) -> bool:
-    return name.split("/")[0] in ROOMS
+    return name.split("/", maxsplit=1)[0] in ROOMS
 
 
 def test_every_dependency_is_locked_with_a_hash() -> None:
