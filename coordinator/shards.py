@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any, Protocol
 
 from shard_worker.transport import PlaceReply, WorkerConfig, encode_call
@@ -56,7 +57,7 @@ class RayShards:
             address=address,
             namespace=NAMESPACE,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             ignore_reinit_error=True,
         )
         for name in ray.util.list_named_actors():
@@ -68,19 +69,16 @@ class RayShards:
 
         from shard_worker.actor import ShardActor
 
-        actor = (
-            ray.remote(ShardActor)
-            .options(
-                name=f"shard-{config.shard}-{config.epoch.counter}",
-                lifetime="detached",
-                num_cpus=0,
-                max_restarts=0,
-                max_task_retries=0,
-                max_concurrency=1,
-                enable_task_events=False,
-            )
-            .remote()
-        )
+        remote: Any = ray.remote(ShardActor)
+        actor = remote.options(
+            name=f"shard-{config.shard}-{config.epoch.counter}",
+            lifetime="detached",
+            num_cpus=0,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=1,
+            enable_task_events=False,
+        ).remote()
         self._actors[config.shard] = actor
         await self._wait(config.shard, actor.begin.remote(config.encode()), self._start_seconds)
 

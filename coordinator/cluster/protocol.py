@@ -1,4 +1,4 @@
-"""What a cluster driver does for the binder. Columns in, columns out: one call carries many tasks."""
+"""What a cluster driver does for the binder. Columns in, columns out: many tasks a call."""
 
 from __future__ import annotations
 
@@ -64,10 +64,6 @@ class ClusterDriver(Protocol):
 
     async def reports(self, *, after: int, wait: float) -> Reports:
         """At least one report newer than ``after``, or none when ``wait`` seconds have passed."""
-        ...
-
-    async def history_position(self) -> str:
-        """The last log entry in the history, "" where none is kept: nothing after it may be cut."""
         ...
 
     async def history_position(self) -> str:

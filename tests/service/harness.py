@@ -1,7 +1,7 @@
-"""A whole service in one event loop: real ledger server, real HTTP, kubelets and workers in process.
+"""A whole service in one event loop: real ledger, real HTTP, kubelets and workers in process.
 
-What it leaves out is Ray and the other processes (tests/scaffold and tests/chaos have those), so that
-a test of the service starts in a tenth of a second and can look inside.
+What it leaves out is Ray and the other processes (tests/scaffold and tests/chaos have those), so
+that a test of the service starts in a tenth of a second and can look inside.
 """
 
 from __future__ import annotations
@@ -81,9 +81,6 @@ class DirectCluster:
             if reports.kinds or time.monotonic() >= deadline:
                 return reports
             await asyncio.sleep(0.005)
-
-    async def history_position(self) -> str:
-        return ""
 
     async def history_position(self) -> str:
         return ""
