@@ -43,12 +43,12 @@ In shares: 93.2% of the jobs have 1 GPU, 2.2% 2, 2.3% 4, 2.0% 8 and 0.35% more; 
 GANG_WIDTHS = (64, 256)
 """The narrowest and the widest of the gangs that make one fifth of the seeded jobs."""
 
-MEAN_DURATION = 6_000.0
-"""Seconds; at the default speedup of 1000 a task runs 6 s on average.
+MEAN_DURATION = 5_500.0
+"""Seconds; at the default speedup of 1000 a task runs 5.5 s on average.
 
-2,000 jobs are about 66,000 tasks, so 8,000 GPUs are busy for 66,000 x 6 / 8,000 = 50 s."""
+2,000 jobs are about 66,000 tasks, so 8,000 GPUs are busy for 66,000 x 5.5 / 8,000 = 45 s."""
 
-LONGEST = 2.0
+LONGEST = 1.75
 """No duration is longer than so many times the mean, so that the last job is soon done."""
 
 QUEUES = ("research", "vision", "speech", "ranking", "platform")

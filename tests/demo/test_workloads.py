@@ -54,7 +54,7 @@ def test_a_fifth_are_gangs_and_the_rest_has_the_published_widths() -> None:
 def test_the_default_workload_keeps_8000_gpus_busy_for_less_than_a_minute(seed: int) -> None:
     trace = seeded_workload(jobs=2000, seed=seed, capacity=8000)
     seconds = float((trace.width * trace.duration).sum()) / 8000 / 1000  # at speedup 1000
-    assert 44 < seconds < 56
+    assert 40 < seconds < 50
     assert trace.duration.max() <= LONGEST * MEAN_DURATION
     assert trace.duration.min() > 0
 
