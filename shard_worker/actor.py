@@ -113,7 +113,7 @@ class ShardServer:
 
     async def _follow(self) -> None:
         while True:
-            entries = await self._ledger.read_log(self._log_id, count=LOG_BATCH)
+            entries = await self._ledger.read_log(self._log_id, count=LOG_BATCH, rows_only=True)
             if entries:
                 self._worker.on_log(entries)
                 self._log_id = entries[-1].id

@@ -240,9 +240,15 @@ class LedgerDouble:
         return f"{self._forgotten + len(self._log) + 1}-0"
 
     async def read_log(
-        self, after: str, *, count: int = 512, block: float | None = None
+        self,
+        after: str,
+        *,
+        count: int = 512,
+        block: float | None = None,
+        rows_only: bool = False,
     ) -> list[LogEntry]:
-        """``block`` has no meaning here: nothing can happen while the caller waits."""
+        """``block`` has no meaning here: nothing can happen while the caller waits; nor has
+        ``rows_only``: nothing has to be read."""
         if after != "0" and _number(after) < self._forgotten:
             raise LedgerTrimmed(f"the log after {after} is gone: start again from a snapshot")
         first = max(0, _number(after) - self._forgotten)

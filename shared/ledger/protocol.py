@@ -279,9 +279,16 @@ class Ledger(Protocol):
     async def store(self, batch: IntakeBatch) -> IntakeReply: ...
 
     async def read_log(
-        self, after: str, *, count: int = 512, block: float | None = None
+        self,
+        after: str,
+        *,
+        count: int = 512,
+        block: float | None = None,
+        rows_only: bool = False,
     ) -> list[LogEntry]:
-        """Entries after an id ("0" = from the start). ``block`` seconds to wait for the first one."""
+        """Entries after an id ("0" = from the start). ``block`` seconds to wait for the first one.
+
+        ``rows_only``: entries may leave out what changes neither nodes, classes nor nominations."""
         ...
 
     async def log_tail(self) -> str:

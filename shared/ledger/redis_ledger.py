@@ -227,7 +227,12 @@ class RedisLedger:
     # --- streams ----------------------------------------------------------------------------
 
     async def read_log(
-        self, after: str, *, count: int = 512, block: float | None = None
+        self,
+        after: str,
+        *,
+        count: int = 512,
+        block: float | None = None,
+        rows_only: bool = False,
     ) -> list[LogEntry]:
         """Errors: LedgerTrimmed where entries after ``after`` are no longer there."""
         pipe = self._reader.pipeline(transaction=False)
@@ -237,7 +242,10 @@ class RedisLedger:
         if trimmed and after != "0" and _id(after) < _id(trimmed.decode()):
             raise LedgerTrimmed(f"the log after {after} is gone: start again from a snapshot")
         entries = found[0][1] if found else []
-        return [codec.unpack_entry(i.decode(), fields[b"p"]) for i, fields in entries]
+        return [
+            codec.unpack_entry(i.decode(), fields[b"p"], rows_only=rows_only)
+            for i, fields in entries
+        ]
 
     async def log_tail(self) -> str:
         async with _translated():
