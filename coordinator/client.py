@@ -85,7 +85,11 @@ class ApiClient:
         while True:
             try:
                 answer = await self._attempt(method, path, body)
-            except (aiohttp.ClientConnectionError, TimeoutError) as error:
+            except (
+                aiohttp.ClientConnectionError,
+                aiohttp.ClientPayloadError,
+                TimeoutError,
+            ) as error:
                 why, wait = f"no answer ({type(error).__name__}: {error})", pause
             else:
                 if isinstance(answer, dict):
