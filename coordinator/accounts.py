@@ -98,9 +98,14 @@ class Accounts:
 
     def _count(self, state: JobState, sign: int) -> None:
         queue, info = self.queue(state), state.info
-        for amounts in (info.requested, info.allocated):
-            add(queue.requested, list(amounts.items()), sign)
-        add(queue.allocated, list(info.allocated.items()), sign)
+        add(queue.requested, list(info.requested.items()), sign)
+        if info.allocated:
+            add(queue.requested, list(info.allocated.items()), sign)
+            add(queue.allocated, list(info.allocated.items()), sign)
+        self.dirty = True
+        if not any(state.states):
+            self.tasks[TaskState.PENDING] += sign * len(state.states)
+            return
         for role in state.job.roles:
             requests = self.classes[role.cid].requests
             part = Counter(state.states[role.first : role.first + role.count])
@@ -108,7 +113,6 @@ class Accounts:
             add(self.capacity.releasing, requests, sign * part[TaskState.RELEASING])
             for before, count in part.items():
                 self.tasks[before] += sign * count
-        self.dirty = True
 
     def queue(self, state: JobState) -> QueueInfo:
         return self.cluster.queues[state.info.qid]

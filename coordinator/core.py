@@ -82,8 +82,8 @@ class Tally:
     """Counts since the start of this coordinator."""
 
     statements: Counter[str] = field(default_factory=Counter)
-    levels: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
+    levels: Counter[int] = field(default_factory=Counter)
+    outcomes: Counter[OutcomeCode] = field(default_factory=Counter)
     workers_lost: int = 0
 
 
@@ -215,15 +215,14 @@ class Coordinator:
 
     def _count(self, outcome: Outcome) -> None:
         tally = self.tally
-        tally.outcomes[outcome.code.name.lower()] += 1
-        tally.statements["committed"] += outcome.committed + outcome.rechecked
+        tally.outcomes[outcome.code] += 1
+        tally.statements["committed"] += outcome.committed
         tally.statements["rechecked"] += outcome.rechecked
         tally.statements["conflicts_true"] += outcome.conflicts_true
         tally.statements["conflicts_read"] += outcome.conflicts_read
         if outcome.code in (OutcomeCode.PLACED, OutcomeCode.NOMINATED):
             for p in outcome.placements:
-                for level, count in Counter(p.levels).items():
-                    tally.levels[f"L{Level(level).value}"] += count
+                tally.levels.update(p.levels)
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -319,8 +318,8 @@ class Coordinator:
                 name: self.tally.statements[name]
                 for name in ("committed", "rechecked", "conflicts_true", "conflicts_read")
             },
-            "levels": {f"L{i}": self.tally.levels[f"L{i}"] for i in range(1, 5)},
-            "outcomes": dict(self.tally.outcomes),
+            "levels": {f"L{level.value}": self.tally.levels[level] for level in Level},
+            "outcomes": {code.name.lower(): count for code, count in self.tally.outcomes.items()},
             "workers_lost": self.tally.workers_lost,
             "open_turns": order.open,
             "pending_reasons": dict(order.pending_reasons()),

@@ -51,6 +51,9 @@ class JobState:
     """What its next turn must place; None = to be computed anew (its tasks moved)."""
     returned: set[int] = field(default_factory=set)
     """Tasks whose bind was refused while the outcome that placed them was still on its way."""
+    tried_since: int = -1
+    """The count of capacity changes when the first of its futile turns in a row opened: what was
+    freed since then, their workers may not have seen. -1 where none was futile."""
     stamp: int = 0
     """Moves when the job is queued anew: older heap entries are void."""
 
@@ -90,11 +93,16 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
     info.waiting = info.waiting if len(info.waiting) == groups else [0] * groups
     info.pending = info.failed = 0
     info.allocated, info.requested = {}, {}
+    fresh = not any(state.states)
     for role in job.roles:
         part = state.states[role.first : role.first + role.count]
+        cls = classes[role.cid]
+        if fresh and not cls.best_effort:
+            info.pending += role.count
+            add(info.requested, cls.requests, role.count)
+            continue
         pending = part.count(TaskState.PENDING)
         failed = part.count(TaskState.FAILED)
-        cls = classes[role.cid]
         count_group(info.held, job.groups, role.group, role.count - pending - failed)
         info.failed += failed
         if cls.best_effort:

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import math
 import signal
 import sys
 import time
@@ -43,7 +45,7 @@ from shard_worker.session import open_session
 from shard_worker.transport import WorkerConfig
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis_ledger import RedisLedger
-from shared.messages import OutcomeCode
+from shared.messages import Epoch, OutcomeCode
 from shared.policy import DEFAULT_POLICY, parse_policy
 from shared.settings import Settings, load_settings
 from shared.telemetry import configure_logging
@@ -96,7 +98,8 @@ class Service:
         self._ready = False
         self._run_id = ""
         self._log_ids: dict[int, str] = {}
-        self._last_call: dict[int, float] = {}
+        self._idle_since: dict[int, float] = {}
+        self._pids: dict[int, int] = {}
         self._busy: dict[int, float] = {}
         self._group: asyncio.TaskGroup | None = None
         self._recorder: Recorder | None = None
@@ -158,7 +161,7 @@ class Service:
         log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
 
     async def _blessed(self) -> str:
-        self._run_id = await self._ledger.run_id()
+        self._run_id = await insist(self._ledger.run_id, what="run id")
         return self._run_id
 
     async def _until(self, stop: asyncio.Event) -> None:
@@ -183,8 +186,10 @@ class Service:
     async def _loop(self) -> None:
         """Step whenever something happened; events that come meanwhile are taken together."""
         while True:
+            # Not wait_for: before Python 3.12 it may swallow the cancellation that stops us.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._kicked.wait(), IDLE_STEP_SECONDS)
+                async with asyncio.timeout(IDLE_STEP_SECONDS):
+                    await self._kicked.wait()
             self._kicked.clear()
             for instruction in self.core.step(time.time()):
                 self._execute(instruction)
@@ -203,14 +208,20 @@ class Service:
                 self._group.create_task(self._store_partition(instruction))
 
     async def _call(self, send: SendTurns) -> None:
+        """Carry turns to their worker and its answer back. Without turns it is a heartbeat."""
         shard = send.shard
-        self._last_call[shard] = time.monotonic()
+        state = self.core.dispatcher.shards[shard]
+        if state.epoch != send.epoch:
+            return  # lost before the call went out: its turns are read anew with the others
+        self._idle_since[shard] = math.inf
         try:
             reply = await self._shards.place(shard, send.turns)
         except WorkerLost as error:
             await self._lost(shard, send, str(error))
             return
-        self._log_ids[shard] = reply.log_id
+        if state.epoch == send.epoch:  # else it is the last word of one that was given up
+            self._log_ids[shard] = reply.log_id
+            self._idle_since[shard] = time.monotonic()
         self._busy[shard] = self._busy.get(shard, 0.0) + reply.busy_seconds
         self.core.turns_returned(shard, send.call, reply.outcomes)
         self._kicked.set()
@@ -219,21 +230,28 @@ class Service:
 
     async def _lost(self, shard: int, send: SendTurns, why: str) -> None:
         """Void the worker's epoch, then let the next step read what became of its turns."""
-        if self.core.dispatcher.shards[shard].epoch != send.epoch:
+        state = self.core.dispatcher.shards[shard]
+        if state.epoch != send.epoch:
             return  # several calls were in flight: the first one to fail did this
-        log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), why=why)
-        self.core.dispatcher.shards[shard].epoch = None
-        await self._ledger.claim(str(shard))
-        self.core.worker_lost(shard)
+        turns = sum(map(len, state.calls.values()))
+        log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), turns=turns, why=why)
+        state.epoch = None
         self._log_ids.pop(shard, None)
+        self._pids.pop(shard, None)
+        await self._claim(shard)
+        self.core.worker_lost(shard)
         self._kicked.set()
         await self._shards.give_up(shard)
         await self._start_worker(shard)
 
+    async def _claim(self, shard: int) -> Epoch:
+        """A new epoch; no commit under an older one is accepted any more."""
+        return await insist(lambda: self._ledger.claim(str(shard)), what="claim")
+
     async def _start_worker(self, shard: int) -> None:
         settings = self._settings
         while True:
-            epoch = await self._ledger.claim(str(shard))
+            epoch = await self._claim(shard)
             password = settings.redis_password
             config = WorkerConfig(
                 shard=shard,
@@ -247,25 +265,28 @@ class Service:
                 nomination_seconds=settings.nomination_seconds,
             )
             try:
-                await self._shards.start(config)
+                pid = await self._shards.start(config)
             except WorkerLost as error:
                 log.error("Shard worker did not start", shard=shard, why=str(error))
                 await self._shards.give_up(shard)
                 await asyncio.sleep(0.5)
                 continue
-            log.info("Started a shard worker", shard=shard, epoch=str(epoch))
+            log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
+            self._pids[shard] = pid
+            self._idle_since[shard] = 0.0  # so that it is called at once
             self.core.worker_up(shard, epoch)
             self._ready = True
             self._kicked.set()
             return
 
     async def _heartbeat_forever(self) -> None:
+        """Call the workers that nobody calls: they follow the log, and their death is noticed."""
         assert self._group is not None
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             now = time.monotonic()
             for state in self.core.dispatcher.shards.values():
-                idle = now - self._last_call.get(state.shard, 0.0) >= HEARTBEAT_SECONDS
+                idle = now - self._idle_since.get(state.shard, 0.0) >= HEARTBEAT_SECONDS
                 if state.epoch is not None and not state.calls and idle:
                     beat = SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[])
                     self._group.create_task(self._call(beat))
@@ -274,7 +295,8 @@ class Service:
 
     async def _reread(self, jids: list[int]) -> None:
         async with self._guard:
-            self.core.reread(await self._ledger.read_tasks(jids))
+            read = partial(self._ledger.read_tasks, jids)
+            self.core.reread(await insist(read, what="read tasks"))
         self._kicked.set()
 
     async def _lapse(self, jids: list[int]) -> None:
@@ -322,6 +344,8 @@ class Service:
     def status(self) -> dict[str, Any]:
         status = self.core.status()
         status["resources"] = self._resources()
+        for shard in status["shards"]:
+            shard["pid"] = self._pids.get(shard["shard"])
         status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self._busy.items()}
         return status
 
@@ -370,6 +394,9 @@ def main() -> int:
     """0 = asked to stop, 1 = a part failed or another coordinator took the seat."""
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format, role="coordinator")
+    # Jobs are many and live long: the default thresholds would walk through all of them for every
+    # few hundred new ones.
+    gc.set_threshold(100_000, 50, 100)
     deposed = False
     try:
         asyncio.run(serve(settings))

@@ -102,11 +102,11 @@ class Settings(BaseSettings):
     shards: int = Field(4, ge=1, le=1024, description="number of shard workers")
     mode: Mode = Field("soft", description="none, soft or hard: what a shard's border means")
     window: Count = Field(
-        default_factory=lambda data: 64 * data.get("shards", 1),
+        default_factory=lambda data: 256 * data.get("shards", 1),
         description="turns open at once; unset = 64 for each shard",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="seed of every random choice")
-    turns_per_call: Count = Field(64, description="turns in one call to a worker")
+    turns_per_call: Count = Field(256, description="turns in one call to a worker")
     tasks_per_call: Count = Field(512, description="tasks in one call to a worker")
     calls_in_flight: Count = Field(2, description="calls to one worker without an answer yet")
     worker_deadline_seconds: Seconds = Field(5.0, description="silence after which one is dead")
