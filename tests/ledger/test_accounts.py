@@ -179,7 +179,7 @@ async def test_objects_and_partition_are_kept(desk: Desk) -> None:
 
 async def test_queue_totals_of_10_to_18_are_exact(desk: Desk) -> None:
     """Totals beyond 2**53, where a double would lose the last digits, and limits there."""
-    huge = 2**52 + 3
+    huge = 2**52 + 2**30 - 1
     await desk.store(
         PutClass(8, [(MEMORY, huge, 0)], b"huge"),
         PutClass(9, [(MEMORY, 1, 0)], b"one"),

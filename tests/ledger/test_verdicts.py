@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.ledger.protocol import DropJob, DropNode, Observe, PutQueue
+from shared.ledger.protocol import DropJob, DropNode, Observe, PutClass, PutQueue
 from shared.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict
 from tests.ledger.support import (
     BIG,
@@ -219,3 +219,13 @@ async def test_a_host_port_is_there_without_being_said(desk: Desk) -> None:
     await desk.record(StatusItem(TaskState.SUCCEEDED, 7, [0], [0]))
     reply = await desk.commit(statement(9, run([0], [0], cid=PORTED)))
     assert reply.answers[0].verdict is V.RECHECKED
+
+
+async def test_a_port_counts_although_the_record_grew_past_it_before(desk: Desk) -> None:
+    await desk.store(job(7), job(8), job(9))
+    await desk.commit(statement(7, run([0], [0], cid=PORTED)))
+    assert (await desk.slots(0))[PORT - 1] == (0, 0, 0, 0, 0)
+    await desk.store(PutClass(5, [(PODS, 1, 0), (PORT - 1, 1, 1)], b"new port"))
+    reply = await desk.commit(*(statement(j, run([0], [0], cid=5)) for j in (8, 9)))
+    assert [a.verdict for a in reply.answers] == [V.RECHECKED, V.FIT]
+    assert (await desk.slots(0))[PORT - 1] == (1, 1, 0, 0, 0)

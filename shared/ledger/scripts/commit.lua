@@ -202,13 +202,14 @@ end
 -- Groups ---------------------------------------------------------------------------------------
 
 -- Add n members to a group and those above it. Returns the first that would come to stand between
--- 0 and its minimum and did not before; then nothing is added.
+-- 0 and its minimum and did not before; then nothing is added. (Members are only added here, so what
+-- is below its minimum now was not above it before.)
 local function join_group(rec, group, n)
   local above = group
   while above >= 0 do
     local b = 5 + 3 * above
     local minimum, held = rec[b + 1], rec[b + 2]
-    if held + n < minimum and (held <= 0 or held >= minimum) then return above end
+    if held + n < minimum and held <= 0 then return above end
     above = rec[b]
   end
   add_to_groups(rec, group, n)
@@ -244,8 +245,7 @@ local function join_groups(rec, first, last)
   end)
   local broken = each_allocation(first, last, function(group)
     while group >= 0 do
-      local minimum, held, old = rec[6 + 3 * group], rec[7 + 3 * group], before[group]
-      if held < minimum and (old <= 0 or old >= minimum) then return group end
+      if rec[7 + 3 * group] < rec[6 + 3 * group] and before[group] <= 0 then return group end
       group = rec[5 + 3 * group]
     end
   end)
