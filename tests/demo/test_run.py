@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -19,11 +17,10 @@ QUADRANT = [sys.executable, "-m", "coordinator.cli"]
 
 
 @pytest.fixture
-def empty_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def empty_dir(monkeypatch: pytest.MonkeyPatch, short_dir: Path) -> Path:
     """Where a run puts its directory; empty again after it, or the run left something behind."""
-    with tempfile.TemporaryDirectory(prefix="qt-", dir="/tmp") as name:
-        monkeypatch.setenv("TMPDIR", name)
-        yield Path(name)
+    monkeypatch.setenv("TMPDIR", str(short_dir))
+    return short_dir
 
 
 def _run(*arguments: str) -> tuple[str, str]:
