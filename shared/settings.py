@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     mode: Mode = Field("soft", description="none, soft or hard: what a shard's border means")
     window: Count = Field(
         default_factory=lambda data: 256 * data.get("shards", 1),
-        description="turns open at once; unset = 64 for each shard",
+        description="turns open at once; unset = 256 for each shard",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="seed of every random choice")
     turns_per_call: Count = Field(256, description="turns in one call to a worker")

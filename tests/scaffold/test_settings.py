@@ -14,7 +14,7 @@ from shared.settings import Settings, SettingsError, load_settings
 
 def test_defaults_follow_from_one_another(short_dir: Path) -> None:
     settings = load_settings(run_dir=short_dir, shards=3)
-    assert settings.window == 64 * 3
+    assert settings.window == 256 * 3
     assert settings.data_dir == short_dir / "data"
     assert settings.history == short_dir / "history.jsonl"
     assert settings.redis_url is None
