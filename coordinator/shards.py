@@ -20,8 +20,8 @@ class WorkerLost(Exception):
 
 
 class Shards(Protocol):
-    async def start(self, config: WorkerConfig) -> None:
-        """Raises WorkerLost where the worker does not come up in time."""
+    async def start(self, config: WorkerConfig) -> int:
+        """Returns its process id. Raises WorkerLost where it does not come up in time."""
         ...
 
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
@@ -64,7 +64,7 @@ class RayShards:
             with contextlib.suppress(ValueError):  # gone between the two calls
                 ray.kill(ray.get_actor(name), no_restart=True)
 
-    async def start(self, config: WorkerConfig) -> None:
+    async def start(self, config: WorkerConfig) -> int:
         import ray
 
         from shard_worker.actor import ShardActor
@@ -80,7 +80,8 @@ class RayShards:
             enable_task_events=False,
         ).remote()
         self._actors[config.shard] = actor
-        await self._wait(config.shard, actor.begin.remote(config.encode()), self._start_seconds)
+        begun = actor.begin.remote(config.encode())
+        return int(await self._wait(config.shard, begun, self._start_seconds))
 
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
         actor = self._actors.get(shard)
@@ -93,8 +94,9 @@ class RayShards:
         from ray.exceptions import RayError
 
         try:
-            # wrap_future: the form that does not leak references (a bare ref in wait_for does).
-            result: bytes = await asyncio.wait_for(asyncio.wrap_future(ref.future()), seconds)
+            # wrap_future: the form that does not leak references (a bare ref does).
+            async with asyncio.timeout(seconds):
+                result: bytes = await asyncio.wrap_future(ref.future())
         except TimeoutError as error:
             raise WorkerLost(f"shard {shard}: no answer within {seconds:g} s") from error
         except RayError as error:

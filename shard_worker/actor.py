@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import time
 
 from shard_worker.session import open_session
@@ -37,12 +38,12 @@ class ShardActor:
         self._server: ShardServer | None = None
 
     def begin(self, config: bytes) -> bytes:
-        """Load the view and take up the shard under the given epoch."""
+        """Load the view and take up the shard under the given epoch; returns our process id."""
         settings = WorkerConfig.decode(config)
         ledger = RedisLedger(settings.redis_url, password=settings.redis_password)
         self._server = ShardServer(settings, ledger)
         self._runner.run(self._server.load())
-        return b""
+        return str(os.getpid()).encode()
 
     def turns(self, call: bytes) -> bytes:
         """Place turns and commit what was placed; an empty list only catches up with the log."""
@@ -52,12 +53,6 @@ class ShardActor:
         outcomes = self._runner.run(self._server.serve(decode_call(call)))
         busy = time.process_time() - started
         return PlaceReply(outcomes, self._server.log_id, busy).encode()
-
-    def pid(self) -> int:
-        """For chaos tests: the process to kill."""
-        import os
-
-        return os.getpid()
 
 
 class ShardServer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -35,14 +36,17 @@ class DirectShards:
         self.deaf: set[int] = set()
         """Shards whose worker is 'dead': calls to it fail until it is started anew."""
 
-    async def start(self, config: WorkerConfig) -> None:
+    async def start(self, config: WorkerConfig) -> int:
         ledger = RedisLedger(self._url)
         server = ShardServer(config, ledger)
         await server.load()
         self._servers[config.shard] = (server, ledger, asyncio.Lock())
         self.deaf.discard(config.shard)
+        return os.getpid()
 
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+        if shard not in self._servers:
+            raise WorkerLost(f"shard {shard} has no worker")
         server, _, lock = self._servers[shard]
         async with lock:
             if shard in self.deaf:
@@ -53,8 +57,9 @@ class DirectShards:
         return PlaceReply(outcomes, server.log_id)
 
     async def give_up(self, shard: int) -> None:
-        _, ledger, _ = self._servers.pop(shard)
-        await ledger.close()
+        if shard in self._servers:
+            _, ledger, _ = self._servers.pop(shard)
+            await ledger.close()
 
     async def close(self) -> None:
         for shard in list(self._servers):
@@ -117,14 +122,19 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def running(
-    redis_url: str, path: Path, *, kubelets: Kubelets | None = None, **settings: Any
+    redis_url: str,
+    path: Path,
+    *,
+    kubelets: Kubelets | None = None,
+    workers: DirectShards | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """A service that is ready; it is stopped in an orderly way at the end."""
     port = free_port()
     made = load_settings(
         run_dir=path, redis_url=redis_url, listen_port=port, **{"shards": 2, "seed": 1} | settings
     )
-    shards = DirectShards(redis_url)
+    shards = workers or DirectShards(redis_url)
     cluster = DirectCluster(kubelets or LocalCluster(speedup=made.speedup, grace=made.grace))
     ledger = RedisLedger(redis_url)
     service = Service(made, ledger=ledger, cluster=cluster, shards=shards)
