@@ -157,7 +157,7 @@ class EmbeddedServer:
             f"appendfsync {self._fsync}",
             'save ""',
             "maxmemory-policy noeviction",
-            "busy-reply-threshold 60000",
+            "lua-time-limit 60000",
         ]
         if self._password:
             escaped = self._password.replace("\\", "\\\\").replace('"', '\\"')
