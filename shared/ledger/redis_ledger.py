@@ -53,6 +53,7 @@ SCHEMA = 1
 """The version of the records and scripts in this package."""
 
 _SCRIPTS = Path(__file__).parent / "scripts"
+_PARTS = {"commit": ("prelude", "batch", "rules", "commit")}
 _WRITERS = 8
 _READERS = 16
 _CHUNK = 2000
@@ -63,8 +64,9 @@ _SLACK = 5.0
 
 @cache
 def script(name: str) -> tuple[bytes, str]:
-    """(text, sha1) of one script with the common part before it."""
-    text = b"".join((_SCRIPTS / f"{part}.lua").read_bytes() for part in ("prelude", name))
+    """(text, sha1) of one script, put together from its parts."""
+    parts = _PARTS.get(name, ("prelude", name))
+    text = b"".join((_SCRIPTS / f"{part}.lua").read_bytes() for part in parts)
     return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
