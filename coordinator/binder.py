@@ -29,10 +29,15 @@ class BindPlan:
 
 
 def plan_binds(
-    entries: list[BindEntry], *, jobs: Callable[[int], Job | None], node: Callable[[int], str]
-) -> BindPlan:
-    """Columns for the driver. Tasks of jobs that are gone are left out (their entry is only
-    acked)."""
+    entries: list[BindEntry],
+    *,
+    jobs: Callable[[int], Job | None],
+    node: Callable[[int], str | None],
+) -> BindPlan | None:
+    """Columns for the driver. Tasks of jobs that are gone are left out (their entry is only acked).
+
+    None where a node is not known yet: workers learn of a new node from the log, and what they put
+    there may be read here before word of the node is. Plan again a little later."""
     jids: list[int] = []
     tixs: list[int] = []
     rows: list[int] = []
@@ -50,7 +55,11 @@ def plan_binds(
             tixs += tasks
             rows += places
             uids += [job.uid] * len(tasks)
-            nodes += [node(row) for row in places]
+            for row in places:
+                name = node(row)
+                if name is None:
+                    return None
+                nodes.append(name)
             names += [f"{jid}.{tix}" for tix in tasks]
             pods += [f"{job.namespace}/{job.pod_name(tix)}" for tix in tasks]
             durations += [job.role_of(tix).duration for tix in tasks]

@@ -67,10 +67,17 @@ class Binding:
             self._slots.release()
 
     async def _bind(self, entries: list[BindEntry]) -> None:
-        plan = plan_binds(entries, jobs=self._job, node=lambda row: self._core.nodes[row].name)
+        plan = await self._plan(entries)
         while plan.jids:
             plan = await self._drive(plan)
         await insist(lambda: self._ledger.ack_binds([e.id for e in entries]), what="ack binds")
+
+    async def _plan(self, entries: list[BindEntry]) -> BindPlan:
+        while True:
+            plan = plan_binds(entries, jobs=self._job, node=self._core.names.get)
+            if plan is not None:
+                return plan
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def _drive(self, plan: BindPlan) -> BindPlan:
         """One call; returns what must be asked again."""

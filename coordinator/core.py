@@ -93,6 +93,8 @@ class Coordinator:
         self.dispatcher = dispatcher
         self.tally = Tally()
         self.nodes: dict[int, Node] = {}
+        self.names: dict[int, str] = {}
+        """Of every node that was ever known: a bind may be under way to one that is gone."""
         self.rows: dict[str, int] = {}
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.revision = 0
@@ -126,6 +128,7 @@ class Coordinator:
         else:
             self._nodes_moved = True
         self.nodes[node.row] = node
+        self.names[node.row] = node.name
         self.rows[node.name] = node.row
         self.dispatcher.offer(node.row, node.allocatable, +1)
         self.order.accounts.put_node(node)

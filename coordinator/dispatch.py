@@ -72,7 +72,8 @@ class Dispatcher:
 
     def _home_of(self, turn: Turn, need: Amounts) -> int:
         home = self._home.get(turn.jid)
-        if home is not None and self.shards[home].epoch is not None and not turn.attempt:
+        stays = not turn.attempt or turn.nominated  # what it was promised is where home put it
+        if home is not None and self.shards[home].epoch is not None and stays:
             return home
         up = [state for state in self.shards.values() if state.epoch is not None]
         if turn.attempt and home is not None:

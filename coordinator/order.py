@@ -68,7 +68,7 @@ class Line:
     amounts: Amounts
     heap: list[Entry] = field(default_factory=list)
     infeasible_at: int = -1
-    """The count of capacity changes when a worker found it infeasible, -1 where none did."""
+    """A worker found it infeasible, and had seen this many capacity changes; -1 where none did."""
     not_before: float = 0.0
     wait: float = PROBE_SECONDS
     reasons: Counter[str] = field(default_factory=Counter)
@@ -287,6 +287,8 @@ class Order:
         self._stand(state, Standing.OPEN, state.reason)
         state.stamp += 1
         self.open += 1
+        if state.tried_since < 0:
+            state.tried_since = self.accounts.capacity.changes
         job, info = state.job, state.info
         groups = [
             Group(parent=g.parent, minimum=g.minimum, held=held + best)
@@ -352,6 +354,8 @@ class Order:
 
     def _placed(self, state: JobState, outcome: Outcome) -> None:
         state.attempts = 0
+        if not outcome.reasons:
+            state.tried_since = -1
         self._drop_nominations(state)
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
@@ -411,10 +415,11 @@ class Order:
 
     def _hold_line(self, state: JobState) -> None:
         """Let the job's line wait for freed capacity, a little longer each time in a row."""
+        since, state.tried_since = state.tried_since, -1
         if state.standing is not Standing.READY:
             return
         line = self.queues[state.info.qid].lines[self._need(state)]
-        line.infeasible_at = self.accounts.capacity.changes
+        line.infeasible_at = since
         line.not_before = self._now + line.wait
         line.wait = min(line.wait * 2, PROBE_LIMIT_SECONDS)
 
