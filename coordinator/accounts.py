@@ -111,6 +111,7 @@ class Accounts:
             part = Counter(state.states[role.first : role.first + role.count])
             add(self.capacity.idle, requests, -sign * sum(part[s] for s in HOLDING))
             add(self.capacity.releasing, requests, sign * part[TaskState.RELEASING])
+            add(queue.releasing, requests, sign * part[TaskState.RELEASING])
             for before, count in part.items():
                 self.tasks[before] += sign * count
 
@@ -185,9 +186,11 @@ class Accounts:
         if (before in _HOLDING) != (new in _HOLDING):
             add(capacity.idle, requests, -count if new in _HOLDING else count)
         if TaskState.RELEASING in (before, new):
-            add(capacity.releasing, requests, count if new is TaskState.RELEASING else -count)
-        if before in _USING and new not in _USING:
-            capacity.changes += 1
+            leaving = count if new is TaskState.RELEASING else -count
+            add(capacity.releasing, requests, leaving)
+            add(queue.releasing, requests, leaving)
+        if (before in _USING and new not in _USING) or (before in _HOLDING and new not in _HOLDING):
+            capacity.changes += 1  # it begins to leave: can be promised; it left: can be taken
         self.dirty = True
 
     def _pending(self, state: JobState, role: Role, cls: TaskClass, delta: int) -> None:

@@ -255,9 +255,9 @@ class Order:
         capability = queue.queue.capability
         if capability is None:
             return True
-        limits = dict(capability)
+        limits, used, leaving = dict(capability), queue.allocated, queue.releasing
         return all(
-            slot not in limits or queue.allocated.get(slot, 0) + amount <= limits[slot]
+            slot not in limits or used.get(slot, 0) + leaving.get(slot, 0) + amount <= limits[slot]
             for slot, amount in asked
         )
 

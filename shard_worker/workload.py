@@ -49,6 +49,9 @@ class QueueInfo:
     allocated: Amounts = field(default_factory=dict)
     requested: Amounts = field(default_factory=dict)
     """allocated + pending of its jobs: what the queue would use if it could."""
+    releasing: Amounts = field(default_factory=dict)
+    """What its tasks that are leaving hold still: not in ``allocated``, as in Volcano, but the
+    ledger counts it against the capability until they have left."""
     jobs: int = 0
     elastic: Amounts = field(default_factory=dict)
 

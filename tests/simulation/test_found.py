@@ -6,6 +6,8 @@ from coordinator.binder import plan_binds
 from coordinator.dispatch import Dispatcher
 from shared.ledger.protocol import BindEntry
 from shared.messages import Epoch, OutcomeCode, TaskState
+from shared.model import Queue
+from shared.slots import CPU
 from tests.order.helpers import answer, job, order, placed, turns
 
 
@@ -63,3 +65,21 @@ def test_bind_to_a_node_that_is_not_known_yet_is_planned_later() -> None:
     plan = plan_binds(entries, jobs=jobs.get, node=names.get)
     assert plan is not None
     assert plan.requests.nodes == ["n5"]
+
+
+def test_what_leaves_a_full_queue_blocks_it_until_it_has_left_and_then_wakes_it() -> None:
+    """Seed 18: the ledger counts a leaving task against the capability, Order did not; turns were
+    refused four times in a row, and the end that would have let one pass woke nobody."""
+    made = order(nodes=4)
+    limited = Queue(qid=0, name="a", capability=((CPU, 2000),))
+    made.put_queue(limited)
+    made.put_job(job(1, count=2))
+    made.outcome(placed(turns(made)[0]))
+    made.put_job(job(2, count=2))
+    made.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
+    assert turns(made) == []
+    before = made.accounts.capacity.changes
+    made.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
+    assert made.accounts.capacity.changes > before
+    assert [turn.jid for turn in turns(made)] == [2]
+    made.validate()
