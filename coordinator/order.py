@@ -286,6 +286,7 @@ class Order:
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
         self._stand(state, Standing.OPEN, state.reason)
         state.stamp += 1
+        state.returned.clear()  # binds refused before this turn say nothing about its outcome
         self.open += 1
         if state.tried_since < 0:
             state.tried_since = self.accounts.capacity.changes

@@ -83,3 +83,19 @@ def test_what_leaves_a_full_queue_blocks_it_until_it_has_left_and_then_wakes_it(
     assert made.accounts.capacity.changes > before
     assert [turn.jid for turn in turns(made)] == [2]
     made.validate()
+
+
+def test_bind_refused_during_an_earlier_turn_does_not_hide_the_next_outcome() -> None:
+    """Seed 24: the refusal came while a turn for other tasks was open that ended in a nomination;
+    the task's next placement was then taken for the refused one, and it was placed again."""
+    made = order(nodes=2)
+    made.put_job(job(1, count=3, minimum=1))
+    made.outcome(placed(turns(made)[0]))
+    (other,) = turns(made)
+    assert other.runs[0].tasks[0] == 1
+    made.task_changed(1, TaskState.PENDING, [0], [0])
+    made.outcome(placed(other, count=1, level=3))
+    (again,) = turns(made)
+    assert again.runs[0].tasks[0] == 0
+    made.outcome(placed(again, count=1))
+    assert made.jobs[1].states[0] == TaskState.BINDING
