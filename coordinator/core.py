@@ -244,8 +244,10 @@ class Coordinator:
                 Outcome(jid=turn.jid, code=OutcomeCode.FENCED, placements=[], reasons={})
             )
 
-    def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> None:
-        """What the ledger says about jobs whose turns were lost."""
+    def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> int:
+        """What the ledger says about jobs whose turns were lost. Returns how many tasks had been
+        placed without our knowing."""
+        found = 0
         for jid, (record, tasks) in truth.items():
             state = self.order.jobs.get(jid)
             if state is None or record.gone:
@@ -257,7 +259,9 @@ class Coordinator:
                 if before[tix] == TaskState.PENDING and task.state in HOLDING:
                     requests = self.order.accounts.classes[task.cid].requests
                     self.dispatcher.used([task.row], requests, +1)
+                    found += 1
             self.order.resolve(jid, states)
+        return found
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -294,6 +298,18 @@ class Coordinator:
             else:
                 seen = [r for t, r in mine if states[t] in HOLDING]
                 self.dispatcher.used(seen, requests, -1)
+
+    def validate(self) -> None:
+        """Raise AssertionError where a job waits for an outcome that nobody will bring."""
+        self.order.validate()
+        on_the_way = {
+            turn.jid
+            for shard in self.dispatcher.shards.values()
+            for turns in (*shard.calls.values(), shard.waiting)
+            for turn in turns
+        } | {*self._unread, *self.order.stale}
+        for jid, state in self.order.jobs.items():
+            assert state.standing is not Standing.OPEN or jid in on_the_way, state.job.key
 
     # --- tell ---------------------------------------------------------------------------------
 
