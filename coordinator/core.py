@@ -195,13 +195,16 @@ class Coordinator:
 
     def turns_returned(self, shard: int, call: int, outcomes: list[Outcome]) -> None:
         """A call came back. Outcomes of a call that was given up meanwhile change nothing: its jobs
-        were read anew."""
+        were read anew. A turn without an outcome is lost as with its worker: it is read anew too.
+        """
         expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
         for outcome in outcomes:
             if outcome.jid in expected:
+                expected.discard(outcome.jid)
                 self._count(outcome)
                 self._occupy(outcome)
                 self.order.outcome(outcome)
+        self._unread += expected
 
     def _occupy(self, outcome: Outcome) -> None:
         state = self.order.jobs.get(outcome.jid)

@@ -90,6 +90,9 @@ class ShardServer:
         self._worker.begin(self._config.epoch, self._config.run_id)
 
     async def serve(self, turns: list[Turn]) -> list[Outcome]:
+        if self._worker.pending_batch() is not None:
+            # An earlier call failed with this batch on its way: nobody knows what became of it.
+            raise RuntimeError("an earlier batch is undecided; this worker has to be replaced")
         await self._follow()
         outcomes: list[Outcome] = []
         instructions = self._worker.on_turns(turns, now=time.time())
