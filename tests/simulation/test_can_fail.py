@@ -1,0 +1,62 @@
+"""The seeded run finds what it is there to find: with a rule switched off the checker speaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinator.simulation import Network
+from shared.ledger import double_judge
+from shared.ledger.double import Batch, First, LedgerDouble
+from shared.ledger.double_judge import FINE, Finding, Judge, Operation
+from shared.messages import Verdict
+from tests.simulation.scenario import run, scenario
+
+QUIET = Network(answer_lost=0.0, echo=0.0)
+"""Every batch arrives once."""
+
+
+def _broken(directory: Path, **changes: Network) -> dict[int, int]:
+    """Promise -> how often it was broken, in the first seed that shows any."""
+    for seed in range(40):
+        wanted = replace(scenario(seed), **changes)  # type: ignore[arg-type]
+        _, report = run(wanted, directory / f"{seed}.jsonl")
+        if report.broken:
+            return report.broken
+    raise AssertionError("no seed was caught")
+
+
+def test_nodes_that_are_filled_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the check of fit, two workers that plan on old views overfill a node."""
+    monkeypatch.setattr(double_judge, "misfit", lambda *_: Verdict.COMMITTED)
+    assert 2 in _broken(tmp_path)
+
+
+def test_requests_that_take_effect_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the window of sequences, a batch that comes again is judged again."""
+
+    def forget(self: LedgerDouble, batch: Batch, first: First) -> None:
+        self._windows[batch.writer].clear()
+
+    monkeypatch.setattr(LedgerDouble, "_remember", forget)
+    assert 5 in _broken(tmp_path)
+
+
+def test_tasks_that_are_placed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the epoch and the state of tasks, a deposed worker places what another one has."""
+    gate, judge = LedgerDouble._gate, Judge._judge_operation
+
+    def any_epoch(self: LedgerDouble, batch: Batch) -> tuple[Verdict, First | None]:
+        verdict, first = gate(self, batch)
+        return (Verdict.COMMITTED, None) if verdict is Verdict.EPOCH else (verdict, first)
+
+    def any_state(self: Judge, jid: int, op: Operation) -> Finding:
+        finding = judge(self, jid, op)
+        return FINE if finding[0] is Verdict.TASK else finding
+
+    monkeypatch.setattr(LedgerDouble, "_gate", any_epoch)
+    monkeypatch.setattr(LedgerDouble, "_remember", lambda *_: None)
+    monkeypatch.setattr(Judge, "_judge_operation", any_state)
+    assert 1 in _broken(tmp_path, network=QUIET)
