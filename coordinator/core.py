@@ -151,7 +151,7 @@ class Coordinator:
                 requests = self.order.accounts.classes[task.cid].requests
                 self.dispatcher.used([task.row], requests, +1)
             if task.state == TaskState.RELEASING:
-                self.order.recovered_leaving(task.row)
+                self.order.nominations.leaving(task.row)
 
     def restore_partition(self, put: PutPartition) -> None:
         """The partition the ledger knows: kept, so that a restart moves nothing."""
@@ -320,7 +320,7 @@ class Coordinator:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
         order = self.order
         states = order.accounts.tasks
-        finished, running = order.standings[Standing.DONE], order.accounts.started
+        finished, running = order.lines.standings[Standing.DONE], order.accounts.started
         bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
         return {
             "jobs": {

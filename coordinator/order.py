@@ -19,9 +19,7 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections import Counter
 
 from coordinator.accounts import Accounts
 from coordinator.jobs import (
@@ -30,55 +28,21 @@ from coordinator.jobs import (
     Standing,
     amounts,
     core_need,
-    count_group,
     open_job,
     progress,
     task_runs,
 )
+from coordinator.lines import Line, Lines, QueueState
+from coordinator.nominations import Nominations
+from coordinator.picking import Picking
 from shard_worker.session import Session
-from shard_worker.workload import Amounts, QueueInfo
-from shared.messages import ALLOCATE, Group, Level, Outcome, OutcomeCode, TaskState, Turn
-from shared.model import Job, Queue, Requests, Role
-
-PROBE_SECONDS = 0.02
-"""How long an infeasible line waits at least before freed capacity wakes it; doubles each time."""
-
-PROBE_LIMIT_SECONDS = 1.0
-"""The longest such wait: freed capacity is never ignored for longer."""
-
-NOMINATED_SECONDS = 1.0
-"""A nominated job looks again after this long even if no release on its nodes was seen (what stood
-in its way may be nothing that we release); doubles each time."""
+from shard_worker.workload import QueueInfo
+from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
+from shared.model import Job, Queue, Role
 
 URGENT_ATTEMPTS = 3
 """So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
 refusal that repeats (a full queue) cannot spin."""
-
-LineKey = tuple[float, ...]
-Entry = tuple[LineKey, float, int, int]
-"""(job key, created, jid, stamp): the order of a line. An entry whose stamp is not the job's is
-void."""
-
-
-@dataclass(slots=True)
-class Line:
-    """Jobs of one queue with the same need, best first."""
-
-    need: Need
-    amounts: Amounts
-    heap: list[Entry] = field(default_factory=list)
-    infeasible_at: int = -1
-    """A worker found it infeasible, and had seen this many capacity changes; -1 where none did."""
-    not_before: float = 0.0
-    wait: float = PROBE_SECONDS
-    reasons: Counter[str] = field(default_factory=Counter)
-    """Jobs that stand in it, by the reason each has of its own."""
-
-
-@dataclass(slots=True)
-class QueueState:
-    info: QueueInfo
-    lines: dict[Need, Line] = field(default_factory=dict)
 
 
 class Order:
@@ -101,32 +65,22 @@ class Order:
         self.session = session
         self.window = window
         self.tail_limit = tail_limit
-        self.work_conserving = work_conserving
-        self.count_first = count_first
         self.places = places
         self.accounts = Accounts()
-        self.queues: dict[int, QueueState] = {}
         self.queue_ids: dict[str, int] = {}
         self.jobs: dict[int, JobState] = {}
+        self.lines = Lines(self.jobs, self.accounts.capacity, count_first=count_first)
+        self.nominations = Nominations()
+        self.picking = Picking(
+            session, self.accounts, self.lines, self.jobs, work_conserving=work_conserving
+        )
         self.open = 0
         self.stale: list[int] = []
         """Jobs whose truth must be read from the ledger before they can be tried again."""
         self.lapsed: list[int] = []
         """Jobs that gave up nominations which the ledger still holds."""
-        self.standings: Counter[Standing] = Counter()
-        """Jobs by where they stand."""
-        self._reasons: Counter[str] = Counter()
-        """Jobs outside the lines, by why they wait."""
-        self._urgent: deque[tuple[int, int]] = deque()
         self._orphans: dict[str, set[int]] = {}
-        self._waiting_rows: dict[int, set[int]] = {}
-        self._leaving: Counter[int] = Counter()
-        """Tasks that are leaving, by node: what a nomination on it waits for."""
-        self._look_again: list[tuple[float, int, int]] = []
         self._now = 0.0
-        self._closed: set[int] = set()
-        self._blocked: set[tuple[int, Need]] = set()
-        self._over_share: set[tuple[int, Need]] = set()
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -136,155 +90,31 @@ class Order:
         if self.accounts.dirty:
             self.accounts.cluster.revision += 1
             self.accounts.dirty = False
-        self._closed.clear()
-        self._blocked.clear()
-        self._over_share.clear()
-        while self._look_again and self._look_again[0][0] <= now:
-            _, jid, stamp = heapq.heappop(self._look_again)
-            if jid in self.jobs and self.jobs[jid].stamp == stamp:
-                self._wake_nominated(jid)
+        self.picking.begin(now)
+        for jid in self.nominations.due(now, self.jobs):
+            self._wake_nominated(jid)
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None when nothing can be tried now."""
         if self.open >= self.window:
             return None
-        urgent = self._pop_urgent()
+        urgent = self.lines.pop_urgent()
         if urgent is not None:
             return self._open_turn(urgent, self._need(urgent))
-        while (picked := self._pick()) is not None:
-            queue, line, state = picked
-            if self._allowed(queue.info, line.need):
-                return self._open_turn(state, line.need)
-            self._stand(state, Standing.READY, "WaitingForQuota", line)
-            self._over_share.add((queue.info.queue.qid, line.need))
-        return self._borrow() if self.work_conserving else None
+        picked = self.picking.next()
+        return None if picked is None else self._open_turn(*picked)
 
     def next_due(self) -> float | None:
         """When :meth:`begin` should be called again though nothing happened, None where never."""
-        due = [self._look_again[0][0]] if self._look_again else []
-        due += [
-            line.not_before
-            for queue in self.queues.values()
-            for line in queue.lines.values()
-            if 0 <= line.infeasible_at < self.accounts.capacity.changes
-        ]
-        return min(due, default=None)
-
-    def _pop_urgent(self) -> JobState | None:
-        """Conflict losers and nominated jobs whose way is free: their share was judged before."""
-        while self._urgent:
-            jid, stamp = self._urgent.popleft()
-            state = self.jobs.get(jid)
-            if state is not None and state.stamp == stamp and state.standing is Standing.READY:
-                return state
-        return None
-
-    def _pick(self) -> tuple[QueueState, Line, JobState] | None:
-        """The first job of the first queue that is not overused and not held back."""
-        cluster = self.accounts.cluster
-        while (queue := self._best_queue()) is not None:
-            if not self.session.overused(queue.info, cluster):
-                found = self._best_line(queue)
-                if found is not None:
-                    return queue, found[0], self.jobs[found[1][2]]
-            self._closed.add(queue.info.queue.qid)
-        return None
-
-    def _best_queue(self) -> QueueState | None:
-        best: QueueState | None = None
-        best_key: tuple[tuple[float, ...], str] | None = None
-        for qid, queue in self.queues.items():
-            if not queue.lines or qid in self._closed:
-                continue
-            key = self._queue_key(queue)
-            if best_key is None or key < best_key:
-                best, best_key = queue, key
-        return best
-
-    def _queue_key(self, queue: QueueState) -> tuple[tuple[float, ...], str]:
-        key = self.session.queue_key(queue.info, self.accounts.cluster)
-        return (key, queue.info.queue.name)
-
-    def _best_line(self, queue: QueueState) -> tuple[Line, Entry] | None:
-        """The line whose first job is first in order, of those that are not held back."""
-        qid = queue.info.queue.qid
-        best: tuple[Line, Entry] | None = None
-        for need, line in list(queue.lines.items()):
-            if (qid, need) in self._blocked or (qid, need) in self._over_share:
-                continue
-            top = self._top(queue, line)
-            if top is None:
-                continue
-            if self._held_back(line):
-                self._blocked.add((qid, need))
-            elif best is None or top < best[1]:
-                best = (line, top)
-        return best
-
-    def _top(self, queue: QueueState, line: Line) -> Entry | None:
-        """The first entry of a line that still stands; an empty line disappears."""
-        while line.heap:
-            entry = line.heap[0]
-            state = self.jobs.get(entry[2])
-            if state is not None and state.stamp == entry[3] and state.standing is Standing.READY:
-                return entry
-            heapq.heappop(line.heap)
-        del queue.lines[line.need]
-        return None
-
-    def _held_back(self, line: Line) -> bool:
-        capacity = self.accounts.capacity
-        if line.infeasible_at == capacity.changes:
-            return True
-        if line.infeasible_at >= 0 and self._now < line.not_before:
-            return True
-        return self.count_first and not capacity.covers(line.amounts)
-
-    def _allowed(self, queue: QueueInfo, need: Need) -> bool:
-        """Whether queue share and capability let all of the need pass.
-
-        Volcano asks Allocatable for one task after the other with the share growing; as the rule
-        only ever compares a growing sum, asking once for the sum is the same.
-        """
-        asked: Requests = tuple(sorted(amounts(need, self.accounts.classes).items()))
-        if not self.session.allocatable(queue, asked, self.accounts.cluster):
-            return False
-        return self._within_capability(queue, asked)
-
-    def _within_capability(self, queue: QueueInfo, asked: Requests) -> bool:
-        capability = queue.queue.capability
-        if capability is None:
-            return True
-        limits, used, leaving = dict(capability), queue.allocated, queue.releasing
-        return all(
-            slot not in limits or used.get(slot, 0) + leaving.get(slot, 0) + amount <= limits[slot]
-            for slot, amount in asked
-        )
-
-    def _borrow(self) -> Turn | None:
-        """Work conservation: what no queue may have within its share goes by queue order."""
-        held = [
-            (self._queue_key(self.queues[qid]), qid)
-            for qid in {qid for qid, _ in self._over_share} | self._closed
-        ]
-        for _, qid in sorted(held):
-            queue = self.queues[qid]
-            if not queue.info.queue.open:
-                continue
-            for need, line in list(queue.lines.items()):
-                top = self._top(queue, line)
-                if top is None or (qid, need) in self._blocked or self._held_back(line):
-                    continue
-                if self._within_capability(queue.info, tuple(line.amounts.items())):
-                    return self._open_turn(self.jobs[top[2]], need)
-        return None
+        due = [self.nominations.next_due(), self.lines.next_due()]
+        return min((at for at in due if at is not None), default=None)
 
     # --- a turn opens -------------------------------------------------------------------------
 
     def _open_turn(self, state: JobState, need: Need) -> Turn:
         tail = self._tail(state, need)
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
-        self._stand(state, Standing.OPEN, state.reason)
+        self.lines.stand(state, Standing.OPEN, state.reason)
         state.stamp += 1
         state.returned.clear()  # binds refused before this turn say nothing about its outcome
         self.open += 1
@@ -315,16 +145,13 @@ class Order:
         pick this very job again: then as many as its queue and the cluster can give."""
         if not self.session.job_ready(progress(state)):
             return 0
-        others = sum(
-            len(line.heap) for queue in self.queues.values() for line in queue.lines.values()
-        )
-        if others > 1 or self._urgent:
+        if not self.lines.alone():
             return 1
         cid, limit = need[0][0], min(self.tail_limit, state.info.pending)
         while limit > 1:
             asked = ((cid, limit),)
             covered = self.accounts.capacity.covers(amounts(asked, self.accounts.classes))
-            if covered and self._allowed(self.accounts.queue(state), asked):
+            if covered and self.picking.allowed(self.accounts.queue(state), asked):
                 break
             limit //= 2
         return max(1, limit)
@@ -350,14 +177,14 @@ class Order:
             case OutcomeCode.CONFLICT:
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
-                self._stand(state, Standing.WAITING, "PendingEvaluation")
+                self.lines.stand(state, Standing.WAITING, "PendingEvaluation")
                 self.stale.append(outcome.jid)
 
     def _placed(self, state: JobState, outcome: Outcome) -> None:
         state.attempts = 0
         if not outcome.reasons:
             state.tried_since = -1
-        self._drop_nominations(state)
+        self.nominations.drop(state)
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
                 fresh = [t for t in placement.tasks if self.expects(state, t)]
@@ -379,23 +206,15 @@ class Order:
 
     def _nominate(self, state: JobState, outcome: Outcome) -> None:
         """Hold what the gang was promised until the tasks in its way have left."""
-        self._drop_nominations(state)
-        self._stand(state, Standing.NOMINATED, "WaitingForVictims")
-        for p in outcome.placements:
-            for tix, row, level in zip(p.tasks, p.rows, p.levels, strict=True):
-                state.nominated[tix] = row
-                if level >= Level.FUTURE_OWN and self._leaving[row] > 0:
-                    state.waits_for.add(row)
-        self._count_waiting(state, +1)
+        self.nominations.drop(state)
+        self.lines.stand(state, Standing.NOMINATED, "WaitingForVictims")
+        waits = self.nominations.add(state, outcome)
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
-        for row in state.waits_for:
-            self._waiting_rows.setdefault(row, set()).add(state.job.jid)
         state.stamp += 1
-        if not state.waits_for:  # they left before the nomination was known here
+        if waits:
+            self.nominations.look_again(state, self._now)
+        else:
             self._wake_nominated(state.job.jid)
-            return
-        due = self._now + NOMINATED_SECONDS * 2 ** min(state.attempts, 4)
-        heapq.heappush(self._look_again, (due, state.job.jid, state.stamp))
 
     def _infeasible(self, state: JobState, outcome: Outcome) -> None:
         state.attempts += 1
@@ -419,36 +238,16 @@ class Order:
         since, state.tried_since = state.tried_since, -1
         if state.standing is not Standing.READY:
             return
-        line = self.queues[state.info.qid].lines[self._need(state)]
-        line.infeasible_at = since
-        line.not_before = self._now + line.wait
-        line.wait = min(line.wait * 2, PROBE_LIMIT_SECONDS)
+        self.lines.queues[state.info.qid].lines[self._need(state)].hold(since=since, now=self._now)
 
     # --- nominations --------------------------------------------------------------------------
-
-    def _drop_nominations(self, state: JobState) -> None:
-        if not state.nominated:
-            return
-        self._count_waiting(state, -1)
-        for row in state.waits_for:
-            waiting = self._waiting_rows.get(row)
-            if waiting is not None:
-                waiting.discard(state.job.jid)
-                if not waiting:
-                    del self._waiting_rows[row]
-        state.nominated, state.waits_for = {}, set()
-
-    def _count_waiting(self, state: JobState, sign: int) -> None:
-        for tix in state.nominated:
-            role = state.job.role_of(tix)
-            count_group(state.info.waiting, state.job.groups, role.group, sign)
 
     def _displace(self, jid: int) -> None:
         """A job of higher priority took this one's nominations (in the ledger they are gone)."""
         state = self.jobs.get(jid)
         if state is None or not state.nominated:
             return
-        self._drop_nominations(state)
+        self.nominations.drop(state)
         if state.standing is Standing.NOMINATED:
             self.accounts.give_back(state)
             self._enqueue(state, urgent=True)
@@ -460,17 +259,6 @@ class Order:
             state.attempts += 1
             self._enqueue(state, urgent=True, keep=True)
 
-    def _wake_rows(self, rows: list[int]) -> None:
-        """Nominated jobs that waited for one of these nodes: those with no other to wait for go."""
-        if not self._waiting_rows:
-            return
-        for row in sorted(set(rows)):
-            for jid in sorted(self._waiting_rows.pop(row, ())):
-                state = self.jobs[jid]
-                state.waits_for.discard(row)
-                if not state.waits_for:
-                    self._wake_nominated(jid)
-
     # --- tasks --------------------------------------------------------------------------------
 
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
@@ -478,27 +266,14 @@ class Order:
         job = self.jobs.get(jid)
         if job is None or job.info.qid < 0:
             return
-        self._count_leaving(job, state, tasks, rows)
+        self.nominations.moved(job, state, tasks, rows)
         self.accounts.move(job, tasks, state)
         if state is TaskState.PENDING and job.standing is Standing.OPEN:
             job.returned.update(tasks)
         if state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.PENDING):
-            self._wake_rows(rows)
+            for woken in self.nominations.freed(rows, self.jobs):
+                self._wake_nominated(woken)
             self._settle(job)
-
-    def recovered_leaving(self, row: int) -> None:
-        """Recovery: a task on this node was already leaving."""
-        self._leaving[row] += 1
-
-    def _count_leaving(
-        self, job: JobState, new: TaskState, tasks: list[int], rows: list[int]
-    ) -> None:
-        for tix, row in zip(tasks, rows, strict=True):
-            before = job.states[tix]
-            if new is TaskState.RELEASING and before != TaskState.RELEASING:
-                self._leaving[row] += 1
-            elif new is not TaskState.RELEASING and before == TaskState.RELEASING:
-                self._leaving[row] -= 1
 
     def _settle(self, state: JobState) -> None:
         """After tasks ended: the job is done, or has members to place again."""
@@ -506,7 +281,7 @@ class Order:
             return
         states = state.states
         if states.count(TaskState.SUCCEEDED) + states.count(TaskState.FAILED) == len(states):
-            self._stand(state, Standing.DONE, "")
+            self.lines.stand(state, Standing.DONE, "")
             state.stamp += 1
             self.accounts.retire(state)
         elif state.standing is Standing.SETTLED and state.info.pending:
@@ -523,9 +298,9 @@ class Order:
         qid = self.queue_ids.get(job.queue, -1)
         state = open_job(job, qid=qid, classes=self.accounts.classes, states=states)
         self.jobs[job.jid] = state
-        self.standings[state.standing] += 1
+        self.lines.enter(state)
         if qid < 0:
-            self._stand(state, Standing.WAITING, "Misconfigured")
+            self.lines.stand(state, Standing.WAITING, "Misconfigured")
             self._orphans.setdefault(job.queue, set()).add(job.jid)
             return
         self.accounts.admit(state)
@@ -542,7 +317,7 @@ class Order:
         again = self.jobs[job.jid]
         again.stamp += stamp + 1
         if was_open:
-            self._stand(again, Standing.OPEN, again.reason)
+            self.lines.stand(again, Standing.OPEN, again.reason)
             self.open += 1
         elif again.standing is Standing.READY:
             self._enqueue(again)
@@ -551,14 +326,13 @@ class Order:
         """Take a job out of every total, as if it had never been put."""
         if state.standing is Standing.OPEN:
             self.open -= 1
-        self._stand(state, Standing.WAITING, "")
-        self.standings[Standing.WAITING] -= 1
+        self.lines.leave(state)
         del self.jobs[state.job.jid]
         if state.info.qid < 0:
             self._orphans.get(state.job.queue, set()).discard(state.job.jid)
             return
         self.accounts.give_back(state)
-        self._drop_nominations(state)
+        self.nominations.drop(state)
         self.accounts.forget(state)
 
     def drop_job(self, jid: int) -> None:
@@ -596,43 +370,28 @@ class Order:
         self.accounts.give_back(state)
         if state.nominated and not keep:
             self.lapsed.append(state.job.jid)
-            self._drop_nominations(state)
+            self.nominations.drop(state)
         if not state.info.pending:
             if any(state.info.best_effort):
-                self._stand(state, Standing.WAITING, "BestEffortNotInThisVersion")
+                self.lines.stand(state, Standing.WAITING, "BestEffortNotInThisVersion")
             else:
-                self._stand(state, Standing.SETTLED, "")
+                self.lines.stand(state, Standing.SETTLED, "")
         elif state.job.dangling:
-            self._stand(state, Standing.WAITING, "Misconfigured")
+            self.lines.stand(state, Standing.WAITING, "Misconfigured")
         elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
-            self._stand(state, Standing.WAITING, "NotEnoughTasks")
+            self.lines.stand(state, Standing.WAITING, "NotEnoughTasks")
         else:
             self._line_up(state, reason, urgent=urgent)
 
     def _line_up(self, state: JobState, reason: str, *, urgent: bool) -> None:
         if urgent:
-            self._stand(state, Standing.READY, reason)
-            self._urgent.append((state.job.jid, state.stamp))
+            self.lines.join_urgent(state, reason)
             return
-        need, queue = self._need(state), self.queues[state.info.qid]
-        line = queue.lines.get(need)
-        if line is None:
-            line = Line(need=need, amounts=amounts(need, self.accounts.classes))
-            queue.lines[need] = line
-        self._stand(state, Standing.READY, reason, line)
+        need, lines = self._need(state), self.lines.queues[state.info.qid].lines
+        if need not in lines:
+            lines[need] = Line(need=need, amounts=amounts(need, self.accounts.classes))
         key = self.session.job_key(state.info, self.accounts.cluster)
-        heapq.heappush(line.heap, (key, state.job.created, state.job.jid, state.stamp))
-
-    def _stand(
-        self, state: JobState, standing: Standing, reason: str, line: Line | None = None
-    ) -> None:
-        """Move a job to where it stands now, with the reason it is told by."""
-        before = self._reasons if state.line is None else state.line.reasons
-        before[state.reason] -= 1
-        (self._reasons if line is None else line.reasons)[reason] += 1
-        self.standings[state.standing] -= 1
-        self.standings[standing] += 1
-        state.standing, state.reason, state.line = standing, reason, line
+        self.lines.join(state, reason, line=lines[need], key=key)
 
     def _need(self, state: JobState) -> Need:
         if state.need is None:
@@ -647,12 +406,12 @@ class Order:
     # --- queues -------------------------------------------------------------------------------
 
     def put_queue(self, queue: Queue) -> None:
-        known = self.queues.get(queue.qid)
+        known = self.lines.queues.get(queue.qid)
         if known is not None:
             known.info.queue = queue
         else:
             state = QueueState(info=QueueInfo(queue=queue))
-            self.queues[queue.qid] = state
+            self.lines.queues[queue.qid] = state
             self.accounts.cluster.queues[queue.qid] = state.info
             self.queue_ids[queue.name] = queue.qid
         self.accounts.dirty = True
@@ -664,23 +423,15 @@ class Order:
     # --- tell ---------------------------------------------------------------------------------
 
     def pending_reasons(self) -> Counter[str]:
-        """Why jobs wait, counted. Jobs of a line that is held back wait for resources."""
-        reasons = Counter(self._reasons)
-        for queue in self.queues.values():
-            for line in queue.lines.values():
-                if self._held_back(line):
-                    reasons["NotEnoughResources"] += line.reasons.total()
-                else:
-                    reasons.update(line.reasons)
-        del reasons[""]
-        return +reasons
+        """Why jobs wait, counted."""
+        return self.lines.reasons(self._now)
 
     def validate(self) -> None:
         """Raise AssertionError where the bookkeeping contradicts itself."""
         self.accounts.validate(self.jobs.values())
         opened = sum(state.standing is Standing.OPEN for state in self.jobs.values())
         assert opened == self.open, (opened, self.open)
-        assert +self.standings == Counter(state.standing for state in self.jobs.values())
+        assert +self.lines.standings == Counter(state.standing for state in self.jobs.values())
         for state in self.jobs.values():
             assert (state.standing is Standing.NOMINATED) <= bool(state.nominated), state.job.key
 

@@ -70,7 +70,7 @@ def test_a_gang_turn_names_all_members_and_charges_them() -> None:
     o.outcome(placed(turn))
     assert o.accounts.capacity.promised[CPU] == 0
     assert o.accounts.capacity.idle[CPU] == 11_000
-    assert o.queues[0].info.allocated[CPU] == 5000
+    assert o.lines.queues[0].info.allocated[CPU] == 5000
     o.validate()
 
 
