@@ -296,7 +296,9 @@ class Service:
     async def _reread(self, jids: list[int]) -> None:
         async with self._guard:
             read = partial(self._ledger.read_tasks, jids)
-            self.core.reread(await insist(read, what="read tasks"))
+            found = self.core.reread(await insist(read, what="read tasks"))
+        if found:
+            log.info("Found tasks that a lost call had placed", tasks=found, jobs=len(jids))
         self._kicked.set()
 
     async def _lapse(self, jids: list[int]) -> None:
