@@ -15,7 +15,8 @@ from shared.messages import Level, Outcome, TaskState
 
 LOOK_AGAIN_SECONDS = 1.0
 """A nominated job looks again after this long even if no release on its nodes was seen (what stood
-in its way may be nothing that we release); doubles each time."""
+in its way may be nothing that we release); doubles each time, up to 8 s: less than a nomination
+holds, so that none is ever left to lapse unnoticed."""
 
 
 class Nominations:
@@ -86,7 +87,7 @@ class Nominations:
 
     def look_again(self, state: JobState, now: float) -> None:
         """Set the timer of a job that waits."""
-        due = now + LOOK_AGAIN_SECONDS * 2 ** min(state.attempts, 4)
+        due = now + LOOK_AGAIN_SECONDS * 2 ** min(state.attempts, 3)
         heapq.heappush(self._timers, (due, state.job.jid, state.stamp))
 
     def due(self, now: float, jobs: dict[int, JobState]) -> Iterator[int]:
