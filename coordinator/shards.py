@@ -5,13 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+import structlog
 
 from shard_worker.transport import PlaceReply, WorkerConfig, encode_call
 from shared.messages import Turn
 
 NAMESPACE = "quadrant"
 """Ray namespace of the worker actors."""
+
+ANSWER_SECONDS = 2.0
+"""How long Ray may take to end something."""
+
+_T = TypeVar("_T")
+
+log = structlog.get_logger(__name__)
 
 
 class WorkerLost(Exception):
@@ -65,23 +77,13 @@ class RayShards:
                 ray.kill(ray.get_actor(name), no_restart=True)
 
     async def start(self, config: WorkerConfig) -> int:
-        import ray
-
-        from shard_worker.actor import ShardActor
-
-        remote: Any = ray.remote(ShardActor)
-        actor = remote.options(
-            name=f"shard-{config.shard}-{config.epoch.counter}",
-            lifetime="detached",
-            num_cpus=0,
-            max_restarts=0,
-            max_task_retries=0,
-            max_concurrency=1,
-            enable_task_events=False,
-        ).remote()
-        self._actors[config.shard] = actor
+        shard = config.shard
+        name = f"shard-{shard}-{config.epoch.counter}"
+        with _lost_if_late(shard, self._start_seconds):
+            async with asyncio.timeout(self._start_seconds):
+                self._actors[shard] = actor = await _apart(lambda: _create(name))
         begun = actor.begin.remote(config.encode())
-        return int(await self._wait(config.shard, begun, self._start_seconds))
+        return int(await self._wait(shard, begun, self._start_seconds))
 
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
         actor = self._actors.get(shard)
@@ -91,28 +93,79 @@ class RayShards:
         return PlaceReply.decode(reply)
 
     async def _wait(self, shard: int, ref: Any, seconds: float) -> bytes:
-        from ray.exceptions import RayError
-
-        try:
+        with _lost_if_late(shard, seconds):
             # wrap_future: the form that does not leak references (a bare ref does).
             async with asyncio.timeout(seconds):
                 result: bytes = await asyncio.wrap_future(ref.future())
-        except TimeoutError as error:
-            raise WorkerLost(f"shard {shard}: no answer within {seconds:g} s") from error
-        except RayError as error:
-            raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}") from error
-        return result
+            return result
 
     async def give_up(self, shard: int) -> None:
         import ray
 
         actor = self._actors.pop(shard, None)
         if actor is not None:
-            await asyncio.to_thread(ray.kill, actor, no_restart=True)
+            await _if_ray_answers(lambda: ray.kill(actor, no_restart=True))
 
     async def close(self) -> None:
         import ray
 
-        for shard in list(self._actors):
-            await self.give_up(shard)
-        await asyncio.to_thread(ray.shutdown)
+        async with asyncio.TaskGroup() as group:
+            for shard in list(self._actors):
+                group.create_task(self.give_up(shard))
+        await _if_ray_answers(ray.shutdown)
+
+
+def _create(name: str) -> Any:
+    import ray
+
+    from shard_worker.actor import ShardActor
+
+    remote: Any = ray.remote(ShardActor)
+    return remote.options(
+        name=name,
+        lifetime="detached",
+        num_cpus=0,
+        max_restarts=0,
+        max_task_retries=0,
+        max_concurrency=1,
+        enable_task_events=False,
+    ).remote()
+
+
+@contextlib.contextmanager
+def _lost_if_late(shard: int, seconds: float) -> Iterator[None]:
+    from ray.exceptions import RayError
+
+    try:
+        yield
+    except TimeoutError as error:
+        raise WorkerLost(f"shard {shard}: no answer within {seconds:g} s") from error
+    except RayError as error:
+        raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}") from error
+
+
+async def _if_ray_answers(call: Callable[[], object]) -> None:
+    """Without a head there is nobody to ask, and nothing left to end."""
+    from ray.exceptions import RayError
+
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await _apart(call)
+    except (TimeoutError, RayError) as error:
+        log.warning("Ray does not answer", error=repr(error))
+
+
+async def _apart(call: Callable[[], _T]) -> _T:
+    """Make a call that blocks, in a thread of its own which nobody waits for at the end: without a
+    head, Ray's calls return only after a minute."""
+    done: Future[_T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(done)
