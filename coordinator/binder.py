@@ -8,11 +8,11 @@ its answers are recorded, never before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
-from shared.ledger.protocol import BindEntry
+from shared.ledger.protocol import BindEntry, TaskRecord
 from shared.messages import StatusItem, TaskState
 from shared.model import Job
 
@@ -70,6 +70,29 @@ def plan_binds(
         rows=rows,
         requests=BindRequests(tasks=names, uids=uids, pods=pods, nodes=nodes, durations=durations),
     )
+
+
+def still_wanted(
+    entries: list[BindEntry], tasks: Mapping[int, Mapping[int, TaskRecord]]
+) -> list[BindEntry]:
+    """The entries without tasks that the ledger does not hold as BINDING on that very node.
+
+    For entries that are delivered again: the answer may have been recorded, and the task placed
+    on another node, before the one who drove it died."""
+    wanted = []
+    for entry in entries:
+        binds = []
+        for jid, cid, tixs, rows in entry.binds:
+            known = tasks.get(jid, {})
+            keep = [
+                i
+                for i, (tix, row) in enumerate(zip(tixs, rows, strict=True))
+                if tix in known and known[tix].state == TaskState.BINDING and known[tix].row == row
+            ]
+            if keep:
+                binds.append((jid, cid, [tixs[i] for i in keep], [rows[i] for i in keep]))
+        wanted.append(BindEntry(id=entry.id, binds=binds))
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,14 @@ import asyncio
 
 import structlog
 
-from coordinator.binder import BindPlan, judge_answers, part_of, plan_binds, read_reports
+from coordinator.binder import (
+    BindPlan,
+    judge_answers,
+    part_of,
+    plan_binds,
+    read_reports,
+    still_wanted,
+)
 from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 from coordinator.core import Coordinator
 from coordinator.recorder import Recorder, insist
@@ -46,7 +53,8 @@ class Binding:
         """Drive the cluster from the bind stream, first with what was never acknowledged."""
         async with asyncio.TaskGroup() as group:
             while entries := await self._read(own=True):
-                await self._bind(entries)
+                await self._bind(await self._still_wanted(entries))
+                await self._acknowledge(entries)
             while True:
                 entries = await self._read(own=False)
                 if entries:
@@ -63,6 +71,7 @@ class Binding:
     async def _bind_and_release(self, entries: list[BindEntry]) -> None:
         try:
             await self._bind(entries)
+            await self._acknowledge(entries)
         finally:
             self._slots.release()
 
@@ -70,7 +79,17 @@ class Binding:
         plan = await self._plan(entries)
         while plan.jids:
             plan = await self._drive(plan)
+
+    async def _acknowledge(self, entries: list[BindEntry]) -> None:
+        """After the answers are recorded, never before."""
         await insist(lambda: self._ledger.ack_binds([e.id for e in entries]), what="ack binds")
+
+    async def _still_wanted(self, entries: list[BindEntry]) -> list[BindEntry]:
+        """Without what a dead coordinator had recorded but not acknowledged: such a task may have
+        been placed elsewhere since."""
+        jids = sorted({jid for entry in entries for jid, *_ in entry.binds})
+        truth = await insist(lambda: self._ledger.read_tasks(jids), what="read tasks")
+        return still_wanted(entries, {jid: tasks for jid, (_, tasks) in truth.items()})
 
     async def _plan(self, entries: list[BindEntry]) -> BindPlan:
         while True:

@@ -96,6 +96,7 @@ class Coordinator:
         self.names: dict[int, str] = {}
         """Of every node that was ever known: a bind may be under way to one that is gone."""
         self.rows: dict[str, int] = {}
+        """Row of every name, of gone nodes too: their last tasks still report."""
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.revision = 0
         self._nodes_moved = False
@@ -138,7 +139,6 @@ class Coordinator:
         if node is None:
             return
         self._nodes_moved = True
-        del self.rows[node.name]
         self.dispatcher.offer(row, node.allocatable, -1)
         self.order.accounts.drop_node(row)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.binder import judge_answers, part_of, plan_binds, read_reports
+from coordinator.binder import BindPlan, judge_answers, part_of, plan_binds, read_reports
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, Report, Reports
 from shared.ledger.protocol import BindEntry
 from shared.messages import StatusItem, TaskState
@@ -11,9 +11,11 @@ from tests.order.helpers import job
 ENTRIES = [BindEntry(id="1-0", binds=[(1, 0, [0, 1], [5, 6]), (2, 0, [0], [7])])]
 
 
-def plan():  # type: ignore[no-untyped-def]
+def plan() -> BindPlan:
     jobs = {1: job(1, count=2)}
-    return plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
+    made = plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
+    assert made is not None
+    return made
 
 
 def test_a_plan_names_tasks_incarnations_and_nodes_and_leaves_out_jobs_that_are_gone() -> None:
