@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from coordinator.binder import BindPlan, judge_answers, part_of, plan_binds, read_reports
+from coordinator.binder import (
+    BindPlan,
+    judge_answers,
+    part_of,
+    plan_binds,
+    read_reports,
+    still_wanted,
+)
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, Report, Reports
-from shared.ledger.protocol import BindEntry
+from shared.ledger.protocol import BindEntry, TaskRecord
 from shared.messages import StatusItem, TaskState
 from tests.order.helpers import job
 
@@ -25,6 +32,19 @@ def test_a_plan_names_tasks_incarnations_and_nodes_and_leaves_out_jobs_that_are_
     assert made.requests.uids == ["u1", "u1"]
     assert made.requests.pods == ["ns/j1-worker-0", "ns/j1-worker-1"]
     assert made.requests.nodes == ["n5", "n6"]
+
+
+def test_what_was_recorded_before_a_crash_is_not_bound_again() -> None:
+    """Refused and recorded, then placed on node 9: binding it on node 5 again would be a second."""
+    tasks = {
+        1: {
+            0: TaskRecord(state=TaskState.BINDING, row=9, cid=0, version=3),
+            1: TaskRecord(state=TaskState.BINDING, row=6, cid=0, version=1),
+        },
+        2: {0: TaskRecord(state=TaskState.RUNNING, row=7, cid=0, version=2)},
+    }
+    (entry,) = still_wanted(ENTRIES, tasks)
+    assert entry.binds == [(1, 0, [1], [6])]
 
 
 def test_answers_become_states_and_unknown_ones_are_asked_again() -> None:
