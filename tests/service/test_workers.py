@@ -20,8 +20,9 @@ from coordinator.shards import WorkerLost
 from coordinator.workloads import GPU, Shape, job_items, node_items, queue_items, seeded_workload
 from shard_worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.protocol import CommitEntry
 from shared.ledger.server import EmbeddedServer
-from shared.messages import Epoch, Turn
+from shared.messages import ALLOCATE, Epoch, Turn
 from tests.service.harness import DirectShards, Running, running
 
 SHAPE = Shape(nodes=8, units=4)
@@ -37,6 +38,8 @@ class BrittleShards(DirectShards):
         self.url = url
         self.stillborn = 0
         """So many starts fail from now on."""
+        self.mute = 0
+        """So many answers to calls with turns are lost, after the work was done."""
         self.awake = asyncio.Event()
         """Cleared: calls are not answered, as by a process that is stopped."""
         self.awake.set()
@@ -64,11 +67,15 @@ class BrittleShards(DirectShards):
         try:
             async with asyncio.timeout(DEADLINE):
                 await self.awake.wait()
-            return await super().place(shard, turns)
+            reply = await super().place(shard, turns)
         except TimeoutError:
             raise WorkerLost(f"shard {shard}: no answer") from None
         finally:
             self.calls[shard] -= 1
+        if self.mute and reply.outcomes:
+            self.mute -= 1
+            raise WorkerLost(f"shard {shard} died after its work")
+        return reply
 
 
 @pytest.fixture
@@ -110,6 +117,27 @@ async def test_a_worker_with_several_calls_under_way_is_lost_once(
         status = await service.until(finished)
         assert status["workers_lost"] == 1
         assert len(workers.epochs) == 2
+
+
+async def test_work_whose_answer_was_lost_is_found_in_the_ledger_and_not_done_again(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path, shards=2) as service:
+        workers.mute = 5
+        await load(service)
+        status = await service.until(finished)
+        assert status["workers_lost"] == 5
+        entries = await service.service._ledger.read_log("0", count=100_000)
+        statements = [s for e in entries if isinstance(e, CommitEntry) for s in e.accepted]
+        placed = [
+            (statement.jid, tix)
+            for statement in statements
+            for run in (*statement.core, *statement.tail)
+            if run.kind == ALLOCATE
+            for tix in run.tasks
+        ]
+        assert len(placed) == len(set(placed)) == status["tasks"]["submitted"]
+        assert status["statements"]["committed"] < len(statements), "every answer came through"
 
 
 async def test_silence_of_an_idle_worker_is_noticed_with_one_heartbeat_at_a_time(
