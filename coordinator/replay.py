@@ -1,8 +1,8 @@
 """Replay: one session over a recorded cluster state, by the same two halves as the service.
 
 One process, no Ray, no Redis: Order with a window of one, a worker, and the ledger's double between
-them. With one turn open at a time and no borrowing beyond shares this is Volcano's loop, so that its
-own test tables can be replayed.
+them. With one turn open at a time and no borrowing beyond shares this is Volcano's loop, so that
+its own test tables can be replayed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from shard_worker.worker import CommitBatchRequest, Outcomes, Worker
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import IntakeBatch, IntakeOp, Observe, PutPartition
 from shared.ledger.synchronous import at_once
-from shared.messages import NOMINATE, Epoch, Outcome, TaskState, Turn
-from shared.model import Job
+from shared.messages import NOMINATE, Outcome, TaskState, Turn
 from shared.policy import parse_policy
 
 KINDS = {
@@ -261,5 +260,3 @@ def _statuses(state: JobState) -> dict[str, int]:
         for tix, s in enumerate(state.states)
     )
     return dict(counts)
-
-

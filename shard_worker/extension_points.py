@@ -83,9 +83,7 @@ EXTENSION_POINTS: dict[str, ExtensionPoint] = {
     "NodeMap": _point("enableNodeOrder", Half.PLACE, Combine.SUM),
     "NodeReduce": _point("enableNodeOrder", Half.PLACE, Combine.SUM),
     "HyperNodeOrder": _point("enabledHyperNodeOrder", Half.PLACE, Combine.SUM),
-    "HyperNodeGradientForJob": _point(
-        "enabledHyperNodeGradient", Half.PLACE, Combine.FIRST_ANSWER
-    ),
+    "HyperNodeGradientForJob": _point("enabledHyperNodeGradient", Half.PLACE, Combine.FIRST_ANSWER),
     "HyperNodeGradientForSubJob": _point(
         "enabledHyperNodeGradient", Half.PLACE, Combine.FIRST_ANSWER
     ),

@@ -44,7 +44,7 @@ class BlockMaxima:
         self._shift = max(5, (len(keys).bit_length() + 1) // 2)
         size = 1 << self._shift
         count = max(1, -(-len(keys) // size))
-        self._keys = np.full(count * size, NEVER)
+        self._keys: Keys = np.full(count * size, NEVER, dtype=np.float64)
         self._keys[: len(keys)] = keys
         self._blocks = self._keys.reshape(count, size)
         self._best = self._blocks.max(axis=1)

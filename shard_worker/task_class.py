@@ -83,6 +83,7 @@ class Compiled:
         self._amounts = tuple(amount for _, amount in self.requests)
         self._reasons: tuple[int, dict[str, int]] | None = None
         self._judge_all()
+        self._cursor = view.changes.end
 
     # --- catching up --------------------------------------------------------------------------
 
@@ -97,10 +98,10 @@ class Compiled:
         if self._cursor == changes.end:
             return
         rows = changes.since(self._cursor)
+        self._cursor = changes.end
         if rows is None or not self._session.scores_node_locally:
             self._judge_all()
             return
-        self._cursor = changes.end
         distinct = set(rows)
         if len(distinct) <= FEW:
             for row in distinct:
@@ -139,7 +140,6 @@ class Compiled:
             BlockMaxima(np.where(self._own, NEVER, keys)) if self.mode is Mode.SOFT else None
         )
         self._revision = view.revision
-        self._cursor = view.changes.end
 
     def _pass_static(self) -> NDArray[np.bool_]:
         passed = self._view.live()

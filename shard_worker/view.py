@@ -115,11 +115,13 @@ class View:
 
     def live(self) -> NDArray[np.bool_]:
         """True where a node exists and its specification is the one its record speaks of."""
-        return (self.spec == self.record_spec) & (self.spec != UNKNOWN)
+        told: NDArray[np.bool_] = self.spec == self.record_spec
+        return told & self.exists()
 
     def exists(self) -> NDArray[np.bool_]:
         """True where a node exists: the nodes looked at."""
-        return self.spec != UNKNOWN
+        exists: NDArray[np.bool_] = self.spec != UNKNOWN
+        return exists
 
     def slot_name(self, slot: int) -> str:
         return self.slot_names[slot] if slot < len(self.slot_names) else f"slot {slot}"

@@ -1,11 +1,13 @@
 """What the order half of a session knows: jobs, queues and the cluster's totals.
 
-Order (in the coordinator, and in ``replay``) keeps these records; plugins read them. Amounts are dicts
-from slot to whole numbers, because a job or queue touches few slots; nothing here is per task.
+Order (in the coordinator, and in ``replay``) keeps these records; plugins read them. Amounts are
+dicts from slot to whole numbers, because a job or queue touches few slots; nothing here is per
+task.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shared.model import Job, Queue
@@ -14,7 +16,7 @@ Amounts = dict[int, int]
 """slot -> amount; a missing slot is 0."""
 
 
-def add(into: Amounts, requests: tuple[tuple[int, int], ...] | list[tuple[int, int]], times: int) -> None:
+def add(into: Amounts, requests: Iterable[tuple[int, int]], times: int) -> None:
     """Add ``times`` (may be negative) a request to a total."""
     for slot, amount in requests:
         into[slot] = into.get(slot, 0) + amount * times

@@ -121,7 +121,7 @@ class Job:
     role_minima: tuple[tuple[str, int], ...] = ()
     """Roles that have a minimum of their own, as written; ``groups[1 + i]`` is that of entry i.
 
-    Its minimum there is 0 where the job's is below their sum: then Volcano does not look at roles."""
+    Its minimum there is 0 where the job's is below their sum: Volcano looks at no role then."""
     min_resources: Requests | None = None
     """What the PodGroup says it needs before it is let in (``minResources``); None = not said."""
 

@@ -23,7 +23,7 @@ MEMORY = 1
 PODS = 2
 BASE = ("cpu", "memory", "pods")
 LIMIT = 2**53
-"""Amounts of one node stay below this: the integers a double (the script's number) holds exactly."""
+"""Amounts of one node stay below this: what a double (the script's number) holds exactly."""
 
 
 class Slots:

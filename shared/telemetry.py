@@ -165,7 +165,7 @@ def _check(name: str, labels: Sequence[str]) -> None:
 
 
 # Without this every counter has a second series, which nobody asks for.
-disable_created_metrics()  # type: ignore[no-untyped-call]
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it ships without annotations
 
 METRICS = Metrics()
 """What ``/metrics`` of this process shows."""

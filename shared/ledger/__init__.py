@@ -1,1 +1,1 @@
-"""The truth in Redis: accounting records, task states, nominations, epochs and the log of changes."""
+"""The truth in Redis: accounts, task states, nominations, epochs and the log of changes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from shared.ledger import codec
 from shared.ledger.double_books import Books, Overlay
@@ -30,7 +30,6 @@ from shared.ledger.protocol import (
     TaskRecord,
 )
 from shared.messages import (
-    Answer,
     CommitBatch,
     CommitReply,
     Epoch,
@@ -46,8 +45,8 @@ WINDOW = 64
 
 K = TypeVar("K")
 Batch = CommitBatch | StatusBatch | IntakeBatch
-First = tuple[list[Answer] | list[list[int]], list[int]]
-"""The first answer to a batch: answers or applied tasks, and rows."""
+First = tuple[list[Any], list[int]]
+"""The first answer to a batch: answers or applied tasks (by its kind), and rows."""
 
 
 def _number(entry_id: str) -> int:
@@ -107,7 +106,7 @@ class LedgerDouble:
     async def commit(self, batch: CommitBatch) -> CommitReply:
         verdict, first = self._gate(batch)
         if first is not None:
-            return CommitReply(verdict, first[0], self._current(first[1]), True)  # type: ignore[arg-type]
+            return CommitReply(verdict, first[0], self._current(first[1]), True)
         if verdict is not Verdict.COMMITTED:
             return CommitReply(verdict, [], Rows([], []))
         statements = codec.unpack_statements(codec.pack_statements(batch.statements))
@@ -144,7 +143,7 @@ class LedgerDouble:
     async def record(self, batch: StatusBatch) -> StatusReply:
         verdict, first = self._gate(batch)
         if first is not None:
-            return StatusReply(verdict, first[0], self._current(first[1]), True)  # type: ignore[arg-type]
+            return StatusReply(verdict, first[0], self._current(first[1]), True)
         if verdict is not Verdict.COMMITTED:
             return StatusReply(verdict, [], Rows([], []))
         _check_items(batch)

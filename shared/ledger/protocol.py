@@ -1,8 +1,8 @@
 """What the rest of the system may ask of the ledger, and what it gets back.
 
-Three kinds of batch change it, each in one script call: ``commit`` (a shard's statements), ``record``
-(what became of tasks) and ``store`` (accepted objects). Every change leaves one entry in the log, in the
-order in which the changes happened; every allocation also one entry in the bind stream.
+Three kinds of batch change it, each in one script call: ``commit`` (a shard's statements),
+``record`` (what became of tasks) and ``store`` (accepted objects). Every change leaves one entry in
+the log, in the order in which the changes happened; every allocation also one in the bind stream.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PutNode:
 
 @dataclass(frozen=True, slots=True)
 class DropNode:
-    """The node is gone: its record stays, with nothing allocatable and a spec version that moved."""
+    """The node is gone: its record stays, nothing is allocatable, its spec version moved."""
 
     row: int
 

@@ -33,8 +33,8 @@ REPRODUCED = [
     "member meet",
     f"{ALLOCATE}TestAllocate::master's min member can not be allocated, break from allocating",
     f"{ALLOCATE}TestAllocate::one Job with two Pods on one node",
-    f"{ALLOCATE}TestFareShareAllocate::queue's one jobs has no pending tasks, should be put back to "
-    "queues for next job",
+    f"{ALLOCATE}TestFareShareAllocate::queue's one jobs has no pending tasks, should be put back "
+    "to queues for next job",
     f"{ALLOCATE}TestAllocate_FlatPathHonorsAndClearsNomination::flat path honors and clears "
     "NominatedHyperNode",
 ]

@@ -23,7 +23,7 @@ from shared.messages import Rows
 from shared.model import Job
 from shared.specs import decode_job, decode_node
 
-BEST_EFFORT = {"containers": [{"name": "c"}]}
+BEST_EFFORT: dict[str, Any] = {"containers": [{"name": "c"}]}
 
 
 class Kept:

@@ -69,7 +69,9 @@ def job(name: str = "j", /, *, tasks: list[Any] | None = None, **spec: Any) -> d
     }
 
 
-def priority_class(name: str = "high", /, *, value: int = 100, **more: Any) -> dict[str, Any]:
+def priority_class(
+    name: str = "high", /, *, value: int | None = 100, **more: Any
+) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",

@@ -32,7 +32,7 @@ from tests.intake.objects import (
 
 
 @pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])
-def test_the_same_object_again_changes_nothing(bench, obj):
+def test_the_same_object_again_changes_nothing(bench: Bench, obj: dict[str, Any]) -> None:
     bench.take(*EVERY_KIND)
     before = state(bench.intake)
     again = bench.take(obj, now=2.0)
@@ -66,7 +66,9 @@ CHANGED = [
     ("obj", "field", "remedy"), CHANGED, ids=[f"{o['kind']}-{f}" for o, f, _ in CHANGED]
 )
 @pytest.mark.parametrize("atomic", [False, True])
-def test_a_refusal_names_field_and_remedy_and_changes_nothing(bench, obj, field, remedy, atomic):
+def test_a_refusal_names_field_and_remedy_and_changes_nothing(
+    bench: Bench, obj: dict[str, Any], field: str, remedy: str, atomic: bool
+) -> None:
     bench.take(
         priority_class("high", value=100, globalDefault=True),
         queue("a"),
@@ -86,7 +88,7 @@ def test_a_refusal_names_field_and_remedy_and_changes_nothing(bench, obj, field,
     assert same(state(bench.intake), before)
 
 
-def test_another_pod_of_one_name_in_one_list(bench):
+def test_another_pod_of_one_name_in_one_list(bench: Bench) -> None:
     admission = bench.admit(pod("p"), pod("p", priority=3), pod("p"))
     assert (admission.accepted, admission.unchanged, len(admission.refused)) == (2, 1, 1)
     admission = bench.admit(pod("m", group="g"), pod("m", group="h"), pod("m", group="g"))
@@ -94,14 +96,14 @@ def test_another_pod_of_one_name_in_one_list(bench):
     assert members(bench.only(admission)) == ["m"]
 
 
-def test_a_circle_of_queues_is_refused(bench):
+def test_a_circle_of_queues_is_refused(bench: Bench) -> None:
     admission = bench.admit(queue("x", parent="y"), queue("y", parent="x"), queue("z"))
     assert {r.name for r in admission.refused} == {"x", "y"}
     assert {r.field for r in admission.refused} == {"spec.parent"}
     assert "z" in bench.intake.registry.queues
 
 
-def test_one_wrong_object_refuses_an_atomic_list(bench):
+def test_one_wrong_object_refuses_an_atomic_list(bench: Bench) -> None:
     before = state(bench.intake)
     admission = bench.admit(*EVERY_KIND, pod("x", nope=1), atomic=True)
     assert len(admission.refused) == 1
@@ -113,7 +115,7 @@ def test_one_wrong_object_refuses_an_atomic_list(bench):
 # --- deletion ---------------------------------------------------------------------------------
 
 
-def test_deleting_a_job_frees_its_names(bench):
+def test_deleting_a_job_frees_its_names(bench: Bench) -> None:
     bench.take(pod_group("g"), pod("w-0", group="g"), pod("p"), job("j"))
     for kind, name in (("PodGroup", "g"), ("Pod", "p"), ("Job", "j")):
         gone = bench.remove(kind, name)
@@ -123,7 +125,7 @@ def test_deleting_a_job_frees_its_names(bench):
     assert len(bench.take(pod("w-0"), pod_group("g"), job("j")).jobs) == 3
 
 
-def test_deleting_a_member_leaves_its_index_empty(bench):
+def test_deleting_a_member_leaves_its_index_empty(bench: Bench) -> None:
     bench.take(pod_group("g"), *[pod(f"w-{i}", group="g") for i in range(3)])
     gone = bench.remove("Pod", "w-1")
     assert gone.tasks_gone == [(0, 1)]
@@ -134,14 +136,14 @@ def test_deleting_a_member_leaves_its_index_empty(bench):
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Job", "PodGroup", "Node", "HyperNode", "Queue", "Nope"])
-def test_deleting_what_is_not_there(bench, kind):
+def test_deleting_what_is_not_there(bench: Bench, kind: str) -> None:
     before = state(bench.intake)
     (refusal,) = bench.remove(kind, "nothing").refused
     assert refusal.kind == kind
     assert same(state(bench.intake), before)
 
 
-def test_deleting_other_objects(bench):
+def test_deleting_other_objects(bench: Bench) -> None:
     bench.take(node("n"), hyper_node("h", "n"), priority_class("high"))
     assert bench.remove("Node", "n").nodes_gone == [0]
     assert bench.remove("HyperNode", "h").hyper_nodes_gone == ["h"]
@@ -152,7 +154,7 @@ def test_deleting_other_objects(bench):
 # --- observing --------------------------------------------------------------------------------
 
 
-def test_an_observer_takes_pods_with_their_nodes_and_times():
+def test_an_observer_takes_pods_with_their_nodes_and_times() -> None:
     bench = Bench(observe=True)
     running = pod("r", group="g", nodeName="n") | {"status": {"phase": "Running"}}
     running["metadata"]["creationTimestamp"] = "1970-01-01T00:01:00Z"
@@ -167,7 +169,7 @@ def test_an_observer_takes_pods_with_their_nodes_and_times():
 # --- recovery ---------------------------------------------------------------------------------
 
 
-def test_recovery_knows_everything(bench):
+def test_recovery_knows_everything(bench: Bench) -> None:
     bench.take(*EVERY_KIND, pod("e", group="later"), pod_group("q2", queue="none"), node("m"))
     bench.take(pod("gone"), pod("w-1", group="g", role="w", containers=[container("3")]))
     bench.remove("Pod", "gone")
@@ -181,7 +183,7 @@ def test_recovery_knows_everything(bench):
     assert restored.admit([node("m")], 3.0).nodes[0].row == 2
 
 
-def test_recovered_hyper_nodes_are_given_to_order(bench):
+def test_recovered_hyper_nodes_are_given_to_order(bench: Bench) -> None:
     bench.take(hyper_node("h", "n"))
     again = Intake()
     assert [h.name for h in again.restore(bench.kept.snapshot)] == ["h"]
@@ -212,7 +214,9 @@ PLACES = [(i, path) for i, obj in enumerate(EVERY_KIND) for path in paths(obj) i
 
 
 @given(st.sampled_from(PLACES), values)
-def test_a_random_value_anywhere_is_taken_or_refused(place, value):
+def test_a_random_value_anywhere_is_taken_or_refused(
+    place: tuple[int, tuple[str | int, ...]], value: object
+) -> None:
     """Never an exception; a refused object leaves no trace; what was taken can be decoded."""
     i, path = place
     obj = copy.deepcopy(EVERY_KIND[i])

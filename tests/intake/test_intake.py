@@ -13,7 +13,7 @@ from shared.ledger.protocol import (
 from shared.messages import Group
 from shared.model import TaskClass
 from shared.specs import decode_queue
-from tests.intake.bench import BEST_EFFORT, members, put_jobs, same, state
+from tests.intake.bench import BEST_EFFORT, Bench, members, put_jobs, same, state
 from tests.intake.objects import (
     EVERY_KIND,
     container,
@@ -29,13 +29,13 @@ from tests.intake.objects import (
 # --- numbers ----------------------------------------------------------------------------------
 
 
-def test_the_first_list_creates_the_default_queue(bench):
+def test_the_first_list_creates_the_default_queue(bench: Bench) -> None:
     first = bench.take()
     assert [q.name for q in first.queues] == ["default"]
     assert bench.take().ops == []
 
 
-def test_a_lone_pod_is_a_job_of_one(bench):
+def test_a_lone_pod_is_a_job_of_one(bench: Bench) -> None:
     admission = bench.take(pod("p"), now=5.0)
     found = bench.only(admission)
     assert (found.kind, found.key, found.queue, found.created) == ("Pod", "ns/p", "default", 5.0)
@@ -46,7 +46,7 @@ def test_a_lone_pod_is_a_job_of_one(bench):
     assert admission.classes == {0: TaskClass(requests=((0, 1000), (1, 1 << 30), (2, 1)))}
 
 
-def test_equal_classes_are_one(bench):
+def test_equal_classes_are_one(bench: Bench) -> None:
     bench.take(pod("a", tolerations=[{"operator": "Exists"}, {"key": "k", "value": "v"}]))
     other = pod("b", tolerations=[{"key": "k", "value": "v"}, {"operator": "Exists"}])
     other["spec"]["containers"] = [container("500m", "512Mi"), container("0.5", "512Mi")]
@@ -54,7 +54,7 @@ def test_equal_classes_are_one(bench):
     assert bench.take(pod("c")).classes.keys() == {1}
 
 
-def test_slots_are_kept_before_what_needs_them(bench):
+def test_slots_are_kept_before_what_needs_them(bench: Bench) -> None:
     obj = pod("p", containers=[{"ports": [{"hostPort": 80}]}])
     ops = bench.take(obj).ops
     assert isinstance(ops[0], PutObject)
@@ -62,7 +62,7 @@ def test_slots_are_kept_before_what_needs_them(bench):
     assert put.requests == [(2, 1, 0), (3, 1, 1)]
 
 
-def test_a_class_refers_to_known_objects_first_whatever_the_order_of_the_list(bench):
+def test_a_class_refers_to_known_objects_first_whatever_the_order_of_the_list(bench: Bench) -> None:
     admission = bench.take(*reversed(EVERY_KIND))
     kinds = [type(op) for op in admission.ops]
     assert kinds.index(PutClass) < kinds.index(PutQueue) < kinds.index(PutNode)
@@ -70,7 +70,7 @@ def test_a_class_refers_to_known_objects_first_whatever_the_order_of_the_list(be
     assert not admission.notices
 
 
-def test_numbers_are_never_given_again(bench):
+def test_numbers_are_never_given_again(bench: Bench) -> None:
     bench.take(node("a"), pod("p"))
     bench.remove("Node", "a")
     bench.remove("Pod", "p")
@@ -83,7 +83,7 @@ def test_numbers_are_never_given_again(bench):
 # --- PodGroups --------------------------------------------------------------------------------
 
 
-def test_pods_join_their_group_in_the_order_of_their_number(bench):
+def test_pods_join_their_group_in_the_order_of_their_number(bench: Bench) -> None:
     pods = [pod(f"w-{i}", group="g", role="w") for i in (10, 9, 2)]
     found = bench.only(bench.take(*pods, pod_group("g", minMember=3)))
     assert members(found) == ["w-2", "w-9", "w-10"]
@@ -91,7 +91,7 @@ def test_pods_join_their_group_in_the_order_of_their_number(bench):
     assert len(found.roles) == 1
 
 
-def test_members_that_come_later_raise_the_version(bench):
+def test_members_that_come_later_raise_the_version(bench: Bench) -> None:
     first = bench.only(bench.take(pod_group("g", minMember=2), pod("w-0", group="g")))
     later = bench.only(bench.take(pod("w-1", group="g"), pod("m", group="g", role="m")))
     assert later.spec == first.spec + 1
@@ -99,7 +99,7 @@ def test_members_that_come_later_raise_the_version(bench):
     assert [(r.name, r.first, r.count) for r in later.roles] == [("", 0, 2), ("m", 2, 1)]
 
 
-def test_role_minima_make_groups(bench):
+def test_role_minima_make_groups(bench: Bench) -> None:
     group = pod_group("g", minMember=3, minTaskMember={"m": 1, "w": 2})
     pods = [pod(f"{r}-{i}", group="g", role=r) for r, i in (("w", 0), ("m", 0), ("x", 0), ("w", 1))]
     found = bench.only(bench.take(group, *pods))
@@ -107,7 +107,7 @@ def test_role_minima_make_groups(bench):
     assert {r.name: r.group for r in found.roles} == {"w": 2, "m": 1, "x": 0}
 
 
-def test_roles_do_not_count_where_the_minimum_is_below_their_sum(bench):
+def test_roles_do_not_count_where_the_minimum_is_below_their_sum(bench: Bench) -> None:
     group = pod_group("g", minMember=2, minTaskMember={"m": 1, "w": 2})
     found = bench.only(bench.take(group))
     assert found.groups == (Group(-1, 2), Group(0, 0), Group(0, 0))
@@ -116,7 +116,7 @@ def test_roles_do_not_count_where_the_minimum_is_below_their_sum(bench):
     assert found.groups == (Group(-1, 3), Group(0, 0), Group(0, 2))
 
 
-def test_pods_may_come_before_their_group(bench):
+def test_pods_may_come_before_their_group(bench: Bench) -> None:
     early = bench.take(pod("w-0", group="g", role="w", **BEST_EFFORT))
     waiting = bench.only(early)
     assert waiting.dangling
@@ -131,7 +131,7 @@ def test_pods_may_come_before_their_group(bench):
     assert [g.held for g in put_jobs(arrived)[0].groups] == [0, 1], "counted once in each group"
 
 
-def test_best_effort_members_are_held_once(bench):
+def test_best_effort_members_are_held_once(bench: Bench) -> None:
     group = pod_group("g", minMember=2, minTaskMember={"w": 1})
     put = put_jobs(bench.take(group, pod("w-0", group="g", role="w", **BEST_EFFORT)))
     assert [g.held for g in put[0].groups] == [1, 1]
@@ -140,7 +140,7 @@ def test_best_effort_members_are_held_once(bench):
     assert put_jobs(bench.take(group)) == []
 
 
-def test_a_best_effort_member_goes_only_with_its_group(bench):
+def test_a_best_effort_member_goes_only_with_its_group(bench: Bench) -> None:
     bench.take(pod_group("g", minMember=1), pod("w-0", group="g", **BEST_EFFORT))
     before = state(bench.intake)
     (refusal,) = bench.remove("Pod", "w-0").refused
@@ -149,7 +149,7 @@ def test_a_best_effort_member_goes_only_with_its_group(bench):
     assert bench.remove("PodGroup", "g").jobs_gone == [0]
 
 
-def test_a_changed_group_is_a_new_version(bench):
+def test_a_changed_group_is_a_new_version(bench: Bench) -> None:
     first = bench.only(bench.take(pod_group("g", minMember=2)))
     again = bench.take(pod_group("g", minMember=2))
     assert (again.unchanged, again.ops) == (1, [])
@@ -166,7 +166,7 @@ def test_a_changed_group_is_a_new_version(bench):
 # --- Jobs -------------------------------------------------------------------------------------
 
 
-def test_a_job_is_one_compact_role_per_task(bench):
+def test_a_job_is_one_compact_role_per_task(bench: Bench) -> None:
     obj = job("j", tasks=[task("m", replicas=1), task("w", replicas=100_000)], minAvailable=5)
     found = bench.only(bench.take(obj))
     assert [(r.name, r.first, r.count, r.names) for r in found.roles] == [
@@ -178,7 +178,7 @@ def test_a_job_is_one_compact_role_per_task(bench):
     assert len(put_jobs(bench.admit(obj))) == 0
 
 
-def test_a_jobs_role_minima(bench):
+def test_a_jobs_role_minima(bench: Bench) -> None:
     tasks = [task("m", replicas=1), task("w", replicas=4, minAvailable=2)]
     assert bench.only(bench.take(job("a", tasks=tasks))).groups == (
         Group(-1, 3),
@@ -191,7 +191,7 @@ def test_a_jobs_role_minima(bench):
 # --- what jobs refer to -----------------------------------------------------------------------
 
 
-def test_a_job_waits_for_its_queue(bench):
+def test_a_job_waits_for_its_queue(bench: Bench) -> None:
     early = bench.take(pod_group("g", queue="late"))
     assert put_jobs(early)[0].qid == -1
     admission = bench.take(queue("late"))
@@ -200,7 +200,7 @@ def test_a_job_waits_for_its_queue(bench):
     assert bench.take(queue("late", weight=3)).jobs == []
 
 
-def test_an_unknown_priority_class_is_the_default_and_told(bench):
+def test_an_unknown_priority_class_is_the_default_and_told(bench: Bench) -> None:
     bench.take(priority_class("usual", value=7, globalDefault=True))
     pods = [pod(f"p-{i}", priorityClassName="none") for i in range(3)]
     admission = bench.take(*pods)
@@ -210,7 +210,7 @@ def test_an_unknown_priority_class_is_the_default_and_told(bench):
     assert "none does not exist" in notice.message
 
 
-def test_priorities_of_pods(bench):
+def test_priorities_of_pods(bench: Bench) -> None:
     bench.take(priority_class("high", value=100))
     obj = pod("a", priorityClassName="high")
     obj["metadata"]["annotations"]["volcano.sh/task-priority"] = "3"
@@ -222,7 +222,7 @@ def test_priorities_of_pods(bench):
     assert (found.priority, found.roles[0].priority) == (0, 1)
 
 
-def test_queues_come_parents_first(bench):
+def test_queues_come_parents_first(bench: Bench) -> None:
     admission = bench.take(queue("c", parent="b"), queue("b", parent="a"), queue("a"))
     qids = {q.name: q.qid for q in admission.queues}
     assert {q.name: q.parent for q in admission.queues if q.name != "default"} == {
@@ -234,7 +234,7 @@ def test_queues_come_parents_first(bench):
     assert puts.index("a") < puts.index("b") < puts.index("c")
 
 
-def test_root_is_above_the_others_once_it_is_described(bench):
+def test_root_is_above_the_others_once_it_is_described(bench: Bench) -> None:
     bench.take(queue("a"), queue("b", parent="root"))
     admission = bench.take(queue("root", capability={"cpu": "8"}))
     parents = {q.name: q.parent for q in bench.intake.registry.queues.values()}
@@ -245,7 +245,7 @@ def test_root_is_above_the_others_once_it_is_described(bench):
     assert bench.take(queue("a")).unchanged == 1
 
 
-def test_a_changed_node_moves_its_version_only_where_schedulability_does(bench):
+def test_a_changed_node_moves_its_version_only_where_schedulability_does(bench: Bench) -> None:
     bench.take(node("n"))
     more = node("n")
     more["status"]["allocatable"]["cpu"] = "16"

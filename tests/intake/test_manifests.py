@@ -35,14 +35,14 @@ def requests(**spec: Any) -> dict[str, int]:
 # --- what a pod asks for ----------------------------------------------------------------------
 
 
-def test_containers_add_up():
+def test_containers_add_up() -> None:
     assert requests(containers=[container("100m"), container("1.5", "2Gi")]) == {
         "cpu": 1600,
         "memory": 3 * GI,
     }
 
 
-def test_init_containers_run_one_after_another():
+def test_init_containers_run_one_after_another() -> None:
     spec = {
         "containers": [container("1"), container("1")],
         "initContainers": [container("3", "1Gi"), container("1", "5Gi")],
@@ -50,7 +50,7 @@ def test_init_containers_run_one_after_another():
     assert requests(**spec) == {"cpu": 3000, "memory": 5 * GI}
 
 
-def test_a_sidecar_stays():
+def test_a_sidecar_stays() -> None:
     """The second step runs beside the sidecar; the first one ran before it was there."""
     spec = {
         "containers": [container("1")],
@@ -63,21 +63,21 @@ def test_a_sidecar_stays():
     assert requests(**spec) == {"cpu": 5000, "memory": 2 * GI}
 
 
-def test_overhead_is_added():
+def test_overhead_is_added() -> None:
     assert requests(overhead={"cpu": "250m"})["cpu"] == 1250
 
 
-def test_requests_default_to_limits_resource_by_resource():
+def test_requests_default_to_limits_resource_by_resource() -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "nvidia.com/gpu": 1}}
     assert requests(containers=[{"resources": resources}]) == {"cpu": 1000, "nvidia.com/gpu": 1000}
 
 
-def test_a_pod_that_asks_for_nothing():
+def test_a_pod_that_asks_for_nothing() -> None:
     assert requests(containers=[{"name": "c"}]) == {}
     assert requests(containers=[container("0", "0Gi")]) == {}
 
 
-def test_host_ports_are_slots():
+def test_host_ports_are_slots() -> None:
     ports = [{"hostPort": 80}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"}]
     assert requests(containers=[{"ports": [*ports, {"containerPort": 9}]}]) == {
         "port/TCP/80": 1,
@@ -85,7 +85,7 @@ def test_host_ports_are_slots():
     }
 
 
-def test_with_host_network_every_port_is_the_hosts():
+def test_with_host_network_every_port_is_the_hosts() -> None:
     spec = {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 9}]}]}
     assert requests(**spec) == {"port/TCP/9": 1}
 
@@ -93,7 +93,7 @@ def test_with_host_network_every_port_is_the_hosts():
 # --- where it may run -------------------------------------------------------------------------
 
 
-def test_required_node_affinity():
+def test_required_node_affinity() -> None:
     terms = [
         {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["5"]}]},
         {},
@@ -108,15 +108,15 @@ def test_required_node_affinity():
     )
 
 
-def test_an_empty_term_matches_no_node():
-    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}
+def test_an_empty_term_matches_no_node() -> None:
+    affinity: dict[str, Any] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}
     parsed = parse(pod(affinity=affinity))
     assert isinstance(parsed, PodManifest)
     assert parsed.template.affinity == ()
 
 
-def test_tolerations_and_selector():
-    spec = {"tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v"}]}
+def test_tolerations_and_selector() -> None:
+    spec: dict[str, Any] = {"tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v"}]}
     parsed = parse(pod(nodeSelector={"b": "2", "a": "1"}, **spec))
     assert isinstance(parsed, PodManifest)
     assert parsed.template.tolerations == (
@@ -126,14 +126,14 @@ def test_tolerations_and_selector():
     assert parsed.template.selector == (("a", "1"), ("b", "2"))
 
 
-def test_pods_of_equal_specs_share_one_template():
+def test_pods_of_equal_specs_share_one_template() -> None:
     a, b = parse(pod("a")), parse(pod("b"))
     assert isinstance(a, PodManifest)
     assert isinstance(b, PodManifest)
     assert a.template is b.template
 
 
-def test_wishes_are_noted_and_not_kept():
+def test_wishes_are_noted_and_not_kept() -> None:
     weighted = [{"weight": 1, "preference": {}}]
     wish = {"preferredDuringSchedulingIgnoredDuringExecution": weighted}
     parsed = parse(pod(affinity={"nodeAffinity": wish}))
@@ -145,7 +145,7 @@ def test_wishes_are_noted_and_not_kept():
 # --- the other kinds --------------------------------------------------------------------------
 
 
-def test_annotations_of_a_pod():
+def test_annotations_of_a_pod() -> None:
     obj = pod("p", group="g")
     obj["metadata"]["labels"] = {"volcano.sh/task-spec": "w"}
     obj["metadata"]["annotations"] |= {
@@ -158,14 +158,14 @@ def test_annotations_of_a_pod():
     assert (parsed.group, parsed.role, parsed.task_priority, parsed.duration) == ("g", "w", 7, 1.5)
 
 
-def test_node():
+def test_node() -> None:
     parsed = parse(node("n", labels={"a": "b"}, taints=[{"key": "k", "effect": "NoExecute"}]))
     assert isinstance(parsed, NodeManifest)
     assert dict(parsed.allocatable) == {"cpu": 8000, "memory": 32 * GI, "pods": 110}
     assert parsed.taints == (Taint("k", "", "NoExecute"),)
 
 
-def test_a_node_falls_back_to_its_capacity():
+def test_a_node_falls_back_to_its_capacity() -> None:
     obj = node()
     obj["status"] = {"capacity": {"cpu": "1"}}
     parsed = parse(obj)
@@ -174,7 +174,7 @@ def test_a_node_falls_back_to_its_capacity():
     assert "takes no pods" in parsed.notices[0]
 
 
-def test_pod_group():
+def test_pod_group() -> None:
     parsed = parse(pod_group(minMember=3, minTaskMember={"w": 2, "m": 1}))
     assert isinstance(parsed, PodGroupManifest)
     assert parsed.role_minima == (("m", 1), ("w", 2))
@@ -189,7 +189,9 @@ def test_pod_group():
         ([task(replicas=3, minAvailable=0), task("b")], 2),
     ],
 )
-def test_a_job_needs_the_sum_of_its_minima_unless_it_says_so(tasks, minimum):
+def test_a_job_needs_the_sum_of_its_minima_unless_it_says_so(
+    tasks: list[dict[str, Any]], minimum: int
+) -> None:
     parsed = parse(job(tasks=tasks))
     assert isinstance(parsed, JobManifest)
     assert parsed.minimum == minimum
@@ -198,13 +200,13 @@ def test_a_job_needs_the_sum_of_its_minima_unless_it_says_so(tasks, minimum):
     assert said.minimum == 1
 
 
-def test_priority_class_and_hyper_node():
+def test_priority_class_and_hyper_node() -> None:
     assert parse(priority_class(value=-5, globalDefault=True)) == PriorityClass("high", -5, True)
     assert parse(hyper_node("h", "a", "b")) == HyperNode("h", 1, ("a", "b"))
 
 
 @pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])
-def test_null_counts_as_absent(obj):
+def test_null_counts_as_absent(obj: dict[str, Any]) -> None:
     assert not isinstance(parse(obj), Refusal)
     nulls = dict.fromkeys(("labels", "uid", "creationTimestamp", "annotations"))
     if obj["kind"] not in ("Node", "Pod"):
@@ -314,7 +316,9 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("obj", "field", "remedy"), MISTAKES, ids=[f"{o['kind']}-{f}" for o, f, _ in MISTAKES]
 )
-def test_a_mistake_is_named_with_its_path_and_a_remedy(obj, field, remedy):
+def test_a_mistake_is_named_with_its_path_and_a_remedy(
+    obj: dict[str, Any], field: str, remedy: str
+) -> None:
     refusal = parse(obj)
     assert isinstance(refusal, Refusal), refusal
     assert refusal.field == field
@@ -323,11 +327,11 @@ def test_a_mistake_is_named_with_its_path_and_a_remedy(obj, field, remedy):
 
 
 @pytest.mark.parametrize("item", [None, 5, "x", [], {}, {"kind": 3}, {"kind": []}])
-def test_what_is_no_object(item):
+def test_what_is_no_object(item: object) -> None:
     assert isinstance(parse(item), Refusal)
 
 
-def test_a_spec_that_is_nested_too_deep():
+def test_a_spec_that_is_nested_too_deep() -> None:
     deep: dict[str, Any] = {}
     for _ in range(500):
         deep = {"env": [deep]}

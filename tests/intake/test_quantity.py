@@ -55,7 +55,7 @@ SUFFIXES = {
         ("nvidia.com/gpu", 8, 8000),
     ],
 )
-def test_examples(resource, text, units):
+def test_examples(resource: str, text: str | float, units: int) -> None:
     assert amount(resource, text, "f") == units
 
 
@@ -66,7 +66,9 @@ def test_examples(resource, text, units):
     st.sampled_from(sorted(SUFFIXES)),
     st.sampled_from(["cpu", "memory", "example.com/thing"]),
 )
-def test_exact_and_rounded_up(whole, part, digits, suffix, resource):
+def test_exact_and_rounded_up(
+    whole: int, part: int, digits: int, suffix: str, resource: str
+) -> None:
     fraction = f".{part % 10**digits:0{digits}d}" if digits else ""
     number = Fraction(whole) + (Fraction(part % 10**digits, 10**digits) if digits else 0)
     wanted = math.ceil(number * SUFFIXES[suffix] * (1 if resource == "memory" else 1000))
@@ -79,7 +81,7 @@ def test_exact_and_rounded_up(whole, part, digits, suffix, resource):
 
 
 @given(st.floats(0, 1e9, allow_nan=False))
-def test_numbers_of_json(value):
+def test_numbers_of_json(value: float) -> None:
     assert amount("memory", value, "f") == math.ceil(value)
 
 
@@ -109,14 +111,14 @@ def test_numbers_of_json(value):
         float("inf"),
     ],
 )
-def test_malformed(value):
+def test_malformed(value: object) -> None:
     with pytest.raises(InvalidInput, match="not a quantity; write a number") as error:
         amount("cpu", value, "spec.x")
     assert error.value.field == "spec.x"
 
 
 @pytest.mark.parametrize("value", ["-1", "-1n", -1, -0.5, "-1e400"])
-def test_negative(value):
+def test_negative(value: str | float) -> None:
     with pytest.raises(InvalidInput, match="negative"):
         amount("cpu", value, "f")
 
@@ -131,10 +133,10 @@ def test_negative(value):
         ("cpu", 10**30),
     ],
 )
-def test_too_large(resource, value):
+def test_too_large(resource: str, value: str | int) -> None:
     with pytest.raises(InvalidInput, match="too large; stay below"):
         amount(resource, value, "f")
 
 
-def test_the_largest():
+def test_the_largest() -> None:
     assert amount("memory", str(LIMIT - 1), "f") == LIMIT - 1

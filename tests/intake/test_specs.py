@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.messages import Group
-from shared.model import Job, Node, Queue, Requirement, Role, Taint, TaskClass, Toleration
+from shared.model import Job, Node, Queue, Requests, Requirement, Role, Taint, TaskClass, Toleration
 from shared.specs import (
     MalformedSpec,
     decode_class,
@@ -21,12 +21,14 @@ from shared.specs import (
     encode_queue,
 )
 
-amounts = st.lists(st.tuples(st.integers(0, 500), st.integers(1, 2**53 - 1)), max_size=4).map(tuple)
+amounts: st.SearchStrategy[Requests] = st.lists(
+    st.tuples(st.integers(0, 500), st.integers(1, 2**53 - 1)), max_size=4
+).map(tuple)
 texts = st.text(max_size=8)
 
 
 @given(amounts, st.dictionaries(texts, texts, max_size=3), st.booleans())
-def test_node(allocatable, labels, unschedulable):
+def test_node(allocatable: Requests, labels: dict[str, str], unschedulable: bool) -> None:
     node = Node(
         row=7,
         name="n",
@@ -40,7 +42,7 @@ def test_node(allocatable, labels, unschedulable):
 
 
 @given(amounts, st.none() | st.just(()) | st.just(((Requirement("a", "In", ("x", "y")),), ())))
-def test_class(requests, affinity):
+def test_class(requests: Requests, affinity: tuple[tuple[Requirement, ...], ...] | None) -> None:
     cls = TaskClass(
         requests=requests,
         selector=(("zone", "a"),),
@@ -53,13 +55,13 @@ def test_class(requests, affinity):
 
 
 @given(st.none() | amounts, amounts)
-def test_queue(capability, deserved):
+def test_queue(capability: Requests | None, deserved: Requests) -> None:
     queue = Queue(qid=2, name="q", capability=capability, deserved=deserved, open=False, spec=1)
     assert decode_queue(encode_queue(queue)) == queue
 
 
 @given(st.none() | st.floats(0, 1e9), st.none() | amounts, st.booleans())
-def test_job(duration, min_resources, dangling):
+def test_job(duration: float | None, min_resources: Requests | None, dangling: bool) -> None:
     job = Job(
         jid=9,
         namespace="ns",
@@ -76,7 +78,7 @@ def test_job(duration, min_resources, dangling):
     assert decode_job(encode_job(job)) == job
 
 
-NODE = [1, 0, "n", [[0, 5]], {}, [], False, 0]
+NODE: list[object] = [1, 0, "n", [[0, 5]], {}, [], False, 0]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ NODE = [1, 0, "n", [[0, 5]], {}, [], False, 0]
         (7, None),
     ],
 )
-def test_a_value_of_another_type_is_refused(at, value):
+def test_a_value_of_another_type_is_refused(at: int, value: object) -> None:
     assert decode_node(msgpack.packb(NODE)).name == "n"
     changed = [*NODE]
     changed[at] = value
@@ -105,12 +107,12 @@ def test_a_value_of_another_type_is_refused(at, value):
 
 
 @pytest.mark.parametrize("value", [NODE[:-1], [*NODE, 0], {}, 5, []])
-def test_missing_or_extra_fields_are_refused(value):
+def test_missing_or_extra_fields_are_refused(value: object) -> None:
     with pytest.raises(MalformedSpec):
         decode_node(msgpack.packb(value))
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", encode_class(TaskClass(requests=()))[:-1]])
-def test_bytes_that_are_not_msgpack_are_refused(data):
+def test_bytes_that_are_not_msgpack_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedSpec):
         decode_class(data)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from shared.ledger.protocol import (
     IntakeBatch,
     IntakeOp,
     IntakeReply,
     Ledger,
+    LogEntry,
     PutClass,
     PutJob,
     PutNode,
@@ -32,6 +34,8 @@ CPU, MEMORY, PODS, PORT = 0, 1, 2, 4
 SMALL, BIG, PORTED = 1, 2, 3
 ROOT, LEAF, OTHER = 0, 1, 2
 COORDINATOR = "coordinator"
+
+E = TypeVar("E", bound=LogEntry)
 
 CLASSES = [
     PutClass(SMALL, [(CPU, 1000, 0), (PODS, 1, 0)], b"small"),
@@ -94,6 +98,12 @@ def statement(
         domains=[],
         expiry=expiry,
     )
+
+
+def told(entry: LogEntry, kind: type[E]) -> E:
+    """This entry, which must be of this kind."""
+    assert isinstance(entry, kind)
+    return entry
 
 
 @dataclass

@@ -7,6 +7,7 @@ import pytest
 from shared.ledger.protocol import (
     DropJob,
     DropNode,
+    IntakeEntry,
     Observe,
     PutClass,
     PutNode,
@@ -14,6 +15,7 @@ from shared.ledger.protocol import (
     PutPartition,
     PutQueue,
     QueueRecord,
+    StatusEntry,
 )
 from shared.messages import NOMINATE, Group, StatusItem, TaskState, Verdict
 from tests.ledger.support import (
@@ -30,6 +32,7 @@ from tests.ledger.support import (
     node,
     run,
     statement,
+    told,
 )
 
 V, S = Verdict, TaskState
@@ -121,7 +124,9 @@ async def test_nominations_lapse_and_die_with_their_job(desk: Desk) -> None:
     for row in range(3):
         assert (await desk.slots(row))[CPU] == (8000, 0, 0, 0, 0)
     status, dropped, changed = (await desk.ledger.read_log("0"))[-3:]
-    assert (status.lapsed, dropped.dropped, changed.dropped) == ([7], [8], [9])  # type: ignore[union-attr]
+    assert told(status, StatusEntry).lapsed == [7]
+    assert told(dropped, IntakeEntry).dropped == [8]
+    assert told(changed, IntakeEntry).dropped == [9]
 
 
 async def test_a_job_that_changes_keeps_what_it_held(desk: Desk) -> None:
@@ -173,8 +178,8 @@ async def test_objects_and_partition_are_kept(desk: Desk) -> None:
     assert snapshot.partition == PutPartition(3, {0: [0, 2], 1: []})
     assert snapshot.classes[SMALL] == b"small"
     assert snapshot.queue_specs[LEAF] == b"leaf"
-    last = (await desk.ledger.read_log("0"))[-2]
-    assert last.ops == [PutObject("policy", binary), PutObject("class/é", b"x")]  # type: ignore[union-attr]
+    last = told((await desk.ledger.read_log("0"))[-2], IntakeEntry)
+    assert last.ops == [PutObject("policy", binary), PutObject("class/é", b"x")]
 
 
 async def test_queue_totals_of_10_to_18_are_exact(desk: Desk) -> None:

@@ -10,7 +10,7 @@ from shared.ledger.double import LedgerDouble
 from shared.ledger.errors import LedgerTrimmed
 from shared.ledger.protocol import CommitEntry, EpochEntry, IntakeEntry, StatusEntry
 from shared.messages import StatusItem, TaskState
-from tests.ledger.support import SMALL, Desk, job, run, statement
+from tests.ledger.support import SMALL, Desk, job, run, statement, told
 
 
 async def test_the_log_tells_every_change_in_order(desk: Desk) -> None:
@@ -20,11 +20,11 @@ async def test_the_log_tells_every_change_in_order(desk: Desk) -> None:
     entries = await desk.ledger.read_log("0")
     kinds = [EpochEntry] * 3 + [IntakeEntry] * 2 + [CommitEntry, StatusEntry]
     assert [type(entry) for entry in entries] == kinds
-    commit, status = entries[-2:]
-    assert commit.accepted[0].core == [run([0], [2])]  # type: ignore[union-attr]
-    assert commit.fresh == committed.fresh  # type: ignore[union-attr]
-    assert status.fresh == reported.fresh  # type: ignore[union-attr]
-    assert (commit.writer, commit.epoch, commit.sequence) == ("0", desk.epochs["0"], 1)  # type: ignore[union-attr]
+    commit = told(entries[-2], CommitEntry)
+    assert commit.accepted[0].core == [run([0], [2])]
+    assert commit.fresh == committed.fresh
+    assert told(entries[-1], StatusEntry).fresh == reported.fresh
+    assert (commit.writer, commit.epoch, commit.sequence) == ("0", desk.epochs["0"], 1)
 
 
 async def test_a_follower_reads_on_from_its_id(desk: Desk) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.ledger.protocol import DropJob, DropNode, Observe, PutClass, PutQueue
+from shared.ledger.protocol import CommitEntry, DropJob, DropNode, Observe, PutClass, PutQueue
 from shared.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict
 from tests.ledger.support import (
     BIG,
@@ -19,6 +19,7 @@ from tests.ledger.support import (
     node,
     run,
     statement,
+    told,
 )
 
 V = Verdict
@@ -93,8 +94,8 @@ async def test_a_statement_replaces_its_own_nominations_and_keeps_since(desk: De
     assert after.since == before.since > 0
     assert [(r.tasks, r.rows) for r in after.runs] == [([0], [1])]
     assert (await desk.slots(0))[CPU] == (8000, 4000, 0, 0, 0)
-    last = (await desk.ledger.read_log("0"))[-1]
-    assert last.accepted[0].dropped == [7]  # type: ignore[union-attr]
+    last = told((await desk.ledger.read_log("0"))[-1], CommitEntry)
+    assert last.accepted[0].dropped == [7]
 
 
 async def test_only_lower_ranks_are_displaced(desk: Desk) -> None:
@@ -204,9 +205,9 @@ async def test_a_tail_stands_alone_and_falls_with_its_core(desk: Desk) -> None:
     )
     assert reply.answers[0].tail == [V.COMMITTED, V.FIT, V.COMMITTED]
     assert (reply.answers[1].verdict, reply.answers[1].tail) == (V.GANG, [])
-    entry = (await desk.ledger.read_log("0"))[-1]
-    assert entry.accepted[0].tail[0].tasks == [2, 4]  # type: ignore[union-attr]
-    assert entry.refused == [(7, V.FIT), (8, V.GANG)]  # type: ignore[union-attr]
+    entry = told((await desk.ledger.read_log("0"))[-1], CommitEntry)
+    assert entry.accepted[0].tail[0].tasks == [2, 4]
+    assert entry.refused == [(7, V.FIT), (8, V.GANG)]
 
 
 async def test_a_host_port_is_there_without_being_said(desk: Desk) -> None:

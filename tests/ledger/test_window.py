@@ -8,7 +8,7 @@ import pytest
 
 from shared.ledger.double import LedgerDouble
 from shared.ledger.errors import LedgerArgument
-from shared.ledger.protocol import Ledger, PutClass, PutJob, PutQueue
+from shared.ledger.protocol import IntakeOp, Ledger, PutClass, PutJob, PutQueue
 from shared.messages import Group, StatusItem, TaskState, Verdict
 from tests.ledger.support import CPU, LEAF, ROOT, SMALL, Desk, cluster, job, run, statement
 
@@ -119,10 +119,12 @@ async def test_a_batch_of_an_earlier_run_is_refused(desk: Desk) -> None:
         PutJob(7, LEAF, 1, [Group(-1, 1), Group(1, 1)], b""),
     ],
 )
-async def test_a_wrong_object_refuses_its_batch_and_changes_nothing(desk: Desk, op: object) -> None:
+async def test_a_wrong_object_refuses_its_batch_and_changes_nothing(
+    desk: Desk, op: IntakeOp
+) -> None:
     before = await desk.ledger.snapshot()
     with pytest.raises(LedgerArgument, match=r"(class|queue|job) \d"):
-        await desk.store(job(5), op, job(6))  # type: ignore[arg-type]
+        await desk.store(job(5), op, job(6))
     assert await desk.ledger.snapshot() == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,14 +53,14 @@ def cpus(count: int) -> dict[int, int]:
     return {CPU: count * CORE, MEMORY: count * 4 * GIB, PODS: 110}
 
 
-def node(row: int, *, spec: int = 1, cores: int = 8, **more: object) -> Node:
+def node(row: int, *, spec: int = 1, cores: int = 8, **more: Any) -> Node:
     allocatable = tuple(sorted(cpus(cores).items()))
-    return Node(row=row, name=f"n{row}", allocatable=allocatable, spec=spec, **more)  # type: ignore[arg-type]
+    return Node(row=row, name=f"n{row}", allocatable=allocatable, spec=spec, **more)
 
 
-def cls(cores: float = 1, **more: object) -> TaskClass:
+def cls(cores: float = 1, **more: Any) -> TaskClass:
     requests: Requests = ((CPU, int(cores * CORE)), (PODS, 1))
-    return TaskClass(requests=requests, **more)  # type: ignore[arg-type]
+    return TaskClass(requests=requests, **more)
 
 
 def intake(ops: Sequence[IntakeOp], fresh: Rows | None = None) -> IntakeEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +72,7 @@ def node(
     )
 
 
-def task(cpu: int = 0, memory: int = 0, gpu: int = 0, **rules: object) -> TaskClass:
+def task(cpu: int = 0, memory: int = 0, gpu: int = 0, **rules: Any) -> TaskClass:
     asks = ((CPU, cpu), (MEMORY, memory), (PODS, 1), (GPU, gpu))
     requests = tuple((slot, amount) for slot, amount in asks if amount)
-    return TaskClass(requests=requests, **rules)  # type: ignore[arg-type]
+    return TaskClass(requests=requests, **rules)

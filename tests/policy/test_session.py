@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,8 @@ CLUSTER = ClusterInfo()
 PROGRESS = Progress(parent=[-1], minimum=[1], held=[0], waiting=[0], best_effort=[0])
 
 
-def job(**changes: object) -> JobInfo:
-    made = Job(0, "ns", "a", "PodGroup", "u", "q", 0.0, **changes)  # type: ignore[arg-type]
+def job(**changes: Any) -> JobInfo:
+    made = Job(0, "ns", "a", "PodGroup", "u", "q", 0.0, **changes)
     return JobInfo(job=made, qid=0, held=[0], waiting=[0], best_effort=[0])
 
 

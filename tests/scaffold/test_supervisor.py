@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -77,9 +77,9 @@ async def outside(
     )
 
 
-async def answer(settings: Settings, ask: Callable[[Redis], object]) -> object:
+async def answer(settings: Settings, ask: Callable[[Redis], Awaitable[object]]) -> object:
     async with Redis.from_url(settings.redis_url or "") as client:
-        return await ask(client)  # type: ignore[misc]
+        return await ask(client)
 
 
 @pytest.mark.slow
