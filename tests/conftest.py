@@ -17,9 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # No deadline: these machines are shared, and a slow example is not a wrong one. In CI a run repeats
 # exactly; elsewhere Hypothesis looks at new examples each time.
-_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("dev", **_COMMON)  # type: ignore[arg-type]
-settings.register_profile("ci", derandomize=True, database=None, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -82,6 +83,15 @@ def test_a_bench_of_a_few_tasks(empty_dir: Path) -> None:
         assert sum(part["cpu_us_per_task"].values()) > 0
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Children hear SIGINT also where a shell runs the tests in its background, ignoring it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_stops_everything(empty_dir: Path, number: signal.Signals) -> None:
     arguments = ["demo", "--jobs", "20", "--nodes", "10", "--shards", "1"]

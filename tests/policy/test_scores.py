@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from shard_worker import session as session_module
 from shard_worker.session import Session, open_session
 from shared.model import Node, Taint, TaskClass, Toleration
-from shared.policy import PluginOption, Policy, PolicyError, parse_policy
+from shared.policy import PluginOption, Policy, parse_policy
 from shared.quantity import amount
 from shared.slots import CPU, MEMORY
 from tests.policy.table import GI, GPU, MI, Table, node, task
@@ -121,10 +120,10 @@ class TestSoftTaints:
     def test_none_anywhere(self) -> None:
         assert scores(nodeorder(tainttoleration=1), task(cpu=1), [node(0)]) == [100]
 
-    def test_a_set_that_comes_later_is_noticed(self) -> None:
+    def test_a_set_that_comes_later_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         session, table = nodeorder(tainttoleration=1), Table([node(0, taints=(self.A,))])
         column = table.taints()
-        table.taints = lambda: column  # type: ignore[method-assign]
+        monkeypatch.setattr(table, "taints", lambda: column)
         assert session.score(task(cpu=1), table, slice(None)).tolist() == [0]
         table.nodes.append(node(1, taints=(self.A, self.B)))
         column.update([1], table.nodes)
@@ -265,25 +264,30 @@ class TestBothForms:
         assert open_session(EVERYTHING).scores_node_locally
 
 
-# --- scenarios from outside -------------------------------------------------------------------
+# --- Volcano's own scenarios ------------------------------------------------------------------
 
 
-def scenarios() -> list[Any]:
-    """Scored scenarios of the directory that CONFORMANCE_SCENARIOS names, if it is set."""
-    path = Path(os.environ.get("CONFORMANCE_SCENARIOS", "absent")) / "nodeorder.json"
-    found = []
-    for scenario in json.loads(path.read_text()) if path.exists() else []:
-        try:
-            session = open_session(parse_policy(scenario["policy"]))
-        except PolicyError:
-            continue
-        if session.has("NodeOrder") and not session.warnings:
-            found.append(pytest.param(session, scenario, id=scenario["id"]))
-    return found
+@pytest.fixture(scope="module")
+def volcano(shared_reference: Path) -> dict[str, Any]:
+    """Volcano's scenarios of node order: the last part of the id -> scenario."""
+    path = shared_reference / "conformance" / "volcano" / "nodeorder.json"
+    if not path.exists():
+        pytest.skip("Volcano's scenarios are not beside this checkout")
+    return {s["id"].rpartition("::")[2]: s for s in json.loads(path.read_text(encoding="utf-8"))}
 
 
-@pytest.mark.parametrize(("session", "scenario"), scenarios())
-def test_the_expected_node_scores_best(session: Session, scenario: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "leastAllocated strategy",
+        "mostAllocated strategy",
+        "balanced allocation prefers balanced node",
+    ],
+)
+def test_the_expected_node_scores_best(volcano: dict[str, Any], name: str) -> None:
+    scenario = volcano[name]
+    session = open_session(parse_policy(scenario["policy"]))
+    assert session.warnings == []
     offers = [
         (n["metadata"]["name"], n["status"]["allocatable"]) for n in scenario["cluster"]["nodes"]
     ]

@@ -25,7 +25,7 @@ def test_flag_goes_before_environment_before_default(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("QUADRANT_SHARDS", "7")
     monkeypatch.setenv("QUADRANT_MODE", "hard")
     settings = load_settings(shards=2, mode=None)
-    assert (settings.shards, settings.mode, settings.window) == (2, "hard", 128)
+    assert (settings.shards, settings.mode, settings.window) == (2, "hard", 2 * 256)
 
 
 @pytest.mark.parametrize(

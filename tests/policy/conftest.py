@@ -1,8 +1,0 @@
-"""Properties are judged by what they find, not by how long a busy machine takes for an example."""
-
-from __future__ import annotations
-
-from hypothesis import settings
-
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
