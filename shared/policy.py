@@ -7,10 +7,11 @@ something else is worse than one that is refused.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 
@@ -29,8 +30,41 @@ from shared.policy_names import (
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a policy: where, what (with the remedy), and the name that may be meant."""
+
+    field: str
+    """Path from the top of the file (``tiers[1].plugins[0].name``); "" for the file as a whole."""
+    message: str
+    value: str = ""
+    nearest: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
 class PolicyError(ValueError):
-    """A policy that cannot be used. The message names the field and the remedy."""
+    """A policy that cannot be used. The message has a line per problem, each with its remedy."""
+
+    def __init__(self, *problems: Problem | str) -> None:
+        self.problems = tuple(p if isinstance(p, Problem) else Problem("", p) for p in problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class _Found:
+    """Collects what is wrong in the parts of a file, so that one reading tells all of it."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    @contextlib.contextmanager
+    def part(self) -> Iterator[None]:
+        """A part whose first problem does not keep the parts after it from being read."""
+        try:
+            yield
+        except PolicyError as error:
+            self.problems += error.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,73 +125,106 @@ DEFAULT_POLICY = Policy(
 def parse_policy(source: str | Mapping[str, object]) -> Policy:
     """Read a policy from YAML text or from the mapping such a text stands for.
 
-    Raises PolicyError, which names the field (``tiers[1].plugins[0].name``) and the remedy.
+    Raises PolicyError with every problem found, each by field (``tiers[1].plugins[0].name``).
     """
-    document = _mapping(_load(source) if isinstance(source, str) else source, "the policy")
-    _known(document, {"actions", "tiers", "configurations", "metrics"}, "", "field")
+    document = _mapping(load_yaml(source) if isinstance(source, str) else source, "the policy")
+    found = _Found()
+    _known(found, document, {"actions", "tiers", "configurations", "metrics"}, "", "field")
+    actions = _actions(found, document.get("actions"))
+    tiers = _tiers(found, document.get("tiers"))
+    configurations = _configurations(found, document.get("configurations"))
+    if found.problems:
+        raise PolicyError(*found.problems)
     warnings = ("metrics: has no effect in this version",) if document.get("metrics") else ()
-    return Policy(
-        actions=_actions(document.get("actions")),
-        tiers=_tiers(document.get("tiers")),
-        configurations=_configurations(document.get("configurations")),
-        warnings=warnings,
-    )
+    return Policy(actions=actions, tiers=tiers, configurations=configurations, warnings=warnings)
 
 
-def _load(text: str) -> object:
+class _Strict(yaml.SafeLoader):
+    """Refuses a key that stands twice in one mapping: the first would silently not count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in seen:
+                    problem = f"the key {key.value!r} stands there twice; leave one of the two out"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def load_yaml(text: str) -> object:
+    """One YAML document, without duplicate keys. Raises PolicyError with line and column."""
     try:
-        document: object = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        document: object = yaml.load(text, _Strict)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         problem = getattr(error, "problem", None) or "it cannot be read"
         raise PolicyError(f"the policy is not YAML{where}: {problem}") from None
+    except RecursionError:
+        raise PolicyError("the policy is nested too deeply to be one") from None
     return document
 
 
-def _actions(value: object) -> tuple[str, ...]:
-    if not isinstance(value, str):
-        raise PolicyError(
-            f'actions: {_shown(value)} is not text; name them as in actions: "{ACTIONS_HERE[0]}"'
-        )
-    names = tuple(part.strip() for part in value.split(",") if part.strip())
-    if not names:
-        raise PolicyError(f'actions: names none; write actions: "{ACTIONS_HERE[0]}"')
+def _actions(found: _Found, value: object) -> tuple[str, ...]:
+    names: tuple[str, ...] = ()
+    with found.part():
+        example = f'actions: "{ACTIONS_HERE[0]}"'
+        if not isinstance(value, str):
+            raise _wrong("actions", value, f"is not text; name them as in {example}")
+        names = tuple(part.strip() for part in value.split(",") if part.strip())
+        if not names:
+            raise PolicyError(Problem("actions", f"names none; write {example}", repr(value)))
     for name in names:
-        _here(name, ACTIONS_HERE, VOLCANO_ACTIONS, "actions", "action")
+        with found.part():
+            _here(name, ACTIONS_HERE, VOLCANO_ACTIONS, "actions", "action")
     return names
 
 
-def _tiers(value: object) -> tuple[tuple[PluginOption, ...], ...]:
+def _tiers(found: _Found, value: object) -> tuple[tuple[PluginOption, ...], ...]:
     tiers: list[tuple[PluginOption, ...]] = []
     seen: dict[str, str] = {}
-    for i, item in enumerate(_list(value, "tiers")):
-        tier = _mapping(item, f"tiers[{i}]")
-        _known(tier, {"plugins"}, f"tiers[{i}].", "field")
-        options: list[PluginOption] = []
-        for j, plugin in enumerate(_list(tier.get("plugins"), f"tiers[{i}].plugins")):
-            path = f"tiers[{i}].plugins[{j}]"
-            option = _plugin(plugin, path)
-            if option.name in seen:
-                raise PolicyError(
-                    f"{path}.name: plugin {option.name!r} is named at {seen[option.name]} already; "
-                    "leave one of the two out"
-                )
-            seen[option.name] = path
-            options.append(option)
-        tiers.append(tuple(options))
+    for i, item in enumerate(_list(found, value, "tiers")):
+        tiers.append(())
+        with found.part():
+            tier = _mapping(item, f"tiers[{i}]")
+            _known(found, tier, {"plugins"}, f"tiers[{i}].", "field")
+            tiers[i] = _tier(found, tier.get("plugins"), f"tiers[{i}].plugins", seen)
     return tuple(tiers)
 
 
-def _plugin(value: object, path: str) -> PluginOption:
+def _tier(
+    found: _Found, value: object, path: str, seen: dict[str, str]
+) -> tuple[PluginOption, ...]:
+    """``seen``: plugin -> where it was named before."""
+    options: list[PluginOption] = []
+    for j, plugin in enumerate(_list(found, value, path)):
+        at = f"{path}[{j}]"
+        with found.part():
+            option = _plugin(found, plugin, at)
+            if option.name in seen:
+                message = f"plugin {option.name!r} is named at {seen[option.name]} already; "
+                message += "leave one of the two out"
+                raise PolicyError(Problem(f"{at}.name", message, repr(option.name)))
+            seen[option.name] = at
+            options.append(option)
+    return tuple(options)
+
+
+def _plugin(found: _Found, value: object, path: str) -> PluginOption:
     plugin = _mapping(value, path)
     name = plugin.get("name")
     if not isinstance(name, str) or not name:
-        raise PolicyError(f"{path}.name: {_shown(name)} is not the name of a plugin")
+        raise _wrong(f"{path}.name", name, "is not the name of a plugin")
     _here(name, PLUGINS_HERE, VOLCANO_PLUGINS, f"{path}.name", "plugin")
-    _known(plugin, FLAGS | {"name", "arguments"}, f"{path}.", "switch")
-    flags = {flag: _typed(plugin[flag], bool, f"{path}.{flag}") for flag in plugin if flag in FLAGS}
+    _known(found, plugin, FLAGS | {"name", "arguments"}, f"{path}.", "switch")
+    flags: dict[str, bool] = {}
+    for flag in FLAGS & plugin.keys():
+        with found.part():
+            flags[flag] = _typed(plugin[flag], bool, f"{path}.{flag}")
     arguments = _arguments(
+        found,
         plugin.get("arguments"),
         ARGUMENTS.get(name, {}),
         f"{path}.arguments",
@@ -166,35 +233,45 @@ def _plugin(value: object, path: str) -> PluginOption:
     return PluginOption(name=name, arguments=arguments, flags=flags)
 
 
-def _configurations(value: object) -> dict[str, dict[str, object]]:
+def _configurations(found: _Found, value: object) -> dict[str, dict[str, object]]:
     configurations: dict[str, dict[str, object]] = {}
-    for i, item in enumerate(_list(value, "configurations") if value is not None else ()):
+    items = _list(found, value, "configurations") if value is not None else []
+    for i, item in enumerate(items):
         path = f"configurations[{i}]"
-        entry = _mapping(item, path)
-        _known(entry, {"name", "arguments"}, f"{path}.", "field")
-        name = _typed(entry.get("name"), str, f"{path}.name")
-        _here(name, ACTIONS_HERE, VOLCANO_ACTIONS, f"{path}.name", "action")
-        known = ACTION_ARGUMENTS.get(name, {})
-        arguments = _arguments(entry.get("arguments"), known, f"{path}.arguments", prefixes={})
-        configurations[name] = arguments
+        with found.part():
+            entry = _mapping(item, path)
+            _known(found, entry, {"name", "arguments"}, f"{path}.", "field")
+            name = _typed(entry.get("name"), str, f"{path}.name")
+            _here(name, ACTIONS_HERE, VOLCANO_ACTIONS, f"{path}.name", "action")
+            known = ACTION_ARGUMENTS.get(name, {})
+            given = entry.get("arguments")
+            configurations[name] = _arguments(found, given, known, f"{path}.arguments", prefixes={})
     return configurations
 
 
 def _arguments(
-    value: object, known: dict[str, type], path: str, *, prefixes: dict[str, type]
+    found: _Found, value: object, known: dict[str, type], path: str, *, prefixes: dict[str, type]
 ) -> dict[str, object]:
     arguments: dict[str, object] = {}
-    for key, given in _mapping(value if value is not None else {}, path).items():
-        kind = known.get(key)
-        if kind is None:
-            ends = (t for prefix, t in prefixes.items() if key.startswith(prefix) and key != prefix)
-            kind = next(ends, None)
-        if kind is None:
-            hint = _nearest(key, [*known, *prefixes])
-            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes no arguments"
-            raise PolicyError(f"{path}: unknown argument {key!r}; {hint or takes}")
-        arguments[key] = _typed(given, kind, f"{path}.{key}")
+    with found.part():
+        for key, given in _mapping(value if value is not None else {}, path).items():
+            with found.part():
+                kind = _kind(key, known, prefixes, path)
+                arguments[key] = _typed(given, kind, f"{path}.{key}")
     return arguments
+
+
+def _kind(key: str, known: dict[str, type], prefixes: dict[str, type], path: str) -> type:
+    """The type an argument must have. Raises PolicyError where the plugin has none such."""
+    if key in known:
+        return known[key]
+    for prefix, kind in prefixes.items():
+        if key.startswith(prefix) and key != prefix:
+            return kind
+    near = _nearest(key, [*known, *prefixes])
+    takes = f"it takes {', '.join(sorted(known))}" if known else "it takes no arguments"
+    message = f"unknown argument {key!r}; {_meant(near) or takes}"
+    raise PolicyError(Problem(path, message, repr(key), near))
 
 
 # --- pieces ---------------------------------------------------------------------------------------
@@ -205,44 +282,58 @@ WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", str: "te
 def _typed(value: object, kind: type[T], path: str) -> T:
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise PolicyError(f"{path}: {_shown(value)} is not {WORDS[kind]}")
+    raise _wrong(path, value, f"is not {WORDS[kind]}")
 
 
 def _mapping(value: object, path: str) -> dict[str, object]:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return dict(value)
-    raise PolicyError(f"{path}: {_shown(value)} is not a mapping of names to values")
+    raise _wrong(path, value, "is not a mapping of names to values")
 
 
-def _list(value: object, path: str) -> list[object]:
+def _list(found: _Found, value: object, path: str) -> list[object]:
+    """The entries; none where it is not a list, which is noted."""
     if isinstance(value, list) and value:
         return value
-    raise PolicyError(f"{path}: {_shown(value)} is not a list with at least one entry")
+    found.problems += _wrong(path, value, "is not a list with at least one entry").problems
+    return []
 
 
-def _known(given: Mapping[str, object], known: Collection[str], path: str, kind: str) -> None:
+def _known(
+    found: _Found, given: Mapping[str, object], known: Collection[str], path: str, kind: str
+) -> None:
     for key in given:
         if key not in known:
-            hint = _nearest(key, known) or f"known: {', '.join(sorted(known))}"
-            raise PolicyError(f"{path}{key}: unknown {kind}; {hint}")
+            near = _nearest(key, known)
+            hint = _meant(near) or f"known: {', '.join(sorted(known))}"
+            message = f"unknown {kind}; {hint}"
+            found.problems.append(Problem(f"{path}{key}", message, _shown(given[key]), near))
 
 
 def _here(name: str, here: Collection[str], volcano: Collection[str], path: str, kind: str) -> None:
     if name in here:
         return
+    has = f"this version has: {', '.join(sorted(here))}"
     if name in volcano:
-        raise PolicyError(
-            f"{path}: {kind} {name!r} is Volcano's, but not in this version; "
-            f"this version has: {', '.join(sorted(here))}"
-        )
-    hint = _nearest(name, volcano) or f"this version has: {', '.join(sorted(here))}"
-    raise PolicyError(f"{path}: unknown {kind} {name!r}; {hint}")
+        message = f"{kind} {name!r} is Volcano's, but not in this version; {has}"
+        raise PolicyError(Problem(path, message, repr(name)))
+    near = _nearest(name, volcano)
+    message = f"unknown {kind} {name!r}; {_meant(near) or has}"
+    raise PolicyError(Problem(path, message, repr(name), near))
+
+
+def _wrong(path: str, value: object, what: str) -> PolicyError:
+    return PolicyError(Problem(path, f"{_shown(value)} {what}", _shown(value)))
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
     lower = {candidate.lower(): candidate for candidate in sorted(known)}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
-    return f"did you mean {lower[close[0]]!r}?" if close else ""
+    return lower[close[0]] if close else ""
+
+
+def _meant(near: str) -> str:
+    return f"did you mean {near!r}?" if near else ""
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,147 @@
+"""What a policy means here: which plugin speaks where, with which arguments, and what is ignored.
+
+It is asked of the plugins themselves: each is made from its option and registers with a listener.
+So the report cannot tell other points or other defaults than those the scheduler runs with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from shard_worker.extension_points import EXTENSION_POINTS, Half
+from shard_worker.plugins.registry import build_plugin
+from shard_worker.session import Registrar, Scorer, Session
+from shared.policy import Policy, PluginOption, PolicyError, Problem
+from shared.policy_names import ARGUMENTS
+
+ASKED_BY = {Half.ORDER: "coordinator", Half.PLACE: "worker", Half.BOTH: "both"}
+"""Half -> the process that asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """``value`` is what counts; None where the plugin never asks for it."""
+
+    name: str
+    value: Any
+    default: Any
+    given: bool
+    """The file sets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginReport:
+    name: str
+    points: tuple[str, ...]
+    """Where it speaks, in the order of the table of extension points."""
+    off: tuple[tuple[str, str], ...]
+    """(point, switch): where it would speak, had the file not switched it off."""
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReport:
+    policy: Policy
+    tiers: tuple[tuple[PluginReport, ...], ...]
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts; names in the dialect of our API."""
+        return {
+            "actions": list(self.policy.actions),
+            "tiers": [[_plugin_json(plugin) for plugin in tier] for tier in self.tiers],
+            "configurations": self.policy.configurations,
+            "warnings": list(self.warnings),
+        }
+
+
+def _plugin_json(plugin: PluginReport) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "points": [
+            {"name": point, "askedBy": ASKED_BY[EXTENSION_POINTS[point].half]}
+            for point in plugin.points
+        ],
+        "off": [{"name": point, "switch": switch} for point, switch in plugin.off],
+        "arguments": [
+            {"name": a.name, "value": a.value, "default": a.default, "given": a.given}
+            for a in plugin.arguments
+        ],
+    }
+
+
+def report(policy: Policy) -> PolicyReport:
+    """Raises PolicyError with the problem of every plugin that cannot be made."""
+    session = Session(policy)
+    tiers: list[list[PluginReport]] = []
+    problems: list[Problem] = []
+    for tier, options in enumerate(policy.tiers):
+        tiers.append([])
+        for at, option in enumerate(options):
+            try:
+                tiers[tier].append(_plugin(session, tier, option))
+            except PolicyError as error:
+                path = f"tiers[{tier}].plugins[{at}]"
+                problems += [_at(path, problem) for problem in error.problems]
+    if problems:
+        raise PolicyError(*problems)
+    return PolicyReport(policy, tuple(map(tuple, tiers)), tuple(session.warnings))
+
+
+def _at(path: str, problem: Problem) -> Problem:
+    return Problem(problem.field or path, problem.message, problem.value, problem.nearest)
+
+
+def _plugin(session: Session, tier: int, option: PluginOption) -> PluginReport:
+    asked = _Asked(option.arguments)
+    plugin = build_plugin(PluginOption(option.name, asked, option.flags))
+    listener = _Listener(session, tier, option)
+    plugin.register(listener)
+    spoken = [point for point in EXTENSION_POINTS if point in listener.points]
+    off = {p: f for p in spoken if (f := EXTENSION_POINTS[p].flag) and not option.enabled(f)}
+    return PluginReport(
+        name=option.name,
+        points=tuple(point for point in spoken if point not in off),
+        off=tuple(off.items()),
+        arguments=_arguments(option, asked.defaults),
+    )
+
+
+def _arguments(option: PluginOption, defaults: dict[str, Any]) -> tuple[Argument, ...]:
+    given = option.arguments
+    names = dict.fromkeys([*ARGUMENTS.get(option.name, {}), *defaults, *given])
+    return tuple(
+        Argument(
+            name=name,
+            value=given.get(name, defaults.get(name)),
+            default=defaults.get(name),
+            given=name in given,
+        )
+        for name in names
+        if name in defaults or name in given
+    )
+
+
+class _Asked(dict[str, object]):
+    """A plugin's arguments that note which of them it asks for, and with which default."""
+
+    def __init__(self, arguments: dict[str, object]) -> None:
+        super().__init__(arguments)
+        self.defaults: dict[str, Any] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.defaults.setdefault(key, default)
+        return super().get(key, default)
+
+
+class _Listener(Registrar):
+    """Notes where a plugin speaks, switched off or not, and keeps its warnings in the session."""
+
+    def __init__(self, session: Session, tier: int, option: PluginOption) -> None:
+        super().__init__(session, tier, option)
+        self.points: set[str] = set()
+
+    def add(self, point: str, fn: Callable[..., Any] | Scorer) -> None:
+        self.points.add(point)
