@@ -98,9 +98,9 @@ class Order:
         """The next turn in order, charged to its queue; None when nothing can be tried now."""
         if self.open >= self.window:
             return None
-        urgent = self.lines.pop_urgent()
-        if urgent is not None:
-            return self._open_turn(urgent, self._need(urgent))
+        while (urgent := self.lines.pop_urgent()) is not None:
+            if need := self._need(urgent):  # else what it waited with has ended meanwhile
+                return self._open_turn(urgent, need)
         picked = self.picking.next()
         return None if picked is None else self._open_turn(*picked)
 
