@@ -18,7 +18,6 @@ event                     what follows
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +25,7 @@ from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.jobs import Standing, amounts
 from coordinator.order import Order
 from coordinator.partition import partition
+from coordinator.tally import Tally
 from shared.ledger.protocol import JobRecord, PutPartition, TaskRecord
 from shared.messages import (
     ALLOCATE,
@@ -75,16 +75,6 @@ class Changes:
     hyper_nodes: list[HyperNode] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     jobs_gone: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts since the start of this coordinator."""
-
-    statements: Counter[str] = field(default_factory=Counter)
-    levels: Counter[int] = field(default_factory=Counter)
-    outcomes: Counter[OutcomeCode] = field(default_factory=Counter)
-    workers_lost: int = 0
 
 
 class Coordinator:
@@ -170,6 +160,10 @@ class Coordinator:
             previous=self.dispatcher.shard_of,
         )
         self.revision += 1
+        before = self.dispatcher.shard_of
+        self.tally.nodes_moved += sum(
+            before.get(row, shard) != shard for shard, rows in shards.items() for row in rows
+        )
         self.dispatcher.assign(shards)
         return Repartition(PutPartition(revision=self.revision, shards=shards))
 
@@ -193,23 +187,30 @@ class Coordinator:
             order.lapsed = []
         return out
 
-    def turns_returned(self, shard: int, call: int, outcomes: list[Outcome]) -> None:
+    def turns_returned(
+        self, shard: int, call: int, outcomes: list[Outcome], *, now: float | None = None
+    ) -> None:
         """A call came back. Outcomes of a call that was given up meanwhile change nothing: its jobs
         were read anew. A turn without an outcome is lost as with its worker: it is read anew too.
+
+        ``now`` (seconds since 1970): count how long what was placed had waited.
         """
+        tally = self.tally.of(shard)
         expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
         for outcome in outcomes:
             if outcome.jid in expected:
                 expected.discard(outcome.jid)
-                self._count(outcome)
-                self._occupy(outcome)
+                tally.count(outcome)
+                self._occupy(outcome, now)
                 self.order.outcome(outcome)
+        tally.turns_lost += len(expected)
         self._unread += expected
 
-    def _occupy(self, outcome: Outcome) -> None:
+    def _occupy(self, outcome: Outcome, now: float | None) -> None:
         state = self.order.jobs.get(outcome.jid)
         if state is None:
             return
+        placed = known = 0
         for p in outcome.placements:
             if p.kind == ALLOCATE:
                 rows = [
@@ -218,17 +219,11 @@ class Coordinator:
                     if self.order.expects(state, tix)
                 ]
                 self.dispatcher.used(rows, self.order.accounts.classes[p.cid].requests, +1)
-
-    def _count(self, outcome: Outcome) -> None:
-        tally = self.tally
-        tally.outcomes[outcome.code] += 1
-        tally.statements["committed"] += outcome.committed
-        tally.statements["rechecked"] += outcome.rechecked
-        tally.statements["conflicts_true"] += outcome.conflicts_true
-        tally.statements["conflicts_read"] += outcome.conflicts_read
-        if outcome.code in (OutcomeCode.PLACED, OutcomeCode.NOMINATED):
-            for p in outcome.placements:
-                tally.levels.update(p.levels)
+                placed += len(p.tasks)
+                known += len(p.tasks) - len(rows)  # recorded before this outcome came
+        if placed and now is not None:
+            first = state.info.held[0] <= known
+            self.tally.waits.placed(state, placed, first=first, now=now)
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -240,6 +235,7 @@ class Coordinator:
         first, then executes the :class:`Reread` of the next step."""
         sent, unsent = self.dispatcher.down(shard)
         self.tally.workers_lost += 1
+        self.tally.of(shard).turns_lost += len(sent)
         self._unread += [turn.jid for turn in sent]
         for turn in unsent:
             # Nothing was sent, so nothing can have been committed: as if it had been fenced.
@@ -318,7 +314,7 @@ class Coordinator:
 
     def status(self) -> dict[str, Any]:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
-        order = self.order
+        order, total = self.order, self.tally.total()
         states = order.accounts.tasks
         finished, running = order.lines.standings[Standing.DONE], order.accounts.started
         bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
@@ -337,11 +333,11 @@ class Coordinator:
                 "finished": states[TaskState.SUCCEEDED] + states[TaskState.FAILED],
             },
             "statements": {
-                name: self.tally.statements[name]
+                name: total.statements[name]
                 for name in ("committed", "rechecked", "conflicts_true", "conflicts_read")
             },
-            "levels": {f"L{level.value}": self.tally.levels[level] for level in Level},
-            "outcomes": {code.name.lower(): count for code, count in self.tally.outcomes.items()},
+            "levels": {f"L{level.value}": total.levels[level] for level in Level},
+            "outcomes": {code.name.lower(): count for code, count in total.outcomes.items()},
             "workers_lost": self.tally.workers_lost,
             "open_turns": order.open,
             "pending_reasons": dict(order.pending_reasons()),

@@ -14,6 +14,7 @@ import gc
 import os
 import time
 
+from shard_worker.figures import WorkerFigures
 from shard_worker.session import open_session
 from shard_worker.task_class import Mode
 from shard_worker.transport import PlaceReply, WorkerConfig, decode_call
@@ -50,9 +51,11 @@ class ShardActor:
         if self._server is None:
             raise RuntimeError("the worker has not begun")
         started = time.process_time()
-        outcomes = self._runner.run(self._server.serve(decode_call(call)))
+        turns = decode_call(call)
+        outcomes = self._runner.run(self._server.serve(turns))
         busy = time.process_time() - started
-        return PlaceReply(outcomes, self._server.log_id, busy).encode()
+        figures = self._server.take_figures() if turns else None
+        return PlaceReply(outcomes, self._server.log_id, busy, figures).encode()
 
 
 class ShardServer:
@@ -72,10 +75,22 @@ class ShardServer:
             limits=Limits(nomination_seconds=config.nomination_seconds),
         )
         self._log_id = "0"
+        self._session_seconds = 0.0
+        self._commits: list[tuple[float, int]] = []
+        """(seconds, statements) of each batch since the figures were taken."""
 
     @property
     def log_id(self) -> str:
         return self._log_id
+
+    def take_figures(self) -> WorkerFigures:
+        """What was counted and measured since they were last taken: call it after a call."""
+        figures = self._worker.take_figures()
+        figures.session_seconds.observe(self._session_seconds)
+        for seconds, statements in self._commits:
+            figures.commit_seconds.observe(seconds, statements)
+        self._session_seconds, self._commits = 0.0, []
+        return figures
 
     async def load(self) -> None:
         """Read the ledger's state once; from then on the view follows the log."""
@@ -95,6 +110,7 @@ class ShardServer:
             raise RuntimeError("an earlier batch is undecided; this worker has to be replaced")
         await self._follow()
         outcomes: list[Outcome] = []
+        started = time.perf_counter()
         instructions = self._worker.on_turns(turns, now=time.time())
         while instructions:
             batch: CommitBatch | None = None
@@ -104,9 +120,12 @@ class ShardServer:
                         batch = instruction.batch
                     case Outcomes():
                         outcomes += instruction.outcomes
+            self._session_seconds += time.perf_counter() - started
             if batch is None:
                 break
-            instructions = self._worker.on_reply(await self._commit(batch))
+            reply = await self._commit(batch)
+            started = time.perf_counter()
+            instructions = self._worker.on_reply(reply)
         return outcomes
 
     async def _follow(self) -> None:
@@ -119,9 +138,12 @@ class ShardServer:
                 return
 
     async def _commit(self, batch: CommitBatch) -> CommitReply:
+        started = time.perf_counter()
         for attempt in range(COMMIT_ATTEMPTS):
             try:
-                return await self._ledger.commit(batch)
+                reply = await self._ledger.commit(batch)
+                self._commits.append((time.perf_counter() - started, len(batch.statements)))
+                return reply
             except LedgerUnavailable:
                 if attempt + 1 == COMMIT_ATTEMPTS:
                     raise

@@ -10,7 +10,7 @@ same as asking each plugin in tier order and taking the first that tells the two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -46,6 +46,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 REJECT, ABSTAIN, PERMIT = -1, 0, 1
 """The votes of JobPipelined and JobEnqueueable."""
+
+Shares = Callable[[QueueInfo, ClusterInfo], Mapping[int, float]]
+"""A plugin's answer to what a queue deserves."""
 
 Key = tuple[float, ...]
 """Part of a sort key; the smaller key goes first."""
@@ -161,6 +164,10 @@ class Registrar:
             entry = Registered(tier=self._tier, plugin=self._option.name, fn=fn)
             self._session.hooks[point].append(entry)
 
+    def tell_shares(self, deserved: Shares) -> None:
+        """Tell what queues deserve; for people to read, no decision asks for it."""
+        self._session.deserved = deserved
+
     def warn(self, text: str) -> None:
         """Tell the operator of a setting that this version accepts without effect."""
         self._session.warnings.append(f"{self._option.name}: {text}")
@@ -175,6 +182,8 @@ class Session:
         """Extension point -> functions in tier order, in each tier in the policy's order."""
         self.warnings: list[str] = list(policy.warnings)
         """Settings that were accepted but have no effect in this version."""
+        self.deserved: Shares = _no_shares
+        """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
 
     def has(self, point: str) -> bool:
         """Does any plugin speak at this point?"""
@@ -294,6 +303,11 @@ class Session:
         for hook in self.hooks["NodeOrder"]:
             total += hook.fn.row(cls, view, row)
         return total
+
+
+def _no_shares(queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
+    del queue, cluster
+    return {}
 
 
 def open_session(policy: Policy) -> Session:

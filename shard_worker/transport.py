@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from shard_worker.figures import WorkerFigures
 from shared.messages import (
     Epoch,
     Outcome,
@@ -62,14 +63,18 @@ class PlaceReply:
     log_id: str
     busy_seconds: float = 0.0
     """Processor time the call took in the worker."""
+    figures: WorkerFigures | None = None
+    """What the worker counted since its last answer; None where it placed nothing."""
 
     def encode(self) -> bytes:
-        return encode([encode_outcomes(self.outcomes), self.log_id, self.busy_seconds])
+        figures = None if self.figures is None else self.figures.plain()
+        return encode([encode_outcomes(self.outcomes), self.log_id, self.busy_seconds, figures])
 
     @classmethod
     def decode(cls, data: bytes) -> PlaceReply:
-        outcomes, log_id, busy = decode(data)
-        return cls(decode_outcomes(outcomes), log_id, busy)
+        outcomes, log_id, busy, figures = decode(data)
+        counted = None if figures is None else WorkerFigures.of(figures)
+        return cls(decode_outcomes(outcomes), log_id, busy, counted)
 
 
 def encode_call(turns: list[Turn]) -> bytes:

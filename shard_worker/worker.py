@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from shard_worker.actions.allocate import Placed, place
+from shard_worker.figures import WorkerFigures
 from shard_worker.session import Session
 from shard_worker.statement import runs_of
 from shard_worker.task_class import Classes, Mode
@@ -125,6 +126,7 @@ class Worker:
         self.classes = Classes(
             view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
         )
+        self._figures = WorkerFigures()
         self._epoch: Epoch | None = None
         self._run_id = ""
         self._sequence = 0
@@ -164,7 +166,10 @@ class Worker:
         batch, attempts = self._batch, self._flying
         if batch is None:
             return []
+        self._figures.replays += reply.replayed
         if reply.verdict not in ACCEPTED:
+            for _ in attempts:
+                self._figures.judged(reply.verdict)
             return self._fence()
         self._batch, self._flying = None, []
         for attempt in attempts:
@@ -189,6 +194,11 @@ class Worker:
     def pending_batch(self) -> CommitBatch | None:
         """The batch in flight: to be sent again, unchanged, where its reply was lost."""
         return self._batch
+
+    def take_figures(self) -> WorkerFigures:
+        """What was counted since they were last taken."""
+        taken, self._figures = self._figures, WorkerFigures()
+        return taken
 
     @property
     def open_turns(self) -> int:
@@ -217,6 +227,8 @@ class Worker:
             return _outcome(turn, OutcomeCode.STALE, tally)
         placed = place(turn, session=self.session, view=self.view, classes=self.classes)
         if not placed.core:
+            if placed.undone:
+                self._figures.wasted["rollback"] += placed.undone
             return _outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
         return Attempt(
             turn=turn,
@@ -259,6 +271,7 @@ class Worker:
             attempt = self._waiting.popleft()
             taken.append(attempt)
             room -= attempt.operations
+            self._figures.operations.observe(attempt.operations)
         self._sequence += 1
         self._flying = taken
         self._batch = CommitBatch(
@@ -277,6 +290,7 @@ class Worker:
         self._waiting.clear()
         for attempt in attempts:
             attempt.placed.statement.rollback()
+            self._figures.wasted["epoch"] += attempt.operations
         outcomes = [_outcome(a.turn, OutcomeCode.FENCED, a.tally) for a in attempts]
         return [Outcomes(outcomes)] if outcomes else []
 
@@ -295,17 +309,17 @@ class Worker:
             runs=[run for run in runs if run.kind == NOMINATE],
         )
         moved = Verdict.RECHECKED in answer.tail or answer.verdict is Verdict.RECHECKED
-        attempt.tally.count(Verdict.RECHECKED if moved else Verdict.COMMITTED)
+        self._count(attempt, Verdict.RECHECKED if moved else Verdict.COMMITTED)
         for verdict in answer.tail:
             if verdict not in ACCEPTED:
-                attempt.tally.count(verdict)
+                self._count(attempt, verdict, wasted=1)
         only_waits = all(run.kind == NOMINATE for run in runs)
         code = OutcomeCode.NOMINATED if only_waits else OutcomeCode.PLACED
         return _outcome(turn, code, attempt.tally, placed=attempt.placed, runs=runs)
 
     def _refused(self, attempt: Attempt, verdict: Verdict) -> Attempt | Outcome:
         """Place a refused statement again, or tell Order."""
-        attempt.tally.count(verdict)
+        self._count(attempt, verdict, wasted=attempt.operations)
         if verdict in HOPELESS:
             return _outcome(attempt.turn, OutcomeCode.STALE, attempt.tally)
         if verdict in NOT_OURS or attempt.repairs >= self.limits.repairs:
@@ -313,6 +327,10 @@ class Worker:
             outcome.reasons[f"the ledger refused: {verdict.name.lower()}"] = attempt.repairs + 1
             return outcome
         return self._try(attempt.turn, attempt.tally, attempt.repairs + 1)
+
+    def _count(self, attempt: Attempt, verdict: Verdict, *, wasted: int = 0) -> None:
+        attempt.tally.count(verdict)
+        self._figures.judged(verdict, wasted=wasted)
 
 
 def _outcome(

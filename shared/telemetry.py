@@ -169,8 +169,3 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # it ships without a
 
 METRICS = Metrics()
 """What ``/metrics`` of this process shows."""
-
-
-def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Histogram buckets: ``count`` bounds, each ``factor`` times the one before."""
-    return tuple(start * factor**i for i in range(count))

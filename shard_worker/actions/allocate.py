@@ -38,6 +38,8 @@ class Placed:
     reasons: dict[str, int] = field(default_factory=dict)
     """Why the first role that failed did: reason -> nodes."""
     failed_role: str = ""
+    undone: int = 0
+    """Placements of a gang that were taken back, because the rest of it found no room."""
 
 
 def place(turn: Turn, *, session: Session, view: View, classes: Classes) -> Placed:
@@ -108,6 +110,7 @@ class _Attempt:
             if found.core and not found.reasons:
                 found.reasons = {TOO_FEW: int(self.view.exists().sum())}
             self.statement.rollback()
+            found.undone = len(found.core)
             found.core, found.displaced = [], []
         return found
 

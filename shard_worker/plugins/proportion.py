@@ -38,6 +38,7 @@ class Proportion:
         session.add("QueueOrder", self.queue_order)
         session.add("Overused", self.overused)
         session.add("Allocatable", self.allocatable)
+        session.tell_shares(self.deserved)
 
     def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """Higher queue priority first, then the smaller part of its deserved share in use."""

@@ -71,7 +71,7 @@ def test_the_last_word_of_a_lost_worker_changes_nothing() -> None:
     (send,) = sends(core)
     core.worker_lost(0)
     core.turns_returned(0, send.call, [placed(turn) for turn in send.turns])
-    assert core.tally.outcomes.total() == 0
+    assert core.tally.total().outcomes.total() == 0
     core.validate()
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from shared.telemetry import Metrics, RepeatLimit, configure_logging, exponential
+from shared.histogram import exponential
+from shared.telemetry import Metrics, RepeatLimit, configure_logging
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,8 @@ class DirectShards:
             outcomes = await server.serve(turns)
             if shard in self.deaf:
                 raise WorkerLost(f"shard {shard} died after its work")
-        return PlaceReply(outcomes, server.log_id)
+            figures = server.take_figures() if turns else None
+        return PlaceReply(outcomes, server.log_id, figures=figures)
 
     async def give_up(self, shard: int) -> None:
         if shard in self._servers:
