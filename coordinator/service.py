@@ -378,7 +378,7 @@ async def serve(settings: Settings) -> None:
         settings.redis_url or "", password=password.get_secret_value() if password else None
     )
     cluster = SocketCluster(settings.cluster_socket or "")
-    shards = RayShards(call_seconds=settings.worker_deadline_seconds)
+    shards = RayShards(call_seconds=settings.worker_deadline_seconds, cpus=settings.worker_cpus)
     await asyncio.to_thread(shards.attach, settings.ray_address or "")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

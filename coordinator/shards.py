@@ -55,9 +55,13 @@ class RayShards:
     until the new process is up, and calls made meanwhile would queue without a word.
     """
 
-    def __init__(self, *, call_seconds: float, start_seconds: float = 60.0) -> None:
-        """``call_seconds``: our own deadline for a call; a worker that misses it is given up."""
+    def __init__(
+        self, *, call_seconds: float, start_seconds: float = 60.0, cpus: float = 0.0
+    ) -> None:
+        """``call_seconds``: our own deadline for a call; a worker that misses it is given up.
+        ``cpus``: what each takes of its Ray node."""
         self._call_seconds = call_seconds
+        self._cpus = cpus
         self._start_seconds = start_seconds
         self._actors: dict[int, Any] = {}
 
@@ -81,7 +85,7 @@ class RayShards:
         name = f"shard-{shard}-{config.epoch.counter}"
         with _lost_if_late(shard, self._start_seconds):
             async with asyncio.timeout(self._start_seconds):
-                self._actors[shard] = actor = await _apart(lambda: _create(name))
+                self._actors[shard] = actor = await _apart(lambda: _create(name, self._cpus))
         begun = actor.begin.remote(config.encode())
         return int(await self._wait(shard, begun, self._start_seconds))
 
@@ -115,7 +119,7 @@ class RayShards:
         await _if_ray_answers(ray.shutdown)
 
 
-def _create(name: str) -> Any:
+def _create(name: str, cpus: float) -> Any:
     import ray
 
     from shard_worker.actor import ShardActor
@@ -124,7 +128,7 @@ def _create(name: str) -> Any:
     return remote.options(
         name=name,
         lifetime="detached",
-        num_cpus=0,
+        num_cpus=cpus,
         max_restarts=0,
         max_task_retries=0,
         max_concurrency=1,

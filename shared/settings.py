@@ -1,8 +1,9 @@
 """The settings of every process: ``QUADRANT_*`` in the environment, and what each of them means.
 
 Order: what a command's flags say (:func:`load_settings`'s arguments), then the environment, then
-the default. A variable that is not known is refused, with the nearest name that is. A nested value
-would be written with two underscores (``QUADRANT_GROUP__NAME``).
+the file that ``QUADRANT_SETTINGS_FILE`` names, then the default. A name that is not known is
+refused, with the nearest that is. A nested value would be written with two underscores
+(``QUADRANT_GROUP__NAME``).
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from shared.policy import PolicyError, parse_policy
+from shared.policy import PolicyError
+from shared.policy_file import read_text, unwrap
+from shared.settings_file import read_settings_file, variable_of
 
 PREFIX = "QUADRANT_"
 
@@ -61,6 +63,9 @@ class Settings(BaseSettings):
     )
 
     # --- where --------------------------------------------------------------------------------
+    settings_file: Path | None = Field(
+        None, description="YAML file with settings (shards: 8), for what no variable sets"
+    )
     run_dir: Path = Field(
         default_factory=default_run_dir,
         description="directory of sockets, logs and tokens; keep its path short",
@@ -89,6 +94,10 @@ class Settings(BaseSettings):
     ray_object_store_bytes: int = Field(
         100 * 2**20, ge=80 * 2**20, description="memory of Ray's object store, at least 80 MiB"
     )
+    worker_cpus: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="CPUs of Ray for each shard worker, e.g. 1"
+    )
+    """Above 0, none is started on a Ray node that offers no CPU: the head, the coordinator's."""
     cluster_socket: str | None = Field(
         None, description="socket of a running cluster process; unset = start one"
     )
@@ -150,17 +159,17 @@ class Settings(BaseSettings):
         if self.policy is None:
             return None
         try:
-            text = self.policy.read_text()
-            parse_policy(text)
+            found = unwrap(read_text(self.policy))
+            found.parse()
         except OSError as error:
             raise SettingsError(
                 f"{_variable('policy')}: cannot read {self.policy}: {error.strerror}; "
                 "name a readable file or unset it for the default policy"
             ) from None
         except PolicyError as error:
-            raise SettingsError(f"{self.policy}: {error}") from None
-        content: dict[str, Any] = yaml.safe_load(text)
-        return content
+            lines = [f"{self.policy}: {problem}" for problem in error.problems]
+            raise SettingsError("\n".join(lines)) from None
+        return found.document
 
     def environment(self) -> dict[str, str]:
         """The same settings as variables for a child process; secrets in files stay there."""
@@ -181,24 +190,68 @@ class Settings(BaseSettings):
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Settings from flags (None = not given), environment and defaults. Raises SettingsError."""
+    """Settings from flags (None = not given), environment, file and defaults.
+
+    Raises SettingsError."""
     _refuse_unknown(os.environ)
-    return _checked({name: value for name, value in flags.items() if value is not None})
+    given = {name: value for name, value in flags.items() if value is not None}
+    path, from_file = _from_file(given)
+    return _checked(from_file | given, {name: f"{path}: {name}" for name in from_file})
 
 
-def _checked(values: dict[str, Any]) -> Settings:
+def origins(**flags: Any) -> dict[str, str]:
+    """Where the value of each setting is from, for the same flags as :func:`load_settings` got.
+
+    Values: ``flag``, ``env QUADRANT_X``, ``file PATH`` or ``default``. Raises SettingsError."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    path, from_file = _from_file(given)
+    found = dict.fromkeys(Settings.model_fields, "default")
+    found |= dict.fromkeys(from_file, f"file {path}")
+    found |= {n: f"env {v}" for n in found if (v := variable_of(n, PREFIX))}
+    found |= dict.fromkeys(given, "flag")
+    for name in _SERVER_FILES:
+        secret = _given(f"{name}_file", given, from_file)
+        if found[name] == "default" and secret is not None:
+            found[name] = f"file {secret}"
+    return found
+
+
+def _given(name: str, flags: Mapping[str, Any], from_file: Mapping[str, Any]) -> Any:
+    """A value before it is checked; None where only the default is left."""
+    variable = variable_of(name, PREFIX)
+    return flags.get(name, os.environ[variable] if variable else from_file.get(name))
+
+
+def _from_file(flags: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The file of settings, and what of it counts: what no variable sets."""
+    named = _given("settings_file", flags, {})
+    if named is None:
+        return Path(), {}
+    path = Path(named)
+    try:
+        content = read_settings_file(path)
+    except ValueError as error:
+        raise SettingsError(f"{_variable('settings_file')}: {path}: {error}") from None
+    wrong = [name for name in content if name not in Settings.model_fields]
+    if wrong:
+        raise SettingsError("\n".join(f"{path}: {n}: not known{_near(n)}" for n in wrong))
+    return path, {n: v for n, v in content.items() if variable_of(n, PREFIX) is None}
+
+
+def _checked(values: dict[str, Any], places: Mapping[str, str] | None = None) -> Settings:
+    """``places``: how a setting is named where it is not a variable that set it."""
     try:
         return Settings(**values)
     except ValidationError as error:
         lines = [
-            _explain(detail["loc"], detail["msg"])
+            _explain(detail["loc"], detail["msg"], places or {})
             for detail in error.errors()
             if detail["type"] != "default_factory_not_called"  # follows from another error
         ]
         raise SettingsError("\n".join(lines)) from None
 
 
-def _explain(place: tuple[int | str, ...], message: str) -> str:
+def _explain(place: tuple[int | str, ...], message: str, places: Mapping[str, str]) -> str:
     message = message.removeprefix("Value error, ")
     if not place:
         return message
@@ -207,7 +260,7 @@ def _explain(place: tuple[int | str, ...], message: str) -> str:
     if field is None:
         return f"{_variable(name)}: not known{_nearest(_variable(name))}"
     wrong = message[:1].lower() + message[1:]
-    return f"{_variable(name)}: {wrong}; expected: {field.description}"
+    return f"{places.get(name, _variable(name))}: {wrong}; expected: {field.description}"
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
@@ -227,6 +280,11 @@ def _nearest(variable: str) -> str:
     given = variable.removeprefix(PREFIX).lower()
     near = difflib.get_close_matches(given, Settings.model_fields, n=1)
     return f"; did you mean {_variable(near[0])}?" if near else "; unset it"
+
+
+def _near(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), Settings.model_fields, n=1)
+    return f"; did you mean {near[0]}?" if near else "; leave it out"
 
 
 def _variable(name: str) -> str:

@@ -36,6 +36,7 @@ def test_flag_goes_before_environment_before_default(monkeypatch: pytest.MonkeyP
         ("QUADRANT_MODE", "warm", ["QUADRANT_MODE", "none, soft or hard"]),
         ("QUADRANT_REDIS_URL", "localhost", ["QUADRANT_REDIS_URL", "redis://HOST:PORT"]),
         ("QUADRANT_LISTEN_PORT", "70000", ["QUADRANT_LISTEN_PORT", "65535"]),
+        ("QUADRANT_WORKER_CPUS", "-1", ["QUADRANT_WORKER_CPUS", "greater than or equal to 0"]),
         ("QUADRANT_SPEEDUP", "nan", ["QUADRANT_SPEEDUP"]),
         ("QUADRANT_SHRADS", "4", ["QUADRANT_SHRADS", "did you mean QUADRANT_SHARDS?"]),
         ("quadrant_shrads", "4", ["quadrant_shrads", "did you mean QUADRANT_SHARDS?"]),
