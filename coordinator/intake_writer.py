@@ -10,14 +10,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from coordinator.core import Changes
 from coordinator.intake import Admission, Intake
-from coordinator.recorder import Deposed, insist
-from shared.ledger.protocol import IntakeBatch, IntakeOp, Ledger
-from shared.messages import Epoch, Verdict
+from coordinator.recorder import write
+from shared.ledger.protocol import IntakeBatch, IntakeOp, IntakeReply, Ledger
+from shared.messages import Epoch
 
 BATCH_OPS = 4000
 """Operations of one store call: bounds how long the ledger's one thread is busy with it."""
@@ -101,22 +100,12 @@ class IntakeWriter:
         if not ops:
             return
         self._sequence += 1
-        while True:
-            batch = IntakeBatch(
-                writer=self._writer,
-                epoch=self._epoch,
-                sequence=self._sequence,
-                run_id=await self._run_id(),
-                ops=ops,
-            )
-            reply = await insist(partial(self._ledger.store, batch), what="store")
-            match reply.verdict:
-                case Verdict.COMMITTED | Verdict.RECHECKED:
-                    return
-                case Verdict.RUN:
-                    await self._ledger.bless()
-                case _:
-                    raise Deposed(f"intake batch refused: {reply.verdict.name}")
+
+        def send(run: str) -> Awaitable[IntakeReply]:
+            batch = IntakeBatch(self._writer, self._epoch, self._sequence, run, ops)
+            return self._ledger.store(batch)
+
+        await write(self._ledger, send, run_id=self._run_id, what="store")
 
 
 def changes_of(admission: Admission) -> Changes:

@@ -15,13 +15,14 @@ from typing import TypeVar
 import structlog
 
 from shared.ledger.errors import LedgerUnavailable
-from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.protocol import COORDINATOR, IntakeReply, Ledger
 from shared.messages import Epoch, StatusBatch, StatusItem, StatusReply, Verdict
 
 BATCH_TASKS = 2000
 """Tasks of one batch: bounds how long the ledger's one thread is busy with it (about 10 ms)."""
 
 _T = TypeVar("_T")
+R = TypeVar("R", StatusReply, IntakeReply)
 
 
 class Deposed(Exception):
@@ -40,6 +41,30 @@ async def insist(call: Callable[[], Awaitable[_T]], *, what: str) -> _T:
             )
             await asyncio.sleep(wait)
             wait = min(wait * 2, 1.0)
+
+
+async def write(
+    ledger: Ledger,
+    send: Callable[[str], Awaitable[R]],
+    *,
+    run_id: Callable[[], Awaitable[str]],
+    what: str,
+) -> R:
+    """Send one batch until it is in the ledger. ``send`` puts the given run id on it.
+
+    A run of the server that nobody has accepted yet (it was restarted) is accepted here. Raises
+    Deposed where the batch will never be taken.
+    """
+    while True:
+        run = await run_id()
+        reply = await insist(partial(send, run), what=what)
+        match reply.verdict:
+            case Verdict.COMMITTED | Verdict.RECHECKED:
+                return reply
+            case Verdict.RUN:
+                await ledger.bless()
+            case _:
+                raise Deposed(f"{what} refused: {reply.verdict.name}")
 
 
 @dataclass(slots=True)
@@ -110,20 +135,8 @@ class Recorder:
             self._applied(items, reply.applied)
 
     async def _send(self, items: list[StatusItem], lapsed: list[int]) -> StatusReply:
-        while True:
-            batch = StatusBatch(
-                writer=COORDINATOR,
-                epoch=self._epoch,
-                sequence=self._sequence,
-                run_id=await self._run_id(),
-                items=items,
-                lapsed=lapsed,
-            )
-            reply = await insist(partial(self._ledger.record, batch), what="record")
-            match reply.verdict:
-                case Verdict.COMMITTED | Verdict.RECHECKED:
-                    return reply
-                case Verdict.RUN:
-                    await self._ledger.bless()
-                case _:
-                    raise Deposed(f"status batch refused: {reply.verdict.name}")
+        def send(run: str) -> Awaitable[StatusReply]:
+            batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, lapsed)
+            return self._ledger.record(batch)
+
+        return await write(self._ledger, send, run_id=self._run_id, what="record")

@@ -27,6 +27,16 @@ class _Slot:
         self.releasing = [0] * rows
         self.nominated = [0] * rows
 
+    def limit(self, row: int, implied: int) -> int:
+        """What a node offers, said or implied."""
+        said = self.allocatable[row]
+        return implied if said == _UNNAMED else said
+
+    def future(self, row: int) -> int:
+        """What will be in use when all that is ending has ended and all nominations came true."""
+        held = self.used[row] + self.observed[row]
+        return held - self.releasing[row] + self.nominated[row]
+
     def grow(self, by: int) -> None:
         self.allocatable += [_UNNAMED] * by
         for column in (self.observed, self.used, self.releasing, self.nominated):
@@ -80,11 +90,8 @@ class Nodes:
         broken = ""
         for number, amount, slot, implied in self._classes[cid]:
             slot.used[row] += amount
-            limit = slot.allocatable[row]
-            if limit < 0:
-                limit = implied
-            busy = slot.used[row] + slot.observed[row]
-            if busy > limit or busy - slot.releasing[row] + slot.nominated[row] > limit:
+            limit = slot.limit(row, implied)
+            if slot.used[row] + slot.observed[row] > limit or slot.future(row) > limit:
                 broken = broken or self._tell(number, slot, row, limit)
         return broken
 
@@ -93,11 +100,8 @@ class Nodes:
         broken = ""
         for number, amount, slot, implied in self._classes[cid]:
             slot.nominated[row] += amount
-            limit = slot.allocatable[row]
-            if limit < 0:
-                limit = implied
-            future = slot.used[row] + slot.observed[row] - slot.releasing[row]
-            if future + slot.nominated[row] > limit:
+            limit = slot.limit(row, implied)
+            if slot.future(row) > limit:
                 broken = broken or self._tell(number, slot, row, limit)
         return broken
 

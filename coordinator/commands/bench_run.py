@@ -70,12 +70,7 @@ def run_bench(options: BenchOptions) -> int:
         mode=options.mode.value,
         seed=options.seed,
     ) as space:
-        try:
-            return run_to_exit_code(lambda: _run(options, space, console))
-        except CommandError as error:
-            space.keep = True
-            logs = space.settings.run_dir
-            raise CommandError(f"{error}\nLogs of all processes: {logs}", code=error.code) from None
+        return run_to_exit_code(lambda: _run(options, space, console))
 
 
 async def _run(options: BenchOptions, space: Workspace, console: Console) -> int:

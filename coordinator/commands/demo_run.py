@@ -80,13 +80,7 @@ def run_demo(options: DemoOptions) -> int:
         speedup=options.speedup,
         grace=options.grace,
     ) as space:
-        try:
-            code = run_to_exit_code(lambda: _run(run, space, console))
-        except CommandError as error:
-            space.keep = True
-            logs = space.settings.run_dir
-            raise CommandError(f"{error}\nLogs of all processes: {logs}", code=error.code) from None
-    return code
+        return run_to_exit_code(lambda: _run(run, space, console))
 
 
 def load_trace(options: DemoOptions) -> Trace:

@@ -208,7 +208,8 @@ def _first(error: BaseException) -> BaseException:
 def workspace(*, history: Path | None, **flags: Any) -> Iterator[Workspace]:
     """Settings of a fresh run; ``history`` None keeps it only as long as the run directory.
 
-    Raises :class:`CommandError` where a setting is wrong or the history file is there already.
+    Raises :class:`CommandError` where a setting is wrong or the history file is there already. One
+    that the run itself raises is told where the logs are, and they are kept.
     """
     if history is not None and history.exists() and history.stat().st_size:
         raise CommandError(f"--history: {history} exists; remove it or give another name")
@@ -220,6 +221,12 @@ def workspace(*, history: Path | None, **flags: Any) -> Iterator[Workspace]:
         yield space
     except SettingsError as error:
         raise CommandError(str(error)) from None
+    except CommandError as error:
+        assert space is not None
+        space.keep = True
+        raise CommandError(
+            f"{error}\nLogs of all processes: {directory}", code=error.code
+        ) from None
     finally:
         if space is None or not space.keep:
             shutil.rmtree(directory, ignore_errors=True)

@@ -12,6 +12,7 @@ import pytest
 from coordinator.commands import demo_run
 from coordinator.commands.demo import DemoOptions
 from coordinator.commands.failure import CommandError
+from coordinator.commands.stack import workspace
 
 HEAVY = ("ray", "numpy", "aiohttp", "redis", "pydantic_settings")
 
@@ -150,3 +151,20 @@ def test_the_exit_code_of_the_run_is_that_of_the_command(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(demo_run, "run_demo", fail)
     assert isinstance(CliRunner().invoke(app, ["demo"]).exception, CommandError)
+
+
+def test_a_run_that_fails_keeps_its_logs_and_tells_where(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with (
+        pytest.raises(CommandError, match="it broke\nLogs of all processes: ") as error,
+        workspace(history=None) as space,
+    ):
+        raise CommandError("it broke", code=3)
+    assert error.value.code == 3
+    assert space.settings.run_dir.is_dir()
+    assert str(error.value).endswith(str(space.settings.run_dir))
+    with workspace(history=None) as space:
+        pass
+    assert not space.settings.run_dir.exists()

@@ -1,0 +1,109 @@
+"""The two writers of the coordinator on a ledger that restarts or that another one takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from coordinator.core import Changes
+from coordinator.intake import Intake
+from coordinator.intake_writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
+from coordinator.recorder import Deposed, Recorder
+from shared.ledger.double import LedgerDouble
+from shared.ledger.protocol import COORDINATOR
+from shared.messages import StatusItem, TaskState
+from tests.intake.objects import node, pod
+
+INTAKE = "intake"
+
+
+@asynccontextmanager
+async def recording(ledger: LedgerDouble, applied: list[Any]) -> AsyncIterator[Recorder]:
+    await ledger.bless()
+    recorder = Recorder(
+        ledger,
+        epoch=await ledger.claim(COORDINATOR),
+        run_id=ledger.run_id,
+        applied=lambda items, changed: applied.append((len(items), changed)),
+        guard=asyncio.Lock(),
+    )
+    task = asyncio.create_task(recorder.run())
+    yield recorder
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def writing(ledger: LedgerDouble, stored: list[Changes]) -> AsyncIterator[IntakeWriter]:
+    await ledger.bless()
+    writer = IntakeWriter(
+        Intake(),
+        ledger,
+        writer=INTAKE,
+        epoch=await ledger.claim(INTAKE),
+        run_id=ledger.run_id,
+        stored=stored.append,
+    )
+    task = asyncio.create_task(writer.run())
+    yield writer
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def ended(jid: int) -> StatusItem:
+    return StatusItem(TaskState.FAILED, jid, [0], [0])
+
+
+async def test_what_waits_together_is_recorded_together() -> None:
+    applied: list[Any] = []
+    async with recording(LedgerDouble(), applied) as recorder:
+        await asyncio.gather(*(recorder.record([ended(jid)]) for jid in range(3)))
+    assert [count for count, _ in applied] == [3]
+
+
+async def test_a_restarted_server_is_accepted_and_nothing_is_lost_or_done_twice() -> None:
+    ledger, applied, stored = LedgerDouble(), list[Any](), list[Changes]()
+    async with recording(ledger, applied) as recorder, writing(ledger, stored) as writer:
+        await recorder.record([ended(1)])
+        await writer.submit([node("a")])
+        ledger.restart()
+        await recorder.record([ended(2)])
+        await writer.submit([node("b")])
+        ledger.restart()
+        await writer.submit([pod("p")])
+    assert [count for count, _ in applied] == [1, 1]
+    assert [[n.name for n in changes.nodes] for changes in stored] == [["a"], ["b"], []]
+    snapshot = await ledger.snapshot()
+    assert len(snapshot.node_specs) == 2
+    assert len(snapshot.jobs) == 1
+
+
+async def test_who_lost_the_seat_stops_and_tells_those_who_wait() -> None:
+    ledger, applied = LedgerDouble(), list[Any]()
+    async with recording(ledger, applied) as recorder:
+        await ledger.claim(COORDINATOR)
+        with pytest.raises(Deposed, match="record refused: EPOCH"):
+            await recorder.record([ended(1)])
+    assert applied == []
+
+
+async def test_objects_of_a_deposed_intake_are_never_acknowledged() -> None:
+    ledger, stored = LedgerDouble(), list[Changes]()
+    async with writing(ledger, stored) as writer:
+        await ledger.claim(INTAKE)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await writer.submit([pod("p")])
+    assert stored == []
+    assert (await ledger.snapshot()).jobs == {}
+
+
+async def test_too_many_waiting_requests_are_turned_away_at_once() -> None:
+    async with writing(LedgerDouble(), []) as writer:
+        requests = [asyncio.create_task(writer.submit([])) for _ in range(QUEUE_REQUESTS + 1)]
+        done = await asyncio.gather(*requests, return_exceptions=True)
+    assert [type(answer) for answer in done].count(IntakeFull) == 1
