@@ -39,9 +39,11 @@ class PolicyText:
 
 def read_text(name: Path | str) -> str:
     """The content of a file; ``-`` is standard input. Raises OSError, PolicyError."""
-    stream = sys.stdin.buffer if str(name) == "-" else Path(name).open("rb")
-    with stream:
-        data = stream.read(_LIMIT + 1)
+    if str(name) == "-":
+        data = sys.stdin.buffer.read(_LIMIT + 1)
+    else:
+        with Path(name).open("rb") as stream:
+            data = stream.read(_LIMIT + 1)
     if len(data) > _LIMIT:
         raise PolicyError(f"the policy has more than {_LIMIT >> 20} MiB; name the right file")
     try:
