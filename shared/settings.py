@@ -94,6 +94,10 @@ class Settings(BaseSettings):
     ray_object_store_bytes: int = Field(
         100 * 2**20, ge=80 * 2**20, description="memory of Ray's object store, at least 80 MiB"
     )
+    worker_cpus: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="CPUs of Ray for each shard worker, e.g. 1"
+    )
+    """Above 0, none is started on a Ray node that offers no CPU: the head, the coordinator's."""
     cluster_socket: str | None = Field(
         None, description="socket of a running cluster process; unset = start one"
     )
