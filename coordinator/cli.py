@@ -71,6 +71,7 @@ def _delegate(name: str, module: str, help_text: str) -> None:
 
 
 _delegate("chaos", "coordinator.commands.chaos", "Break things on purpose, and check histories")
+_delegate("config", "coordinator.commands.config", "Check a policy file; show what counts here")
 _delegate("replay", "coordinator.commands.replay", "Decide a recorded cluster state step by step")
 
 

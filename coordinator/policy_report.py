@@ -13,7 +13,7 @@ from typing import Any
 from shard_worker.extension_points import EXTENSION_POINTS, Half
 from shard_worker.plugins.registry import build_plugin
 from shard_worker.session import Registrar, Scorer, Session
-from shared.policy import Policy, PluginOption, PolicyError, Problem
+from shared.policy import PluginOption, Policy, PolicyError, Problem
 from shared.policy_names import ARGUMENTS
 
 ASKED_BY = {Half.ORDER: "coordinator", Half.PLACE: "worker", Half.BOTH: "both"}
@@ -22,13 +22,15 @@ ASKED_BY = {Half.ORDER: "coordinator", Half.PLACE: "worker", Half.BOTH: "both"}
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """``value`` is what counts; None where the plugin never asks for it."""
+    """``value`` is the file's, else the default, which only the plugin knows."""
 
     name: str
     value: Any
     default: Any
     given: bool
     """The file sets it."""
+    asked: bool
+    """The plugin asks for it; where it does not, setting it has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def _plugin_json(plugin: PluginReport) -> dict[str, Any]:
             {"name": point, "askedBy": ASKED_BY[EXTENSION_POINTS[point].half]}
             for point in plugin.points
         ],
-        "off": [{"name": point, "switch": switch} for point, switch in plugin.off],
+        "switchedOff": [{"name": point, "switch": switch} for point, switch in plugin.off],
         "arguments": [
             {"name": a.name, "value": a.value, "default": a.default, "given": a.given}
             for a in plugin.arguments
@@ -81,13 +83,25 @@ def report(policy: Policy) -> PolicyReport:
         tiers.append([])
         for at, option in enumerate(options):
             try:
-                tiers[tier].append(_plugin(session, tier, option))
+                plugin = _plugin(session, tier, option)
+                tiers[tier].append(plugin)
+                session.warnings += _unasked(plugin, session.warnings)
             except PolicyError as error:
                 path = f"tiers[{tier}].plugins[{at}]"
                 problems += [_at(path, problem) for problem in error.problems]
     if problems:
         raise PolicyError(*problems)
     return PolicyReport(policy, tuple(map(tuple, tiers)), tuple(session.warnings))
+
+
+def _unasked(plugin: PluginReport, told: list[str]) -> list[str]:
+    """Arguments that the file sets and the plugin never asks for, unless it said so itself."""
+    unasked = [f"{plugin.name}: {a.name}:" for a in plugin.arguments if a.given and not a.asked]
+    return [
+        f"{start} has no effect in this version"
+        for start in unasked
+        if not any(warning.startswith(start) for warning in told)
+    ]
 
 
 def _at(path: str, problem: Problem) -> Problem:
@@ -118,6 +132,7 @@ def _arguments(option: PluginOption, defaults: dict[str, Any]) -> tuple[Argument
             value=given.get(name, defaults.get(name)),
             default=defaults.get(name),
             given=name in given,
+            asked=name in defaults,
         )
         for name in names
         if name in defaults or name in given

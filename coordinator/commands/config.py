@@ -1,0 +1,173 @@
+"""``quadrant config``: check a policy file; show the settings that count and where each is from.
+
+NumPy is loaded only once a file reads well (the plugins are then asked what they do), Ray never.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from coordinator.commands.failure import EXIT_ERROR, CommandError
+from coordinator.commands.options import Mode, Output, OutputOption
+
+if TYPE_CHECKING:
+    from coordinator.policy_report import PolicyReport
+    from shared.policy import PolicyError
+
+API_VERSION = "quadrant.dev/v1alpha1"
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Check a policy file; show the settings that count",
+)
+
+
+class Form(StrEnum):
+    """How settings are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Policy files in Volcano's form, or ConfigMaps that hold one; - reads standard "
+            "input",
+        ),
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check policy files, and tell what they mean
+
+    Ends with 0 where all can be used, with 1 where one cannot; then every mistake found is told by
+    its field, with the nearest name where there is one.
+    """
+    results = [_judge(file) for file in files]
+    if output is Output.JSON:
+        documents = [result.as_json() for result in results]
+        typer.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
+    else:
+        for result in results:
+            result.show()
+    if any(result.error is not None for result in results):
+        raise typer.Exit(EXIT_ERROR)
+
+
+class _Result:
+    """One file: what it means, or what is wrong with it."""
+
+    def __init__(self, file: str) -> None:
+        self.name = "standard input" if file == "-" else file
+        self.held_by = ""
+        self.report: PolicyReport | None = None
+        self.error: PolicyError | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        head = {"apiVersion": API_VERSION, "kind": "PolicyCheck", "file": self.name}
+        if self.held_by:
+            head["configMap"] = self.held_by
+        if self.report is not None:
+            return {**head, "valid": True, "errors": [], **self.report.as_json()}
+        problems = self.error.problems if self.error is not None else ()
+        errors = [
+            {"field": p.field, "value": p.value, "nearest": p.nearest, "message": p.message}
+            for p in problems
+        ]
+        return {**head, "valid": False, "errors": errors}
+
+    def show(self) -> None:
+        if self.report is not None:
+            from coordinator.policy_table import show
+
+            held = f" ({self.held_by})" if self.held_by else ""
+            Console(highlight=False, soft_wrap=True).print(
+                f"{self.name}{held}: valid", markup=False
+            )
+            show(self.report, Console(highlight=False))
+        elif self.error is not None:
+            problems = self.error.problems
+            count = f"{len(problems)} mistake{'s' if len(problems) > 1 else ''}"
+            lines = [f"Error: {self.name}: {count}", *(f"  {problem}" for problem in problems)]
+            Console(stderr=True, highlight=False, soft_wrap=True).print(
+                "\n".join(lines), markup=False
+            )
+
+
+def _judge(file: str) -> _Result:
+    from shared.policy import PolicyError
+    from shared.policy_file import read_text, unwrap
+
+    result = _Result(file)
+    try:
+        found = unwrap(read_text(file))
+        if found.config_map:
+            result.held_by = f"ConfigMap {found.config_map}, key {found.key}"
+        policy = found.parse()
+        from coordinator.policy_report import report
+
+        result.report = report(policy)
+    except OSError as error:
+        result.error = PolicyError(f"cannot read it: {error.strerror}; name a readable file")
+    except PolicyError as error:
+        result.error = error
+    return result
+
+
+@app.command()
+def show(
+    *,
+    output: Annotated[
+        Form, typer.Option("--output", "-o", help="A table for people, JSON or YAML for scripts")
+    ] = Form.TABLE,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Tell where each value is from, and what it is for")
+    ] = False,
+    shards: Annotated[int | None, typer.Option("--shards", help="As in quadrant up")] = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", help="As in quadrant up")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="As in quadrant up")] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="As in quadrant up")] = None,
+) -> None:
+    """Show the settings and the policy that count here
+
+    A flag goes before a QUADRANT_* variable, that before the file QUADRANT_SETTINGS names, and that
+    before the default. Secrets are never shown.
+    """
+    from coordinator.effective import effective
+    from shared.policy import PolicyError
+    from shared.settings import SettingsError
+
+    flags = {"shards": shards, "mode": mode and mode.value, "seed": seed, "policy": policy}
+    try:
+        found = effective(flags)
+    except (SettingsError, PolicyError) as error:
+        raise CommandError(str(error)) from None
+    if output is Form.TABLE:
+        from coordinator.policy_table import show as show_policy
+        from coordinator.policy_table import show_settings
+
+        console = Console(highlight=False)
+        show_settings(found.settings, console, origin=origin)
+        console.print(f"\nPolicy: {found.policy_from}", markup=False)
+        show_policy(found.report, console)
+        return
+    document = {"apiVersion": API_VERSION, "kind": "Settings", **found.as_json(origin=origin)}
+    if output is Form.JSON:
+        typer.echo(json.dumps(document))
+    else:
+        import yaml
+
+        typer.echo(yaml.safe_dump(document, sort_keys=False, default_flow_style=False), nl=False)
