@@ -47,8 +47,10 @@ class DirectShards:
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
         if shard not in self._servers:
             raise WorkerLost(f"shard {shard} has no worker")
-        server, _, lock = self._servers[shard]
+        server, _, lock = serving = self._servers[shard]
         async with lock:
+            if self._servers.get(shard) is not serving:
+                raise WorkerLost(f"shard {shard} was given up")
             if shard in self.deaf:
                 raise WorkerLost(f"shard {shard} is deaf")
             outcomes = await server.serve(turns)
@@ -59,8 +61,9 @@ class DirectShards:
 
     async def give_up(self, shard: int) -> None:
         if shard in self._servers:
-            _, ledger, _ = self._servers.pop(shard)
-            await ledger.close()
+            _, ledger, lock = self._servers.pop(shard)
+            async with lock:  # else the call under way would open a connection that nobody closes
+                await ledger.close()
 
     async def close(self) -> None:
         for shard in list(self._servers):

@@ -126,7 +126,8 @@ async def test_work_whose_answer_was_lost_is_found_in_the_ledger_and_not_done_ag
         workers.mute = 5
         await load(service)
         status = await service.until(finished)
-        assert status["workers_lost"] == 5
+        assert workers.mute == 0
+        assert 3 <= status["workers_lost"] <= 5, "at most two lost calls are of the same worker"
         entries = await service.service._ledger.read_log("0", count=100_000)
         statements = [s for e in entries if isinstance(e, CommitEntry) for s in e.accepted]
         placed = [
