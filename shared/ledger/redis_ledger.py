@@ -15,14 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.ledger import codec, records
+from shared.ledger.client import open_client
 from shared.ledger.errors import (
     LedgerArgument,
     LedgerIdentity,
@@ -85,22 +83,6 @@ async def _translated() -> AsyncIterator[None]:
         raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
 
 
-def _client(url: str, password: str | None, timeout: float | None, size: int) -> Any:
-    """A client that answers in bytes; the library's own types leave open bytes or text."""
-    pool = BlockingConnectionPool.from_url(
-        url,
-        password=password,
-        protocol=2,
-        max_connections=size,
-        timeout=30,
-        retry=Retry(NoBackoff(), 0),
-        socket_timeout=timeout,
-        socket_connect_timeout=5.0,
-        decode_responses=False,
-    )
-    return Redis(connection_pool=pool)
-
-
 def _id(text: str) -> tuple[int, int]:
     milliseconds, _, number = text.partition("-")
     return int(milliseconds), int(number or 0)
@@ -124,8 +106,8 @@ class RedisLedger:
         clock: Callable[[], float] | None = None,
         nonce: Callable[[], str] | None = None,
     ) -> None:
-        self._writer = _client(url, password, timeout, _WRITERS)
-        self._reader = _client(url, password, None, _READERS)
+        self._writer = open_client(url, password, limit=timeout, size=_WRITERS)
+        self._reader = open_client(url, password, limit=None, size=_READERS)
         self._timeout = timeout
         self._cluster = cluster
         self._clock = clock
