@@ -13,6 +13,7 @@ Below ``/apis`` an error is a Kubernetes ``Status``; elsewhere it is ``applicati
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -84,15 +85,17 @@ def make_app(
     metrics_registry: CollectorRegistry | None = None,
     *,
     limits: Limits | None = None,
+    list_codes: Counter[int] | None = None,
 ) -> web.Application:
     """The application. ``status`` gives plain JSON values. Serve it with the access log off.
 
-    ``metrics_registry`` None shows this process's own series.
+    ``metrics_registry`` None shows this process's own series. ``list_codes`` counts the answers to
+    lists by HTTP status.
     """
     limits = limits or Limits()
     app = web.Application(middlewares=[_errors], client_max_size=limits.body_bytes)
     door = _Door(submit, limits)
-    app.router.add_post(f"{BASE}/lists", door.lists)
+    app.router.add_post(f"{BASE}/lists", _counted(door.lists, list_codes))
     app.router.add_get(f"{BASE}/status", _shows(lambda: _json(status())))
     app.router.add_get("/livez", _shows(lambda: web.Response(text="ok\n")))
     app.router.add_get("/readyz", _shows(lambda: _readiness(ready())))
@@ -107,6 +110,26 @@ def _shows(make: Callable[[], web.Response]) -> Handler:
         return make()
 
     return handler
+
+
+def _counted(handler: Handler, codes: Counter[int] | None) -> Handler:
+    """The same handler; its answers are counted."""
+    if codes is None:
+        return handler
+
+    async def counted(request: web.Request) -> web.StreamResponse:
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+        try:
+            response = await handler(request)
+            status = response.status
+        except ApiError as error:
+            status = error.status
+            raise
+        finally:
+            codes[int(status)] += 1
+        return response
+
+    return counted
 
 
 def _readiness(ready: bool) -> web.Response:

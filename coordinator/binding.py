@@ -7,6 +7,7 @@ that must be remembered is in the ledger (unacknowledged binds) or in the cluste
 from __future__ import annotations
 
 import asyncio
+import time
 
 import structlog
 
@@ -18,8 +19,9 @@ from coordinator.binder import (
     read_reports,
     still_wanted,
 )
-from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
+from coordinator.cluster.protocol import BindAnswer, ClusterDriver, ClusterTimeout
 from coordinator.core import Coordinator
+from coordinator.probes import Probes
 from coordinator.recorder import Recorder, insist
 from shared.ledger.protocol import BindEntry, Ledger
 from shared.model import Job
@@ -41,12 +43,19 @@ log = structlog.get_logger(__name__)
 
 class Binding:
     def __init__(
-        self, ledger: Ledger, cluster: ClusterDriver, recorder: Recorder, *, core: Coordinator
+        self,
+        ledger: Ledger,
+        cluster: ClusterDriver,
+        recorder: Recorder,
+        *,
+        core: Coordinator,
+        probes: Probes | None = None,
     ) -> None:
         self._ledger = ledger
         self._cluster = cluster
         self._recorder = recorder
         self._core = core
+        self._probes = probes or Probes()
         self._slots = asyncio.Semaphore(CALLS)
 
     async def bind_forever(self) -> None:
@@ -100,12 +109,16 @@ class Binding:
 
     async def _drive(self, plan: BindPlan) -> BindPlan:
         """One call; returns what must be asked again."""
+        started = time.monotonic()
         try:
             answers = await self._cluster.bind(plan.requests)
         except ClusterTimeout as error:
+            unknown = [BindAnswer.UNKNOWN] * len(plan.jids)
+            self._probes.bound(unknown, time.monotonic() - started)
             log.warning("Cluster did not answer a bind", tasks=len(plan.jids), error=str(error))
             await asyncio.sleep(ASK_AGAIN_SECONDS)
             return plan
+        self._probes.bound(answers.answers, time.monotonic() - started)
         result = judge_answers(plan, answers)
         for i in result.lost:
             log.error(

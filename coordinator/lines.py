@@ -125,6 +125,13 @@ class Lines:
         del queue.lines[line.need]
         return None
 
+    def head(self, queue: QueueState) -> Line | None:
+        """The line whose first job is the first of the queue, held back or not."""
+        tops = [
+            (top, line) for line in list(queue.lines.values()) if (top := self.top(queue, line))
+        ]
+        return min(tops, key=lambda found: found[0])[1] if tops else None
+
     def held_back(self, line: Line, now: float) -> bool:
         """Whether trying the line now is known to be in vain."""
         if line.infeasible_at == self._capacity.changes:

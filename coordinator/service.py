@@ -37,7 +37,9 @@ from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Rerea
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
+from coordinator.metrics import metrics_registry
 from coordinator.order import Order
+from coordinator.probes import Probes
 from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.recovery import recover
 from coordinator.shards import RayShards, Shards, WorkerLost
@@ -93,6 +95,7 @@ class Service:
             ),
         )
         self.intake = Intake()
+        self.probes = Probes()
         self._guard = asyncio.Lock()
         self._kicked = asyncio.Event()
         self._ready = False
@@ -125,6 +128,7 @@ class Service:
             self._cluster,
             self._recorder,
             core=self.core,
+            probes=self.probes,
         )
         self._writer = writer
         try:
@@ -161,7 +165,9 @@ class Service:
         log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
 
     async def _blessed(self) -> str:
+        started = time.monotonic()
         self._run_id = await insist(self._ledger.run_id, what="run id")
+        self.probes.ledger.observe(time.monotonic() - started)
         return self._run_id
 
     async def _until(self, stop: asyncio.Event) -> None:
@@ -170,7 +176,15 @@ class Service:
         raise _Stopped
 
     async def _serve_http(self, writer: IntakeWriter) -> None:
-        app = make_app(submit=writer.submit, status=self.status, ready=lambda: self._ready)
+        app = make_app(
+            submit=self.probes.counting(writer.submit),
+            status=self.status,
+            ready=lambda: self._ready,
+            metrics_registry=metrics_registry(
+                self.core, self.probes, lambda: self.intake.registry.slots.names
+            ),
+            list_codes=self.probes.list_codes,
+        )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
         try:
@@ -214,6 +228,7 @@ class Service:
         if state.epoch != send.epoch:
             return  # lost before the call went out: its turns are read anew with the others
         self._idle_since[shard] = math.inf
+        started = time.monotonic()
         try:
             reply = await self._shards.place(shard, send.turns)
         except WorkerLost as error:
@@ -222,8 +237,9 @@ class Service:
         if state.epoch == send.epoch:  # else it is the last word of one that was given up
             self._log_ids[shard] = reply.log_id
             self._idle_since[shard] = time.monotonic()
+            self.probes.answered(shard, reply, started=started)
         self._busy[shard] = self._busy.get(shard, 0.0) + reply.busy_seconds
-        self.core.turns_returned(shard, send.call, reply.outcomes)
+        self.core.turns_returned(shard, send.call, reply.outcomes, now=time.time())
         self._kicked.set()
         if any(outcome.code is OutcomeCode.FENCED for outcome in reply.outcomes):
             await self._lost(shard, send, "the ledger refused its epoch or run")
@@ -235,6 +251,7 @@ class Service:
             return  # several calls were in flight: the first one to fail did this
         turns = sum(map(len, state.calls.values()))
         log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), turns=turns, why=why)
+        lost = time.monotonic()
         state.epoch = None
         self._log_ids.pop(shard, None)
         self._pids.pop(shard, None)
@@ -243,6 +260,7 @@ class Service:
         self._kicked.set()
         await self._shards.give_up(shard)
         await self._start_worker(shard)
+        self.probes.handovers.observe(time.monotonic() - lost)
 
     async def _claim(self, shard: int) -> Epoch:
         """A new epoch; no commit under an older one is accepted any more."""
@@ -283,8 +301,10 @@ class Service:
         """Call the workers that nobody calls: they follow the log, and their death is noticed."""
         assert self._group is not None
         while True:
+            asleep = time.monotonic()
             await asyncio.sleep(HEARTBEAT_SECONDS)
             now = time.monotonic()
+            self.probes.loop_lag.observe(max(0.0, now - asleep - HEARTBEAT_SECONDS))
             for state in self.core.dispatcher.shards.values():
                 idle = now - self._idle_since.get(state.shard, 0.0) >= HEARTBEAT_SECONDS
                 if state.epoch is not None and not state.calls and idle:

@@ -1,0 +1,241 @@
+"""The reference of all metrics: name, kind, labels, what it says. Nothing else may be shown.
+
+Names get the prefix ``quadrant_``; units are base units. A label never holds the name of a job, a
+task, a node or a user, nor free text: its values are known beforehand, or they are the queues, the
+shards, and the resources that nodes offer.
+
+``python -m coordinator.metrics_table`` prints ``docs/metrics.md``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from coordinator.probes import (
+    ATTEMPT_SECONDS,
+    BIND_SECONDS,
+    HANDOVER_SECONDS,
+    LAG_SECONDS,
+    ROUNDTRIP_SECONDS,
+)
+from coordinator.waits import JOB_SECONDS, TASK_SECONDS
+from shard_worker.figures import COMMIT_SECONDS, OPERATIONS, SESSION_SECONDS
+
+PREFIX = "quadrant_"
+ALPHA = "alpha"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    kind: str
+    """counter | gauge | histogram"""
+    labels: tuple[str, ...]
+    text: str
+    bounds: tuple[float, ...] = ()
+    """Of a histogram's buckets."""
+    stability: str = ALPHA
+
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, "counter", labels, text)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, "gauge", labels, text)
+
+
+def _histogram(name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(name, "histogram", labels, text, bounds)
+
+
+SECTIONS: dict[str, tuple[Metric, ...]] = {
+    "Jobs and tasks": (
+        _gauge(
+            "jobs", "Jobs that are known: pending (without any place), running, finished", "state"
+        ),
+        _gauge("tasks", "Tasks of jobs whose queue exists, by their state", "state"),
+        _gauge(
+            "pending_tasks",
+            "Pending tasks: active (a turn comes), backoff (tried again soon), unschedulable (no "
+            "room or no quota), gated (needs a person), nominated (waits for others to leave)",
+            "status",
+        ),
+        _gauge(
+            "unadmitted_jobs",
+            "Jobs without any place, by why; the queue is empty where theirs does not exist",
+            "queue",
+            "reason",
+        ),
+        _histogram(
+            "task_scheduling_sli_duration_seconds",
+            "From the job's acceptance to the placement of a task, by the turns in a row it took",
+            TASK_SECONDS,
+            "attempts",
+        ),
+        _histogram(
+            "job_wait_seconds",
+            "From a job's acceptance to its first placement",
+            JOB_SECONDS,
+            "queue",
+        ),
+    ),
+    "Queues and capacity": (
+        _gauge(
+            "queue_resource",
+            "What a queue has (allocated, with its open turns), asked for (request), asks for and "
+            "has no turn for (pending), what its first job needs (head_pending), and its deserved, "
+            "guarantee and capability; amounts of zero are left out, but for allocated",
+            "queue",
+            "resource",
+            "kind",
+        ),
+        _gauge("queue_share", "Largest part that a queue has of what it deserves", "queue"),
+        _gauge("queue_weight", "Weight of a queue", "queue"),
+        _gauge("queue_overused", "1 where a queue has all it deserves", "queue"),
+        _gauge(
+            "cluster_resource",
+            "What all nodes offer (total), and what of it no task holds (idle)",
+            "resource",
+            "kind",
+        ),
+    ),
+    "Scheduling": (
+        _counter(
+            "schedule_attempts_total",
+            "Turns: scheduled, nominated, unschedulable, conflict, error (out of date, or lost)",
+            "result",
+            "shard",
+        ),
+        _histogram(
+            "scheduling_attempt_duration_seconds",
+            "From sending a turn to its worker to the answer",
+            ATTEMPT_SECONDS,
+            "result",
+            "shard",
+        ),
+        _histogram(
+            "session_duration_seconds",
+            "Time a worker spent on an action in one call, without waiting for the ledger",
+            SESSION_SECONDS,
+            "shard",
+            "action",
+        ),
+        _counter(
+            "placements_total",
+            "Accepted placements by level: idle own, idle other, future own, future other",
+            "shard",
+            "level",
+        ),
+        _counter(
+            "wasted_placements_total",
+            "Placements thrown away: refused by the ledger (true, read, quota, epoch), or rollback "
+            "(the rest of the gang found no room)",
+            "shard",
+            "cause",
+        ),
+    ),
+    "Ledger": (
+        _counter(
+            "statements_total",
+            "What the ledger said of a statement, or of a refused operation of a tail: committed, "
+            "rechecked (a node had moved, it fits still), true (no room), read (out of date), "
+            "quota, epoch (not the owner any more)",
+            "shard",
+            "result",
+        ),
+        _counter(
+            "statement_batch_replays_total",
+            "Batches that were sent again and had happened already",
+            "shard",
+        ),
+        _histogram(
+            "statement_commit_duration_seconds",
+            "From sending a statement's batch to the ledger's answer",
+            COMMIT_SECONDS,
+            "shard",
+        ),
+        _histogram("statement_operations", "Operations of a statement", OPERATIONS, "shard"),
+        _histogram(
+            "ledger_roundtrip_seconds",
+            "A small read of the ledger, as the coordinator sees it",
+            ROUNDTRIP_SECONDS,
+        ),
+    ),
+    "Shards": (
+        _gauge("shard_nodes", "Nodes of a shard", "shard"),
+        _gauge("shard_up", "1 while a worker serves the shard", "shard"),
+        _gauge("shard_epoch", "Number of the epoch its worker has; 0 while there is none", "shard"),
+        _gauge(
+            "shard_view_age_seconds",
+            "Since its worker began to read the log for the last call that it answered",
+            "shard",
+        ),
+        _gauge("shard_inflight_statements", "Turns it was sent whose outcome is open", "shard"),
+        _counter("worker_restarts_total", "Workers that were lost and replaced"),
+        _histogram(
+            "handover_duration_seconds",
+            "From the loss of a worker to its successor's start",
+            HANDOVER_SECONDS,
+        ),
+        _counter("rebalance_moves_total", "Nodes that a new partition gave to another shard"),
+    ),
+    "Cluster": (
+        _counter(
+            "binds_total",
+            "Answers of the cluster for a task: ok, already, refused, gone, elsewhere (an alarm), "
+            "unknown (asked again)",
+            "result",
+        ),
+        _histogram("bind_duration_seconds", "A task's call to the cluster", BIND_SECONDS),
+        _gauge("bind_backlog", "Tasks that are placed and whose bind is not recorded"),
+    ),
+    "Intake and process": (
+        _counter("intake_lists_total", "Answers to lists of objects, by HTTP status", "code"),
+        _counter(
+            "intake_objects_total", "Objects of stored lists: stored, unchanged, refused", "result"
+        ),
+        _histogram(
+            "event_loop_lag_seconds",
+            "How late the coordinator's event loop wakes up, looked at four times a second",
+            LAG_SECONDS,
+        ),
+        _gauge("build_info", "1; its labels say what runs", "version", "python"),
+    ),
+}
+
+TABLE: dict[str, Metric] = {
+    metric.name: metric for metrics in SECTIONS.values() for metric in metrics
+}
+
+
+def reference() -> str:
+    """The page that people read."""
+    lines = [
+        "# Metrics",
+        "",
+        "What `/metrics` of a coordinator shows, its workers' figures included. Units are base",
+        "units; `queue`, `shard` and `resource` are the only labels whose values are not the same",
+        "everywhere, and a series goes with its queue or shard. Stability *alpha*: a name or a",
+        "label may change with a version.",
+        "",
+        "This page is made by `python -m coordinator.metrics_table > docs/metrics.md`.",
+    ]
+    for section, metrics in SECTIONS.items():
+        lines += ["", f"## {section}", "", "| metric | kind | labels | what it says | stability |"]
+        lines.append("|---|---|---|---|---|")
+        lines += [_row(metric) for metric in metrics]
+    return "\n".join(lines) + "\n"
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    text = metric.text
+    if metric.bounds:
+        text += f" (buckets {metric.bounds[0]:g} to {metric.bounds[-1]:g})"
+    return f"| `{PREFIX}{metric.name}` | {metric.kind} | {labels} | {text} | {metric.stability} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
