@@ -27,8 +27,9 @@ help: ## Show what can be made
 run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
 	@$(BIN)/quadrant demo $(DEMO)
 
+# In the order they are collected: the fast ones first, then one by one those that start Ray.
 test: $(DEV_STAMP) ## All tests
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies
 	@$(BIN)/ruff format --check $(CODE)

@@ -22,6 +22,11 @@ settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, d
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first; then those with Ray, which xdist keeps on one worker, one by one."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test sees the defaults, whatever this shell has set."""

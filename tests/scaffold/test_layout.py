@@ -31,8 +31,8 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_room_never_imports_from_the_one_above(tmp_path: Path) -> None:
-    """The contract holds, and it would notice: a copy with one wrong import breaks it."""
+def test_imports_go_one_way_and_the_checker_has_none(tmp_path: Path) -> None:
+    """The contracts hold, and they would notice: a copy with wrong imports breaks both."""
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -40,9 +40,13 @@ def test_a_room_never_imports_from_the_one_above(tmp_path: Path) -> None:
     assert kept.returncode == 0, kept.stdout + kept.stderr
     with (tmp_path / "shared" / "slots.py").open("a") as file:
         file.write("\nimport coordinator.child\n")
+    with (tmp_path / "coordinator" / "checker" / "report.py").open("a") as file:
+        file.write("\nimport coordinator.cpu\n")
     broken = lint_imports(tmp_path)
     assert broken.returncode == 1
+    assert "Contracts: 0 kept, 2 broken." in broken.stdout
     assert "shared.slots -> coordinator.child" in broken.stdout
+    assert "coordinator.checker.report -> coordinator.cpu" in broken.stdout
 
 
 def test_top_level_holds_what_it_should() -> None:
