@@ -40,6 +40,9 @@ from shard_worker.workload import QueueInfo
 from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
 from shared.model import Job, Queue, Role
 
+PENDING = "PendingEvaluation"
+NOT_ENOUGH_TASKS = "NotEnoughTasks"
+
 URGENT_ATTEMPTS = 3
 """So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
 refusal that repeats (a full queue) cannot spin."""
@@ -177,7 +180,7 @@ class Order:
             case OutcomeCode.CONFLICT:
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
-                self.lines.stand(state, Standing.WAITING, "PendingEvaluation")
+                self.lines.stand(state, Standing.WAITING, PENDING)
                 self.stale.append(outcome.jid)
 
     def _placed(self, state: JobState, outcome: Outcome) -> None:
@@ -358,7 +361,7 @@ class Order:
     def _enqueue(
         self,
         state: JobState,
-        reason: str = "PendingEvaluation",
+        reason: str = PENDING,
         *,
         urgent: bool = False,
         keep: bool = False,
@@ -379,7 +382,7 @@ class Order:
         elif state.job.dangling:
             self.lines.stand(state, Standing.WAITING, "Misconfigured")
         elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
-            self.lines.stand(state, Standing.WAITING, "NotEnoughTasks")
+            self.lines.stand(state, Standing.WAITING, NOT_ENOUGH_TASKS)
         else:
             self._line_up(state, reason, urgent=urgent)
 
@@ -419,6 +422,32 @@ class Order:
             job = self.jobs[jid]
             self._forget(job)
             self.put_job(job.job, job.states)
+
+    # --- another policy -----------------------------------------------------------------------
+
+    def adopt(self, session: Session) -> None:
+        """Judge and order by another session from now on; who waits is queued anew by its keys.
+
+        Turns that are open and nominations stand: they come back as they fell. What was found
+        infeasible may fit by the new rules, so nothing is held back any more.
+        """
+        self.session = session
+        self.picking.adopt(session)
+        for queue in self.lines.queues.values():
+            queue.lines.clear()
+        for state in list(self.jobs.values()):
+            state.need = None  # the order of its roles may be another
+            ready = state.standing is Standing.READY
+            if ready and state.line is None:  # urgent, and stays where it is, unless invalid now
+                ready = self.session.job_valid(state.info, self.accounts.cluster) is not None
+            if ready or (state.standing is Standing.WAITING and state.reason == NOT_ENOUGH_TASKS):
+                self._enqueue(state, state.reason if ready else PENDING)
+
+    def look_again(self) -> None:
+        """Hold back no line for what a worker found: there are workers now that know better."""
+        for queue in self.lines.queues.values():
+            for line in queue.lines.values():
+                line.infeasible_at = -1
 
     # --- tell ---------------------------------------------------------------------------------
 

@@ -38,6 +38,11 @@ class Picking:
         self._over_share: set[tuple[int, Need]] = set()
         """Lines that their queue's share or capability holds back."""
 
+    def adopt(self, session: Session) -> None:
+        """Go by another session from now on."""
+        self._session = session
+        self.begin(self._now)
+
     def begin(self, now: float) -> None:
         """A new session: what was closed or held back may be tried again."""
         self._now = now
