@@ -39,16 +39,15 @@ from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
 from coordinator.metrics import metrics_registry
 from coordinator.order import Order
+from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
 from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.recovery import recover
 from coordinator.shards import RayShards, Shards, WorkerLost
-from shard_worker.session import open_session
 from shard_worker.transport import WorkerConfig
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import Epoch, OutcomeCode
-from shared.policy import DEFAULT_POLICY, parse_policy
 from shared.settings import Settings, load_settings
 from shared.telemetry import configure_logging
 
@@ -63,6 +62,9 @@ HEARTBEAT_SECONDS = 0.25
 
 REPARTITION_SECONDS = 0.25
 """Nodes that arrive in a burst are partitioned together, this long after the last of them."""
+
+POLICY_SECONDS = 1.0
+"""How often the policy file is looked at."""
 
 TRIM_SECONDS = 5.0
 """How often the log is cut below what every follower has read."""
@@ -79,11 +81,10 @@ class Service:
         self._ledger = ledger
         self._cluster = cluster
         self._shards = shards
-        self._policy = settings.read_policy()
-        policy = DEFAULT_POLICY if self._policy is None else parse_policy(self._policy)
+        self._policies = PolicyFollower(settings)
         self.core = Coordinator(
             Order(
-                open_session(policy),
+                self._policies.session(),
                 window=settings.window,
                 places=settings.shards if settings.mode == "hard" else 1,
             ),
@@ -104,6 +105,8 @@ class Service:
         self._idle_since: dict[int, float] = {}
         self._pids: dict[int, int] = {}
         self._busy: dict[int, float] = {}
+        self._generations: dict[int, int] = {}
+        """Shard -> generation of the policy that its worker runs."""
         self._group: asyncio.TaskGroup | None = None
         self._recorder: Recorder | None = None
         self._writer: IntakeWriter | None = None
@@ -147,6 +150,7 @@ class Service:
                 group.create_task(self._repartition_forever())
                 group.create_task(self._heartbeat_forever())
                 group.create_task(self._trim_forever())
+                group.create_task(self._follow_policy_forever())
         except* _Stopped:
             log.info("Stopped")
 
@@ -251,12 +255,17 @@ class Service:
             return  # several calls were in flight: the first one to fail did this
         turns = sum(map(len, state.calls.values()))
         log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), turns=turns, why=why)
+        await self._replace(shard)
+
+    async def _replace(self, shard: int, *, planned: bool = False) -> None:
+        """Nothing that the shard's worker still does counts; another takes its place."""
         lost = time.monotonic()
-        state.epoch = None
+        self.core.dispatcher.shards[shard].epoch = None
         self._log_ids.pop(shard, None)
         self._pids.pop(shard, None)
         await self._claim(shard)
         self.core.worker_lost(shard)
+        self.core.tally.workers_lost -= planned  # given up, not lost
         self._kicked.set()
         await self._shards.give_up(shard)
         await self._start_worker(shard)
@@ -270,6 +279,7 @@ class Service:
         settings = self._settings
         while True:
             epoch = await self._claim(shard)
+            generation = self._policies.generation
             password = settings.redis_password
             config = WorkerConfig(
                 shard=shard,
@@ -277,7 +287,7 @@ class Service:
                 run_id=await self._blessed(),
                 mode=settings.mode,
                 seed=settings.seed,
-                policy=self._policy,
+                policy=self._policies.content,
                 redis_url=settings.redis_url or "",
                 redis_password=password.get_secret_value() if password else None,
                 nomination_seconds=settings.nomination_seconds,
@@ -291,6 +301,7 @@ class Service:
                 continue
             log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
             self._pids[shard] = pid
+            self._generations[shard] = generation
             self._idle_since[shard] = 0.0  # so that it is called at once
             self.core.worker_up(shard, epoch)
             self._ready = True
@@ -310,6 +321,29 @@ class Service:
                 if state.epoch is not None and not state.calls and idle:
                     beat = SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[])
                     self._group.create_task(self._call(beat))
+
+    async def _follow_policy_forever(self) -> None:
+        """A good new policy counts for Order at the next step, then for one worker after the other:
+        the ledger checks what is placed meanwhile as it always does."""
+        while True:
+            await asyncio.sleep(POLICY_SECONDS)
+            session = await asyncio.to_thread(self._policies.look)
+            if session is not None:
+                self.core.order.adopt(session)
+                self._kicked.set()
+            behind = [
+                state.shard
+                for state in self.core.dispatcher.shards.values()
+                if state.epoch is not None
+                and self._generations[state.shard] != self._policies.generation
+            ]
+            for shard in behind:
+                if self.core.dispatcher.shards[shard].epoch is not None:
+                    log.info("Replacing a shard worker, for the new policy", shard=shard)
+                    await self._replace(shard, planned=True)
+            if behind:
+                self.core.order.look_again()
+                self._kicked.set()
 
     # --- ledger -------------------------------------------------------------------------------
 
@@ -366,6 +400,7 @@ class Service:
     def status(self) -> dict[str, Any]:
         status = self.core.status()
         status["resources"] = self._resources()
+        status["policy"] = self._policies.status()
         for shard in status["shards"]:
             shard["pid"] = self._pids.get(shard["shard"])
         status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self._busy.items()}
