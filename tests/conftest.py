@@ -23,7 +23,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first; then those with Ray, which xdist keeps on one worker, one by one."""
+    """Fast tests first, then those that start Ray."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 

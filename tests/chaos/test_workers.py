@@ -20,7 +20,6 @@ from tests.chaos.stack import SHARDS, Stack, running_stack, strike, workload
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.slow,
-    pytest.mark.xdist_group("ray"),
 ]
 
 DEADLINE_SECONDS = 1.5

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 QUADRANT = [sys.executable, "-m", "coordinator.cli"]
 

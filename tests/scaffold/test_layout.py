@@ -30,7 +30,6 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 def test_imports_go_one_way_and_the_checker_has_none(tmp_path: Path) -> None:
     """The contracts hold, and they would notice: a copy with wrong imports breaks both."""
     for room in ROOMS:

@@ -83,7 +83,6 @@ async def answer(settings: Settings, ask: Callable[[Redis], Awaitable[object]]) 
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> None:
     phases: list[str] = []
     settings = load_settings(run_dir=short_dir, shards=1)
@@ -121,7 +120,6 @@ async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_nothing_outlives_a_killed_supervisor(short_dir: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER],
