@@ -24,16 +24,26 @@ _HOLDING = frozenset(HOLDING)
 class Capacity:
     """What the cluster can give, summed over nodes."""
 
+    offered: Amounts = field(default_factory=dict)
+    """What all nodes list together. A slot that none lists (a host port: every node has it by
+    nature, or a resource that nobody has) cannot be counted; workers judge it node by node."""
     idle: Amounts = field(default_factory=dict)
     releasing: Amounts = field(default_factory=dict)
     promised: Amounts = field(default_factory=dict)
     """Nominations and open turns: not to be promised twice."""
     changes: int = 0
-    """Counts everything that freed capacity."""
+    """Counts everything that may have made possible what was not: held back lines are woken by
+    it."""
+
+    def freed(self) -> None:
+        """Capacity, a node, a worker, a partition or a quota came; or a promise ended."""
+        self.changes += 1
 
     def covers(self, need: Amounts) -> bool:
         """Whether what is idle or leaving, and not promised, suffices in total."""
         for slot, amount in need.items():
+            if slot not in self.offered:
+                continue
             free = self.idle.get(slot, 0) + self.releasing.get(slot, 0)
             if amount > free - self.promised.get(slot, 0):
                 return False
@@ -45,7 +55,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self.cluster = ClusterInfo()
-        self.capacity = Capacity()
+        self.capacity = Capacity(offered=self.cluster.total)
         self.classes: dict[int, TaskClass] = {}
         self.dirty = True
         """A total moved since the last session: shares must be computed anew."""
@@ -72,7 +82,7 @@ class Accounts:
         add(self.cluster.total, requests, sign)
         add(self.capacity.idle, requests, sign)
         if sign > 0:
-            self.capacity.changes += 1
+            self.capacity.freed()
         self.dirty = True
 
     # --- jobs ---------------------------------------------------------------------------------
@@ -190,7 +200,7 @@ class Accounts:
             add(capacity.releasing, requests, leaving)
             add(queue.releasing, requests, leaving)
         if (before in _USING and new not in _USING) or (before in _HOLDING and new not in _HOLDING):
-            capacity.changes += 1  # it begins to leave: can be promised; it left: can be taken
+            capacity.freed()  # it begins to leave: can be promised; it left: can be taken
         self.dirty = True
 
     def _pending(self, state: JobState, role: Role, cls: TaskClass, delta: int) -> None:

@@ -18,6 +18,7 @@ event                     what follows
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ from coordinator.jobs import Standing, amounts
 from coordinator.order import Order
 from coordinator.partition import partition
 from coordinator.tally import Tally
-from shared.ledger.protocol import JobRecord, PutPartition, TaskRecord
+from shared.ledger.protocol import JobRecord, Nomination, PutPartition, TaskRecord
 from shared.messages import (
     ALLOCATE,
     HOLDING,
@@ -146,7 +147,13 @@ class Coordinator:
     def restore_partition(self, put: PutPartition) -> None:
         """The partition the ledger knows: kept, so that a restart moves nothing."""
         self.revision = put.revision
-        self.dispatcher.assign(put.shards)
+        known = self.dispatcher.shards.keys()
+        self._nodes_moved = set(put.shards) != set(known)
+        self.dispatcher.assign({s: rows for s, rows in put.shards.items() if s in known})
+
+    def partition_stored(self) -> None:
+        """Workers learn of a new partition now: what no shard could do before, one may."""
+        self.order.accounts.capacity.freed()
 
     def repartition(self) -> Repartition | None:
         """A new partition where nodes came or went, None where none did."""
@@ -177,7 +184,8 @@ class Coordinator:
             order.begin(now)
             while (turn := order.next_turn()) is not None:
                 charge = tuple(order.jobs[turn.jid].charge)
-                self.dispatcher.route(turn, amounts(charge, order.accounts.classes))
+                tried = order.jobs[turn.jid].tried
+                self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
             out += self.dispatcher.send()
         if order.stale or self._unread:
             out.append(Reread(sorted({*order.stale, *self._unread})))
@@ -202,7 +210,7 @@ class Coordinator:
                 expected.discard(outcome.jid)
                 tally.count(outcome)
                 self._occupy(outcome, now)
-                self.order.outcome(outcome)
+                self.order.outcome(outcome, shard=shard)
         tally.turns_lost += len(expected)
         self._unread += expected
 
@@ -229,11 +237,14 @@ class Coordinator:
 
     def worker_up(self, shard: int, epoch: Epoch) -> None:
         self.dispatcher.up(shard, epoch)
+        self.order.reachable.add(shard)
+        self.order.accounts.capacity.freed()
 
     def worker_lost(self, shard: int) -> None:
         """Its epoch must be void before what is read now counts: the service claims a new one
         first, then executes the :class:`Reread` of the next step."""
         sent, unsent = self.dispatcher.down(shard)
+        self.order.reachable.discard(shard)
         self.tally.workers_lost += 1
         self.tally.of(shard).turns_lost += len(sent)
         self._unread += [turn.jid for turn in sent]
@@ -263,6 +274,16 @@ class Coordinator:
         return found
 
     # --- tasks --------------------------------------------------------------------------------
+
+    def stray_nominations(self, held: Mapping[int, Nomination], now: float) -> None:
+        """Give up what the ledger holds for jobs that do not count on it: the outcome that told
+        of it was lost with its worker, or it has expired."""
+        for jid, nomination in held.items():
+            state = self.order.jobs.get(jid)
+            if state is not None and (state.standing is Standing.OPEN or state.lapsing):
+                continue
+            if state is None or not state.nominated or nomination.expiry <= now:
+                self.order.give_up_nominations(jid)
 
     def recorded(self, items: list[StatusItem], applied: list[list[int]]) -> None:
         """The ledger recorded these changes; ``applied`` lists the tasks each item changed."""

@@ -8,7 +8,7 @@ on its way."""
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from shard_worker.workload import Amounts, add
@@ -59,9 +59,9 @@ class Dispatcher:
 
     # --- which shard --------------------------------------------------------------------------
 
-    def route(self, turn: Turn, need: Amounts) -> None:
-        """Queue a turn for its home shard."""
-        shard = self._home_of(turn, need)
+    def route(self, turn: Turn, need: Amounts, *, tried: Collection[int] = ()) -> None:
+        """Queue a turn for its home shard; one of those ``tried`` only where no other is up."""
+        shard = self._home_of(turn, need, tried)
         state = self.shards[shard]
         state.waiting.append(turn)
         state.outstanding += weight(turn)
@@ -70,12 +70,13 @@ class Dispatcher:
         """Whether any worker is up: turns are only opened then."""
         return any(state.epoch is not None for state in self.shards.values())
 
-    def _home_of(self, turn: Turn, need: Amounts) -> int:
+    def _home_of(self, turn: Turn, need: Amounts, tried: Collection[int]) -> int:
         home = self._home.get(turn.jid)
         stays = not turn.attempt or turn.nominated  # what it was promised is where home put it
         if home is not None and self.shards[home].epoch is not None and stays:
             return home
         up = [state for state in self.shards.values() if state.epoch is not None]
+        up = [state for state in up if state.shard not in tried] or up
         if turn.attempt and home is not None:
             # It found no place at home, or lost there: the next shard in turn, so that all see it.
             best = min(up, key=lambda s: (s.shard - home - 1) % len(self.shards))

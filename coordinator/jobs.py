@@ -49,6 +49,12 @@ class JobState:
     """The line it stands in (:class:`coordinator.order.Line`), None where in none."""
     need: Need | None = None
     """What its next turn must place; None = to be computed anew (its tasks moved)."""
+    tried: set[int] = field(default_factory=set)
+    """Shards that found no place for it since capacity last changed (hard mode)."""
+    lapsing: bool = False
+    """The ledger is being told that it holds no nominations: no turn until it knows."""
+    refusals: int = 0
+    """Binds of its tasks that the cluster refused."""
     returned: set[int] = field(default_factory=set)
     """Tasks whose bind was refused while the outcome that placed them was still on its way."""
     tried_since: int = -1

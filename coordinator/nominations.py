@@ -79,6 +79,8 @@ class Nominations:
         if not self._jobs:
             return
         for row in sorted(set(rows)):
+            if self._leaving[row] > 0:
+                continue  # others are still on their way out of this node
             for jid in sorted(self._jobs.pop(row, ())):
                 state = jobs[jid]
                 state.waits_for.discard(row)

@@ -19,6 +19,7 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 
 from coordinator.accounts import Accounts
@@ -32,7 +33,7 @@ from coordinator.jobs import (
     progress,
     task_runs,
 )
-from coordinator.lines import Line, Lines, QueueState
+from coordinator.lines import PROBE_LIMIT_SECONDS, PROBE_SECONDS, Line, Lines, QueueState
 from coordinator.nominations import Nominations
 from coordinator.picking import Picking
 from shard_worker.session import Session
@@ -59,16 +60,18 @@ class Order:
         tail_limit: int = 256,
         work_conserving: bool = True,
         count_first: bool = True,
-        places: int = 1,
+        walls: bool = False,
     ) -> None:
-        """``places``: how many shards see different nodes (hard mode), each to be tried before a
-        job is infeasible. ``work_conserving``: when no queue within its share has a job that can
-        be tried, free capacity goes to queues beyond their share, in queue order (our addition;
-        off in replay)."""
+        """``walls``: shards see different nodes (hard mode), so each has to be tried before a job
+        is infeasible. ``work_conserving``: when no queue within its share has a job that can be
+        tried, free capacity goes to queues beyond their share, in queue order (our addition; off
+        in replay)."""
         self.session = session
         self.window = window
         self.tail_limit = tail_limit
-        self.places = places
+        self.walls = walls
+        self.reachable: set[int] = set()
+        """Shards that have a worker."""
         self.accounts = Accounts()
         self.queue_ids: dict[str, int] = {}
         self.jobs: dict[int, JobState] = {}
@@ -83,6 +86,8 @@ class Order:
         self.lapsed: list[int] = []
         """Jobs that gave up nominations which the ledger still holds."""
         self._orphans: dict[str, set[int]] = {}
+        self._later: list[tuple[float, int, int]] = []
+        """Heap of (when, jid, stamp): jobs whose bind was refused."""
         self._now = 0.0
 
     # --- the loop -----------------------------------------------------------------------------
@@ -96,6 +101,10 @@ class Order:
         self.picking.begin(now)
         for jid in self.nominations.due(now, self.jobs):
             self._wake_nominated(jid)
+        while self._later and self._later[0][0] <= now:
+            _, jid, stamp = heapq.heappop(self._later)
+            if jid in self.jobs and self.jobs[jid].stamp == stamp:
+                self._enqueue(self.jobs[jid], "BindFailed", urgent=True)
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None when nothing can be tried now."""
@@ -110,6 +119,7 @@ class Order:
     def next_due(self) -> float | None:
         """When :meth:`begin` should be called again though nothing happened, None where never."""
         due = [self.nominations.next_due(), self.lines.next_due()]
+        due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
 
     # --- a turn opens -------------------------------------------------------------------------
@@ -161,8 +171,10 @@ class Order:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def outcome(self, outcome: Outcome) -> None:
-        """A turn came back: correct the charge, move the tasks, queue the rest again."""
+    def outcome(self, outcome: Outcome, *, shard: int = -1) -> None:
+        """A turn came back: correct the charge, move the tasks, queue the rest again.
+
+        ``shard``: the one it came back from, -1 where it was never sent."""
         for jid in outcome.displaced:
             self._displace(jid)
         state = self.jobs.get(outcome.jid)
@@ -172,19 +184,20 @@ class Order:
         self.accounts.give_back(state)
         match outcome.code:
             case OutcomeCode.PLACED:
-                self._placed(state, outcome)
+                self._placed(state, outcome, shard)
             case OutcomeCode.NOMINATED:
                 self._nominate(state, outcome)
             case OutcomeCode.INFEASIBLE:
-                self._infeasible(state, outcome)
+                self._infeasible(state, outcome, shard)
             case OutcomeCode.CONFLICT:
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
                 self.lines.stand(state, Standing.WAITING, PENDING)
                 self.stale.append(outcome.jid)
 
-    def _placed(self, state: JobState, outcome: Outcome) -> None:
+    def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts = 0
+        state.tried.clear()
         if not outcome.reasons:
             state.tried_since = -1
         self.nominations.drop(state)
@@ -194,7 +207,7 @@ class Order:
                 self.accounts.move(state, fresh, TaskState.BINDING)
         state.returned.clear()
         if outcome.reasons and state.info.pending:
-            self._infeasible(state, outcome)
+            self._infeasible(state, outcome, shard)
         else:
             self._enqueue(state)
         self._settle(state)
@@ -219,14 +232,14 @@ class Order:
         else:
             self._wake_nominated(state.job.jid)
 
-    def _infeasible(self, state: JobState, outcome: Outcome) -> None:
+    def _infeasible(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts += 1
-        elsewhere = state.attempts < self.places
+        state.tried.add(shard)
+        elsewhere = self.walls and bool(self.reachable - state.tried)
         self._enqueue(state, _reason(outcome.reasons), urgent=elsewhere)
         if not elsewhere:
+            state.tried.clear()
             self._hold_line(state)
-            if self.places > 1:
-                state.attempts = 0
 
     def _conflict(self, state: JobState) -> None:
         state.attempts += 1
@@ -288,7 +301,17 @@ class Order:
             state.stamp += 1
             self.accounts.retire(state)
         elif state.standing is Standing.SETTLED and state.info.pending:
-            self._enqueue(state, "BindFailed")
+            self._bind_failed(state)
+
+    def _bind_failed(self, state: JobState) -> None:
+        """Place refused members again, a little later each time: who refused may refuse again."""
+        self._enqueue(state, "BindFailed")
+        if state.standing is Standing.READY:
+            wait = min(PROBE_SECONDS * 2 ** min(state.refusals, 10), PROBE_LIMIT_SECONDS)
+            state.refusals += 1
+            state.stamp += 1
+            self.lines.stand(state, Standing.WAITING, "BindFailed")
+            heapq.heappush(self._later, (self._now + wait, state.job.jid, state.stamp))
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -312,15 +335,17 @@ class Order:
 
     def _replace(self, state: JobState, job: Job) -> None:
         """A changed job: counted anew. A turn that is out comes back and is counted as it fell."""
-        was_open, stamp = state.standing is Standing.OPEN, state.stamp
-        if state.nominated and not was_open:
-            self.lapsed.append(job.jid)
-        self._forget(state)
+        was_open, stamp, charge = state.standing is Standing.OPEN, state.stamp, state.charge
+        self._forget(state)  # the ledger ended its nominations with the new specification
         self.put_job(job, state.states)
         again = self.jobs[job.jid]
         again.stamp += stamp + 1
+        again.lapsing, again.refusals = state.lapsing, state.refusals
         if was_open:
+            again.returned, again.tried_since = state.returned, state.tried_since
             self.lines.stand(again, Standing.OPEN, again.reason)
+            if again.info.qid >= 0:
+                self.accounts.promise(again, charge)
             self.open += 1
         elif again.standing is Standing.READY:
             self._enqueue(again)
@@ -348,15 +373,34 @@ class Order:
         state = self.jobs.get(jid)
         if state is None:
             return
-        if state.nominated:
-            self.lapsed.append(jid)
         self._forget(state)
         self.put_job(state.job, states)
         again = self.jobs[jid]
-        again.attempts = state.attempts + 1
+        again.attempts, again.refusals = state.attempts + 1, state.refusals
         again.stamp += state.stamp + 1
-        if again.standing is Standing.READY:
-            self._enqueue(again, urgent=True)
+        self.give_up_nominations(jid)  # those of the lost turn, which nobody told us about
+
+    def give_up_nominations(self, jid: int) -> None:
+        """Have the ledger forget what the job was promised. It gets no turn until that is recorded,
+        so that a nomination it gets then cannot be meant."""
+        self.lapsed.append(jid)
+        state = self.jobs.get(jid)
+        if state is None:
+            return
+        state.lapsing = True
+        self.nominations.drop(state)
+        if state.standing in (Standing.READY, Standing.NOMINATED):
+            self._enqueue(state)
+
+    def lapse_recorded(self, jids: list[int]) -> None:
+        """The ledger holds no nominations of these jobs any more."""
+        for jid in jids:
+            state = self.jobs.get(jid)
+            if state is not None and state.lapsing:
+                state.lapsing = False
+                if state.standing is Standing.WAITING:
+                    self._enqueue(state, urgent=True)
+        self.accounts.capacity.freed()
 
     def _enqueue(
         self,
@@ -373,6 +417,7 @@ class Order:
         self.accounts.give_back(state)
         if state.nominated and not keep:
             self.lapsed.append(state.job.jid)
+            state.lapsing = True
             self.nominations.drop(state)
         if not state.info.pending:
             if any(state.info.best_effort):
@@ -383,6 +428,8 @@ class Order:
             self.lines.stand(state, Standing.WAITING, "Misconfigured")
         elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
             self.lines.stand(state, Standing.WAITING, NOT_ENOUGH_TASKS)
+        elif state.lapsing:
+            self.lines.stand(state, Standing.WAITING, reason)
         else:
             self._line_up(state, reason, urgent=urgent)
 
@@ -418,6 +465,7 @@ class Order:
             self.accounts.cluster.queues[queue.qid] = state.info
             self.queue_ids[queue.name] = queue.qid
         self.accounts.dirty = True
+        self.accounts.capacity.freed()
         for jid in sorted(self._orphans.pop(queue.name, ())):
             job = self.jobs[jid]
             self._forget(job)

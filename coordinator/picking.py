@@ -7,6 +7,8 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from coordinator.accounts import Accounts
 from coordinator.jobs import JobState, Need, Standing, amounts
 from coordinator.lines import Entry, Line, Lines, QueueState
@@ -114,13 +116,27 @@ class Picking:
         return self._within_capability(queue, asked)
 
     def _within_capability(self, queue: QueueInfo, asked: Requests) -> bool:
-        capability = queue.queue.capability
-        if capability is None:
-            return True
-        limits, used, leaving = dict(capability), queue.allocated, queue.releasing
-        return all(
-            slot not in limits or used.get(slot, 0) + leaving.get(slot, 0) + amount <= limits[slot]
-            for slot, amount in asked
+        """Whether the queue and each ancestor can take it (the ledger will ask the same)."""
+        for above in self._upwards(queue):
+            limits = dict(above.queue.capability or ())
+            for slot, amount in asked:
+                if slot in limits and self._held(above, slot) + amount > limits[slot]:
+                    return False
+        return True
+
+    def _upwards(self, queue: QueueInfo) -> Iterator[QueueInfo]:
+        """A queue and its ancestors."""
+        at: QueueState | None = self._lines.queues.get(queue.queue.qid)
+        while at is not None:
+            yield at.info
+            at = self._lines.queues.get(at.info.queue.parent)
+
+    def _held(self, top: QueueInfo, slot: int) -> int:
+        """What a queue and all below it hold of a slot, leaving tasks included."""
+        return sum(
+            queue.info.allocated.get(slot, 0) + queue.info.releasing.get(slot, 0)
+            for queue in self._lines.queues.values()
+            if queue.info is top or any(above is top for above in self._upwards(queue.info))
         )
 
     def _borrow(self) -> tuple[JobState, Need] | None:

@@ -42,4 +42,5 @@ def recover(snapshot: Snapshot, intake: Intake, core: Coordinator) -> None:
     )
     for jid, tasks in snapshot.tasks.items():
         core.occupied(jid, tasks)
-    core.order.lapsed += sorted(snapshot.nominations)
+    for jid in sorted(snapshot.nominations):
+        core.order.give_up_nominations(jid)

@@ -63,6 +63,9 @@ HEARTBEAT_SECONDS = 0.25
 REPARTITION_SECONDS = 0.25
 """Nodes that arrive in a burst are partitioned together, this long after the last of them."""
 
+SWEEP_SECONDS = 1.0
+"""How often nominations in the ledger are compared with what jobs count on."""
+
 POLICY_SECONDS = 1.0
 """How often the policy file is looked at."""
 
@@ -86,7 +89,7 @@ class Service:
             Order(
                 self._policies.session(),
                 window=settings.window,
-                places=settings.shards if settings.mode == "hard" else 1,
+                walls=settings.mode == "hard",
             ),
             Dispatcher(
                 settings.shards,
@@ -115,8 +118,7 @@ class Service:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop``. Raises ExceptionGroup where a part failed."""
-        await self._take_seat()
-        intake_epoch = await self._ledger.claim(INTAKE)
+        intake_epoch = await self._take_seat()
         writer = IntakeWriter(
             self.intake,
             self._ledger,
@@ -151,13 +153,20 @@ class Service:
                 group.create_task(self._heartbeat_forever())
                 group.create_task(self._trim_forever())
                 group.create_task(self._follow_policy_forever())
+                group.create_task(self._sweep_forever())
         except* _Stopped:
             log.info("Stopped")
 
-    async def _take_seat(self) -> None:
-        """Claim the seat, bless the server, take up the state that the ledger holds."""
+    async def _take_seat(self) -> Epoch:
+        """Bless the server, claim every writer's epoch, then take up what the ledger holds.
+
+        In this order: what an earlier coordinator or its workers write after the snapshot was
+        read would be acknowledged and unknown here. Returns the epoch of intake."""
         self._run_id = await self._ledger.bless()
         epoch = await self._ledger.claim(COORDINATOR)
+        intake_epoch = await self._ledger.claim(INTAKE)
+        for shard in range(self._settings.shards):
+            await self._claim(shard)
         recover(await self._ledger.snapshot(), self.intake, self.core)
         self._recorder = Recorder(
             self._ledger,
@@ -167,6 +176,7 @@ class Service:
             guard=self._guard,
         )
         log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
+        return intake_epoch
 
     async def _blessed(self) -> str:
         started = time.monotonic()
@@ -284,7 +294,8 @@ class Service:
             config = WorkerConfig(
                 shard=shard,
                 epoch=epoch,
-                run_id=await self._blessed(),
+                # The worker may have been lost to a restart of the server that nobody else noticed.
+                run_id=await insist(self._ledger.bless, what="bless"),
                 mode=settings.mode,
                 seed=settings.seed,
                 policy=self._policies.content,
@@ -358,6 +369,16 @@ class Service:
     async def _lapse(self, jids: list[int]) -> None:
         assert self._recorder is not None
         await self._recorder.record([], jids)
+        self.core.order.lapse_recorded(jids)
+        self._kicked.set()
+
+    async def _sweep_forever(self) -> None:
+        """Find nominations that nobody counts on; see :meth:`Coordinator.stray_nominations`."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            held = await insist(self._ledger.read_nominations, what="read nominations")
+            self.core.stray_nominations(held, time.time())
+            self._kicked.set()
 
     def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
         self.core.recorded(items, applied)
@@ -379,6 +400,7 @@ class Service:
     async def _store_partition(self, instruction: Repartition) -> None:
         assert self._writer is not None
         await self._writer.store([instruction.put])
+        self.core.partition_stored()
         self._kicked.set()
 
     async def _trim_forever(self) -> None:

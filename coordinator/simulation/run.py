@@ -110,9 +110,18 @@ class Simulation:
             case Reread():
                 self._seat.reread(instruction.jids)
             case Lapse():
-                self._seat.record([], instruction.jids)
+                jids = instruction.jids
+                self._seat.record([], jids, lambda: self._lapsed(jids))
             case Repartition():
-                self._desk.store([instruction.put], self._step)
+                self._desk.store([instruction.put], self._partition_stored)
+
+    def _lapsed(self, jids: list[int]) -> None:
+        self.core.order.lapse_recorded(jids)
+        self._step()
+
+    def _partition_stored(self) -> None:
+        self.core.partition_stored()
+        self._step()
 
     # --- the history --------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from shared.ledger.protocol import (
     IntakeReply,
     JobRecord,
     LogEntry,
+    Nomination,
     PutPartition,
     Snapshot,
     StatusEntry,
@@ -279,6 +280,9 @@ class LedgerDouble:
         self._binds = [entry for entry in self._binds if _number(entry.id) >= oldest]
 
     # --- reads ------------------------------------------------------------------------------
+
+    async def read_nominations(self) -> dict[int, Nomination]:
+        return dict(self._books.nominations)
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot:
         books = self._books

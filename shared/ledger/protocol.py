@@ -314,6 +314,10 @@ class Ledger(Protocol):
         """Truth about some jobs (after a worker died with their turns)."""
         ...
 
+    async def read_nominations(self) -> dict[int, Nomination]:
+        """Every nomination there is, by job."""
+        ...
+
     async def trim(self, *, log_before: str) -> None:
         """Forget log entries below an id that every follower has passed, and acknowledged binds."""
         ...

@@ -34,6 +34,7 @@ from shared.ledger.protocol import (
     IntakeReply,
     JobRecord,
     LogEntry,
+    Nomination,
     Snapshot,
     TaskRecord,
 )
@@ -339,6 +340,11 @@ class RedisLedger:
 
     async def _numbered(self, name: str) -> dict[int, bytes]:
         return {int(field): value for field, value in (await self._hash(name)).items()}
+
+    async def read_nominations(self) -> dict[int, Nomination]:
+        async with _translated():
+            held = await self._numbered("nom")
+        return {jid: codec.unpack_nomination(jid, record) for jid, record in held.items()}
 
     async def read_tasks(
         self, jids: list[int]

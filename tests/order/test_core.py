@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from coordinator.core import Changes, Coordinator, Reread
+from coordinator.core import Changes, Coordinator, Lapse, Reread
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.jobs import Standing
-from shared.ledger.protocol import JobRecord, TaskRecord
-from shared.messages import Epoch, Group, StatusItem, TaskState
+from shared.ledger.protocol import JobRecord, Nomination, PutPartition, TaskRecord
+from shared.messages import Epoch, Group, OutcomeCode, StatusItem, TaskState
 from shared.model import Node
 from shared.slots import CPU, PODS
-from tests.order.helpers import ONE, job, order, placed
+from tests.order.helpers import ONE, answer, job, order, placed
 
 EPOCH = Epoch(1, "x")
 
 
-def coordinator(shards: int = 2, jobs: int = 4) -> Coordinator:
-    core = Coordinator(order(nodes=0, window=16), Dispatcher(shards))
+def coordinator(shards: int = 2, jobs: int = 4, *, walls: bool = False) -> Coordinator:
+    core = Coordinator(order(nodes=0, window=16, walls=walls), Dispatcher(shards))
     nodes = [
         Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(shards)
     ]
@@ -47,6 +47,10 @@ def test_a_reply_without_an_outcome_for_a_turn_does_not_forget_the_job() -> None
     core.validate()
     assert rereads(core) == [turn.jid for turn in rest]
     core.reread({turn.jid: truth() for turn in rest})
+    assert (
+        sends(core) == []
+    )  # until the ledger has forgotten what the lost turns may have nominated
+    core.order.lapse_recorded([turn.jid for turn in rest])
     assert [t.jid for again in sends(core) for t in again.turns] == [turn.jid for turn in rest]
     core.validate()
 
@@ -60,6 +64,7 @@ def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
     committed, *pending = lost
     core.reread({committed: truth(state=TaskState.BINDING)} | {jid: truth() for jid in pending})
     assert core.order.jobs[committed].standing is Standing.SETTLED
+    core.order.lapse_recorded(lost)
     (again,) = sends(core)
     assert again.shard == second.shard
     assert [turn.jid for turn in again.turns] == pending
@@ -87,3 +92,74 @@ def test_idle_sums_follow_binds_that_are_told_before_and_after_their_outcome() -
     core.recorded([StatusItem(TaskState.SUCCEEDED, one.jid, [0], [0])], [[0]])
     assert idle[CPU] == 3000
     core.validate()
+
+
+# --- hard mode: every shard sees other nodes -------------------------------------------------
+
+
+def infeasible(core: Coordinator, send: SendTurns) -> None:
+    core.turns_returned(
+        send.shard, send.call, [answer(t, OutcomeCode.INFEASIBLE, {"x": 1}) for t in send.turns]
+    )
+
+
+def test_behind_walls_a_job_is_tried_in_every_shard_once_before_it_waits() -> None:
+    core = coordinator(shards=3, jobs=1, walls=True)
+    asked = []
+    for _ in range(3):
+        (send,) = sends(core)
+        asked.append(send.shard)
+        infeasible(core, send)
+    assert sorted(asked) == [0, 1, 2]
+    assert sends(core, now=100.0) == []
+    core.validate()
+
+
+def test_behind_walls_a_shard_that_comes_late_is_asked_too() -> None:
+    core = coordinator(shards=2, jobs=1, walls=True)
+    core.worker_lost(1)
+    (send,) = sends(core)
+    assert send.shard == 0
+    infeasible(core, send)
+    assert sends(core, now=100.0) == []
+    core.worker_up(1, EPOCH)
+    shards = []
+    for now in (200.0, 300.0):
+        for send in sends(core, now=now):
+            shards.append(send.shard)
+            infeasible(core, send)
+    assert 1 in shards
+
+
+def test_a_stored_partition_wakes_what_no_shard_could_place_before() -> None:
+    core = coordinator(shards=1, jobs=1, walls=True)
+    (send,) = sends(core)
+    infeasible(core, send)
+    assert sends(core, now=100.0) == []
+    core.partition_stored()
+    assert [s.shard for s in sends(core, now=200.0)] == [0]
+
+
+# --- recovery and what the ledger still holds -------------------------------------------------
+
+
+def test_a_partition_for_more_shards_than_there_are_now_is_made_anew() -> None:
+    core = coordinator(shards=2, jobs=0)
+    core.restore_partition(PutPartition(revision=7, shards={0: [0], 3: [1]}))
+    instruction = core.repartition()
+    assert instruction is not None
+    assert sorted(row for rows in instruction.put.shards.values() for row in rows) == [0, 1]
+    assert set(instruction.put.shards) == {0, 1}
+
+
+def test_nominations_nobody_counts_on_are_given_up_before_the_job_is_tried_again() -> None:
+    core = coordinator(shards=1, jobs=1)
+    core.worker_lost(0)
+    held = Nomination(jid=0, priority=0, since=1.0, expiry=50.0, runs=[])
+    core.stray_nominations({0: held, 99: held}, now=10.0)
+    lapses = [i.jids for i in core.step(10.0) if isinstance(i, Lapse)]
+    assert lapses == [[0, 99]]
+    core.worker_up(0, EPOCH)
+    assert sends(core, now=10.0) == []
+    core.order.lapse_recorded([0, 99])
+    assert [t.jid for s in sends(core, now=11.0) for t in s.turns] == [0]

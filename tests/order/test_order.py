@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.jobs import Standing
 from shared.messages import OutcomeCode, TaskState
-from shared.model import Queue
-from shared.slots import CPU
+from shared.model import Queue, TaskClass
+from shared.slots import CPU, PODS
 from tests.order.helpers import answer, job, order, placed, turns
 
 
@@ -210,6 +212,58 @@ def test_capability_is_a_wall_for_borrowers_too() -> None:
     for jid in range(1, 9):
         o.put_job(job(jid, queue="b"))
     assert len(turns(o)) == 3
+
+
+def test_what_no_node_lists_is_left_to_the_workers() -> None:
+    """A host port is offered by every node by nature: totals say nothing about it."""
+    o = order()
+    port = 3
+    o.accounts.classes[2] = TaskClass(requests=((CPU, 1000), (PODS, 1), (port, 1)))
+    o.put_job(job(1, cid=2))
+    assert [t.jid for t in turns(o)] == [1]
+
+
+def test_an_ancestors_capability_holds_back_and_its_rise_wakes() -> None:
+    o = order(window=8, queues=("top",))
+    o.put_queue(Queue(qid=0, name="top", capability=((CPU, 1000),)))
+    o.put_queue(Queue(qid=1, name="leaf", parent=0))
+    for jid in (1, 2):
+        o.put_job(job(jid, queue="leaf"))
+    (turn,) = turns(o)
+    o.outcome(placed(turn))
+    assert turns(o, now=1.0) == []
+    assert o.pending_reasons() == {"WaitingForQuota": 1}
+    o.put_queue(Queue(qid=0, name="top", capability=((CPU, 2000),), spec=1))
+    assert len(turns(o, now=2.0)) == 1
+
+
+def test_a_job_that_changes_while_its_turn_is_out_keeps_what_the_turn_left_behind() -> None:
+    o = order(window=1)
+    o.put_job(job(1, count=2, minimum=1))
+    (turn,) = turns(o)
+    o.task_changed(1, TaskState.BOUND, [0], [0])
+    o.task_changed(1, TaskState.PENDING, [0], [0])  # its bind was refused
+    promised = dict(o.accounts.capacity.promised)
+    o.put_job(replace(job(1, count=3, minimum=1), spec=1))
+    assert o.accounts.capacity.promised == promised
+    o.outcome(placed(turn, 1))
+    assert o.jobs[1].states[0] == TaskState.PENDING
+    assert o.jobs[1].standing is Standing.READY
+    o.validate()
+
+
+def test_a_bind_that_is_refused_again_and_again_is_tried_ever_later() -> None:
+    o = order(window=1)
+    o.put_job(job(1))
+    now, tries = 0.0, 0
+    while now < 3.0:
+        for turn in turns(o, now):
+            tries += 1
+            o.outcome(placed(turn))
+            o.task_changed(1, TaskState.PENDING, [0], [0])
+        now += 0.005
+    assert tries < 12
+    o.validate()
 
 
 @given(

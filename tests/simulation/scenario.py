@@ -175,9 +175,8 @@ def _role(draw: Random, name: str, replicas: int) -> Item:
 
 
 def build(wanted: Scenario, history: HistoryFile | None = None) -> Simulation:
-    places = wanted.shards if wanted.mode is Mode.HARD else 1
     core = Coordinator(
-        Order(open_session(DEFAULT_POLICY), window=16, places=places),
+        Order(open_session(DEFAULT_POLICY), window=16, walls=wanted.mode is Mode.HARD),
         Dispatcher(wanted.shards, turns_per_call=4),
     )
     local = LocalCluster(grace=0.05)
