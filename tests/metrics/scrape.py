@@ -1,0 +1,35 @@
+"""What a scrape shows, as numbers by name and labels."""
+
+from __future__ import annotations
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+Labels = frozenset[tuple[str, str]]
+Series = dict[tuple[str, Labels], float]
+
+
+async def scrape(url: str) -> Series:
+    """Every sample of ``/metrics``; the prefix is left out of the names."""
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/metrics") as answer:
+        assert answer.status == 200
+        return read(await answer.text())
+
+
+def read(text: str) -> Series:
+    found: Series = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name.removeprefix("quadrant_"), frozenset(sample.labels.items()))
+            assert key not in found, f"twice: {key}"
+            found[key] = sample.value
+    return found
+
+
+def total(series: Series, name: str, **labels: str) -> float:
+    """The sum of a metric's series that have these labels; KeyError where there is none."""
+    wanted = frozenset(labels.items())
+    values = [value for (known, have), value in series.items() if known == name and wanted <= have]
+    if not values:
+        raise KeyError(name, labels)
+    return sum(values)
