@@ -1,0 +1,64 @@
+"""The network policies: what is needed gets through, all else does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.deploy.network import Peer, allowed, selects
+from tests.deploy.rendered import OVERLAYS, of_kind, pods_of, render
+
+PARTS = ("coordinator", "ray-head", "ray-worker", "ledger")
+API, STORE, GCS = 8080, 6379, 6379
+RAY = (6380, 6381, 10002, 10999)
+
+CLIENT = {"quadrant.dev/client": "true"}
+
+NEEDED = {
+    ("client", "coordinator", API),
+    ("coordinator", "ledger", STORE),
+    ("ray-worker", "ledger", STORE),
+    ("coordinator", "ray-head", GCS),
+    ("ray-worker", "ray-head", GCS),
+    *(
+        (source, target, port)
+        for source in ("coordinator", "ray-head", "ray-worker")
+        for target in ("coordinator", "ray-head", "ray-worker")
+        for port in RAY
+    ),
+}
+PORTS = (22, 80, 443, 6378, 6379, 6382, 8080, 8265, 10001, 11000, *RAY)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_exactly_the_needed_flows_get_through(overlay: str) -> None:
+    """Between all parts, a client and a stranger in the same namespace."""
+    policies = of_kind(render(overlay), "NetworkPolicy")
+    peers = {p.component: Peer(p.labels) for p in pods_of(render(overlay))}
+    assert peers.keys() == set(PARTS)
+    peers["client"] = Peer(CLIENT)
+    peers["stranger"] = Peer({})
+    open_ones = {
+        (source, target, port)
+        for source in peers
+        for target in PARTS
+        for port in PORTS
+        if allowed(policies, peers[source], peers[target], port)
+    }
+    assert open_ones == NEEDED
+
+
+def test_prometheus_may_scrape_production_and_nothing_else() -> None:
+    policies = of_kind(render("production"), "NetworkPolicy")
+    prometheus = Peer({"app": "prometheus"}, namespace="monitoring")
+    for pods in pods_of(render("production")):
+        for port in PORTS:
+            got = allowed(policies, prometheus, Peer(pods.labels), port)
+            assert got == (pods.component == "coordinator" and port == API)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_selector_of_ours_hits_a_pod(overlay: str) -> None:
+    labels = [*(p.labels for p in pods_of(render(overlay))), CLIENT]
+    for policy in of_kind(render(overlay), "NetworkPolicy"):
+        selector = policy["spec"]["podSelector"]
+        assert any(selects(selector, found) for found in labels), policy["metadata"]["name"]
