@@ -178,6 +178,10 @@ def bound(count: int) -> Callable[[dict[str, Any]], bool]:
     return lambda status: status["tasks"]["bound"] + status["tasks"]["finished"] >= count
 
 
+def change(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
 async def submit(parts: Running, *items: dict[str, Any]) -> None:
     async with ApiClient(parts.url) as api:
         reply = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
@@ -199,15 +203,15 @@ async def test_waiting_jobs_go_by_the_new_policy_and_then_by_the_next(
         before = [shard["epoch"] for shard in parts.service.status()["shards"]]
         await submit(parts, node("n", taints=[taint]), pod("p"))
         await parts.until(lambda status: status["outcomes"].get("infeasible", 0) > 0)
-        file.write_text(BAD)
+        change(file, BAD)
         status = await parts.until(lambda status: status["policy"]["error"] is not None)
         assert "gnag" in status["policy"]["error"]
         assert [shard["epoch"] for shard in status["shards"]] == before
-        file.write_text(LAX)
+        change(file, LAX)
         status = await parts.until(bound(1))
         assert status["policy"]["error"] is None
         assert status["workers_lost"] == 0
-        file.write_text(STRICT)
+        change(file, STRICT)
         await parts.until(lambda _: parts.service._generations == {0: 2, 1: 2})
         tried = status["outcomes"]["infeasible"]
         await submit(parts, pod("q"))
@@ -228,7 +232,7 @@ async def test_no_job_is_lost_between_one_policy_and_the_next(
         await submit(parts, *(node(f"n{i}") for i in range(30)))
         for batch in range(6):
             await submit(parts, *(pod(f"p{batch}-{i}") for i in range(30)))
-            file.write_text([LAX, STRICT][batch % 2])
+            change(file, [LAX, STRICT][batch % 2])
             await parts.until(bound(30 * batch + 10))
         await parts.until(bound(180))
         assert parts.service._policies.generation > 0
