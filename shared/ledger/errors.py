@@ -15,6 +15,10 @@ class LedgerUnavailable(LedgerError):
     """
 
 
+class LedgerFault(LedgerError):
+    """The server failed at a batch and would fail again: a defect, not to be sent again."""
+
+
 class LedgerArgument(LedgerError):
     """The batch itself is wrong (names object and field). Nothing of it was applied."""
 

@@ -23,6 +23,7 @@ from shared.ledger import codec, records
 from shared.ledger.client import open_client
 from shared.ledger.errors import (
     LedgerArgument,
+    LedgerFault,
     LedgerIdentity,
     LedgerTrimmed,
     LedgerUnavailable,
@@ -61,6 +62,21 @@ _SLACK = 5.0
 """Seconds a blocking read may take longer than it asked for."""
 
 
+_PASSING = (
+    "LOADING",
+    "BUSY",
+    "READONLY",
+    "MISCONF",
+    "OOM",
+    "TRYAGAIN",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "NOREPLICAS",
+    "UNKILLABLE",
+)
+"""Refusals that the same batch may not meet again, by the first word of the server's answer."""
+
+
 @cache
 def script(name: str) -> tuple[bytes, str]:
     """(text, sha1) of one script, put together from its parts."""
@@ -81,7 +97,9 @@ async def _translated() -> AsyncIterator[None]:
         if "QUADRANT " in text:
             _, _, reason = text.partition("QUADRANT ")
             raise LedgerArgument(reason.partition(" script: ")[0]) from error
-        raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
+        if text.startswith(_PASSING):
+            raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
+        raise LedgerFault(f"the ledger's server failed: {text}") from error
 
 
 def _id(text: str) -> tuple[int, int]:
@@ -138,13 +156,17 @@ class RedisLedger:
                 raise LedgerIdentity(
                     f"the identity record of {missing} is missing: restore the ledger's data"
                 )
-            await self._writer.hset(key("meta"), "cluster", self._nonce())
+            found = self._nonce().encode()
+            await self._writer.hset(key("meta"), "cluster", found)
         elif self._cluster and found.decode() != self._cluster:
             raise LedgerIdentity(f"this is the ledger of {found.decode()}, not {self._cluster}")
         elif schema is not None and int(schema) > SCHEMA:
             raise LedgerIdentity(
                 f"the ledger has schema {int(schema)}, this version knows {SCHEMA}"
             )
+        self._cluster = (
+            found.decode()
+        )  # a server that comes back as another's, or empty, is refused
 
     async def _create_group(self) -> None:
         try:
