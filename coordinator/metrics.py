@@ -37,7 +37,6 @@ from coordinator.probes import (
 )
 from coordinator.tally import ShardTally
 from coordinator.waiting import STATUSES, UNKNOWN_QUEUE, count_waiting
-from coordinator.waits import JOB_SECONDS
 from shard_worker.figures import CAUSES, RESULTS, WorkerFigures
 from shard_worker.workload import Amounts, QueueInfo
 from shared.histogram import Histogram
@@ -134,8 +133,9 @@ class CoordinatorMetrics(Collector):
             page.put("queue_share", dominant_share(info.allocated, deserved), queue.name)
             page.put("queue_weight", queue.weight, queue.name)
             page.put("queue_overused", session.overused(info, cluster), queue.name)
-            waits = core.tally.waits.jobs.get(qid) or Histogram(JOB_SECONDS)
-            page.put_histogram("job_wait_seconds", waits, queue.name)
+            waits = core.tally.waits.jobs.get(qid)
+            if waits is not None:  # of a thousand queues most are idle
+                page.put_histogram("job_wait_seconds", waits, queue.name)
 
     def _slots(self) -> Slots:
         """The resources that nodes offer; host ports are not for reading."""

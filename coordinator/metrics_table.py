@@ -76,7 +76,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         _histogram(
             "job_wait_seconds",
-            "From a job's acceptance to its first placement",
+            "From a job's acceptance to its first placement; queues that had none are left out",
             JOB_SECONDS,
             "queue",
         ),
