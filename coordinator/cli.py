@@ -17,6 +17,7 @@ from rich.console import Console
 
 from coordinator.commands.bench import bench
 from coordinator.commands.demo import demo
+from coordinator.commands.doctor import doctor
 from coordinator.commands.failure import EXIT_ERROR, EXIT_INTERRUPTED, CommandError
 from coordinator.commands.up import up
 
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command("demo")(demo)
 app.command("up")(up)
 app.command("bench")(bench)
+app.command("doctor")(doctor)
 
 
 @app.command()
