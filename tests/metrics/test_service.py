@@ -147,6 +147,7 @@ def of(series: Series, name: str) -> list[tuple[str, frozenset[tuple[str, str]]]
     return [key for key in series if key[0] == name]
 
 
+@pytest.mark.slow
 async def test_ten_thousand_jobs_that_came_and_went_leave_no_series_and_cost_no_scrape(
     tmp_path: Path, redis_url: str
 ) -> None:
