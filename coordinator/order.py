@@ -19,6 +19,7 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 
 from __future__ import annotations
 
+import heapq
 
 from coordinator.jobbook import PENDING, JobBook
 from coordinator.jobs import (
@@ -27,12 +28,11 @@ from coordinator.jobs import (
     Standing,
     amounts,
     progress,
-    turn_of,
+    task_runs,
 )
 from coordinator.picking import Picking
-from coordinator.timers import Timers
 from shard_worker.session import Session
-from shared.messages import ALLOCATE, Outcome, OutcomeCode, TaskState, Turn
+from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
 
 URGENT_ATTEMPTS = 3
 """So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
@@ -75,10 +75,12 @@ class Order(JobBook):
             self.accounts.cluster.revision += 1
             self.accounts.dirty = False
         self.picking.begin(now)
-        for state in self.nominations.timers.due(now, self.jobs):
-            self._wake_nominated(state.job.jid)
-        for state in self._refused.due(now, self.jobs):
-            self._enqueue(state, "BindFailed", urgent=True)
+        for jid in self.nominations.due(now, self.jobs):
+            self._wake_nominated(jid)
+        while self._later and self._later[0][0] <= now:
+            _, jid, stamp = heapq.heappop(self._later)
+            if jid in self.jobs and self.jobs[jid].stamp == stamp:
+                self._enqueue(self.jobs[jid], "BindFailed", urgent=True)
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None when nothing can be tried now."""
@@ -92,8 +94,8 @@ class Order(JobBook):
 
     def next_due(self) -> float | None:
         """When :meth:`begin` should be called again though nothing happened, None where never."""
-        parts = (self.nominations.timers, self.lines, self._refused)
-        due = [part.next_due() for part in parts]
+        due = [self.nominations.next_due(), self.lines.next_due()]
+        due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
 
     def adopt(self, session: Session) -> None:
@@ -112,7 +114,23 @@ class Order(JobBook):
         self.open += 1
         if state.tried_since < 0:
             state.tried_since = self.accounts.capacity.changes
-        return turn_of(state, self.accounts.classes, self._roles(state.job), tail=tail)
+        job, info = state.job, state.info
+        groups = [
+            Group(parent=g.parent, minimum=g.minimum, held=held + best)
+            for g, held, best in zip(job.groups, info.held, info.best_effort, strict=True)
+        ]
+        return Turn(
+            jid=job.jid,
+            job_version=job.spec,
+            qid=info.qid,
+            priority=job.priority,
+            groups=groups,
+            runs=task_runs(state, self.accounts.classes, self._roles(job), tail=tail),
+            total=job.tasks,
+            tail=tail,
+            attempt=state.attempts,
+            nominated=dict(state.nominated),
+        )
 
     def _tail(self, state: JobState, need: Need) -> int:
         """How many elastic tasks the turn may carry.
@@ -166,7 +184,7 @@ class Order(JobBook):
         self.nominations.drop(state)
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
-                fresh = [t for t in placement.tasks if state.expects(t)]
+                fresh = [t for t in placement.tasks if self.expects(state, t)]
                 self.accounts.move(state, fresh, TaskState.BINDING)
         state.returned.clear()
         if outcome.reasons and state.info.pending:
@@ -174,6 +192,14 @@ class Order(JobBook):
         else:
             self._enqueue(state)
         self._settle(state)
+
+    @staticmethod
+    def expects(state: JobState, tix: int) -> bool:
+        """Whether an outcome still tells something new of a task.
+
+        Its bind, even its end, may have been recorded before the call that placed it returned.
+        """
+        return state.states[tix] == TaskState.PENDING and tix not in state.returned
 
     def _nominate(self, state: JobState, outcome: Outcome) -> None:
         """Hold what the gang was promised until the tasks in its way have left."""
@@ -191,7 +217,7 @@ class Order(JobBook):
         state.attempts += 1
         state.tried.add(shard)
         elsewhere = self.walls and bool(self.reachable - state.tried)
-        self._enqueue(state, reason_of(outcome.reasons), urgent=elsewhere)
+        self._enqueue(state, _reason(outcome.reasons), urgent=elsewhere)
         if not elsewhere:
             state.tried.clear()
             self._hold_line(state)
@@ -210,3 +236,11 @@ class Order(JobBook):
         if state.standing is not Standing.READY:
             return
         self.lines.queues[state.info.qid].lines[self._need(state)].hold(since=since, now=self._now)
+
+
+def _reason(reasons: dict[str, int]) -> str:
+    """The closed list's word for a worker's node counts (the largest count decides)."""
+    if not reasons:
+        return "NotEnoughResources"
+    worst = max(reasons.items(), key=lambda item: (item[1], item[0]))[0]
+    return "NotEnoughResources" if worst.startswith("Insufficient") else "NoMatchingNodes"
