@@ -271,6 +271,7 @@ class JobBook:
             queue.lines.clear()
         for state in list(self.jobs.values()):
             state.need = None  # the order of its roles may be another
+            state.tried.clear()
             ready = state.standing is Standing.READY
             if ready and state.line is None:  # urgent, and stays where it is, unless invalid now
                 ready = self.session.job_valid(state.info, self.accounts.cluster) is not None
@@ -278,7 +279,9 @@ class JobBook:
                 self._enqueue(state, state.reason if ready else PENDING)
 
     def look_again(self) -> None:
-        """Hold back no line for what a worker found: there are workers now that know better."""
+        """Hold back nobody for what a worker found: there are workers now that know better."""
+        for state in self.jobs.values():
+            state.tried.clear()
         for queue in self.lines.queues.values():
             for line in queue.lines.values():
                 line.infeasible_at = -1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +74,21 @@ def test_what_a_worker_of_the_old_policy_found_does_not_last() -> None:
     assert turns(made, now=100.0) == []
     made.look_again()
     assert [turn.jid for turn in turns(made, now=100.0)] == [1]
+
+
+@pytest.mark.parametrize("change", [lambda made: made.adopt(session("gang")), Order.look_again])
+def test_behind_walls_what_a_shard_said_before_does_not_count(
+    change: Callable[[Order], None],
+) -> None:
+    made = order(window=1, walls=True)
+    made.reachable |= {0, 1}
+    made.put_job(job(1))
+    for shard, goes_on in ((0, True), (1, True), (0, False)):
+        (turn,) = turns(made, now=100.0)
+        made.outcome(answer(turn, OutcomeCode.INFEASIBLE), shard=shard)
+        if shard == 0 and goes_on:
+            change(made)
+    assert turns(made, now=100.0) == []
 
 
 def test_validity_is_judged_anew_both_ways() -> None:
