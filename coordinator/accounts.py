@@ -7,7 +7,7 @@ all of it anew from the task states and compares."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs import JobState, count_group, recount
@@ -211,6 +211,14 @@ class Accounts:
         info.pending += delta
         add(info.requested, cls.requests, delta)
         add(self.queue(state).requested, cls.requests, delta)
+
+    def resources(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
+        """What the cluster has and what tasks hold of it, by slot name, in the slot's unit."""
+        return {
+            names[slot]: {"total": total, "used": total - self.capacity.idle.get(slot, 0)}
+            for slot, total in sorted(self.cluster.total.items())
+            if total
+        }
 
     # --- invariants ---------------------------------------------------------------------------
 

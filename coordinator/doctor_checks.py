@@ -211,13 +211,11 @@ def _durable_write(url: str) -> float:
 def _remote_ledger(url: str, given: Settings) -> str:
     import redis
 
-    password = given.redis_password
-    secret = password.get_secret_value() if password else None
     remedy = "start it, or correct QUADRANT_REDIS_URL and QUADRANT_REDIS_PASSWORD"
     shown = re.sub(r"//[^/@]*@", "//***@", url)
     try:
         with redis.Redis.from_url(
-            url, password=secret, socket_timeout=5.0, socket_connect_timeout=5.0
+            url, password=given.redis_secret, socket_timeout=5.0, socket_connect_timeout=5.0
         ) as client:
             client.ping()
             persistence = client.info("persistence")

@@ -32,7 +32,7 @@ from aiohttp import web
 from coordinator.api import make_app
 from coordinator.binding import Binding
 from coordinator.cluster.client import SocketCluster
-from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
+from coordinator.cluster.protocol import ClusterDriver
 from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Reread
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.intake import Intake
@@ -43,8 +43,8 @@ from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
 from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.recovery import recover
-from coordinator.shards import RayShards, Shards, WorkerLost
-from shard_worker.transport import WorkerConfig
+from coordinator.shards import RayShards, Shards, WorkerLost, worker_config
+from coordinator.trim import trim_forever
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import Epoch, OutcomeCode
@@ -68,9 +68,6 @@ SWEEP_SECONDS = 1.0
 
 POLICY_SECONDS = 1.0
 """How often the policy file is looked at."""
-
-TRIM_SECONDS = 5.0
-"""How often the log is cut below what every follower has read."""
 
 IDLE_STEP_SECONDS = 0.05
 """The longest the loop sleeps while jobs wait for a deadline (nominations, infeasible lines)."""
@@ -129,11 +126,7 @@ class Service:
         )
         assert self._recorder is not None
         binding = Binding(
-            self._ledger,
-            self._cluster,
-            self._recorder,
-            core=self.core,
-            probes=self.probes,
+            self._ledger, self._cluster, self._recorder, core=self.core, probes=self.probes
         )
         self._writer = writer
         try:
@@ -151,7 +144,7 @@ class Service:
                 group.create_task(self._loop())
                 group.create_task(self._repartition_forever())
                 group.create_task(self._heartbeat_forever())
-                group.create_task(self._trim_forever())
+                group.create_task(trim_forever(self._ledger, self._cluster, self._workers_read))
                 group.create_task(self._follow_policy_forever())
                 group.create_task(self._sweep_forever())
         except* _Stopped:
@@ -286,22 +279,13 @@ class Service:
         return await insist(lambda: self._ledger.claim(str(shard)), what="claim")
 
     async def _start_worker(self, shard: int) -> None:
-        settings = self._settings
         while True:
             epoch = await self._claim(shard)
             generation = self._policies.generation
-            password = settings.redis_password
-            config = WorkerConfig(
-                shard=shard,
-                epoch=epoch,
-                # The worker may have been lost to a restart of the server that nobody else noticed.
-                run_id=await insist(self._ledger.bless, what="bless"),
-                mode=settings.mode,
-                seed=settings.seed,
-                policy=self._policies.content,
-                redis_url=settings.redis_url or "",
-                redis_password=password.get_secret_value() if password else None,
-                nomination_seconds=settings.nomination_seconds,
+            # The worker may have been lost to a restart of the server that nobody else noticed.
+            run_id = await insist(self._ledger.bless, what="bless")
+            config = worker_config(
+                self._settings, self._policies.content, shard=shard, epoch=epoch, run_id=run_id
             )
             try:
                 pid = await self._shards.start(config)
@@ -403,57 +387,30 @@ class Service:
         self.core.partition_stored()
         self._kicked.set()
 
-    async def _trim_forever(self) -> None:
-        """Cut the log below its slowest follower: a worker, or the history. A worker that is just
-        starting has no position yet, so nothing is cut while it reads the ledger."""
-        while True:
-            await asyncio.sleep(TRIM_SECONDS)
-            try:
-                history = await self._cluster.history_position()
-            except ClusterTimeout:
-                continue
-            positions = [*self._log_ids.values(), *([history] if history else [])]
-            if len(self._log_ids) == self._settings.shards:
-                lowest = min(positions, key=_log_key)
-                await insist(partial(self._ledger.trim, log_before=lowest), what="trim")
+    def _workers_read(self) -> list[str] | None:
+        """Up to where each worker has read the log, None where one is not up."""
+        ids = list(self._log_ids.values())
+        return ids if len(ids) == self._settings.shards else None
 
     # --- tell ---------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         status = self.core.status()
-        status["resources"] = self._resources()
+        status["resources"] = self.core.order.accounts.resources(self.intake.registry.slots.names)
         status["policy"] = self._policies.status()
         for shard in status["shards"]:
             shard["pid"] = self._pids.get(shard["shard"])
         status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self._busy.items()}
         return status
 
-    def _resources(self) -> dict[str, dict[str, int]]:
-        """What the cluster has and what tasks hold of it, in the units of the slots."""
-        accounts = self.core.order.accounts
-        names = self.intake.registry.slots.names
-        return {
-            names[slot]: {"total": total, "used": total - accounts.capacity.idle.get(slot, 0)}
-            for slot, total in sorted(accounts.cluster.total.items())
-            if total
-        }
-
 
 class _Stopped(Exception):
     """Ends the task group when the process is asked to stop."""
 
 
-def _log_key(log_id: str) -> tuple[int, int]:
-    head, _, tail = log_id.partition("-")
-    return int(head), int(tail or 0)
-
-
 async def serve(settings: Settings) -> None:
     """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
-    password = settings.redis_password
-    ledger = RedisLedger(
-        settings.redis_url or "", password=password.get_secret_value() if password else None
-    )
+    ledger = RedisLedger(settings.redis_url or "", password=settings.redis_secret)
     cluster = SocketCluster(settings.cluster_socket or "")
     shards = RayShards(call_seconds=settings.worker_deadline_seconds, cpus=settings.worker_cpus)
     await asyncio.to_thread(shards.attach, settings.ray_address or "")

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from shard_worker.transport import PlaceReply, WorkerConfig, encode_call
-from shared.messages import Turn
+from shared.messages import Epoch, Turn
+from shared.settings import Settings
 
 NAMESPACE = "quadrant"
 """Ray namespace of the worker actors."""
@@ -29,6 +30,23 @@ log = structlog.get_logger(__name__)
 class WorkerLost(Exception):
     """The worker died, was given up, or did not answer before the deadline. What the call did is
     unknown."""
+
+
+def worker_config(
+    settings: Settings, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+) -> WorkerConfig:
+    """What a worker is started with; ``policy``: the file's content, None = the default."""
+    return WorkerConfig(
+        shard=shard,
+        epoch=epoch,
+        run_id=run_id,
+        mode=settings.mode,
+        seed=settings.seed,
+        policy=policy,
+        redis_url=settings.redis_url or "",
+        redis_password=settings.redis_secret,
+        nomination_seconds=settings.nomination_seconds,
+    )
 
 
 class Shards(Protocol):

@@ -205,11 +205,8 @@ class Supervisor:
         return role in self._wanted and elsewhere is None
 
     def _start_redis(self) -> None:
-        password = self.settings.redis_password
         self._server = EmbeddedServer(
-            self._short,
-            self.settings.data_dir,
-            password.get_secret_value() if password else None,
+            self._short, self.settings.data_dir, self.settings.redis_secret
         )
         try:
             self._server.start(START_SECONDS[REDIS])

@@ -151,6 +151,11 @@ class Settings(BaseSettings):
             object.__setattr__(self, name, secret)  # frozen for everyone else
         return self
 
+    @property
+    def redis_secret(self) -> str | None:
+        """The password of the ledger's server as it is; None = it asks for none."""
+        return None if self.redis_password is None else self.redis_password.get_secret_value()
+
     def read_policy(self) -> dict[str, Any] | None:
         """Content of the file named by ``policy``, checked; None = the default policy.
 

@@ -109,8 +109,7 @@ def _open_ledger(url: str, settings: Settings) -> Ledger | None:
     """The password comes from the settings: arguments are there for everybody to see."""
     if not url:
         return None
-    password = settings.redis_password
-    return RedisLedger(url, password=password.get_secret_value() if password else None)
+    return RedisLedger(url, password=settings.redis_secret)
 
 
 def _kubelets(options: argparse.Namespace) -> Kubelets:

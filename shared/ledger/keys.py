@@ -60,3 +60,9 @@ KEYS = tuple(key(name) for name in ORDER)
 
 def script_keys(writer: str) -> tuple[bytes, ...]:
     return (*KEYS, window(writer))
+
+
+def log_position(entry_id: str) -> tuple[int, int]:
+    """An entry's id (``milliseconds-number``) as what it sorts by."""
+    milliseconds, _, number = entry_id.partition("-")
+    return int(milliseconds), int(number or 0)

@@ -28,7 +28,7 @@ from shared.ledger.errors import (
     LedgerTrimmed,
     LedgerUnavailable,
 )
-from shared.ledger.keys import BINDERS, key, script_keys
+from shared.ledger.keys import BINDERS, key, log_position, script_keys
 from shared.ledger.protocol import (
     BindEntry,
     IntakeBatch,
@@ -100,11 +100,6 @@ async def _translated() -> AsyncIterator[None]:
         if text.startswith(_PASSING):
             raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
         raise LedgerFault(f"the ledger's server failed: {text}") from error
-
-
-def _id(text: str) -> tuple[int, int]:
-    milliseconds, _, number = text.partition("-")
-    return int(milliseconds), int(number or 0)
 
 
 class RedisLedger:
@@ -246,7 +241,7 @@ class RedisLedger:
         pipe.xread({key("log"): after}, count=count, block=_milliseconds(block))
         pipe.hget(key("meta"), "trimmed")
         found, trimmed = await self._blocking(pipe.execute(), block)
-        if trimmed and after != "0" and _id(after) < _id(trimmed.decode()):
+        if trimmed and after != "0" and log_position(after) < log_position(trimmed.decode()):
             raise LedgerTrimmed(f"the log after {after} is gone: start again from a snapshot")
         entries = found[0][1] if found else []
         return [
@@ -304,11 +299,11 @@ class RedisLedger:
         for group in groups:
             if group["name"] != BINDERS.encode():
                 continue
-            milliseconds, number = _id(group["last-delivered-id"].decode())
+            milliseconds, number = log_position(group["last-delivered-id"].decode())
             lowest = (milliseconds, number + 1)
             pending = await self._writer.xpending(key("binds"), BINDERS)
             if pending["pending"]:
-                lowest = min(lowest, _id(pending["min"].decode()))
+                lowest = min(lowest, log_position(pending["min"].decode()))
             await self._writer.xtrim(key("binds"), minid="{}-{}".format(*lowest), approximate=False)
 
     # --- reads ------------------------------------------------------------------------------
