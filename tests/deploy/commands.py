@@ -13,6 +13,10 @@ def check_command(command: list[str]) -> None:
     match command:
         case ["python", "-m", "coordinator.cluster.server", *rest]:
             server._parser().parse_args(rest)
+        case ["bash", "-euc", script]:
+            *_, last = script.strip().splitlines()
+            assert last.startswith("exec "), "signals are for the last command, not for the shell"
+            check_command(last.split()[1:])
         case ["python", "-m", module]:
             assert importlib.util.find_spec(module), f"no module {module}"
         case ["ray", "start", *rest]:

@@ -212,7 +212,8 @@ def test_probes_ask_what_is_there(objects: Objects) -> None:
 
 def test_the_api_is_probed_for_life_and_readiness(objects: Objects) -> None:
     container = _container(objects, "coordinator")
-    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["startupProbe"]["httpGet"]["path"] == "/livez"
+    assert "GET /livez " in container["livenessProbe"]["exec"]["command"][-1]
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     (port,) = container["ports"]
     assert environment(container)["QUADRANT_LISTEN_PORT"] == str(port["containerPort"])
