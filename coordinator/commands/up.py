@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from coordinator.commands.options import Mode, ModeOption, Seed, Shards
+from coordinator.commands.options import ModeOption, Seed, Shards
 
 
 def up(
     *,
-    shards: Shards = 4,
-    mode: ModeOption = Mode.SOFT,
-    seed: Seed = 0,
+    shards: Shards | None = None,
+    mode: ModeOption | None = None,
+    seed: Seed | None = None,
     listen: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--listen", metavar="HOST:PORT", help="Address of the HTTP interface; port 0 = any"
         ),
-    ] = "127.0.0.1:0",
+    ] = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -35,12 +35,10 @@ def up(
     """Start the ledger, Ray, the coordinator and a simulated cluster, and keep them running
 
     Prints the address of the HTTP interface on stdout. Ctrl-C stops everything; what was
-    acknowledged is in the ledger's files and is there again after the next start. All settings are
-    environment variables too (QUADRANT_...).
+    acknowledged is in the ledger's files and is there again after the next start. What no option
+    says is taken from the environment (QUADRANT_...); see: quadrant config show --origin
     """
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal():
-        raise typer.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    host, port = _host_and_port(listen)
     from coordinator.commands.failure import CommandError
     from coordinator.commands.stack import run_to_exit_code
     from shared.settings import Settings, SettingsError, load_settings
@@ -48,10 +46,10 @@ def up(
     try:
         settings = load_settings(
             shards=shards,
-            mode=mode.value,
+            mode=mode and mode.value,
             seed=seed,
             listen_host=host,
-            listen_port=int(port),
+            listen_port=port,
             policy=policy,
         )
     except SettingsError as error:
@@ -67,3 +65,13 @@ def up(
         return 0
 
     raise typer.Exit(run_to_exit_code(lambda: serve(settings)))
+
+
+def _host_and_port(listen: str | None) -> tuple[str | None, int | None]:
+    """The parts of HOST:PORT; None where nothing was said."""
+    if listen is None:
+        return None, None
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise typer.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    return host, int(port)
