@@ -229,11 +229,13 @@ async def test_no_job_is_lost_between_one_policy_and_the_next(
     monkeypatch.setattr(service, "POLICY_SECONDS", 0.02)
     redis.Redis(unix_socket_path=str(embedded_server.socket)).flushall()
     async with running(embedded_server.url, short_dir, policy=file) as parts:
-        await submit(parts, *(node(f"n{i}") for i in range(30)))
-        for batch in range(6):
-            await submit(parts, *(pod(f"p{batch}-{i}") for i in range(30)))
-            change(file, [LAX, STRICT][batch % 2])
-            await parts.until(bound(30 * batch + 10))
-        await parts.until(bound(180))
-        assert parts.service._policies.generation > 0
+        await submit(parts, *(node(f"n{i}") for i in range(100)))
+        policies, pods = parts.service._policies, 0
+        for generation in range(1, 7):
+            change(file, [STRICT, LAX][generation % 2])
+            while policies.generation < generation:  # jobs arrive until it counts, and beyond
+                pods += 2
+                await submit(parts, pod(f"p{pods - 1}"), pod(f"p{pods}"))
+        await parts.until(bound(pods))
+        assert policies.generation == 6
         parts.service.core.validate()
