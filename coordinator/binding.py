@@ -38,6 +38,10 @@ CALLS = 4
 ASK_AGAIN_SECONDS = 0.2
 """Pause before asking again where the cluster did not answer."""
 
+LOOK_BACK_SECONDS = 5.0
+"""How often we ask for entries that were given out in our name and that nobody drives: the answer
+to a read was lost, or a deposed coordinator read them. Else their tasks would wait for ever."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -57,32 +61,57 @@ class Binding:
         self._core = core
         self._probes = probes or Probes()
         self._slots = asyncio.Semaphore(CALLS)
+        self._under_way: set[str] = set()
 
     async def bind_forever(self) -> None:
         """Drive the cluster from the bind stream, first with what was never acknowledged."""
         async with asyncio.TaskGroup() as group:
-            while entries := await self._read(own=True):
-                await self._bind(await self._still_wanted(entries))
-                await self._acknowledge(entries)
+            while entries := await self._unattended():
+                await self._bind_again(entries)
+            looked = time.monotonic()
             while True:
-                entries = await self._read(own=False)
-                if entries:
-                    await self._slots.acquire()
-                    group.create_task(self._bind_and_release(entries))
+                await self._begin(group, await self._read(own=False), again=False)
+                if time.monotonic() - looked >= LOOK_BACK_SECONDS:
+                    looked = time.monotonic()
+                    await self._begin(group, await self._unattended(), again=True)
+
+    async def _begin(
+        self, group: asyncio.TaskGroup, entries: list[BindEntry], *, again: bool
+    ) -> None:
+        """See entries through beside others. ``again``: somebody may have driven them before."""
+        if entries:
+            await self._slots.acquire()
+            self._under_way.update(entry.id for entry in entries)
+            group.create_task(self._attend(entries, again=again))
 
     async def _read(self, *, own: bool) -> list[BindEntry]:
-        block = None if own else 1.0
+        block, count = (None, (CALLS + 1) * ENTRIES) if own else (1.0, ENTRIES)
         return await insist(
-            lambda: self._ledger.read_binds(CONSUMER, count=ENTRIES, block=block, own=own),
+            lambda: self._ledger.read_binds(CONSUMER, count=count, block=block, own=own),
             what="read binds",
         )
 
-    async def _bind_and_release(self, entries: list[BindEntry]) -> None:
+    async def _unattended(self) -> list[BindEntry]:
+        """Entries that were given out and are not acknowledged, without those we drive. What was
+        acknowledged while we asked is not among them: its tasks may be placed again by now."""
+        attended = set(self._under_way)
+        found = [entry for entry in await self._read(own=True) if entry.id not in attended]
+        return found[:ENTRIES]
+
+    async def _attend(self, entries: list[BindEntry], *, again: bool) -> None:
         try:
-            await self._bind(entries)
-            await self._acknowledge(entries)
+            if again:
+                await self._bind_again(entries)
+            else:
+                await self._bind(entries)
+                await self._acknowledge(entries)
         finally:
+            self._under_way.difference_update(entry.id for entry in entries)
             self._slots.release()
+
+    async def _bind_again(self, entries: list[BindEntry]) -> None:
+        await self._bind(await self._still_wanted(entries))
+        await self._acknowledge(entries)
 
     async def _bind(self, entries: list[BindEntry]) -> None:
         plan = await self._plan(entries)
