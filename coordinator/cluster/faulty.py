@@ -30,7 +30,7 @@ class Faults:
     """Probabilities, each between 0 and 1."""
 
     refuse: float = 0.0
-    """Per task: the node will not have it. Never said of a task that is on a node."""
+    """Per task: the node will not have it. Never said of a task that is or was on a node."""
     unknown_before: float = 0.0
     """Per task: the request is lost, the answer is UNKNOWN."""
     unknown_after: float = 0.0
@@ -146,7 +146,7 @@ class FaultyCluster:
         return probability > 0 and self._random.random() < probability
 
     def _fate(self, task: str) -> _Fate:
-        if self._strikes(self._faults.refuse) and not self._cluster.holds(task):
+        if self._strikes(self._faults.refuse) and not self._cluster.knows(task):
             return _Fate.REFUSED
         if self._strikes(self._faults.unknown_before):
             return _Fate.LOST

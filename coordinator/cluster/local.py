@@ -84,6 +84,10 @@ class LocalCluster:
         """Whether the task is on a node now."""
         return task in self._live
 
+    def knows(self, task: str) -> bool:
+        """Whether the task is on a node, or was."""
+        return task in self._live or task in self._ended
+
     def delete(self, tasks: list[str], now: float) -> None:
         """End these tasks: live ones release and fail; others can never be bound again."""
         self.advance(now)

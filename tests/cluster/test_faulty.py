@@ -31,6 +31,16 @@ def test_a_task_on_a_node_is_not_refused() -> None:
     assert cluster.bind(asking({"1.0": "n0"}), 0.0).answers == [BindAnswer.ALREADY]
 
 
+def test_a_task_that_ran_is_not_refused() -> None:
+    """Seed 127: asked again by a successor that had not heard of its end."""
+    inner = LocalCluster(grace=0.0)
+    inner.bind(asking({"1.0": "n0"}), 0.0)
+    inner.advance(100.0)
+    assert not inner.holds("1.0")
+    cluster = FaultyCluster(inner, Faults(refuse=1.0), 1)
+    assert cluster.bind(asking({"1.0": "n0"}), 100.0).answers == [BindAnswer.ALREADY]
+
+
 @pytest.mark.parametrize(("fault", "bound"), [("unknown_before", False), ("unknown_after", True)])
 def test_unknown_before_or_after_the_effect(fault: str, bound: bool) -> None:
     inner = LocalCluster()
