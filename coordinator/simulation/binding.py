@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from coordinator.binder import BindPlan, judge_answers, part_of, plan_binds, read_reports
+from coordinator.binder import (
+    BindPlan,
+    judge_answers,
+    part_of,
+    plan_binds,
+    read_reports,
+    still_wanted,
+)
 from coordinator.cluster.kubelets import Kubelets
 from coordinator.cluster.protocol import BindAnswers, ClusterTimeout, Reports
 from coordinator.core import Coordinator
 from coordinator.simulation.books import Seat
-from coordinator.simulation.timeline import Alarm, Lane, Timeline
+from coordinator.simulation.timeline import Alarm, Event, Lane, Process
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import BindEntry
 from shared.ledger.synchronous import at_once
 from shared.model import Job
 
+CONSUMER = "coordinator"
+
 ENTRIES = 64
 """Entries of the bind stream in one call to the cluster."""
+
+LOOK_BACK_SECONDS = 5.0
+"""How often entries are looked for that were given out in our name and that nobody drives."""
+
+EVERYTHING = 1_000_000
 
 ASK_AGAIN_SECONDS = 0.2
 """Pause before asking again where the cluster did not answer."""
@@ -24,74 +38,137 @@ class SimulatedBinding:
     def __init__(
         self,
         *,
-        timeline: Timeline,
+        process: Process,
         ledger: LedgerDouble,
         core: Coordinator,
         kubelets: Kubelets,
         seat: Seat,
     ) -> None:
-        self._timeline = timeline
-        self._mean = timeline.network.cluster
+        self._process = process
+        self._mean = process.network.cluster
         self._ledger = ledger
         self._core = core
         self._kubelets = kubelets
         self._seat = seat
         self.elsewhere = 0
         """Tasks that the cluster has on another node than the ledger: never, if all is well."""
+        self.redelivered = 0
+        """Binds that an earlier coordinator had not seen through."""
+        self._redelivering = True
+        self._under_way: set[str] = set()
         self._seen = 0
-        self._alarm = Alarm(timeline, self._cluster_moves)
-        self._lane = Lane(timeline, self._mean)
+        self._alarm = Alarm(process, self._cluster_moves)
+        self._reading = Lane(process, process.network.ledger)
+        self._asking = Lane(process, self._mean)
 
     # --- binds --------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """First what an earlier coordinator never acknowledged, and what it never heard of."""
+        self._look_back()
+        self._cluster_moves()
+
     def look(self) -> None:
         """The bind stream may have something new."""
-        self._timeline.send(self._timeline.network.ledger, self._read)
+        if not self._redelivering:
+            process = self._process
+            process.say(process.network.ledger, self._read)
 
     def _read(self) -> None:
-        entries = at_once(self._ledger.read_binds("coordinator", count=ENTRIES))
-        if entries:
-            self._plan(entries)
+        """At the ledger: what is read and not heard of waits until somebody looks back."""
+        process = self._process
+        entries = at_once(self._ledger.read_binds(CONSUMER, count=ENTRIES))
+        if entries and not process.timeline.strikes(process.network.answer_lost):
+            process.after(0.0, lambda: self._begin(entries))
 
-    def _plan(self, entries: list[BindEntry]) -> None:
+    def _begin(self, entries: list[BindEntry]) -> None:
+        self.look()
+        ids = {entry.id for entry in entries}
+        self._under_way |= ids
+        self._plan(entries, lambda: self._acknowledge_binds(ids))
+
+    def _acknowledge_binds(self, ids: set[str]) -> None:
+        self._reading.push(
+            lambda: at_once(self._ledger.ack_binds(sorted(ids))),
+            lambda _: self._under_way.difference_update(ids),
+        )
+
+    def _look_back(self) -> None:
+        """Entries that were given out, are not acknowledged, and are not driven by us. The first
+        time, each set of them is seen through before the next is read."""
+        attended = set(self._under_way)
+        read, ledger = self._reading, self._ledger
+
+        def found(own: list[BindEntry]) -> None:
+            entries = [entry for entry in own if entry.id not in attended]
+            ids = {entry.id for entry in entries}
+            self._under_way |= ids
+
+            def done() -> None:
+                self._acknowledge_binds(ids)
+                if self._redelivering:
+                    self._look_back()
+
+            if entries:
+                read.push(lambda: self._wanted(entries), lambda left: self._plan(left, done))
+            else:
+                self._redelivering = False
+                self.look()
+            if not self._redelivering:
+                self._process.round(LOOK_BACK_SECONDS, self._look_back)
+
+        read.push(lambda: at_once(ledger.read_binds(CONSUMER, count=EVERYTHING, own=True)), found)
+
+    def _wanted(self, entries: list[BindEntry]) -> list[BindEntry]:
+        """What the ledger still waits for."""
+        jids = sorted({jid for entry in entries for jid, *_ in entry.binds})
+        truth = at_once(self._ledger.read_tasks(jids))
+        left = still_wanted(entries, {jid: tasks for jid, (_, tasks) in truth.items()})
+        self.redelivered += sum(len(entry.binds) for entry in left)
+        return left
+
+    def _plan(self, entries: list[BindEntry], done: Event) -> None:
         plan = plan_binds(entries, jobs=self._job, node=self._core.names.get)
         if plan is None:
-            self._timeline.after(ASK_AGAIN_SECONDS, lambda: self._plan(entries))
+            self._process.after(ASK_AGAIN_SECONDS, lambda: self._plan(entries, done))
+        elif plan.jids:
+            self._drive(plan, done)
         else:
-            self._drive(plan, [entry.id for entry in entries])
+            done()
 
     def _job(self, jid: int) -> Job | None:
         state = self._core.order.jobs.get(jid)
         return None if state is None else state.job
 
-    def _drive(self, plan: BindPlan, ids: list[str]) -> None:
-        """Ask the cluster, and again for what it did not answer; the end acknowledges ``ids``."""
+    def _drive(self, plan: BindPlan, done: Event) -> None:
+        """Ask the cluster, and again for what it did not answer."""
+        process = self._process
 
         def arrive() -> None:
             try:
-                answers = self._kubelets.bind(plan.requests, self._timeline.now)
-                if self._timeline.strikes(self._timeline.network.answer_lost):
+                answers = self._kubelets.bind(plan.requests, process.now)
+                if process.timeline.strikes(process.network.answer_lost):
                     raise ClusterTimeout("the answer was lost on its way")
             except ClusterTimeout:
-                self._again(plan, ids)
+                process.after(0.0, lambda: self._again(plan, done))
             else:
-                self._timeline.send(self._mean, lambda: self._answered(plan, answers, ids))
-            self._await_cluster()
+                process.hear(self._mean, lambda: self._answered(plan, answers, done))
+            process.after(0.0, self._await_cluster)
 
-        self._timeline.send(self._mean, arrive)
+        process.say(self._mean, arrive)
 
-    def _again(self, plan: BindPlan, ids: list[str]) -> None:
-        self._timeline.after(ASK_AGAIN_SECONDS, lambda: self._drive(plan, ids))
+    def _again(self, plan: BindPlan, done: Event) -> None:
+        self._process.after(ASK_AGAIN_SECONDS, lambda: self._drive(plan, done))
 
-    def _answered(self, plan: BindPlan, answers: BindAnswers, ids: list[str]) -> None:
+    def _answered(self, plan: BindPlan, answers: BindAnswers, done: Event) -> None:
         result = judge_answers(plan, answers)
         self.elsewhere += len(result.lost)
 
         def recorded() -> None:
             if result.again:
-                self._again(part_of(plan, result.again), ids)
+                self._again(part_of(plan, result.again), done)
             else:
-                at_once(self._ledger.ack_binds(ids))
+                done()
 
         if result.items:
             self._seat.record(result.items, [], recorded)
@@ -104,8 +181,8 @@ class SimulatedBinding:
         self._alarm.set(self._kubelets.next_due())
 
     def _cluster_moves(self) -> None:
-        self._kubelets.advance(self._timeline.now)
-        self._lane.push(lambda: self._kubelets.reports(self._seen), self._report)
+        self._kubelets.advance(self._process.now)
+        self._asking.push(lambda: self._kubelets.reports(self._seen), self._report)
         self._await_cluster()
 
     def _report(self, reports: Reports) -> None:

@@ -3,64 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from coordinator.core import Coordinator
 from coordinator.intake import Admission, Intake
 from coordinator.intake_writer import changes_of
-from coordinator.simulation.timeline import Event, Lane, Timeline
+from coordinator.simulation.timeline import AGAIN, Again, Event, Lane, Process
 from shared.ledger.double import LedgerDouble
-from shared.ledger.protocol import COORDINATOR, IntakeBatch, IntakeOp
+from shared.ledger.protocol import COORDINATOR, IntakeBatch, IntakeOp, IntakeReply
 from shared.ledger.synchronous import at_once
-from shared.messages import StatusBatch, StatusItem, StatusReply, Verdict
+from shared.messages import Epoch, StatusBatch, StatusItem, StatusReply, Verdict
 
 INTAKE = "intake"
+
+R = TypeVar("R", StatusReply, IntakeReply)
+
+
+def writing(ledger: LedgerDouble, send: Callable[[str], R]) -> Callable[[], R | Again]:
+    """Ask until a batch is in the ledger, one trip each time, as the service's ``write`` does:
+    where the run of the server is refused, accept the new one and send the same again."""
+    refused = False
+
+    def ask() -> R | Again:
+        nonlocal refused
+        if refused:
+            refused = False
+            at_once(ledger.bless())
+            return AGAIN
+        reply = send(at_once(ledger.run_id()))
+        refused = reply.verdict is Verdict.RUN
+        return AGAIN if refused else reply
+
+    return ask
 
 
 class IntakeDesk:
     """Objects become durable, then known to the coordinator, in the order of their arrival."""
 
     def __init__(
-        self, *, timeline: Timeline, ledger: LedgerDouble, core: Coordinator, run_id: str
+        self,
+        *,
+        process: Process,
+        ledger: LedgerDouble,
+        core: Coordinator,
+        intake: Intake,
+        epoch: Epoch,
+        deposed: Event,
     ) -> None:
-        self._intake = Intake()
-        self._timeline = timeline
+        self._process = process
         self._ledger = ledger
         self._core = core
-        self._run_id = run_id
-        self._epoch = at_once(ledger.claim(INTAKE))
+        self._intake = intake
+        self._epoch = epoch
+        self._deposed = deposed
         self._sequence = 0
-        self._lane = Lane(timeline, timeline.network.ledger)
+        self._lane = Lane(process, process.network.ledger)
 
-    def admit(self, items: list[dict[str, Any]], step: Event) -> None:
+    def admit(self, items: list[dict[str, Any]], done: Event) -> None:
         """AssertionError where an object is refused: a seeded run submits good ones only."""
-        admission = self._intake.admit(items, self._timeline.now)
+        admission = self._intake.admit(items, self._process.now)
         assert not admission.refused, admission.refused
-        self.store(admission.ops, lambda: self._stored(admission, step))
+        self.store(admission.ops, lambda: self._stored(admission, done))
 
-    def _stored(self, admission: Admission, step: Event) -> None:
+    def _stored(self, admission: Admission, done: Event) -> None:
         self._core.admitted(changes_of(admission))
-        repartition = self._core.repartition()
-        if repartition is not None:
-            self.store([repartition.put], step)
-        step()
+        done()
 
     def store(self, ops: list[IntakeOp], stored: Event) -> None:
+        """What brings nothing new is stored when what came before it is."""
         if not ops:
+            self._lane.push(lambda: None, lambda _: stored())
             return
         self._sequence += 1
-        batch = IntakeBatch(
-            writer=INTAKE,
-            epoch=self._epoch,
-            sequence=self._sequence,
-            run_id=self._run_id,
-            ops=ops,
-        )
+        sequence = self._sequence
 
-        def ask() -> None:
-            assert at_once(self._ledger.store(batch)).verdict is Verdict.COMMITTED
+        def send(run: str) -> IntakeReply:
+            return at_once(self._ledger.store(IntakeBatch(INTAKE, self._epoch, sequence, run, ops)))
 
-        self._lane.push(ask, lambda _: stored())
+        def answer(reply: IntakeReply) -> None:
+            if reply.verdict is Verdict.COMMITTED:
+                stored()
+            else:
+                self._deposed()
+
+        self._lane.push(writing(self._ledger, send), answer)
+
+
+_Request = tuple[list[StatusItem], list[int], Event]
 
 
 class Seat:
@@ -70,23 +99,25 @@ class Seat:
     def __init__(
         self,
         *,
-        timeline: Timeline,
+        process: Process,
         ledger: LedgerDouble,
         core: Coordinator,
-        run_id: str,
+        epoch: Epoch,
         step: Event,
+        deposed: Event,
     ) -> None:
         self._ledger = ledger
         self._core = core
-        self._run_id = run_id
+        self._epoch = epoch
         self._step = step
-        self._epoch = at_once(ledger.claim(COORDINATOR))
+        self._deposed = deposed
         self._sequence = 0
-        self._waiting: list[tuple[list[StatusItem], list[int], Callable[[], Any]]] = []
-        self._lane = Lane(timeline, timeline.network.ledger)
+        self._waiting: list[_Request] = []
+        self._rereads = 0
+        self._lane = Lane(process, process.network.ledger)
 
     def record(
-        self, items: list[StatusItem], lapsed: list[int], done: Callable[[], Any] = lambda: None
+        self, items: list[StatusItem], lapsed: list[int], done: Event = lambda: None
     ) -> None:
         """What waits together goes in one batch. ``done``: it is durable and known."""
         self._waiting.append((items, lapsed, done))
@@ -94,44 +125,49 @@ class Seat:
             self._push()
 
     def _push(self) -> None:
-        taken: list[tuple[list[StatusItem], list[int], Callable[[], Any]]] = []
-        batches: list[StatusBatch] = []
+        taken: list[_Request] = []
 
-        def ask() -> StatusReply:
-            if not batches:  # the first time; asked again, it must be the same batch
+        def send(run: str) -> StatusReply:
+            if not taken:  # the first time; asked again, it must be the same batch
                 taken.extend(self._waiting)
                 self._waiting.clear()
-                batches.append(self._batch(taken))
-            reply = at_once(self._ledger.record(batches[0]))
-            assert reply.verdict is Verdict.COMMITTED
-            return reply
+                self._sequence += 1
+            return at_once(self._ledger.record(self._batch(taken, run)))
 
         def answer(reply: StatusReply) -> None:
-            self._core.recorded(batches[0].items, reply.applied)
+            if reply.verdict is not Verdict.COMMITTED:
+                self._deposed()
+                return
+            self._core.recorded(_items(taken), reply.applied)
             for _, _, done in taken:
                 done()
             self._step()
 
-        self._lane.push(ask, answer)
+        self._lane.push(writing(self._ledger, send), answer)
 
-    def _batch(
-        self, taken: list[tuple[list[StatusItem], list[int], Callable[[], Any]]]
-    ) -> StatusBatch:
-        self._sequence += 1
-        return StatusBatch(
-            writer=COORDINATOR,
-            epoch=self._epoch,
-            sequence=self._sequence,
-            run_id=self._run_id,
-            items=[item for items, _, _ in taken for item in items],
-            lapsed=[jid for _, lapsed, _ in taken for jid in lapsed],
-        )
+    def _batch(self, taken: list[_Request], run: str) -> StatusBatch:
+        lapsed = [jid for _, lapsed, _ in taken for jid in lapsed]
+        return StatusBatch(COORDINATOR, self._epoch, self._sequence, run, _items(taken), lapsed)
 
     def reread(self, jids: list[int]) -> None:
         """The ledger's truth about jobs whose turns were lost."""
 
         def answer(truth: Any) -> None:
+            self._rereads -= 1
             self._core.reread(truth)
             self._step()
 
+        self._rereads += 1
         self._lane.push(lambda: at_once(self._ledger.read_tasks(jids)), answer)
+
+    def validate(self) -> None:
+        """Raise AssertionError where the coordinator contradicts itself, or a job waits for an
+        outcome that nobody will bring."""
+        if self._rereads:  # those jobs wait for the truth that is on its way
+            self._core.order.validate()
+        else:
+            self._core.validate()
+
+
+def _items(taken: list[_Request]) -> list[StatusItem]:
+    return [item for items, _, _ in taken for item in items]

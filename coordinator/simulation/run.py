@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from coordinator.cluster.kubelets import Kubelets
-from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Reread
-from coordinator.dispatch import SendTurns
+from coordinator.core import Coordinator
 from coordinator.history import HistoryFile
 from coordinator.simulation.binding import SimulatedBinding
-from coordinator.simulation.books import IntakeDesk, Seat
+from coordinator.simulation.life import Life, World
 from coordinator.simulation.shards import EVERYTHING, SimulatedShards, WorkerConfig
-from coordinator.simulation.timeline import Alarm, Network, Timeline
+from coordinator.simulation.timeline import Network, Timeline
 from shard_worker.session import Session
 from shard_worker.task_class import Mode
 from shared.ledger.double import LedgerDouble
 from shared.ledger.synchronous import at_once
-
-IDLE_STEP_SECONDS = 0.05
-"""What is due is looked at again so long after the last step, where nothing else happens."""
 
 
 class Simulation:
@@ -28,7 +25,7 @@ class Simulation:
 
     def __init__(
         self,
-        core: Coordinator,
+        core: Callable[[], Coordinator],
         *,
         session: Callable[[], Session],
         kubelets: Kubelets,
@@ -37,37 +34,80 @@ class Simulation:
         network: Network | None = None,
         history: HistoryFile | None = None,
     ) -> None:
-        """``session`` opens a session per worker; one worker for each shard of ``core``."""
-        self.core = core
-        self.kubelets = kubelets
+        """``core`` makes an empty coordinator, ``session`` opens a session per worker; one worker
+        for each shard."""
         self.history = history
+        self.kubelets = kubelets
         self.timeline = timeline = Timeline(seed, network or Network())
         self.ledger = LedgerDouble(random.Random(seed + 1), clock=lambda: timeline.now)
-        run_id = at_once(self.ledger.bless())
-        self._desk = IntakeDesk(timeline=timeline, ledger=self.ledger, core=core, run_id=run_id)
-        self._seat = Seat(
-            timeline=timeline, ledger=self.ledger, core=core, run_id=run_id, step=self._step
-        )
-        self.binding = SimulatedBinding(
-            timeline=timeline, ledger=self.ledger, core=core, kubelets=kubelets, seat=self._seat
-        )
-        self.shards = SimulatedShards(
-            WorkerConfig(session=session, mode=mode, seed=seed, run_id=run_id),
+        self._make_core = core
+        self._world = World(
             timeline=timeline,
             ledger=self.ledger,
-            core=core,
-            step=self._step,
-            committed=self.binding.look,
+            kubelets=kubelets,
+            workers=WorkerConfig(session=session, mode=mode, seed=seed),
         )
-        self._alarm = Alarm(timeline, self._step_now)
-        for shard in core.dispatcher.shards:
-            self.shards.start(shard)
+        self._crashes: dict[int, float] = {}
+        self._unanswered: deque[list[dict[str, Any]]] = deque()
+        self.lives: list[Life] = []
+        self._begin()
+
+    # --- the coordinator in charge ------------------------------------------------------------
+
+    @property
+    def life(self) -> Life:
+        """The last coordinator; between two, the dead one."""
+        return self.lives[-1]
+
+    @property
+    def core(self) -> Coordinator:
+        return self.life.core
+
+    @property
+    def shards(self) -> SimulatedShards:
+        return self.life.shards
+
+    @property
+    def bindings(self) -> list[SimulatedBinding]:
+        """Of every coordinator that came so far."""
+        return [life.binding for life in self.lives if life.binding is not None]
+
+    def _begin(self) -> None:
+        """A coordinator starts that knows nothing."""
+        life = Life(
+            self._make_core(),
+            self._world,
+            ready=self._submit_unanswered,
+            deposed=lambda: self._crash(away=0.0),
+        )
+        self.lives.append(life)
+        life.begin()
+
+    def _crash(self, *, away: float) -> None:
+        """All that the coordinator knew is gone; another starts after ``away`` seconds."""
+        if self.life.process.alive:
+            self.life.die()
+            self.timeline.after(away, self._begin)
 
     # --- what happens -------------------------------------------------------------------------
 
     def submit(self, items: list[dict[str, Any]], *, at: float = 0.0) -> None:
-        """Objects reach intake ``at`` seconds after the start."""
-        self.timeline.after(at, lambda: self._desk.admit(items, self._step))
+        """A user submits objects ``at`` seconds after the start; what no coordinator has said to
+        be durable is submitted again to the next one, in the same order."""
+
+        def arrive() -> None:
+            self._unanswered.append(items)
+            if self.life.process.alive and self.life.open:
+                self._hand_over(items)
+
+        self.timeline.after(at, arrive)
+
+    def _submit_unanswered(self) -> None:
+        for items in list(self._unanswered):
+            self._hand_over(items)
+
+    def _hand_over(self, items: list[dict[str, Any]]) -> None:
+        self.life.admit(items, lambda: self._unanswered.remove(items))
 
     def kill_worker(self, shard: int, *, at: float) -> None:
         """The worker of a shard dies; a batch it has under way may arrive all the same."""
@@ -77,51 +117,31 @@ class Simulation:
         """The worker stands still; where that is too long it is given up, and wakes deposed."""
         self.timeline.after(at, lambda: self.shards.pause(shard, seconds))
 
+    def crash_coordinator(self, *, event: int, away: float) -> None:
+        """It dies after so many events of the run; its successor comes ``away`` seconds later."""
+        self._crashes[event] = away
+
+    def restart_server(self, *, at: float) -> None:
+        """The ledger's server dies and comes back with all that it had confirmed: it takes nothing
+        more until somebody accepts its new run."""
+        self.timeline.after(at, self.ledger.restart)
+
     def run(self, *, until: float = float("inf"), inspect: Callable[[], None] | None = None) -> int:
-        """Process events until none is left or virtual time reaches ``until``; returns how many.
+        """Process events until all is done or virtual time reaches ``until``; returns how many.
 
         ``inspect`` is called after each of them."""
         count = 0
         while (event := self.timeline.next_event(until)) is not None:
             event()
             count += 1
+            if count in self._crashes:
+                self._crash(away=self._crashes[count])
             self._note()
             if inspect is not None:
                 inspect()
+            if self.life.over:
+                break
         return count
-
-    # --- the coordinator ----------------------------------------------------------------------
-
-    def _step(self) -> None:
-        """Something happened: step once after all events of this moment."""
-        self._alarm.set(self.timeline.now)
-
-    def _step_now(self) -> None:
-        for instruction in self.core.step(self.timeline.now):
-            self._execute(instruction)
-        due = self.core.order.next_due()
-        if due is not None:
-            self._alarm.set(max(due, self.timeline.now + IDLE_STEP_SECONDS))
-
-    def _execute(self, instruction: Instruction) -> None:
-        match instruction:
-            case SendTurns():
-                self.shards.call(instruction)
-            case Reread():
-                self._seat.reread(instruction.jids)
-            case Lapse():
-                jids = instruction.jids
-                self._seat.record([], jids, lambda: self._lapsed(jids))
-            case Repartition():
-                self._desk.store([instruction.put], self._partition_stored)
-
-    def _lapsed(self, jids: list[int]) -> None:
-        self.core.order.lapse_recorded(jids)
-        self._step()
-
-    def _partition_stored(self) -> None:
-        self.core.partition_stored()
-        self._step()
 
     # --- the history --------------------------------------------------------------------------
 
@@ -129,13 +149,6 @@ class Simulation:
         """What the ledger and the cluster did in this moment."""
         if self.history is None:
             return
-        self.history.ledger_entries(
-            at_once(self.ledger.read_log(self.history.position, count=EVERYTHING))
-        )
+        entries = at_once(self.ledger.read_log(self.history.position, count=EVERYTHING))
+        self.history.ledger_entries(entries)
         self.history.cluster_events(self.kubelets.drain())
-
-
-def settled(core: Coordinator) -> bool:
-    """Whether every job is done."""
-    jobs = core.status()["jobs"]
-    return bool(jobs["finished"] == jobs["submitted"])

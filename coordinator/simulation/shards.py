@@ -8,20 +8,23 @@ from dataclasses import dataclass, field
 
 from coordinator.core import Coordinator
 from coordinator.dispatch import SendTurns
-from coordinator.simulation.timeline import Event, Timeline
+from coordinator.simulation.timeline import Event, Lane, Process
 from shard_worker.session import Session
 from shard_worker.task_class import Mode
 from shard_worker.view import View
 from shard_worker.worker import CommitBatchRequest, Instruction, Limits, Outcomes, Worker
 from shared.ledger.double import LedgerDouble
 from shared.ledger.synchronous import at_once
-from shared.messages import CommitBatch, CommitReply, Outcome, OutcomeCode
+from shared.messages import CommitBatch, CommitReply, Epoch, Outcome, OutcomeCode
 
 DEADLINE_SECONDS = 0.5
 """A call that is not answered so long after it was sent: its worker is given up."""
 
 ECHO_SECONDS = 0.1
 """How late a batch arrives that comes a second time, in the mean."""
+
+ENDED_WITH_COORDINATOR = 0.5
+"""Part of the workers that end with their coordinator; the others are deposed by its successor."""
 
 EVERYTHING = 1_000_000
 
@@ -33,7 +36,6 @@ class WorkerConfig:
     session: Callable[[], Session]
     mode: Mode
     seed: int
-    run_id: str
 
 
 @dataclass(slots=True)
@@ -64,16 +66,18 @@ class SimulatedShards:
         self,
         config: WorkerConfig,
         *,
-        timeline: Timeline,
+        process: Process,
         ledger: LedgerDouble,
         core: Coordinator,
         step: Event,
         committed: Event,
     ) -> None:
-        """``step``: the coordinator has news; ``committed``: there may be something to bind."""
+        """``process``: the coordinator, which workers may outlive; ``step``: it has news;
+        ``committed``: there may be something to bind."""
         self.workers: dict[int, SimulatedWorker] = {}
         self._config = config
-        self._timeline = timeline
+        self._process = process
+        self._timeline = process.timeline
         self._ledger = ledger
         self._core = core
         self._step = step
@@ -82,28 +86,42 @@ class SimulatedShards:
     # --- life and death -----------------------------------------------------------------------
 
     def start(self, shard: int) -> None:
-        """Claim an epoch, load the view from a snapshot, and serve when that has arrived."""
-        epoch = at_once(self._ledger.claim(str(shard)))
-        snapshot = at_once(self._ledger.snapshot(workload=False))
+        """Claim an epoch, accept the server's run, and let a worker load its view and serve."""
+        ledger, mean = self._ledger, self._timeline.network.ledger
+        asking = Lane(self._process, mean)
 
-        def loaded() -> None:
-            view = View(shard=shard)
-            view.load(snapshot)
-            config = self._config
-            worker = Worker(
-                session=config.session(),
-                view=view,
-                mode=config.mode,
-                shard=shard,
-                seed=config.seed * 1009 + shard,
-                limits=Limits(nomination_seconds=10.0),
-            )
-            worker.begin(epoch, config.run_id)
-            self.workers[shard] = SimulatedWorker(shard, worker, view, snapshot.log_id)
+        def claimed(epoch: Epoch) -> None:
+            asking.push(lambda: at_once(ledger.bless()), lambda run: create(epoch, run))
+
+        def create(epoch: Epoch, run: str) -> None:
+            self._process.say(mean, lambda: load(epoch, run))
+
+        def load(epoch: Epoch, run: str) -> None:
+            worker = self._load(shard, epoch, run)
+            self._process.hear(mean, lambda: serves(worker, epoch))
+
+        def serves(worker: SimulatedWorker, epoch: Epoch) -> None:
+            self.workers[shard] = worker
             self._core.worker_up(shard, epoch)
             self._step()
 
-        self._timeline.send(self._timeline.network.ledger, loaded)
+        asking.push(lambda: at_once(ledger.claim(str(shard))), claimed)
+
+    def _load(self, shard: int, epoch: Epoch, run_id: str) -> SimulatedWorker:
+        config = self._config
+        snapshot = at_once(self._ledger.snapshot(workload=False))
+        view = View(shard=shard)
+        view.load(snapshot)
+        worker = Worker(
+            session=config.session(),
+            view=view,
+            mode=config.mode,
+            shard=shard,
+            seed=config.seed * 1009 + shard,
+            limits=Limits(nomination_seconds=10.0),
+        )
+        worker.begin(epoch, run_id)
+        return SimulatedWorker(shard, worker, view, snapshot.log_id)
 
     def kill(self, shard: int) -> None:
         """The process dies: what it was doing is cut off, its calls are never answered."""
@@ -122,13 +140,19 @@ class SimulatedShards:
             return  # several calls were under way: the first to fail did this
         state.epoch = None
 
-        def void() -> None:
-            at_once(self._ledger.claim(str(send.shard)))
+        def void(_: Epoch) -> None:
             self._core.worker_lost(send.shard)
             self._step()
-            self._timeline.send(self._timeline.network.ledger, lambda: self.start(send.shard))
+            self.start(send.shard)
 
-        self._timeline.send(self._timeline.network.ledger, void)
+        asking = Lane(self._process, self._timeline.network.ledger)
+        asking.push(lambda: at_once(self._ledger.claim(str(send.shard))), void)
+
+    def orphan(self) -> None:
+        """Their coordinator died: some workers are ended with it, others go on to what they had."""
+        for worker in self.workers.values():
+            if self._timeline.strikes(ENDED_WITH_COORDINATOR):
+                worker.alive = False
 
     # --- a call -------------------------------------------------------------------------------
 
@@ -145,8 +169,8 @@ class SimulatedShards:
             if send.call in calls:
                 self._lost(send)
 
-        self._timeline.send(self._timeline.network.call, arrive)
-        self._timeline.after(DEADLINE_SECONDS, overdue)
+        self._process.say(self._timeline.network.call, arrive)
+        self._process.after(DEADLINE_SECONDS, overdue)
 
     def _serve(self, worker: SimulatedWorker) -> None:
         """Begin the next call; what is placed is planned on the log as it was when read."""
@@ -228,7 +252,7 @@ class SimulatedShards:
             self._step()
 
         worker.busy = False
-        self._timeline.send(self._timeline.network.call, returned)
+        self._process.hear(self._timeline.network.call, returned)
         self._serve(worker)
 
 

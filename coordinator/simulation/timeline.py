@@ -27,7 +27,7 @@ class Network:
     echo: float = 0.03
     """Part of the commit batches that arrive once more, much later."""
     dies_with_sender: float = 0.5
-    """Part of the batches under way that are lost when the worker that sent them dies."""
+    """Part of the messages under way that are lost when the process that sent them dies."""
 
 
 class Timeline:
@@ -39,6 +39,7 @@ class Timeline:
         self.network = network
         self._events: list[tuple[float, int, Event]] = []
         self._count = 0
+        self._rounds = 0
 
     def after(self, seconds: float, event: Event) -> None:
         """Let an event happen so many seconds from now; equal times keep their order."""
@@ -53,6 +54,20 @@ class Timeline:
         """Whether a fault happens here."""
         return self.random.random() < probability
 
+    def round(self, seconds: float, event: Event) -> None:
+        """Let something happen that goes on for ever, and tells nothing of what is still to do."""
+
+        def happen() -> None:
+            self._rounds -= 1
+            event()
+
+        self._rounds += 1
+        self.after(seconds, happen)
+
+    def quiet(self) -> bool:
+        """Whether nothing but rounds is to come."""
+        return len(self._events) == self._rounds
+
     def next_event(self, until: float) -> Event | None:
         """Move on to the next event; None where there is none before ``until``."""
         if not self._events or self._events[0][0] > until:
@@ -61,11 +76,50 @@ class Timeline:
         return event
 
 
+class Process:
+    """Something that can die: its timers stop and it hears nothing more; what it said arrives all
+    the same, or vanishes with it, by the seed."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.network = timeline.network
+        self.alive = True
+
+    @property
+    def now(self) -> float:
+        return self.timeline.now
+
+    def after(self, seconds: float, event: Event) -> None:
+        """A timer of its own."""
+        self.timeline.after(seconds, lambda: self._while_alive(event))
+
+    def round(self, seconds: float, event: Event) -> None:
+        """One of its periodic looks; see :meth:`Timeline.round`."""
+        self.timeline.round(seconds, lambda: self._while_alive(event))
+
+    def hear(self, mean: float, event: Event) -> None:
+        """A message to this process."""
+        self.timeline.send(mean, lambda: self._while_alive(event))
+
+    def say(self, mean: float, event: Event) -> None:
+        """A message from this process."""
+
+        def arrive() -> None:
+            if self.alive or not self.timeline.strikes(self.network.dies_with_sender):
+                event()
+
+        self.timeline.send(mean, arrive)
+
+    def _while_alive(self, event: Event) -> None:
+        if self.alive:
+            event()
+
+
 class Alarm:
     """Rings at the earliest time it was set to, once."""
 
-    def __init__(self, timeline: Timeline, ring: Event) -> None:
-        self._timeline = timeline
+    def __init__(self, process: Process, ring: Event) -> None:
+        self._process = process
         self._ring = ring
         self._at: float | None = None
 
@@ -73,7 +127,7 @@ class Alarm:
         if at is None or (self._at is not None and self._at <= at):
             return
         self._at = at
-        self._timeline.after(at - self._timeline.now, lambda: self._due(at))
+        self._process.after(at - self._process.now, lambda: self._due(at))
 
     def _due(self, at: float) -> None:
         if self._at == at:  # else it was set to an earlier time, and has rung
@@ -81,11 +135,18 @@ class Alarm:
             self._ring()
 
 
+class Again:
+    """What ``ask`` returns where there is more to ask before there is an answer."""
+
+
+AGAIN = Again()
+
+
 class Lane:
     """Requests that go one at a time, in order: one is on its way while the others wait."""
 
-    def __init__(self, timeline: Timeline, mean: float) -> None:
-        self._timeline = timeline
+    def __init__(self, process: Process, mean: float) -> None:
+        self._process = process
         self._mean = mean
         self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
         self._busy = False
@@ -93,7 +154,7 @@ class Lane:
     def push(self, ask: Callable[[], Any], answer: Callable[[Any], None]) -> None:
         """``ask`` happens at the other end, ``answer`` gets its result when that is back.
 
-        Where the answer is lost, ``ask`` happens again: it must bear that."""
+        Where the answer is lost, or is AGAIN, ``ask`` happens again: it must bear that."""
         self._waiting.append((ask, answer))
         self._go_on()
 
@@ -104,18 +165,21 @@ class Lane:
         self._ask(*self._waiting.popleft())
 
     def _ask(self, ask: Callable[[], Any], answer: Callable[[Any], None]) -> None:
-        timeline = self._timeline
+        process = self._process
 
         def arrive() -> None:
             result = ask()
-            if timeline.strikes(timeline.network.answer_lost):
-                self._ask(ask, answer)
+            if process.timeline.strikes(process.network.answer_lost):
+                process.hear(self._mean, lambda: self._ask(ask, answer))
             else:
-                timeline.send(self._mean, lambda: back(result))
+                process.hear(self._mean, lambda: back(result))
 
         def back(result: Any) -> None:
+            if result is AGAIN:
+                self._ask(ask, answer)
+                return
             self._busy = False
             answer(result)
             self._go_on()
 
-        timeline.send(self._mean, arrive)
+        process.say(self._mean, arrive)

@@ -54,6 +54,10 @@ class Scenario:
     """(shard, seconds)."""
     pauses: list[tuple[int, float, float]] = field(default_factory=list)
     """(shard, seconds, for how long)."""
+    crashes: list[tuple[int, float]] = field(default_factory=list)
+    """(event of the run, seconds until a successor starts): the coordinator's."""
+    restarts: list[float] = field(default_factory=list)
+    """Seconds: the ledger's server."""
 
 
 def scenario(seed: int) -> Scenario:
@@ -63,17 +67,35 @@ def scenario(seed: int) -> Scenario:
     nodes = draw.randint(6, 12)
     kills = [(draw.randrange(shards), draw.uniform(0.01, 1.5)) for _ in range(seed % 4 // 2)]
     pauses = [(draw.randrange(shards), draw.uniform(0.01, 1.0), 0.8)] if seed % 5 == 0 else []
+    more = Random(seed + 1_000_003)  # drawn apart
+    batches = _batches(draw, mode, nodes, shards)
+    batches += [
+        *_cordons(more, nodes),
+        *[part for number in range(more.randint(0, 4)) for part in _group(more, number)],
+    ]
     return Scenario(
         seed=seed,
         mode=mode,
         shards=shards,
         nodes=nodes,
-        batches=_batches(draw, mode, nodes, shards),
+        batches=batches,
         network=_network(draw),
         faulty=seed % 7 in (1, 3),
         kills=kills,
         pauses=pauses,
+        crashes=_crashes(more) if seed % 2 else [],
+        restarts=[more.uniform(0.01, 1.5) for _ in range(more.choice([0, 0, 1, 2]))],
     )
+
+
+def _crashes(draw: Random) -> list[tuple[int, float]]:
+    """Early or late, once or more; the last ones may hit a successor that is just starting."""
+    event = draw.choice([draw.randint(1, 300), draw.randint(1, 1500)])
+    crashes = [(event, draw.choice([0.0, draw.uniform(0.0, 0.3)]))]
+    while draw.random() < 0.4:
+        event += draw.choice([draw.randint(1, 60), draw.randint(1, 800)])
+        crashes.append((event, draw.uniform(0.0, 0.3)))
+    return crashes
 
 
 def _network(draw: Random) -> Network:
@@ -107,11 +129,49 @@ def _batches(draw: Random, mode: Mode, nodes: int, shards: int) -> list[tuple[fl
         size = draw.randint(1, 15)
         burst, jobs = jobs[:size], jobs[size:]
         batches.append((draw.uniform(0.0, 1.0), burst))
+    return batches + _cordons(draw, nodes)
+
+
+def _cordons(draw: Random, nodes: int) -> list[tuple[float, list[Item]]]:
+    batches = []
     for number in draw.sample(range(nodes), 2):
-        at = draw.uniform(0.4, 1.2)
+        at = draw.uniform(0.05, 1.2)
         batches.append((at, [_node(number, cordoned=True)]))
         batches.append((at + draw.uniform(0.1, 0.5), [_node(number)]))
     return batches
+
+
+def _group(draw: Random, number: int) -> list[tuple[float, list[Item]]]:
+    """A PodGroup whose members come one after the other, some later than it needs, some earlier
+    than itself."""
+    minimum = draw.randint(1, 3)
+    members = minimum + draw.randint(0, 3)
+    start = draw.uniform(0.0, 1.0)
+    spec: Item = {"minMember": minimum, "queue": draw.choice(QUEUES)}
+    group: Item = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": f"g{number}", "namespace": "ns"},
+        "spec": spec,
+    }
+    batches = [(start + draw.uniform(0.0, 0.1), [group])]
+    for member in range(members):
+        at = start + draw.uniform(0.0, draw.choice([0.05, 0.5, 1.5]))
+        batches.append((at, [_pod(draw, f"g{number}-{member}", f"g{number}")]))
+    return batches
+
+
+def _pod(draw: Random, name: str, group: str) -> Item:
+    annotations = {
+        "scheduling.k8s.io/group-name": group,
+        "quadrant.dev/duration": draw.choice(["0.05", "0.3", "1"]),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    }
 
 
 def _node(number: int, *, cordoned: bool = False) -> Item:
@@ -175,10 +235,10 @@ def _role(draw: Random, name: str, replicas: int) -> Item:
 
 
 def build(wanted: Scenario, history: HistoryFile | None = None) -> Simulation:
-    core = Coordinator(
-        Order(open_session(DEFAULT_POLICY), window=16, walls=wanted.mode is Mode.HARD),
-        Dispatcher(wanted.shards, turns_per_call=4),
-    )
+    def core() -> Coordinator:
+        order = Order(open_session(DEFAULT_POLICY), window=16, walls=wanted.mode is Mode.HARD)
+        return Coordinator(order, Dispatcher(wanted.shards, turns_per_call=4))
+
     local = LocalCluster(grace=0.05)
     kubelets: Kubelets = FaultyCluster(local, FAULTS, wanted.seed) if wanted.faulty else local
     simulation = Simulation(
@@ -196,6 +256,10 @@ def build(wanted: Scenario, history: HistoryFile | None = None) -> Simulation:
         simulation.kill_worker(shard, at=at)
     for shard, at, seconds in wanted.pauses:
         simulation.pause_worker(shard, at=at, seconds=seconds)
+    for event, away in wanted.crashes:
+        simulation.crash_coordinator(event=event, away=away)
+    for at in wanted.restarts:
+        simulation.restart_server(at=at)
     return simulation
 
 

@@ -13,10 +13,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from coordinator.core import Coordinator
+from coordinator.jobbook import JobBook
+from coordinator.jobs import JobState
 from coordinator.simulation import Simulation, settled
 from shard_worker.view import View
+from shared.ledger.double import Batch, First, LedgerDouble
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
 from shared.ledger.synchronous import at_once
+from shared.messages import Verdict
+from shared.model import Job, Node
 from tests.simulation.scenario import UNTIL, build, run, scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,8 +48,8 @@ def _finish(seed: int) -> Counter[str]:
     assert summary.jobs_finished == summary.jobs_submitted > 0, seed
     assert summary.tasks_finished == summary.tasks_bound == summary.tasks_submitted, seed
     assert (summary.tasks_bound_twice, summary.gangs_partly_bound) == (0, 0), seed
-    assert (core.order.open, simulation.binding.elsewhere) == (0, 0), seed
-    core.order.validate()
+    assert core.order.open == sum(binding.elsewhere for binding in simulation.bindings) == 0, seed
+    core.validate()
     _nothing_left(simulation, seed)
     _views_equal_the_ledger(simulation, seed)
     counts = Counter(
@@ -51,7 +57,9 @@ def _finish(seed: int) -> Counter[str]:
         conflicts_true=summary.conflicts_true,
         conflicts_read=summary.conflicts_read,
         across=summary.gangs_across_shards,
-        lost=core.tally.workers_lost,
+        lost=sum(life.core.tally.workers_lost for life in simulation.lives),
+        successors=len(simulation.lives) - 1,
+        redelivered=sum(binding.redelivered for binding in simulation.bindings),
     )
     counts.update({f"L{level}": count for level, count in enumerate(summary.levels, 1)})
     return counts
@@ -89,10 +97,40 @@ def _views_equal_the_ledger(simulation: Simulation, seed: int) -> None:
 
 def test_what_makes_it_hard_does_happen() -> None:
     """Else the runs above would prove little."""
-    counts = sum((_finish(seed) for seed in range(30)), Counter[str]())
+    counts = sum((_finish(seed) for seed in range(16)), Counter[str]())
     for name in ("rechecked", "conflicts_true", "conflicts_read", "across", "lost", "L2"):
         assert counts[name] > 0, name
+    for name in ("successors", "redelivered"):
+        assert counts[name] > 0, name
     assert counts["L3"] + counts["L4"] > 0
+
+
+def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[str] = Counter()
+    gate, replaced, put = LedgerDouble._gate, JobBook._replace, Coordinator._put_node
+
+    def counted_gate(self: LedgerDouble, batch: Batch) -> tuple[Verdict, First | None]:
+        verdict, first = gate(self, batch)
+        seen[f"{verdict.name} {type(batch).__name__}"] += 1
+        return verdict, first
+
+    def counted_replaced(self: JobBook, state: JobState, job: Job) -> None:
+        seen[f"member, {state.standing.name}"] += 1
+        replaced(self, state, job)
+
+    def counted_put(self: Coordinator, node: Node) -> None:
+        seen["cordoned"] += node.row in self.nodes and self.order.open > 0
+        put(self, node)
+
+    monkeypatch.setattr(LedgerDouble, "_gate", counted_gate)
+    monkeypatch.setattr(JobBook, "_replace", counted_replaced)
+    monkeypatch.setattr(Coordinator, "_put_node", counted_put)
+    for seed in range(24):
+        build(scenario(seed)).run(until=UNTIL)
+    for name in ("RUN CommitBatch", "RUN StatusBatch", "RUN IntakeBatch", "EPOCH CommitBatch"):
+        assert seen[name] > 0, (name, seen)
+    for name in ("member, OPEN", "member, DONE", "cordoned"):
+        assert seen[name] > 0, (name, seen)
 
 
 # --- repeating --------------------------------------------------------------------------------
@@ -152,7 +190,7 @@ def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
 
 
 def test_books_agree_after_every_single_event() -> None:
-    for seed in (3, 31):  # faulty kubelets; a killed worker and faulty kubelets
+    for seed in (3, 31, 127):  # faulty kubelets; with a killed worker; with four successors
         simulation = build(scenario(seed))
-        simulation.run(until=UNTIL, inspect=simulation.core.order.validate)
+        simulation.run(until=UNTIL, inspect=lambda run=simulation: run.life.validate())
         assert settled(simulation.core)

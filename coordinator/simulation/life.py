@@ -1,0 +1,219 @@
+"""One coordinator of a seeded run, from taking the seat to its death: the service's part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.cluster.kubelets import Kubelets
+from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Reread
+from coordinator.dispatch import SendTurns
+from coordinator.intake import Intake
+from coordinator.recovery import recover
+from coordinator.simulation.binding import SimulatedBinding
+from coordinator.simulation.books import INTAKE, IntakeDesk, Seat
+from coordinator.simulation.shards import SimulatedShards, WorkerConfig
+from coordinator.simulation.timeline import Alarm, Event, Lane, Process, Timeline
+from shared.ledger.double import LedgerDouble
+from shared.ledger.protocol import COORDINATOR, Snapshot
+from shared.ledger.synchronous import at_once
+from shared.messages import Epoch
+
+IDLE_STEP_SECONDS = 0.05
+"""What is due is looked at again so long after the last step, where nothing else happens."""
+
+SWEEP_SECONDS = 1.0
+"""How often nominations in the ledger are compared with what jobs count on."""
+
+IDLE_SWEEPS = 1
+"""After more of them that find everything done, nothing will happen any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a coordinator finds, and leaves behind."""
+
+    timeline: Timeline
+    ledger: LedgerDouble
+    kubelets: Kubelets
+    workers: WorkerConfig
+
+
+class Life:
+    """``core``: nobody knows anything but what the ledger holds when it begins."""
+
+    def __init__(self, core: Coordinator, world: World, *, ready: Event, deposed: Event) -> None:
+        """``ready``: objects may be submitted; ``deposed``: another one took the seat."""
+        self.core = core
+        self.process = process = Process(world.timeline)
+        self.open = False
+        """Whether objects may be submitted."""
+        self._ledger = world.ledger
+        self._world = world
+        self._ready = ready
+        self._deposed = deposed
+        self._intake = Intake()
+        self._asking = Lane(process, process.network.ledger)
+        self._alarm = Alarm(process, self._step_now)
+        self._idle_sweeps = 0
+        self.desk: IntakeDesk | None = None
+        self.binding: SimulatedBinding | None = None
+        self.shards = SimulatedShards(
+            world.workers,
+            process=process,
+            ledger=world.ledger,
+            core=core,
+            step=self._step,
+            committed=self._committed,
+        )
+        self._seat: Seat | None = None
+
+    # --- birth and death ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Bless the server and claim every writer, then take up what the ledger holds."""
+        ledger = self._ledger
+        epochs: dict[str, Epoch] = {}
+
+        def claim(writer: str) -> None:
+            self._asking.push(
+                lambda: at_once(ledger.claim(writer)),
+                lambda epoch: epochs.update({writer: epoch}),
+            )
+
+        self._asking.push(lambda: at_once(ledger.bless()), lambda _: None)
+        for writer in (COORDINATOR, INTAKE, *map(str, self.core.dispatcher.shards)):
+            claim(writer)
+        self._asking.push(
+            lambda: at_once(ledger.snapshot()), lambda found: self._take_seat(found, epochs)
+        )
+
+    def _take_seat(self, snapshot: Snapshot, epochs: dict[str, Epoch]) -> None:
+        core, process, ledger = self.core, self.process, self._ledger
+        recover(snapshot, self._intake, core)
+        core.validate()
+        self._seat = seat = Seat(
+            process=process,
+            ledger=ledger,
+            core=core,
+            epoch=epochs[COORDINATOR],
+            step=self._step,
+            deposed=self._deposed,
+        )
+        self.desk = IntakeDesk(
+            process=process,
+            ledger=ledger,
+            core=core,
+            intake=self._intake,
+            epoch=epochs[INTAKE],
+            deposed=self._deposed,
+        )
+        self.binding = SimulatedBinding(
+            process=process,
+            ledger=ledger,
+            core=core,
+            kubelets=self._world.kubelets,
+            seat=seat,
+        )
+        self.desk.admit([], self._open)
+
+    def _open(self) -> None:
+        """The default queue is there: everything else begins."""
+        assert self.binding is not None
+        self.binding.start()
+        for shard in self.core.dispatcher.shards:
+            self.shards.start(shard)
+        self._repartition()
+        self.process.round(SWEEP_SECONDS, self._sweep)
+        self.open = True
+        self._ready()
+        self._step()
+
+    def die(self) -> None:
+        self.process.alive = False
+        self.shards.orphan()
+
+    def validate(self) -> None:
+        """To be called between any two events; see :meth:`Seat.validate`."""
+        if self._seat is not None and self.process.alive:
+            self._seat.validate()
+
+    # --- events -------------------------------------------------------------------------------
+
+    def admit(self, items: list[dict[str, Any]], durable: Event) -> None:
+        """Objects reach intake."""
+        assert self.desk is not None
+
+        def stored() -> None:
+            durable()
+            self._repartition()
+            self._step()
+
+        self.desk.admit(items, stored)
+
+    def _committed(self) -> None:
+        if self.binding is not None:
+            self.binding.look()
+
+    def _step(self) -> None:
+        """Something happened: step once after all events of this moment."""
+        self._alarm.set(self.process.now)
+
+    def _step_now(self) -> None:
+        for instruction in self.core.step(self.process.now):
+            self._execute(instruction)
+        due = self.core.order.next_due()
+        if due is not None:
+            self._alarm.set(max(due, self.process.now + IDLE_STEP_SECONDS))
+
+    def _execute(self, instruction: Instruction) -> None:
+        assert self._seat is not None
+        assert self.desk is not None
+        match instruction:
+            case SendTurns():
+                self.shards.call(instruction)
+            case Reread():
+                self._seat.reread(instruction.jids)
+            case Lapse():
+                jids = instruction.jids
+                self._seat.record([], jids, lambda: self._lapsed(jids))
+            case Repartition():
+                self.desk.store([instruction.put], self._partition_stored)
+
+    def _lapsed(self, jids: list[int]) -> None:
+        self.core.order.lapse_recorded(jids)
+        self._step()
+
+    def _repartition(self) -> None:
+        instruction = self.core.repartition()
+        if instruction is not None:
+            self._execute(instruction)
+
+    def _partition_stored(self) -> None:
+        self.core.partition_stored()
+        self._step()
+
+    @property
+    def over(self) -> bool:
+        """Whether all is done, and sweeps bring nothing new."""
+        return self._idle_sweeps > IDLE_SWEEPS and self.process.timeline.quiet()
+
+    # --- the sweep ----------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Find nominations that nobody counts on."""
+        quiet = self.process.timeline.quiet() and settled(self.core)
+        self._idle_sweeps = self._idle_sweeps + 1 if quiet else 0
+
+        def swept(held: Any) -> None:
+            self.core.stray_nominations(held, self.process.now)
+            self._step()
+            self.process.round(SWEEP_SECONDS, self._sweep)
+
+        self._asking.push(lambda: at_once(self._ledger.read_nominations()), swept)
+
+
+def settled(core: Coordinator) -> bool:
+    """Whether every job is done."""
+    jobs = core.status()["jobs"]
+    return bool(jobs["finished"] == jobs["submitted"])
