@@ -21,7 +21,7 @@ from shard_worker.view import View
 from shared.ledger.double import Batch, First, LedgerDouble
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
 from shared.ledger.synchronous import at_once
-from shared.messages import Verdict
+from shared.messages import CommitBatch, CommitReply, Verdict
 from shared.model import Job, Node
 from tests.simulation.scenario import UNTIL, build, run, scenario
 
@@ -174,15 +174,8 @@ def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
     refused = 0
     for seed in range(0, 60, 5):
         simulation = build(scenario(seed))
-        commit = simulation.ledger.commit
         verdicts: Counter[str] = Counter()
-
-        async def counted(batch, commit=commit, verdicts=verdicts):  # type: ignore[no-untyped-def]
-            reply = await commit(batch)
-            verdicts[reply.verdict.name] += 1
-            return reply
-
-        simulation.ledger.commit = counted  # type: ignore[method-assign]
+        _count_verdicts(simulation.ledger, verdicts)
         simulation.run(until=UNTIL)
         assert settled(simulation.core)
         refused += verdicts["EPOCH"]
@@ -191,6 +184,21 @@ def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
 
 def test_books_agree_after_every_single_event() -> None:
     for seed in (3, 31, 127):  # faulty kubelets; with a killed worker; with four successors
-        simulation = build(scenario(seed))
-        simulation.run(until=UNTIL, inspect=lambda run=simulation: run.life.validate())
-        assert settled(simulation.core)
+        assert _validated_to_the_end(build(scenario(seed)))
+
+
+def _count_verdicts(ledger: LedgerDouble, verdicts: Counter[str]) -> None:
+    """Note how the ledger judges each batch as a whole."""
+    commit = ledger.commit
+
+    async def counted(batch: CommitBatch) -> CommitReply:
+        reply = await commit(batch)
+        verdicts[reply.verdict.name] += 1
+        return reply
+
+    ledger.commit = counted  # type: ignore[method-assign]  # listens; judges nothing itself
+
+
+def _validated_to_the_end(simulation: Simulation) -> bool:
+    simulation.run(until=UNTIL, inspect=lambda: simulation.life.validate())
+    return settled(simulation.core)
