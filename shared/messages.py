@@ -8,7 +8,7 @@ Nodes are addressed by ``row``: a dense index that is never given to another nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -394,45 +394,4 @@ def decode_outcomes(data: bytes) -> list[Outcome]:
             true,
             read,
         ) in decode(data)
-    ]
-
-
-def _run(r: Run) -> Sequence[Any]:
-    return [r.kind, r.cid, r.group, r.tasks, r.rows, r.versions, r.specs, r.levels]
-
-
-def encode_statements(statements: Iterable[Statement]) -> bytes:
-    """The form the commit script unpacks: nested arrays, no maps."""
-    return encode(
-        [
-            [
-                s.jid,
-                s.job_version,
-                s.qid,
-                s.priority,
-                [_run(r) for r in s.core],
-                [_run(r) for r in s.tail],
-                s.displaced,
-                [[d.key, d.delta, d.condition, d.bound] for d in s.domains],
-                s.expiry,
-            ]
-            for s in statements
-        ]
-    )
-
-
-def decode_statements(data: bytes) -> list[Statement]:
-    return [
-        Statement(
-            jid=jid,
-            job_version=version,
-            qid=qid,
-            priority=priority,
-            core=[Run(*r) for r in core],
-            tail=[Run(*r) for r in tail],
-            displaced=displaced,
-            domains=[DomainOp(*d) for d in domains],
-            expiry=expiry,
-        )
-        for jid, version, qid, priority, core, tail, displaced, domains, expiry in decode(data)
     ]
