@@ -1,0 +1,49 @@
+"""Taking the seat: nothing may be acknowledged that the successor does not know (promise 6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.cluster.local import LocalCluster
+from coordinator.service import INTAKE, Service
+from shared.ledger.protocol import COORDINATOR, IntakeBatch, PutQueue, Snapshot
+from shared.ledger.redis_ledger import RedisLedger
+from shared.ledger.server import EmbeddedServer
+from shared.messages import CommitBatch, Epoch, StatusBatch, Verdict
+from shared.settings import load_settings
+from tests.service.harness import DirectCluster, DirectShards
+
+
+class Overtaken(RedisLedger):
+    """An earlier coordinator and its worker write in the moment before the snapshot is read."""
+
+    earlier: dict[str, Epoch]
+    run: str
+    verdicts: list[Verdict]
+
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
+        put = PutQueue(7, -1, None, b"spec")
+        epochs, run = self.earlier, self.run
+        stored = await self.store(IntakeBatch(INTAKE, epochs[INTAKE], 1, run, [put]))
+        status = StatusBatch(COORDINATOR, epochs[COORDINATOR], 1, run, [])
+        committed = await self.commit(CommitBatch("0", epochs["0"], 1, run, []))
+        recorded = await self.record(status)
+        self.verdicts = [stored.verdict, recorded.verdict, committed.verdict]
+        return await super().snapshot(workload=workload)
+
+
+async def test_every_earlier_writer_is_deposed_before_the_snapshot_is_read(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    ledger = Overtaken(embedded_server.url)
+    ledger.run = await ledger.bless()
+    ledger.earlier = {name: await ledger.claim(name) for name in (COORDINATOR, INTAKE, "0")}
+    service = Service(
+        load_settings(run_dir=short_dir, redis_url=embedded_server.url, shards=1),
+        ledger=ledger,
+        cluster=DirectCluster(LocalCluster()),
+        shards=DirectShards(embedded_server.url),
+    )
+    await service._take_seat()
+    assert ledger.verdicts == [Verdict.EPOCH] * 3
+    await ledger.close()
