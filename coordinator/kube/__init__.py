@@ -1,0 +1,1 @@
+"""Kubernetes' dialect over HTTP: what stock kubectl and clients speak."""

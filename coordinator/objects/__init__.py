@@ -1,0 +1,1 @@
+"""Objects as the outside sees them: documents as written, with what became of them."""

@@ -1,0 +1,62 @@
+"""The kinds that can be asked for, and their names in paths and on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WRITE = ("create", "delete", "get", "list", "patch", "update", "watch")
+READ = ("get", "list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    short: tuple[str, ...]
+    namespaced: bool
+    verbs: tuple[str, ...] = WRITE
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """``plural.group``, as kubectl names it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+POD = Kind("", "v1", "Pod", "pods", "pod", ("po",), True)
+NODE = Kind("", "v1", "Node", "nodes", "node", ("no",), False)
+EVENT = Kind("", "v1", "Event", "events", "event", ("ev",), True, READ)
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", "namespace", ("ns",), False, READ)
+POD_GROUP = Kind(
+    "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "podgroup", ("pg",), True
+)
+QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", "queue", ("q",), False)
+JOB = Kind("batch.volcano.sh", "v1alpha1", "Job", "jobs", "job", ("vcjob", "vj"), True)
+HYPER_NODE = Kind(
+    "topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", "hypernode", ("hn",), False
+)
+PRIORITY_CLASS = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", ("pc",), False
+)
+SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", "shard", (), False, READ)
+
+KINDS = (
+    POD,
+    NODE,
+    EVENT,
+    NAMESPACE,
+    POD_GROUP,
+    QUEUE,
+    JOB,
+    HYPER_NODE,
+    PRIORITY_CLASS,
+    SHARD,
+)
+BY_KIND = {kind.kind: kind for kind in KINDS}
+BY_PATH = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}

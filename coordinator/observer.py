@@ -1,0 +1,41 @@
+"""Who is told what the state machine learns, for people's eyes: objects, events, stories.
+
+Every call is about many tasks at once and must cost little: it stands in the path of every turn.
+Nothing that a listener does may change a decision.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shared.messages import Outcome, StatusItem
+
+
+class Observer(Protocol):
+    def outcome(self, shard: int, outcome: Outcome) -> None:
+        """A turn came back and was believed; Order knows of it already."""
+        ...
+
+    def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
+        """The ledger recorded the state ``item.state`` of these tasks; Order knows of it."""
+        ...
+
+    def job_moved(self, jid: int) -> None:
+        """Something else about a job changed (it waits for another reason, it lost its place)."""
+        ...
+
+    def shard_changed(self, shard: int, what: str) -> None:
+        """``ShardLost``, ``ShardRecovered`` or ``ShardRebalanced``."""
+        ...
+
+
+class Unobserved:
+    """Nobody listens."""
+
+    def outcome(self, shard: int, outcome: Outcome) -> None: ...
+
+    def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None: ...
+
+    def job_moved(self, jid: int) -> None: ...
+
+    def shard_changed(self, shard: int, what: str) -> None: ...
