@@ -24,6 +24,7 @@ from typing import Any
 
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.jobs import Standing, amounts
+from coordinator.objects.document import Document, Key
 from coordinator.order import Order
 from coordinator.partition import partition
 from coordinator.tally import Tally
@@ -74,8 +75,18 @@ class Changes:
     nodes_gone: list[int] = field(default_factory=list)
     queues: list[Queue] = field(default_factory=list)
     hyper_nodes: list[HyperNode] = field(default_factory=list)
+    queues_gone: list[int] = field(default_factory=list)
+    hyper_nodes_gone: list[str] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     jobs_gone: list[int] = field(default_factory=list)
+    """Deleted jobs: nothing more of them is placed, what runs is stopped."""
+    tasks_gone: list[tuple[int, int]] = field(default_factory=list)
+    """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped."""
+    jobs_purged: list[int] = field(default_factory=list)
+    """Deleted jobs that nothing is left of, their records neither."""
+    documents: list[Document] = field(default_factory=list)
+    """New or changed."""
+    documents_gone: list[Key] = field(default_factory=list)
 
 
 class Coordinator:

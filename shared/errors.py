@@ -21,6 +21,9 @@ class Refusal:
     field: str
     value: str
     message: str
+    reason: str = "Invalid"
+    """Kubernetes' word: Invalid, NotFound, AlreadyExists (its name is taken by an object that is
+    being deleted) or Conflict (others still need it)."""
 
     def __str__(self) -> str:
         at = f": {self.field}" if self.field else ""
@@ -31,14 +34,15 @@ class Refusal:
 class InvalidInput(Exception):
     """Raised where a field is read, turned into a :class:`Refusal` where the object is known."""
 
-    def __init__(self, field: str, value: object, message: str) -> None:
+    def __init__(self, field: str, value: object, message: str, *, reason: str = "Invalid") -> None:
         super().__init__(f"{field}: {message}")
         self.field = field
         self.value = value
         self.message = message
+        self.reason = reason
 
     def refusal(self, kind: str, name: str) -> Refusal:
-        return Refusal(kind, name, self.field, shown(self.value), self.message)
+        return Refusal(kind, name, self.field, shown(self.value), self.message, self.reason)
 
 
 def not_in_this_version(field: str, value: object, instead: str = "leave it out") -> InvalidInput:
