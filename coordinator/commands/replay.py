@@ -45,17 +45,22 @@ def replay(
 
 
 def _scenarios(file: Path) -> Iterator[dict[str, Any]]:
-    import yaml
+    from shared.manifests.text import TextError, read_values
 
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes()
     except OSError as error:
         raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
     try:
-        content = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
+        documents = read_values(text, form="json" if file.suffix == ".json" else "either")
+    except TextError as error:
         raise CommandError(f"{file}: not a scenario file: {error}") from None
-    for scenario in content if isinstance(content, list) else [content]:
+    content = [
+        scenario
+        for document in documents
+        for scenario in (document if isinstance(document, list) else [document])
+    ]
+    for scenario in content:
         if not isinstance(scenario, dict):
             raise CommandError(
                 f"{file}: a scenario must be a mapping, not {type(scenario).__name__}"
