@@ -11,9 +11,11 @@ of their log entry, its ``writer``, ``epoch`` and ``seq``; an entry that becomes
     node_gone  rows
     observe    nodes: [{row, used: [[slot, amount]]}]
     queue      queues: [{qid, name, parent, capability: [[slot, amount]] or null}]
+    queue_gone qids
     job        jobs: [{jid, qid, spec, key, uid, groups: [[parent, minimum]],
                        roles: [[cid, first, count, group]]}]
     job_gone   jids
+    job_forgotten  jids (gone, and the last of their tasks too)
     object     keys, gone: [bool]
     partition  revision, shards: {shard: [row]}
     commit     shard, statements: [{jid, verdict, alloc: [[tix, row, cid, level]], tail (how many
@@ -38,10 +40,12 @@ from shared.ledger.protocol import (
     Committed,
     DropJob,
     DropNode,
+    DropQueue,
     EpochEntry,
     IntakeEntry,
     LogEntry,
     Observe,
+    PurgeJob,
     PutClass,
     PutJob,
     PutNode,
@@ -162,8 +166,12 @@ def _objects(ops: list[Any]) -> Event:
             return {"ev": "queue", "queues": [_queue(op) for op in ops]}
         case PutJob():
             return {"ev": "job", "jobs": [_job(op) for op in ops]}
+        case DropQueue():
+            return {"ev": "queue_gone", "qids": [op.qid for op in ops]}
         case DropJob():
             return {"ev": "job_gone", "jids": [op.jid for op in ops]}
+        case PurgeJob():
+            return {"ev": "job_forgotten", "jids": [op.jid for op in ops]}
         case PutObject():
             gone = [op.spec is None for op in ops]
             return {"ev": "object", "keys": [op.key for op in ops], "gone": gone}

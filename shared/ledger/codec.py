@@ -20,12 +20,14 @@ from shared.ledger.protocol import (
     Committed,
     DropJob,
     DropNode,
+    DropQueue,
     EpochEntry,
     IntakeEntry,
     IntakeOp,
     LogEntry,
     Nomination,
     Observe,
+    PurgeJob,
     PutClass,
     PutJob,
     PutNode,
@@ -200,10 +202,19 @@ def _op(op: IntakeOp) -> list[Any]:
             return [8, key, False if spec is None else spec]
         case PutPartition(revision, shards):
             return [9, revision, [[shard, rows] for shard, rows in shards.items()]]
+        case DropQueue(qid):
+            return [10, qid]
+        case PurgeJob(jid):
+            return [11, jid]
 
 
 def pack_ops(ops: Iterable[IntakeOp]) -> bytes:
     return pack([_op(op) for op in ops])
+
+
+def pack_documents(documents: Iterable[tuple[str, bytes | None]]) -> bytes:
+    """Flat: key, document (False: none any more), and so on."""
+    return pack([part for key, body in documents for part in (key, False if body is None else body)])
 
 
 def _pairs(flat: list[int]) -> list[tuple[int, int]]:
@@ -243,6 +254,8 @@ _OPS: dict[int, Callable[[list[Any]], IntakeOp]] = {
     7: lambda op: DropJob(op[1]),
     8: lambda op: PutObject(op[1].decode(), None if op[2] is False else op[2]),
     9: unpack_partition,
+    10: lambda op: DropQueue(op[1]),
+    11: lambda op: PurgeJob(op[1]),
 }
 
 

@@ -182,6 +182,7 @@ class LedgerDouble:
             storing.apply(op)
         fresh = self._write(storing.overlay)
         self._keep(storing.specs)
+        _update(self._books.documents, dict(batch.documents))
         if ops:
             self._log.append(
                 IntakeEntry(
@@ -301,6 +302,7 @@ class LedgerDouble:
         if workload:
             snapshot.jobs.update({jid: job.record() for jid, job in books.jobs.items()})
             snapshot.job_specs.update(books.job_specs)
+            snapshot.documents.update(books.documents)
             for (jid, tix), task in books.tasks.items():
                 snapshot.tasks.setdefault(jid, {})[tix] = task
         return snapshot

@@ -104,6 +104,7 @@ class Books:
     implied: dict[int, int] = field(default_factory=dict)
     domains: dict[str, int] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
+    documents: dict[str, bytes] = field(default_factory=dict)
     partition: PutPartition | None = None
 
 
@@ -137,6 +138,13 @@ class Layer(Generic[K, V]):
     def put(self, key: K, value: V | None) -> None:
         self._above[key] = value
         self.dirty.add(key)
+
+    def all(self) -> Iterator[tuple[K, V]]:
+        """Everything that is there."""
+        for key in self._below.keys() | self._above.keys():
+            value = self.get(key)
+            if value is not None:
+                yield key, value
 
     def opened(self) -> Iterator[tuple[K, V | None]]:
         """What may have been changed in place."""

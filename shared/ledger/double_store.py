@@ -10,8 +10,10 @@ from shared.ledger.errors import LedgerArgument
 from shared.ledger.protocol import (
     DropJob,
     DropNode,
+    DropQueue,
     IntakeOp,
     Observe,
+    PurgeJob,
     PutClass,
     PutJob,
     PutNode,
@@ -129,8 +131,12 @@ class Storing:
                 self._put_queue(op)
             case PutJob():
                 self._put_job(op)
+            case DropQueue(qid):
+                self._drop_queue(qid)
             case DropJob(jid):
                 self._drop_job(jid)
+            case PurgeJob(jid):
+                self._purge_job(jid)
             case PutObject(key, spec):
                 self.specs.objects[key] = spec
             case PutPartition():
@@ -205,6 +211,18 @@ class Storing:
         self.overlay.mark_queues(op.qid)
         self.specs.queues[op.qid] = op.spec
 
+    def _drop_queue(self, qid: int) -> None:
+        queue = self.overlay.queues.get(qid)
+        if queue is None:
+            return
+        if any(queue.used):
+            raise LedgerArgument(f"queue {qid}: its jobs still use something")
+        for other, record in self.overlay.queues.all():
+            if record.parent == qid:
+                raise LedgerArgument(f"queue {qid}: queue {other} is below it")
+        self.overlay.queues.put(qid, None)
+        self.specs.queues[qid] = None
+
     def _reparent(self, queue: QueueBook, parent: int) -> None:
         for start, sign in ((queue.parent, -1), (parent, 1)):
             for qid, above in self.overlay.chain(start):
@@ -226,6 +244,7 @@ class Storing:
                 self._move_queue(op.jid, old, op.qid)
             if old.spec_version != op.spec_version:
                 self._drop_nomination(op.jid)
+        job.groups = [replace(group, held=max(0, group.held)) for group in job.groups]
         self.overlay.jobs.put(op.jid, job)
         self.specs.jobs[op.jid] = op.spec
 
@@ -247,6 +266,20 @@ class Storing:
             job.spec_version += 1
             self.overlay.jobs.dirty.add(jid)
             self._drop_nomination(jid)
+
+    def _purge_job(self, jid: int) -> None:
+        job = self.overlay.jobs.get(jid)
+        if job is None:
+            return
+        if not job.gone:
+            raise LedgerArgument(f"job {jid}: it is not gone; drop it first")
+        for tix in range(job.top):
+            task = self.overlay.tasks.get((jid, tix))
+            if task is not None and task.state in HOLDING:
+                raise LedgerArgument(f"job {jid}: a task of it still holds node {task.row}")
+            self.overlay.tasks.put((jid, tix), None)
+        self.overlay.jobs.put(jid, None)
+        self.specs.jobs[jid] = None
 
     def _drop_nomination(self, jid: int) -> None:
         if self.overlay.drop_nomination(jid):
@@ -299,5 +332,5 @@ def _check_groups(op: PutJob) -> None:
     for index, group in enumerate(op.groups):
         if not -1 <= group.parent < index or (index == 0 and group.parent != -1):
             raise LedgerArgument(f"job {op.jid}: the parent of group {index} must come before it")
-        if group.minimum < 0 or group.held < 0:
-            raise LedgerArgument(f"job {op.jid}: group {index} has a negative number")
+        if group.minimum < 0:
+            raise LedgerArgument(f"job {op.jid}: the minimum of group {index} must not be negative")

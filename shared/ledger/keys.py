@@ -15,6 +15,7 @@ key            type     content
 ``domain``     hash     ``term/domain`` -> counter
 ``object``     hash     key -> bytes that the ledger only keeps
 ``partition``  string   packed partition
+``doc``        hash     object's key -> its document, bytes that the ledger only keeps
 ``log``        stream   every change, one entry per batch, one field ``p``
 ``binds``      stream   allocations to carry out, one entry per batch, one field ``p``
 =============  =======  ==================================================================
@@ -40,6 +41,7 @@ ORDER = (
     "domain",
     "object",
     "partition",
+    "doc",
 )
 """The order in which every script receives its keys; the writer's window comes last."""
 

@@ -72,8 +72,16 @@ class PutQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class DropQueue:
+    """The queue is gone. Nothing may be charged to it, and no queue may be below it."""
+
+    qid: int
+
+
+@dataclass(frozen=True, slots=True)
 class PutJob:
-    """Create or change a job. ``held`` of the groups is what to add for new best-effort members."""
+    """Create or change a job. ``held`` of the groups is what to add for new best-effort members,
+    less what is to be taken away for deleted ones (what is held never comes below 0)."""
 
     jid: int
     qid: int
@@ -84,6 +92,15 @@ class PutJob:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
+    """The job is gone: its record stays until its last task has left, nothing more is placed."""
+
+    jid: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeJob:
+    """Forget a job that is gone, and its tasks. None of them may hold a node. Unknown: no effect."""
+
     jid: int
 
 
@@ -104,7 +121,17 @@ class PutPartition:
 
 
 IntakeOp = (
-    PutClass | PutNode | DropNode | Observe | PutQueue | PutJob | DropJob | PutObject | PutPartition
+    PutClass
+    | PutNode
+    | DropNode
+    | Observe
+    | PutQueue
+    | DropQueue
+    | PutJob
+    | DropJob
+    | PurgeJob
+    | PutObject
+    | PutPartition
 )
 
 
@@ -115,6 +142,9 @@ class IntakeBatch:
     sequence: int
     run_id: str
     ops: list[IntakeOp]
+    documents: list[tuple[str, bytes | None]] = field(default_factory=list)
+    """Objects as written, kept in the same call as the operations and not told in the log. None
+    deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +284,7 @@ class Snapshot:
     objects: dict[str, bytes] = field(default_factory=dict)
     partition: PutPartition | None = None
     domains: dict[str, int] = field(default_factory=dict)
+    documents: dict[str, bytes] = field(default_factory=dict)
 
 
 class Ledger(Protocol):
@@ -305,7 +336,7 @@ class Ledger(Protocol):
     async def ack_binds(self, ids: list[str]) -> None: ...
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot:
-        """``workload=False`` leaves out jobs and tasks (what a shard worker needs)."""
+        """``workload=False`` leaves out jobs, tasks and documents (as a shard worker wants it)."""
         ...
 
     async def read_tasks(

@@ -202,7 +202,8 @@ class RedisLedger:
         return StatusReply(Verdict.COMMITTED, head[1], fresh, replayed)
 
     async def store(self, batch: IntakeBatch) -> IntakeReply:
-        head, body, replayed = await self._send("store", batch, codec.pack_ops(batch.ops))
+        ops, documents = codec.pack_ops(batch.ops), codec.pack_documents(batch.documents)
+        head, body, replayed = await self._send("store", batch, ops, documents)
         if len(head) == 1:
             return IntakeReply(Verdict(head[0]), Rows([], []))
         return IntakeReply(Verdict.COMMITTED, codec.unpack_rows(head[-1], body), replayed)
@@ -341,6 +342,8 @@ class RedisLedger:
         jobs = await self._numbered("job")
         snapshot.jobs.update({jid: records.unpack_job(r) for jid, r in jobs.items()})
         snapshot.job_specs.update(await self._numbered("jobspec"))
+        documents = await self._hash("doc")
+        snapshot.documents.update({name.decode(): body for name, body in documents.items()})
         for field, record in (await self._hash("task")).items():
             first, _, last = field.partition(b".")
             snapshot.tasks.setdefault(int(first), {})[int(last)] = records.unpack_task(record)

@@ -1,7 +1,7 @@
 -- What every script of the ledger has in common; this text stands before each of them.
 -- Rule for all: read and judge on tables in memory first, write only when nothing can fail any more.
 local META, EPOCHS, LOG, BINDS, NODE, NODESPEC, QUEUE, QUEUESPEC, CLASS, JOB, JOBSPEC, TASK, NOM,
-  DOMAIN, OBJECT, PARTITION, WINDOW = unpack(KEYS)
+  DOMAIN, OBJECT, PARTITION, DOC, WINDOW = unpack(KEYS)
 local call, floor, rep = redis.call, math.floor, string.rep
 local mpack, munpack = cmsgpack.pack, cmsgpack.unpack
 local spack, sunpack = struct.pack, struct.unpack

@@ -1,8 +1,9 @@
--- Accepted objects. ARGV = writer, epoch, sequence, run id, packed list of operations.
+-- Accepted objects. ARGV = writer, epoch, sequence, run id, packed list of operations, packed flat
+-- list of documents (key, bytes or false).
 -- An operation is an array that begins with its kind; slots and groups come as flat lists, limits of
 -- queues as (slot, high limb, low limb).
 local PUT_CLASS, PUT_NODE, DROP_NODE, OBSERVE, PUT_QUEUE, PUT_JOB, DROP_JOB, PUT_OBJECT,
-  PUT_PARTITION = 1, 2, 3, 4, 5, 6, 7, 8, 9
+  PUT_PARTITION, DROP_QUEUE, PURGE_JOB = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 local early = gate()
 if early then return early end
@@ -11,7 +12,9 @@ local ops = munpack(ARGV[5])
 local class_raw, class_new = {}, {}
 local specs = {[NODESPEC] = {}, [QUEUESPEC] = {}, [JOBSPEC] = {}, [OBJECT] = {}}
 local job_dirty, nomination_dirty, dropped = {}, {}, {}
-local moved_tasks = {}  -- jid -> task records of a job that changes its queue
+local job_tasks = {}  -- jid -> task records of a job that changes its queue or is forgotten
+local job_gone, queue_gone = {}, {}
+local task_gone, task_gone_count = {}, 0
 local partition, implied_dirty
 
 -- Load -------------------------------------------------------------------------------------------
@@ -26,9 +29,9 @@ local function list()
   end
 end
 
-local function load_moving_job(jid, qid)
+local function load_tasks(jid)
   local rec = job[jid]
-  if not rec or rec[2] == qid or moved_tasks[jid] then return end
+  if not rec or job_tasks[jid] then return end
   local fields, top = {}, rec[5 + 3 * rec[4]]
   for tix = 0, top - 1 do fields[tix + 1] = jid .. '.' .. tix end
   local tasks = {}
@@ -39,7 +42,12 @@ local function load_moving_job(jid, qid)
       want_class(record[3])
     end
   end
-  moved_tasks[jid] = tasks
+  job_tasks[jid] = tasks
+end
+
+-- Every queue there is: one that is to go may be the parent of any.
+local function want_all_queues(want)
+  for _, qid in ipairs(call('HKEYS', QUEUE)) do want(tonumber(qid)) end
 end
 
 local function load_all()
@@ -56,13 +64,15 @@ local function load_all()
     elseif kind == PUT_JOB then
       want_job(op[2])
       want_queue(op[3])
-    elseif kind == DROP_JOB then want_job(op[2])
+    elseif kind == DROP_JOB or kind == PURGE_JOB then want_job(op[2])
+    elseif kind == DROP_QUEUE then want_all_queues(want_queue)
     end
   end
   load_jobs(jids, #jids)
   load_nominations(jids, #jids)
   for _, op in ipairs(ops) do
-    if op[1] == PUT_JOB then load_moving_job(op[2], op[3]) end
+    local rec = job[op[2]]
+    if op[1] == PURGE_JOB or (op[1] == PUT_JOB and rec and rec[2] ~= op[3]) then load_tasks(op[2]) end
   end
   for _, jid in ipairs(jids) do
     if job[jid] then want_queue(job[jid][2]) end
@@ -97,8 +107,8 @@ local function check_groups(jid, flat)
     if flat[i] < -1 or flat[i] >= index or (index == 0 and flat[i] ~= -1) then
       reject('job ' .. jid .. ': the parent of group ' .. index .. ' must come before it')
     end
-    if flat[i + 1] < 0 or flat[i + 2] < 0 then
-      reject('job ' .. jid .. ': minimum and held of group ' .. index .. ' must not be negative')
+    if flat[i + 1] < 0 then
+      reject('job ' .. jid .. ': the minimum of group ' .. index .. ' must not be negative')
     end
   end
 end
@@ -215,7 +225,22 @@ local function put_queue(qid, parent, flat, spec)
     rec[b + 2], rec[b + 3] = flat[i + 1], flat[i + 2]
   end
   mark_queue(qid)
+  queue_gone[qid] = nil
   specs[QUEUESPEC][qid] = spec
+end
+
+local function drop_queue(qid)
+  local rec = queue[qid]
+  if not rec then return end
+  for b = 3, 2 + 4 * rec[2], 4 do
+    if rec[b] ~= 0 or rec[b + 1] ~= 0 then reject('queue ' .. qid .. ': its jobs still use something') end
+  end
+  for other, above in pairs(queue) do
+    if above[1] == qid then reject('queue ' .. qid .. ': queue ' .. other .. ' is below it') end
+  end
+  queue[qid], queue_dirty[qid] = nil, nil
+  queue_gone[qid] = true
+  specs[QUEUESPEC][qid] = false
 end
 
 -- Jobs -------------------------------------------------------------------------------------------
@@ -233,7 +258,7 @@ local function move_queue(jid, from, to)
   if to >= 0 and not queue[to] then
     reject('job ' .. jid .. ': queue ' .. to .. ' is not known; store the queue first')
   end
-  for _, record in ipairs(moved_tasks[jid] or {}) do
+  for _, record in ipairs(job_tasks[jid] or {}) do
     if record[1] >= BINDING and record[1] <= RELEASING_STATE then
       charge(from, class[record[3]], -1)
       charge(to, class[record[3]], 1)
@@ -265,6 +290,10 @@ local function put_job(jid, qid, spec_version, flat, spec)
     if old[2] ~= qid then move_queue(jid, old[2], qid) end
     if old[1] ~= spec_version then drop_nomination(jid) end
   end
+  for group = 0, rec[4] - 1 do
+    if rec[7 + 3 * group] < 0 then rec[7 + 3 * group] = 0 end
+  end
+  job_gone[jid] = nil
   job[jid] = rec
   job_dirty[jid] = true
   specs[JOBSPEC][jid] = spec
@@ -278,6 +307,24 @@ local function drop_job(jid)
   drop_nomination(jid)
 end
 
+local function purge_job(jid)
+  local rec = job[jid]
+  if not rec then return end
+  if rec[3] == 0 then reject('job ' .. jid .. ': it is not gone; drop it first') end
+  for _, record in ipairs(job_tasks[jid]) do
+    if record[1] >= BINDING and record[1] <= RELEASING_STATE then
+      reject('job ' .. jid .. ': a task of it still holds node ' .. record[2])
+    end
+  end
+  for tix = 0, rec[5 + 3 * rec[4]] - 1 do
+    task_gone_count = task_gone_count + 1
+    task_gone[task_gone_count] = jid .. '.' .. tix
+  end
+  job[jid], job_dirty[jid] = nil, nil
+  job_gone[jid] = true
+  specs[JOBSPEC][jid] = false
+end
+
 local function put_partition(op)
   partition = mpack(op)
 end
@@ -286,7 +333,8 @@ end
 
 local handlers = {
   [PUT_CLASS] = put_class, [PUT_NODE] = put_node, [DROP_NODE] = drop_node, [OBSERVE] = observe,
-  [PUT_QUEUE] = put_queue, [PUT_JOB] = put_job, [DROP_JOB] = drop_job,
+  [PUT_QUEUE] = put_queue, [DROP_QUEUE] = drop_queue, [PUT_JOB] = put_job, [DROP_JOB] = drop_job,
+  [PURGE_JOB] = purge_job,
   [PUT_OBJECT] = function(name, spec) specs[OBJECT][name] = spec end,
 }
 
@@ -316,6 +364,31 @@ local function write_specs()
   end
 end
 
+local function forget(key, gone)
+  local ids, n = {}, 0
+  for id in pairs(gone) do
+    n = n + 1
+    ids[n] = id
+  end
+  each_chunk('HDEL', key, ids, n)
+end
+
+local function write_documents()
+  local flat = munpack(ARGV[6])
+  local args, n, gone, m = {}, 0, {}, 0
+  for i = 1, #flat, 2 do
+    if flat[i + 1] then
+      args[n + 1], args[n + 2] = flat[i], flat[i + 1]
+      n = n + 2
+    else
+      m = m + 1
+      gone[m] = flat[i]
+    end
+  end
+  each_chunk('HSET', DOC, args, n)
+  each_chunk('HDEL', DOC, gone, m)
+end
+
 local function write_classes()
   local args, n = {}, 0
   for cid in pairs(class_new) do
@@ -339,9 +412,13 @@ local rows, records = write_nodes()
 write_specs()
 write_classes()
 write_queues()
+forget(QUEUE, queue_gone)
 write_jobs(job_dirty)
+forget(JOB, job_gone)
+each_chunk('HDEL', TASK, task_gone, task_gone_count)
 write_nominations(nomination_dirty)
 if partition then call('SET', PARTITION, partition) end
+write_documents()
 if #ops > 0 then
   call('XADD', LOG, '*', 'p', mpack({2, writer, epoch, sequence, ARGV[5], dropped, rows, records}))
 end
