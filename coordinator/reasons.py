@@ -1,0 +1,363 @@
+"""Why a job waits, in one word of a closed list and one sentence with amounts.
+
+All of it follows from what the coordinator holds anyway (where the job stands, what its last turn
+came back with, totals of cluster and queue), so that it costs microseconds and asks nobody. What
+only a look at every node can tell is added by :mod:`coordinator.explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from coordinator.ceiling import Ceiling, ceiling_of
+from coordinator.core import Coordinator
+from coordinator.jobs import JobState, LastTry, Need, Standing, amounts, core_need
+from coordinator.lines import Line
+from coordinator.reason_words import (
+    INSUFFICIENT,
+    NEVER,
+    Reason,
+    Why,
+    cut,
+    of_counts,
+    told_counts,
+    word,
+)
+from coordinator.wording import listed, name_of, plural, quantity, some
+from shard_worker.task_class import PARTLY
+from shard_worker.workload import Amounts, QueueInfo
+from shared.messages import OutcomeCode
+from shared.slots import BASE, PODS
+
+__all__ = ["NEVER", "Reason", "Why", "never", "of_counts", "told_counts", "why", "word"]
+
+
+def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> Why | None:
+    """None where nothing of the job waits. ``names``: the resource of each slot."""
+    if state.standing in (Standing.DONE, Standing.SETTLED):
+        return None
+    return _Judge(core, state, names).judge()
+
+
+def never(
+    core: Coordinator, queue: QueueInfo, need: Need, names: Sequence[str] = BASE
+) -> Reason | None:
+    """What keeps every job of this need out of this queue as long as nobody changes anything."""
+    found = _never(core, queue, need, names)
+    return None if found is None else found[0]
+
+
+# --- the judgement of one job -------------------------------------------------------------------
+
+
+class _Judge:
+    def __init__(self, core: Coordinator, state: JobState, names: Sequence[str]) -> None:
+        self.core = core
+        self.order = core.order
+        self.state = state
+        self.names = names
+        self.classes = self.order.accounts.classes
+
+    def judge(self) -> Why | None:
+        """The first that holds, in the order of the list."""
+        state, job = self.state, self.state.job
+        if state.info.qid < 0:
+            fix = f"create queue {job.queue}, or name another in the job"
+            return self._say(Reason.MISCONFIGURED, f"queue {job.queue} does not exist; {fix}")
+        if job.dangling:
+            return self._say(
+                Reason.MISCONFIGURED,
+                f"its pods name PodGroup {job.key}, which does not exist; create it",
+            )
+        if not state.info.pending:
+            return self._best_effort()
+        need = self._need()
+        found = _never(self.core, self._queue(), need, self.names)
+        if found is not None:
+            return self._amounts(found[0], found[1], need)
+        if not self._queue().queue.open:
+            return self._say(Reason.QUEUE_CLOSED, f"queue {job.queue} is closed; open it")
+        missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
+        if missing is not None:
+            return self._say(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+        return self._waits(need)
+
+    def _best_effort(self) -> Why | None:
+        count = sum(self.state.info.best_effort[:1])
+        if not count:
+            return None
+        text = f"{plural(count, 'task')} ask for no resource, which is not in this version"
+        return self._say(Reason.GATED, f"{text}; give them a request, such as cpu: 1m")
+
+    def _waits(self, need: Need) -> Why:
+        state = self.state
+        if state.standing is Standing.NOMINATED:
+            return self._nominated()
+        if state.reason == Reason.REPEATED_CONFLICT:
+            told = f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
+            return self._tried(Reason.REPEATED_CONFLICT, f"{told}; it is tried again", need)
+        capacity = self.order.accounts.capacity
+        if not capacity.covers(amounts(need, self.classes)):
+            if not within_capability(self.core, self._queue(), amounts(need, self.classes)):
+                return self._quota(need)
+            return self._amounts(Reason.NOT_ENOUGH_RESOURCES, self._short(need), need)
+        if state.reason == Reason.WAITING_FOR_QUOTA or not self._within_quota(need):
+            return self._quota(need)
+        last = self._last()
+        if last is not None and (found := self._after_try(last, need)) is not None:
+            return found
+        if state.reason == "BindFailed":
+            text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks"
+            return self._say(Reason.PENDING_EVALUATION, f"{text}; it is placed again in a moment")
+        return self._turn()
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _need(self) -> Need:
+        state = self.state
+        known = state.need
+        return known or core_need(state, self.classes, list(state.job.roles))
+
+    def _queue(self) -> QueueInfo:
+        return self.order.accounts.queue(self.state)
+
+    def _last(self) -> LastTry | None:
+        """What its own last turn came back with, or that of the first of its line."""
+        state = self.state
+        if state.last is not None or not isinstance(state.line, Line):
+            return state.last
+        head = state.line.heap[0][2] if state.line.heap else -1
+        first = self.order.jobs.get(head)
+        held = state.line.infeasible_at >= 0
+        return first.last if held and first is not None else None
+
+    def _after_try(self, last: LastTry, need: Need) -> Why | None:
+        if not last.reasons or last.code in (OutcomeCode.CONFLICT, OutcomeCode.NOMINATED):
+            return None
+        reason = of_counts(last.reasons)
+        counts = told_counts(last.reasons)
+        if reason is Reason.NO_MATCHING_NODES:
+            return self._tried(reason, f"no node takes {self._tasks(last)}: {counts}", need)
+        if reason is Reason.NOT_ENOUGH_RESOURCES and (INSUFFICIENT in counts or PARTLY in counts):
+            asked = listed(_counted(amounts(need, self.classes)), self.names)
+            text = f"{asked} are free in total, but not where {self._tasks(last)} fit: {counts}"
+            return self._tried(Reason.FRAGMENTED, text, need)
+        return self._tried(reason, counts, need)
+
+    def _tasks(self, last: LastTry) -> str:
+        role = f"role {last.failed_role}" if last.failed_role else "its tasks"
+        return f"{role} of {self.state.job.name}" if last.failed_role else role
+
+    def _nominated(self) -> Why:
+        state = self.state
+        rows = sorted(state.waits_for or set(state.nominated.values()))
+        nodes = some([self.core.names.get(row, f"row {row}") for row in rows])
+        text = f"{plural(len(state.nominated), 'task')} hold room on {nodes}"
+        return self._say(
+            Reason.WAITING_FOR_VICTIMS, f"{text}, until the tasks that leave there are gone"
+        )
+
+    def _within_quota(self, need: Need) -> bool:
+        return self.order.picking.allowed(self._queue(), need)
+
+    def _quota(self, need: Need) -> Why:
+        """Told with the first amount that goes beyond the queue's share or capability."""
+        queue = self._queue()
+        asked = amounts(need, self.classes)
+        limits = _limits(self.core, queue)
+        over = {
+            slot: amount - max(0.0, limits[slot] - queue.allocated.get(slot, 0))
+            for slot, amount in asked.items()
+            if slot in limits and queue.allocated.get(slot, 0) + amount > limits[slot]
+        }
+        available = {slot: max(0.0, limits[slot] - queue.allocated.get(slot, 0)) for slot in over}
+        name = queue.queue.name
+        if not over:
+            text = f"queue {name} has its share; more when others leave theirs"
+            return self._say(Reason.WAITING_FOR_QUOTA, text)
+        slot = next(iter(over))
+        resource = name_of(slot, self.names)
+        used = quantity(resource, queue.allocated.get(slot, 0))
+        text = (
+            f"queue {name} uses {used} of the {quantity(resource, limits[slot])} {resource} it may "
+            f"have, the job asks {quantity(resource, asked[slot])}"
+        )
+        return self._say(
+            Reason.WAITING_FOR_QUOTA,
+            f"{text}; short by {listed(over, self.names)}",
+            requested={slot: asked[slot] for slot in over},
+            available=available,
+            short=over,
+        )
+
+    def _short(self, need: Need) -> str:
+        asked, could, short = _balance(self.core, need)
+        first = {slot: asked[slot] for slot in short}
+        give = {slot: could[slot] for slot in short}
+        gang = f"gang of {count} " if (count := sum(n for _, n in need)) > 1 else ""
+        return (
+            f"{gang}asks {listed(first, self.names)}, the cluster could give "
+            f"{listed(give, self.names)}; short by {listed(short, self.names)}"
+        )
+
+    def _turn(self) -> Why:
+        lines = self.order.lines.queues[self.state.info.qid].lines.values()
+        ahead = sum(line.reasons.total() for line in lines) - 1
+        if self.state.standing is Standing.OPEN:
+            return self._say(Reason.PENDING_EVALUATION, "a shard is placing it now")
+        if ahead <= 0:
+            return self._say(Reason.PENDING_EVALUATION, "not looked at yet; its turn is next")
+        queue = self.state.job.queue
+        text = f"{plural(ahead, 'other job')} wait in queue {queue}; it has had no turn yet"
+        return self._say(Reason.WAITING_FOR_TURN, text)
+
+    # --- told -----------------------------------------------------------------------------------
+
+    def _amounts(self, reason: Reason, text: str, need: Need) -> Why:
+        asked, could, short = _balance(self.core, need)
+        return self._say(reason, text, requested=asked, available=could, short=short)
+
+    def _tried(self, reason: Reason, text: str, need: Need) -> Why:
+        """Found by a session: whose, and when."""
+        last = self._last()
+        asked, could, short = _balance(self.core, need)
+        if last is None:
+            return self._say(reason, text, requested=asked, available=could, short=short)
+        return Why(
+            reason=reason,
+            message=cut(text),
+            evaluated_at=last.at,
+            shard=last.shard,
+            session=last.session,
+            epoch=last.epoch,
+            generation=self.state.job.spec,
+            requested=asked,
+            available=could,
+            short=short,
+        )
+
+    def _say(
+        self,
+        reason: Reason,
+        text: str,
+        *,
+        requested: Mapping[int, float] | None = None,
+        available: Mapping[int, float] | None = None,
+        short: Mapping[int, float] | None = None,
+    ) -> Why:
+        return Why(
+            reason=reason,
+            message=cut(text),
+            generation=self.state.job.spec,
+            requested=requested or {},
+            available=available or {},
+            short=short or {},
+        )
+
+
+# --- facts --------------------------------------------------------------------------------------
+
+
+def _never(
+    core: Coordinator, queue: QueueInfo, need: Need, names: Sequence[str]
+) -> tuple[Reason, str] | None:
+    ceiling = ceiling_of(core)
+    classes = core.order.accounts.classes
+    if core.nodes:
+        for cid, _ in need:
+            for slot, amount in classes[cid].requests:
+                found = _too_large(ceiling, slot, amount, names)
+                if found is not None:
+                    return found
+    asked = amounts(need, classes)
+    for above in upwards(core, queue):
+        for slot, limit in above.queue.capability or ():
+            if asked.get(slot, 0) > limit:
+                resource = name_of(slot, names)
+                return Reason.EXCEEDS_CAPABILITY, (
+                    f"asks {quantity(resource, asked[slot])} {resource} at once, queue "
+                    f"{above.queue.name} may have {quantity(resource, limit)} at most; raise its "
+                    "capability or ask for less"
+                )
+    if core.order.walls and core.nodes and not ceiling.some_shard(asked):
+        return Reason.LARGER_THAN_SHARD, (
+            f"asks {listed(_counted(asked), names)} at once, which no shard has; use fewer "
+            "shards, mode soft, or a smaller gang"
+        )
+    return None
+
+
+def upwards(core: Coordinator, queue: QueueInfo) -> Iterator[QueueInfo]:
+    """A queue and those above it."""
+    queues = core.order.lines.queues
+    at = queues.get(queue.queue.qid)
+    while at is not None:
+        yield at.info
+        at = queues.get(at.info.queue.parent)
+
+
+def within_capability(core: Coordinator, queue: QueueInfo, asked: Amounts) -> bool:
+    """Whether the queue and those above it may take so much more."""
+    return all(
+        held(core, above, slot) + asked[slot] <= limit
+        for above in upwards(core, queue)
+        for slot, limit in above.queue.capability or ()
+        if slot in asked
+    )
+
+
+def held(core: Coordinator, top: QueueInfo, slot: int) -> int:
+    """What a queue and all below it hold of a slot, leaving tasks included."""
+    return sum(
+        queue.info.allocated.get(slot, 0) + queue.info.releasing.get(slot, 0)
+        for queue in core.order.lines.queues.values()
+        if any(above is top for above in upwards(core, queue.info))
+    )
+
+
+def _too_large(
+    ceiling: Ceiling, slot: int, amount: int, names: Sequence[str]
+) -> tuple[Reason, str] | None:
+    if slot >= len(names) or names[slot].startswith("port/"):
+        return None  # every node has its ports by nature
+    largest, resource = ceiling.node.get(slot, 0), names[slot]
+    if not largest:
+        return Reason.NO_MATCHING_NODES, f"no node has {resource}; ask for what nodes offer"
+    if amount > largest:
+        return Reason.EXCEEDS_NODE_CAPACITY, (
+            f"one task asks {quantity(resource, amount)} {resource}, the largest node has "
+            f"{quantity(resource, largest)}"
+        )
+    return None
+
+
+def _balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
+    """(asked, what the cluster could give now or soon, short by)."""
+    capacity = core.order.accounts.capacity
+    asked = _counted(amounts(need, core.order.accounts.classes))
+    could = {
+        slot: max(
+            0,
+            capacity.idle.get(slot, 0)
+            + capacity.releasing.get(slot, 0)
+            - capacity.promised.get(slot, 0),
+        )
+        for slot in asked
+        if slot in capacity.offered
+    }
+    short = {s: asked[s] - free for s, free in could.items() if asked[s] > free}
+    return asked, could, short
+
+
+def _limits(core: Coordinator, queue: QueueInfo) -> dict[int, float]:
+    """What the queue may have now: its share, and the capability of it and those above it."""
+    limits = dict(core.order.session.deserved(queue, core.order.accounts.cluster))
+    for above in upwards(core, queue):
+        for slot, limit in above.queue.capability or ():
+            limits[slot] = min(limits.get(slot, limit), limit)
+    return limits
+
+
+def _counted(asked: Amounts) -> Amounts:
+    """Amounts without the places among a node's pods, where anything else is asked."""
+    return {s: a for s, a in asked.items() if s != PODS} or asked
