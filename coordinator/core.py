@@ -23,23 +23,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.dispatch import Dispatcher, SendTurns
-from coordinator.jobs import Standing, amounts
+from coordinator.jobs import JobState, Standing, amounts
 from coordinator.objects.document import Document, Key
+from coordinator.observer import Observer, Unobserved
 from coordinator.order import Order
 from coordinator.partition import partition
+from coordinator.status import status
 from coordinator.tally import Tally
+from coordinator.tries import note_try
 from shared.ledger.protocol import JobRecord, Nomination, PutPartition, TaskRecord
 from shared.messages import (
     ALLOCATE,
     HOLDING,
     Epoch,
-    Level,
     Outcome,
     OutcomeCode,
     StatusItem,
     TaskState,
 )
 from shared.model import HyperNode, Job, Node, Queue, TaskClass
+
+SHARD_LOST, SHARD_RECOVERED, SHARD_REBALANCED = "ShardLost", "ShardRecovered", "ShardRebalanced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class Coordinator:
         self.order = order
         self.dispatcher = dispatcher
         self.tally = Tally()
+        self.observer: Observer = Unobserved()
+        order.moved = self._moved
         self.nodes: dict[int, Node] = {}
         self.names: dict[int, str] = {}
         """Of every node that was ever known: a bind may be under way to one that is gone."""
@@ -101,6 +107,8 @@ class Coordinator:
         """Row of every name, of gone nodes too: their last tasks still report."""
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.revision = 0
+        self._lost: set[int] = set()
+        """Shards whose worker was lost and has no successor yet."""
         self._nodes_moved = False
         self._unread: list[int] = []
 
@@ -146,8 +154,10 @@ class Coordinator:
 
     def occupied(self, jid: int, tasks: dict[int, TaskRecord]) -> None:
         """Recovery: these tasks are on their nodes (the shards' idle sums must know)."""
-        if jid not in self.order.jobs:
+        state = self.order.jobs.get(jid)
+        if state is None:
             return
+        self._take_rows(state, tasks)
         for task in tasks.values():
             if task.state in HOLDING:
                 requests = self.order.accounts.classes[task.cid].requests
@@ -179,10 +189,16 @@ class Coordinator:
         )
         self.revision += 1
         before = self.dispatcher.shard_of
-        self.tally.nodes_moved += sum(
-            before.get(row, shard) != shard for shard, rows in shards.items() for row in rows
-        )
+        moved = [
+            (before[row], shard)
+            for shard, rows in shards.items()
+            for row in rows
+            if before.get(row, shard) != shard
+        ]
+        self.tally.nodes_moved += len(moved)
         self.dispatcher.assign(shards)
+        for shard in sorted({shard for pair in moved for shard in pair}):
+            self.observer.shard_changed(shard, SHARD_REBALANCED)
         return Repartition(PutPartition(revision=self.revision, shards=shards))
 
     # --- turns --------------------------------------------------------------------------------
@@ -215,6 +231,7 @@ class Coordinator:
         ``now`` (seconds since 1970): count how long what was placed had waited.
         """
         tally = self.tally.of(shard)
+        at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
         expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
         for outcome in outcomes:
             if outcome.jid in expected:
@@ -222,6 +239,9 @@ class Coordinator:
                 tally.count(outcome)
                 self._occupy(outcome, now)
                 self.order.outcome(outcome, shard=shard)
+                if state := self.order.jobs.get(outcome.jid):
+                    note_try(state, outcome, shard=shard, epoch=epoch, at=at)
+                self.observer.outcome(shard, outcome)
         tally.turns_lost += len(expected)
         self._unread += expected
 
@@ -238,25 +258,38 @@ class Coordinator:
                     if self.order.expects(state, tix)
                 ]
                 self.dispatcher.used(rows, self.order.accounts.classes[p.cid].requests, +1)
+                if len(rows) == len(p.tasks):
+                    state.put_rows(p.tasks, rows)
                 placed += len(p.tasks)
                 known += len(p.tasks) - len(rows)  # recorded before this outcome came
         if placed and now is not None:
             first = state.info.held[0] <= known
             self.tally.waits.placed(state, placed, first=first, now=now)
 
+    def _moved(self, jid: int) -> None:
+        self.observer.job_moved(jid)
+
     # --- workers ------------------------------------------------------------------------------
 
     def worker_up(self, shard: int, epoch: Epoch) -> None:
+        again = shard in self._lost
+        self._lost.discard(shard)
         self.dispatcher.up(shard, epoch)
         self.order.reachable.add(shard)
         self.order.accounts.capacity.freed()
+        if again:
+            self.observer.shard_changed(shard, SHARD_RECOVERED)
 
-    def worker_lost(self, shard: int) -> None:
+    def worker_lost(self, shard: int, *, planned: bool = False) -> None:
         """Its epoch must be void before what is read now counts: the service claims a new one
-        first, then executes the :class:`Reread` of the next step."""
+        first, then executes the :class:`Reread` of the next step. ``planned``: given up, not
+        lost."""
         sent, unsent = self.dispatcher.down(shard)
         self.order.reachable.discard(shard)
-        self.tally.workers_lost += 1
+        if not planned:
+            self.tally.workers_lost += 1
+            self._lost.add(shard)
+            self.observer.shard_changed(shard, SHARD_LOST)
         self.tally.of(shard).turns_lost += len(sent)
         self._unread += [turn.jid for turn in sent]
         for turn in unsent:
@@ -282,7 +315,15 @@ class Coordinator:
                     self.dispatcher.used([task.row], requests, +1)
                     found += 1
             self.order.resolve(jid, states)
+            self._take_rows(self.order.jobs[jid], tasks)
         return found
+
+    @staticmethod
+    def _take_rows(state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
+        """The ledger's word about where tasks are."""
+        state.clear_rows(range(len(state.rows)))
+        known = [t for t, task in tasks.items() if task.state != TaskState.PENDING]
+        state.put_rows(known, [tasks[t].row for t in known])
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -308,6 +349,7 @@ class Coordinator:
                 rows = [at[t] for t in tasks]
             self._move_places(item, tasks, rows)
             order.task_changed(item.jid, item.state, tasks, rows)
+            self.observer.recorded(item, tasks, rows)
             state = order.jobs.get(item.jid)
             if state is not None and state.standing is Standing.DONE:
                 self.dispatcher.forget(item.jid)
@@ -326,9 +368,13 @@ class Coordinator:
             requests = classes[role.cid].requests
             if item.state in HOLDING:
                 self.dispatcher.used(unseen, requests, +1)
+                if unseen:
+                    state.put_rows([t for t, _ in mine], [r for _, r in mine])
             else:
                 seen = [r for t, r in mine if states[t] in HOLDING]
                 self.dispatcher.used(seen, requests, -1)
+        if item.state is TaskState.PENDING:
+            state.clear_rows(tasks)
 
     def validate(self) -> None:
         """Raise AssertionError where a job waits for an outcome that nobody will bring."""
@@ -346,41 +392,4 @@ class Coordinator:
 
     def status(self) -> dict[str, Any]:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
-        order, total = self.order, self.tally.total()
-        states = order.accounts.tasks
-        finished, running = order.lines.standings[Standing.DONE], order.accounts.started
-        bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
-        return {
-            "jobs": {
-                "submitted": len(order.jobs),
-                "finished": finished,
-                "running": running,
-                "pending": len(order.jobs) - finished - running,
-            },
-            "tasks": {
-                "submitted": states.total(),
-                "pending": states[TaskState.PENDING],
-                "bound": bound,
-                "running": states[TaskState.RUNNING],
-                "finished": states[TaskState.SUCCEEDED] + states[TaskState.FAILED],
-            },
-            "statements": {
-                name: total.statements[name]
-                for name in ("committed", "rechecked", "conflicts_true", "conflicts_read")
-            },
-            "levels": {f"L{level.value}": total.levels[level] for level in Level},
-            "outcomes": {code.name.lower(): count for code, count in total.outcomes.items()},
-            "workers_lost": self.tally.workers_lost,
-            "open_turns": order.open,
-            "pending_reasons": dict(order.pending_reasons()),
-            "shards": [
-                {
-                    "shard": s.shard,
-                    "nodes": s.nodes,
-                    "up": s.epoch is not None,
-                    "epoch": str(s.epoch) if s.epoch else None,
-                    "outstanding": s.outstanding,
-                }
-                for s in self.dispatcher.shards.values()
-            ],
-        }
+        return status(self.order, self.dispatcher, self.tally)

@@ -31,6 +31,8 @@ class ShardState:
     shard: int
     epoch: Epoch | None = None
     """None while no worker is up."""
+    served: str = ""
+    """The newest epoch under which one was up, as text; "" where none ever was."""
     outstanding: int = 0
     """Tasks in turns that were sent or wait to be sent."""
     calls: dict[int, list[Turn]] = field(default_factory=dict)
@@ -127,6 +129,7 @@ class Dispatcher:
 
     def up(self, shard: int, epoch: Epoch) -> None:
         self.shards[shard].epoch = epoch
+        self.shards[shard].served = str(epoch)
 
     def down(self, shard: int) -> tuple[list[Turn], list[Turn]]:
         """A worker is gone: the turns that it had (outcome unknown) and those never sent."""

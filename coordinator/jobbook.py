@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Callable
 
 from coordinator.accounts import Accounts
 from coordinator.jobs import JobState, Need, Standing, amounts, core_need, open_job
@@ -38,10 +39,12 @@ class JobBook:
         """Jobs whose truth must be read from the ledger before they can be tried again."""
         self.lapsed: list[int] = []
         """Jobs that gave up nominations which the ledger still holds."""
+        self.moved: Callable[[int], None] = lambda _: None
+        """Told of jobs that lost their place, or wait for something else, without a turn."""
         self._orphans: dict[str, set[int]] = {}
         self._later: list[tuple[float, int, int]] = []
         """Heap of (when, jid, stamp): jobs whose bind was refused."""
-        self._now = 0.0
+        self.now = 0.0
 
     # --- nominations --------------------------------------------------------------------------
 
@@ -54,6 +57,7 @@ class JobBook:
         if state.standing is Standing.NOMINATED:
             self.accounts.give_back(state)
             self._enqueue(state, urgent=True)
+        self.moved(jid)
 
     def _wake_nominated(self, jid: int) -> None:
         """What stood in the way has left: the job keeps its nominations and its turn is next."""
@@ -98,7 +102,7 @@ class JobBook:
             state.refusals += 1
             state.stamp += 1
             self.lines.stand(state, Standing.WAITING, "BindFailed")
-            heapq.heappush(self._later, (self._now + wait, state.job.jid, state.stamp))
+            heapq.heappush(self._later, (self.now + wait, state.job.jid, state.stamp))
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -126,6 +130,7 @@ class JobBook:
         self._forget(state)  # the ledger ended its nominations with the new specification
         self.put_job(job, state.states)
         again = self.jobs[job.jid]
+        again.inherit(state)
         again.stamp += stamp + 1
         again.lapsing, again.refusals = state.lapsing, state.refusals
         if was_open:
@@ -163,6 +168,7 @@ class JobBook:
         self._forget(state)
         self.put_job(state.job, states)
         again = self.jobs[jid]
+        again.inherit(state)
         again.attempts, again.refusals = state.attempts + 1, state.refusals
         again.stamp += state.stamp + 1
         self.give_up_nominations(jid)  # those of the lost turn, which nobody told us about
@@ -178,6 +184,7 @@ class JobBook:
         self.nominations.drop(state)
         if state.standing in (Standing.READY, Standing.NOMINATED):
             self._enqueue(state)
+        self.moved(jid)
 
     def lapse_recorded(self, jids: list[int]) -> None:
         """The ledger holds no nominations of these jobs any more."""
@@ -257,6 +264,8 @@ class JobBook:
             job = self.jobs[jid]
             self._forget(job)
             self.put_job(job.job, job.states)
+            self.jobs[jid].inherit(job)
+            self.moved(jid)
 
     # --- another policy -----------------------------------------------------------------------
 
@@ -290,7 +299,7 @@ class JobBook:
 
     def pending_reasons(self) -> Counter[str]:
         """Why jobs wait, counted."""
-        return self.lines.reasons(self._now)
+        return self.lines.reasons(self.now)
 
     def validate(self) -> None:
         """Raise AssertionError where the bookkeeping contradicts itself."""

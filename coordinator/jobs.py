@@ -5,17 +5,21 @@ finding its next pending task is a search in C."""
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from shard_worker.workload import Amounts, JobInfo, Progress, add
-from shared.messages import HOLDING, Group, TaskRun, TaskState
+from shared.messages import HOLDING, Group, OutcomeCode, TaskRun, TaskState
 from shared.model import Job, Role, TaskClass
 
 Need = tuple[tuple[int, int], ...]
 """(class, how many) pairs: what a job must get in its next turn. Jobs of equal need wait
 together."""
+
+_NO_ROW = array("i", [-1])
 
 
 class Standing(Enum):
@@ -27,6 +31,37 @@ class Standing(Enum):
     SETTLED = "settled"  # nothing left to place
     WAITING = "waiting"  # cannot be tried: ``reason`` says what is missing
     DONE = "done"  # every task succeeded or failed
+
+
+@dataclass(frozen=True, slots=True)
+class LastTry:
+    """The last turn that did not place all it was to: what people are told of it."""
+
+    code: OutcomeCode
+    reasons: dict[str, int]
+    """Reason -> number of nodes, exclusive."""
+    failed_role: str
+    conflicts_true: int
+    conflicts_read: int
+    shard: int
+    """-1 where it was never sent."""
+    epoch: str
+    session: int
+    at: float
+    """Seconds since 1970."""
+
+
+@dataclass(slots=True)
+class Tries:
+    """Turns of a job by what came of them, and the refusals by the ledger within them."""
+
+    placed: int = 0
+    nominated: int = 0
+    infeasible: int = 0
+    conflict_true: int = 0
+    conflict_read: int = 0
+    shards: int = 0
+    """Bit s is set where shard s had a turn."""
 
 
 @dataclass(slots=True)
@@ -62,6 +97,28 @@ class JobState:
     freed since then, their workers may not have seen. -1 where none was futile."""
     stamp: int = 0
     """Moves when the job is queued anew: older heap entries are void."""
+    rows: array[int] = field(default_factory=lambda: array("i"))
+    """The node of each task (its last one, where it ended), -1 where it has none."""
+    last: LastTry | None = None
+    """None where its last turn placed all it was to, or it had none."""
+    tries: Tries = field(default_factory=Tries)
+
+    def put_rows(self, tasks: Sequence[int], rows: Sequence[int]) -> None:
+        """These tasks are on these nodes."""
+        at = self.rows
+        for tix, row in zip(tasks, rows, strict=True):
+            at[tix] = row
+
+    def clear_rows(self, tasks: Sequence[int]) -> None:
+        """These tasks are on no node."""
+        at = self.rows
+        for tix in tasks:
+            at[tix] = -1
+
+    def inherit(self, before: JobState) -> None:
+        """Take over what is known of the same job under an earlier specification."""
+        self.rows[: len(before.rows)] = before.rows
+        self.last, self.tries = before.last, before.tries
 
     def pending(self, role: Role, limit: int) -> list[int]:
         """The first ``limit`` pending tasks of a role."""
@@ -87,6 +144,7 @@ def open_job(
     state = JobState(job=job, info=info, states=states or bytearray(job.tasks))
     if len(state.states) < job.tasks:
         state.states.extend(bytes(job.tasks - len(state.states)))
+    state.rows = _NO_ROW * len(state.states)
     recount(state, classes)
     return state
 

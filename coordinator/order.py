@@ -70,7 +70,7 @@ class Order(JobBook):
 
     def begin(self, now: float) -> None:
         """Open a session: shares are computed anew, queues dropped before may be tried again."""
-        self._now = now
+        self.now = now
         if self.accounts.dirty:
             self.accounts.cluster.revision += 1
             self.accounts.dirty = False
@@ -209,7 +209,7 @@ class Order(JobBook):
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
         state.stamp += 1
         if waits:
-            self.nominations.look_again(state, self._now)
+            self.nominations.look_again(state, self.now)
         else:
             self._wake_nominated(state.job.jid)
 
@@ -235,7 +235,7 @@ class Order(JobBook):
         since, state.tried_since = state.tried_since, -1
         if state.standing is not Standing.READY:
             return
-        self.lines.queues[state.info.qid].lines[self._need(state)].hold(since=since, now=self._now)
+        self.lines.queues[state.info.qid].lines[self._need(state)].hold(since=since, now=self.now)
 
 
 def _reason(reasons: dict[str, int]) -> str:

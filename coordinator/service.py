@@ -267,8 +267,7 @@ class Service:
         self._log_ids.pop(shard, None)
         self._pids.pop(shard, None)
         await self._claim(shard)
-        self.core.worker_lost(shard)
-        self.core.tally.workers_lost -= planned  # given up, not lost
+        self.core.worker_lost(shard, planned=planned)
         self._kicked.set()
         await self._shards.give_up(shard)
         await self._start_worker(shard)

@@ -131,6 +131,8 @@ class Worker:
         self._run_id = ""
         self._sequence = 0
         self._now = 0.0
+        self._sessions = 0
+        """Calls with turns: each is one pass over the view."""
         self._waiting: deque[Attempt] = deque()
         self._flying: list[Attempt] = []
         self._batch: CommitBatch | None = None
@@ -152,6 +154,7 @@ class Worker:
     def on_turns(self, turns: list[Turn], *, now: float) -> list[Instruction]:
         """Place turns. ``now``: seconds since 1970, for the expiry of nominations."""
         self._now = now
+        self._sessions += bool(turns)
         outcomes: list[Outcome] = []
         for turn in turns:
             attempt = self._try(turn, Tally())
@@ -224,12 +227,12 @@ class Worker:
         """Place a turn on the view: an attempt to commit, or an outcome right away."""
         known = self.view.classes
         if not turn.runs or any(run.cid not in known for run in turn.runs):
-            return _outcome(turn, OutcomeCode.STALE, tally)
+            return self._outcome(turn, OutcomeCode.STALE, tally)
         placed = place(turn, session=self.session, view=self.view, classes=self.classes)
         if not placed.core:
             if placed.undone:
                 self._figures.wasted["rollback"] += placed.undone
-            return _outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
+            return self._outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
         return Attempt(
             turn=turn,
             placed=placed,
@@ -291,7 +294,7 @@ class Worker:
         for attempt in attempts:
             attempt.placed.statement.rollback()
             self._figures.wasted["epoch"] += attempt.operations
-        outcomes = [_outcome(a.turn, OutcomeCode.FENCED, a.tally) for a in attempts]
+        outcomes = [self._outcome(a.turn, OutcomeCode.FENCED, a.tally) for a in attempts]
         return [Outcomes(outcomes)] if outcomes else []
 
     # --- answers ------------------------------------------------------------------------------
@@ -315,15 +318,15 @@ class Worker:
                 self._count(attempt, verdict, wasted=1)
         only_waits = all(run.kind == NOMINATE for run in runs)
         code = OutcomeCode.NOMINATED if only_waits else OutcomeCode.PLACED
-        return _outcome(turn, code, attempt.tally, placed=attempt.placed, runs=runs)
+        return self._outcome(turn, code, attempt.tally, placed=attempt.placed, runs=runs)
 
     def _refused(self, attempt: Attempt, verdict: Verdict) -> Attempt | Outcome:
         """Place a refused statement again, or tell Order."""
         self._count(attempt, verdict, wasted=attempt.operations)
         if verdict in HOPELESS:
-            return _outcome(attempt.turn, OutcomeCode.STALE, attempt.tally)
+            return self._outcome(attempt.turn, OutcomeCode.STALE, attempt.tally)
         if verdict in NOT_OURS or attempt.repairs >= self.limits.repairs:
-            outcome = _outcome(attempt.turn, OutcomeCode.CONFLICT, attempt.tally)
+            outcome = self._outcome(attempt.turn, OutcomeCode.CONFLICT, attempt.tally)
             outcome.reasons[f"the ledger refused: {verdict.name.lower()}"] = attempt.repairs + 1
             return outcome
         return self._try(attempt.turn, attempt.tally, attempt.repairs + 1)
@@ -332,27 +335,28 @@ class Worker:
         attempt.tally.count(verdict)
         self._figures.judged(verdict, wasted=wasted)
 
-
-def _outcome(
-    turn: Turn,
-    code: OutcomeCode,
-    tally: Tally,
-    *,
-    placed: Placed | None = None,
-    runs: list[Run] | None = None,
-) -> Outcome:
-    return Outcome(
-        jid=turn.jid,
-        code=code,
-        placements=[Placement(r.cid, r.kind, r.tasks, r.rows, r.levels) for r in runs or []],
-        reasons=dict(placed.reasons) if placed is not None else {},
-        failed_role=placed.failed_role if placed is not None else "",
-        displaced=list(placed.displaced) if placed is not None else [],
-        committed=tally.committed,
-        rechecked=tally.rechecked,
-        conflicts_true=tally.conflicts_true,
-        conflicts_read=tally.conflicts_read,
-    )
+    def _outcome(
+        self,
+        turn: Turn,
+        code: OutcomeCode,
+        tally: Tally,
+        *,
+        placed: Placed | None = None,
+        runs: list[Run] | None = None,
+    ) -> Outcome:
+        return Outcome(
+            jid=turn.jid,
+            code=code,
+            placements=[Placement(r.cid, r.kind, r.tasks, r.rows, r.levels) for r in runs or []],
+            reasons=dict(placed.reasons) if placed is not None else {},
+            failed_role=placed.failed_role if placed is not None else "",
+            displaced=list(placed.displaced) if placed is not None else [],
+            committed=tally.committed,
+            rechecked=tally.rechecked,
+            conflicts_true=tally.conflicts_true,
+            conflicts_read=tally.conflicts_read,
+            session=self._sessions,
+        )
 
 
 def _accepted_part(runs: list[Run], verdicts: list[Verdict]) -> list[Run]:

@@ -292,6 +292,8 @@ class Outcome:
     rechecked: int = 0
     conflicts_true: int = 0
     conflicts_read: int = 0
+    session: int = 0
+    """Number of the worker's session that decided, from 1; 0 where none did."""
 
 
 # --- wire -------------------------------------------------------------------------------------
@@ -362,6 +364,7 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
                 o.rechecked,
                 o.conflicts_true,
                 o.conflicts_read,
+                o.session,
             ]
             for o in outcomes
         ]
@@ -381,6 +384,7 @@ def decode_outcomes(data: bytes) -> list[Outcome]:
             rechecked=rechecked,
             conflicts_true=true,
             conflicts_read=read,
+            session=session,
         )
         for (
             jid,
@@ -393,5 +397,6 @@ def decode_outcomes(data: bytes) -> list[Outcome]:
             rechecked,
             true,
             read,
+            session,
         ) in decode(data)
     ]

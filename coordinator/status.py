@@ -1,0 +1,53 @@
+"""The coordinator's state in counts, for progress displays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.dispatch import Dispatcher
+from coordinator.jobs import Standing
+from coordinator.order import Order
+from coordinator.tally import Tally
+from shared.messages import Level, TaskState
+
+
+def status(order: Order, dispatcher: Dispatcher, tally: Tally) -> dict[str, Any]:
+    """Jobs, tasks, shards, conflicts and pending reasons."""
+    total = tally.total()
+    states = order.accounts.tasks
+    finished, running = order.lines.standings[Standing.DONE], order.accounts.started
+    bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
+    return {
+        "jobs": {
+            "submitted": len(order.jobs),
+            "finished": finished,
+            "running": running,
+            "pending": len(order.jobs) - finished - running,
+        },
+        "tasks": {
+            "submitted": states.total(),
+            "pending": states[TaskState.PENDING],
+            "bound": bound,
+            "running": states[TaskState.RUNNING],
+            "finished": states[TaskState.SUCCEEDED] + states[TaskState.FAILED],
+        },
+        "statements": {
+            name: total.statements[name]
+            for name in ("committed", "rechecked", "conflicts_true", "conflicts_read")
+        },
+        "levels": {f"L{level.value}": total.levels[level] for level in Level},
+        "outcomes": {code.name.lower(): count for code, count in total.outcomes.items()},
+        "workers_lost": tally.workers_lost,
+        "open_turns": order.open,
+        "pending_reasons": dict(order.pending_reasons()),
+        "shards": [
+            {
+                "shard": s.shard,
+                "nodes": s.nodes,
+                "up": s.epoch is not None,
+                "epoch": str(s.epoch) if s.epoch else None,
+                "outstanding": s.outstanding,
+            }
+            for s in dispatcher.shards.values()
+        ],
+    }
