@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from coordinator.accounts import Capacity
 from coordinator.jobs import JobState, Need, Standing
+from coordinator.reason_words import word
 from shard_worker.workload import Amounts, QueueInfo
 
 PROBE_SECONDS = 0.02
@@ -156,7 +157,8 @@ class Lines:
     # --- tell ---------------------------------------------------------------------------------
 
     def reasons(self, now: float) -> Counter[str]:
-        """Why jobs wait, counted. Jobs of a line that is held back wait for resources."""
+        """Why jobs wait, counted by the words of the closed list. Jobs of a line that is held back
+        wait for resources."""
         reasons = Counter(self._reasons)
         for line in self._all():
             if self.held_back(line, now):
@@ -164,7 +166,10 @@ class Lines:
             else:
                 reasons.update(line.reasons)
         del reasons[""]
-        return +reasons
+        told: Counter[str] = Counter()
+        for reason, count in reasons.items():
+            told[word(reason).value] += count
+        return +told
 
     def _all(self) -> Iterator[Line]:
         for queue in self.queues.values():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from coordinator.jobs import JobState, Standing
 from coordinator.order import Order
+from coordinator.reason_words import Reason, word
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
 """``active``: its turn comes, or is under way. ``backoff``: tried in vain, tried again soon.
@@ -27,7 +28,7 @@ class Waiting:
     tasks: Counter[str] = field(default_factory=Counter)
     """Pending tasks, by status."""
     jobs: Counter[tuple[int, str]] = field(default_factory=Counter)
-    """Jobs without any place, by queue (qid, or UNKNOWN_QUEUE) and reason."""
+    """Jobs without any place, by queue (qid, or UNKNOWN_QUEUE) and reason of the closed list."""
 
 
 def count_waiting(order: Order, now: float) -> Waiting:
@@ -46,14 +47,14 @@ def count_waiting(order: Order, now: float) -> Waiting:
             continue
         found.tasks[_status(state)] += pending
         if not info.held[0]:
-            found.jobs[info.qid, state.reason] += 1
+            found.jobs[info.qid, word(state.reason)] += 1
     for line in back.values():
         found.tasks[line.status] += line.tasks
-        found.jobs[line.qid, "NotEnoughResources"] += line.jobs
+        found.jobs[line.qid, Reason.NOT_ENOUGH_RESOURCES] += line.jobs
     ended = order.lines.standings[Standing.DONE]
     lost = len(order.jobs) - len(order.accounts.cluster.jobs) - ended
     if lost:
-        found.jobs[UNKNOWN_QUEUE, "Misconfigured"] = lost
+        found.jobs[UNKNOWN_QUEUE, Reason.MISCONFIGURED] = lost
     found.jobs = +found.jobs
     return found
 

@@ -47,7 +47,7 @@ def test_the_list_is_closed_and_every_word_of_the_core_is_on_it() -> None:
     assert [r.rank for r in Reason] == sorted(r.rank for r in Reason)
     for text in ("BindFailed", "PendingEvaluation", "NotEnoughTasks", "WaitingForVictims", ""):
         assert word(text) in Reason
-    with pytest.raises(ValueError, match="Whatever"):
+    with pytest.raises(KeyError, match="Whatever"):
         word("Whatever")
 
 
