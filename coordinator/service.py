@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import math
 import signal
 import sys
 import time
@@ -43,11 +42,12 @@ from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
 from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.recovery import recover
-from coordinator.shards import RayShards, Shards, WorkerLost, worker_config
+from coordinator.shards import RayShards, Shards
 from coordinator.trim import trim_forever
+from coordinator.workers import Workers
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis_ledger import RedisLedger
-from shared.messages import Epoch, OutcomeCode
+from shared.messages import Epoch
 from shared.settings import Settings, load_settings
 from shared.telemetry import configure_logging
 
@@ -57,17 +57,11 @@ INTAKE = "intake"
 """Writer name of the objects' batches (their own sequence, so that intake never waits for
 status)."""
 
-HEARTBEAT_SECONDS = 0.25
-"""An idle worker is called this often: it follows the log, and its death is noticed."""
-
 REPARTITION_SECONDS = 0.25
 """Nodes that arrive in a burst are partitioned together, this long after the last of them."""
 
 SWEEP_SECONDS = 1.0
 """How often nominations in the ledger are compared with what jobs count on."""
-
-POLICY_SECONDS = 1.0
-"""How often the policy file is looked at."""
 
 IDLE_STEP_SECONDS = 0.05
 """The longest the loop sleeps while jobs wait for a deadline (nominations, infeasible lines)."""
@@ -80,7 +74,6 @@ class Service:
         self._settings = settings
         self._ledger = ledger
         self._cluster = cluster
-        self._shards = shards
         self._policies = PolicyFollower(settings)
         self.core = Coordinator(
             Order(
@@ -99,14 +92,17 @@ class Service:
         self.probes = Probes()
         self._guard = asyncio.Lock()
         self._kicked = asyncio.Event()
-        self._ready = False
+        self._stopping = False
         self._run_id = ""
-        self._log_ids: dict[int, str] = {}
-        self._idle_since: dict[int, float] = {}
-        self._pids: dict[int, int] = {}
-        self._busy: dict[int, float] = {}
-        self._generations: dict[int, int] = {}
-        """Shard -> generation of the policy that its worker runs."""
+        self.workers = Workers(
+            settings,
+            ledger=ledger,
+            shards=shards,
+            core=self.core,
+            policies=self._policies,
+            probes=self.probes,
+            kick=self._kicked.set,
+        )
         self._group: asyncio.TaskGroup | None = None
         self._recorder: Recorder | None = None
         self._writer: IntakeWriter | None = None
@@ -140,12 +136,12 @@ class Service:
                 group.create_task(binding.bind_forever())
                 group.create_task(binding.report_forever())
                 for shard in range(self._settings.shards):
-                    group.create_task(self._start_worker(shard))
+                    group.create_task(self.workers.start(shard))
                 group.create_task(self._loop())
                 group.create_task(self._repartition_forever())
-                group.create_task(self._heartbeat_forever())
-                group.create_task(trim_forever(self._ledger, self._cluster, self._workers_read))
-                group.create_task(self._follow_policy_forever())
+                group.create_task(self.workers.heartbeat_forever())
+                group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read))
+                group.create_task(self.workers.follow_policy_forever())
                 group.create_task(self._sweep_forever())
         except* _Stopped:
             log.info("Stopped")
@@ -159,7 +155,7 @@ class Service:
         epoch = await self._ledger.claim(COORDINATOR)
         intake_epoch = await self._ledger.claim(INTAKE)
         for shard in range(self._settings.shards):
-            await self._claim(shard)
+            await self.workers.claim(shard)
         recover(await self._ledger.snapshot(), self.intake, self.core)
         self._recorder = Recorder(
             self._ledger,
@@ -179,14 +175,18 @@ class Service:
 
     async def _until(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self._ready = False
+        self._stopping = True
         raise _Stopped
+
+    def ready(self) -> bool:
+        """Whether a worker has been up, and nobody has asked us to stop."""
+        return self.workers.started and not self._stopping
 
     async def _serve_http(self, writer: IntakeWriter) -> None:
         app = make_app(
             submit=self.probes.counting(writer.submit),
             status=self.status,
-            ready=lambda: self._ready,
+            ready=self.ready,
             metrics_registry=metrics_registry(
                 self.core, self.probes, lambda: self.intake.registry.slots.names
             ),
@@ -220,124 +220,13 @@ class Service:
         assert self._group is not None
         match instruction:
             case SendTurns():
-                self._group.create_task(self._call(instruction))
+                self._group.create_task(self.workers.call(instruction))
             case Reread():
                 self._group.create_task(self._reread(instruction.jids))
             case Lapse():
                 self._group.create_task(self._lapse(instruction.jids))
             case Repartition():
                 self._group.create_task(self._store_partition(instruction))
-
-    async def _call(self, send: SendTurns) -> None:
-        """Carry turns to their worker and its answer back. Without turns it is a heartbeat."""
-        shard = send.shard
-        state = self.core.dispatcher.shards[shard]
-        if state.epoch != send.epoch:
-            return  # lost before the call went out: its turns are read anew with the others
-        self._idle_since[shard] = math.inf
-        started = time.monotonic()
-        try:
-            reply = await self._shards.place(shard, send.turns)
-        except WorkerLost as error:
-            await self._lost(shard, send, str(error))
-            return
-        if state.epoch == send.epoch:  # else it is the last word of one that was given up
-            self._log_ids[shard] = reply.log_id
-            self._idle_since[shard] = time.monotonic()
-            self.probes.answered(shard, reply, started=started)
-        self._busy[shard] = self._busy.get(shard, 0.0) + reply.busy_seconds
-        self.core.turns_returned(shard, send.call, reply.outcomes, now=time.time())
-        self._kicked.set()
-        if any(outcome.code is OutcomeCode.FENCED for outcome in reply.outcomes):
-            await self._lost(shard, send, "the ledger refused its epoch or run")
-
-    async def _lost(self, shard: int, send: SendTurns, why: str) -> None:
-        """Void the worker's epoch, then let the next step read what became of its turns."""
-        state = self.core.dispatcher.shards[shard]
-        if state.epoch != send.epoch:
-            return  # several calls were in flight: the first one to fail did this
-        turns = sum(map(len, state.calls.values()))
-        log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), turns=turns, why=why)
-        await self._replace(shard)
-
-    async def _replace(self, shard: int, *, planned: bool = False) -> None:
-        """Nothing that the shard's worker still does counts; another takes its place."""
-        lost = time.monotonic()
-        self.core.dispatcher.shards[shard].epoch = None
-        self._log_ids.pop(shard, None)
-        self._pids.pop(shard, None)
-        await self._claim(shard)
-        self.core.worker_lost(shard, planned=planned)
-        self._kicked.set()
-        await self._shards.give_up(shard)
-        await self._start_worker(shard)
-        self.probes.handovers.observe(time.monotonic() - lost)
-
-    async def _claim(self, shard: int) -> Epoch:
-        """A new epoch; no commit under an older one is accepted any more."""
-        return await insist(lambda: self._ledger.claim(str(shard)), what="claim")
-
-    async def _start_worker(self, shard: int) -> None:
-        while True:
-            epoch = await self._claim(shard)
-            generation = self._policies.generation
-            # The worker may have been lost to a restart of the server that nobody else noticed.
-            run_id = await insist(self._ledger.bless, what="bless")
-            config = worker_config(
-                self._settings, self._policies.content, shard=shard, epoch=epoch, run_id=run_id
-            )
-            try:
-                pid = await self._shards.start(config)
-            except WorkerLost as error:
-                log.error("Shard worker did not start", shard=shard, why=str(error))
-                await self._shards.give_up(shard)
-                await asyncio.sleep(0.5)
-                continue
-            log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
-            self._pids[shard] = pid
-            self._generations[shard] = generation
-            self._idle_since[shard] = 0.0  # so that it is called at once
-            self.core.worker_up(shard, epoch)
-            self._ready = True
-            self._kicked.set()
-            return
-
-    async def _heartbeat_forever(self) -> None:
-        """Call the workers that nobody calls: they follow the log, and their death is noticed."""
-        assert self._group is not None
-        while True:
-            asleep = time.monotonic()
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            now = time.monotonic()
-            self.probes.loop_lag.observe(max(0.0, now - asleep - HEARTBEAT_SECONDS))
-            for state in self.core.dispatcher.shards.values():
-                idle = now - self._idle_since.get(state.shard, 0.0) >= HEARTBEAT_SECONDS
-                if state.epoch is not None and not state.calls and idle:
-                    beat = SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[])
-                    self._group.create_task(self._call(beat))
-
-    async def _follow_policy_forever(self) -> None:
-        """A good new policy counts for Order at the next step, then for one worker after the other:
-        the ledger checks what is placed meanwhile as it always does."""
-        while True:
-            await asyncio.sleep(POLICY_SECONDS)
-            session = await asyncio.to_thread(self._policies.look)
-            if session is not None:
-                self.core.order.adopt(session)
-                self._kicked.set()
-            behind = [
-                state.shard
-                for state in self.core.dispatcher.shards.values()
-                if state.epoch is not None
-                and self._generations[state.shard] != self._policies.generation
-            ]
-            for shard in behind:
-                if self.core.dispatcher.shards[shard].epoch is not None:
-                    log.info("Replacing a shard worker, for the new policy", shard=shard)
-                    await self._replace(shard, planned=True)
-            if behind:
-                self.core.order.look_again()
-                self._kicked.set()
 
     # --- ledger -------------------------------------------------------------------------------
 
@@ -386,11 +275,6 @@ class Service:
         self.core.partition_stored()
         self._kicked.set()
 
-    def _workers_read(self) -> list[str] | None:
-        """Up to where each worker has read the log, None where one is not up."""
-        ids = list(self._log_ids.values())
-        return ids if len(ids) == self._settings.shards else None
-
     # --- tell ---------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
@@ -398,8 +282,8 @@ class Service:
         status["resources"] = self.core.order.accounts.resources(self.intake.registry.slots.names)
         status["policy"] = self._policies.status()
         for shard in status["shards"]:
-            shard["pid"] = self._pids.get(shard["shard"])
-        status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self._busy.items()}
+            shard["pid"] = self.workers.pids.get(shard["shard"])
+        status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self.workers.busy.items()}
         return status
 
 

@@ -12,7 +12,7 @@ import orjson
 import pytest
 import redis
 
-from coordinator import service
+from coordinator import workers
 from coordinator.client import ApiClient
 from coordinator.policy_follower import KEPT, PolicyFollower
 from shared.ledger.server import EmbeddedServer
@@ -196,7 +196,7 @@ async def test_waiting_jobs_go_by_the_new_policy_and_then_by_the_next(
 ) -> None:
     """Predicates keep the pod off the tainted node. Without them it fits; that is for the workers
     to know, so its place shows that theirs were replaced."""
-    monkeypatch.setattr(service, "POLICY_SECONDS", 0.05)
+    monkeypatch.setattr(workers, "POLICY_SECONDS", 0.05)
     redis.Redis(unix_socket_path=str(embedded_server.socket)).flushall()
     taint = {"key": "k", "value": "", "effect": "NoSchedule"}
     async with running(embedded_server.url, short_dir, policy=file) as parts:
@@ -212,7 +212,7 @@ async def test_waiting_jobs_go_by_the_new_policy_and_then_by_the_next(
         assert status["policy"]["error"] is None
         assert status["workers_lost"] == 0
         change(file, STRICT)
-        await parts.until(lambda _: parts.service._generations == {0: 2, 1: 2})
+        await parts.until(lambda _: parts.service.workers._generations == {0: 2, 1: 2})
         tried = status["outcomes"]["infeasible"]
         await submit(parts, pod("q"))
         status = await parts.until(lambda status: status["outcomes"]["infeasible"] > tried)
@@ -226,7 +226,7 @@ async def test_no_job_is_lost_between_one_policy_and_the_next(
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service, "POLICY_SECONDS", 0.02)
+    monkeypatch.setattr(workers, "POLICY_SECONDS", 0.02)
     redis.Redis(unix_socket_path=str(embedded_server.socket)).flushall()
     async with running(embedded_server.url, short_dir, policy=file) as parts:
         await submit(parts, *(node(f"n{i}") for i in range(100)))

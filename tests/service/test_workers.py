@@ -196,7 +196,7 @@ async def test_turns_of_a_void_epoch_do_not_reach_the_next_worker(
 
         workers.place = watch  # type: ignore[method-assign]  # only listens
         turn = Turn(jid=1, job_version=1, qid=0, priority=0, groups=[], runs=[], total=1)
-        await service.service._call(SendTurns(shard=0, epoch=old, call=1, turns=[turn]))
+        await service.service.workers.call(SendTurns(shard=0, epoch=old, call=1, turns=[turn]))
         assert 1 not in served
 
 
