@@ -1,95 +1,103 @@
-"""The command ``quadrant``.
+"""The command ``quadrant``, and ``kubectl quadrant``.
 
-Ray, NumPy and aiohttp take a second to import, so that nothing here imports them before a
-command runs that needs them: ``quadrant --help`` answers at once.
+Ray, NumPy, aiohttp and pydantic take a second to import, so that nothing here imports them before
+a command runs that needs them: ``quadrant --help`` answers at once. Which subcommands there are is
+told by :mod:`coordinator.commands.catalogue`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
-from typing import Any
 
 import typer
-from rich.console import Console
 
-from coordinator.commands.bench import bench
-from coordinator.commands.demo import demo
-from coordinator.commands.doctor import doctor
-from coordinator.commands.failure import EXIT_ERROR, EXIT_INTERRUPTED, CommandError
-from coordinator.commands.up import up
+from coordinator.commands.catalogue import ENTRIES
+from coordinator.commands.failure import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from coordinator.commands.lazy import HELP, group_of
+from coordinator.commands.terminal import say_error
+
+COMPLETION = "_QUADRANT_COMPLETE"
+"""Set by the completion scripts of shells: what they ask for."""
 
 app = typer.Typer(
     name="quadrant",
+    cls=group_of(ENTRIES),
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help=(
-        "Schedule gangs of tasks on a cluster that is cut into shards\n\n"
-        "A coordinator orders the jobs, one worker per shard places them in parallel, and a ledger "
-        "accepts or refuses every placement before anything is bound.\n\n"
-        "Start with: quadrant demo"
-    ),
+    context_settings=HELP,
 )
 
-app.command("demo")(demo)
-app.command("up")(up)
-app.command("bench")(bench)
-app.command("doctor")(doctor)
+
+@app.callback()
+def quadrant() -> None:
+    """Schedule gangs of tasks on a cluster that is cut into shards
+
+    A coordinator orders the jobs, one worker per shard places them in parallel, and a ledger
+    accepts or refuses every placement before anything is bound.
+
+    Start with: quadrant demo
+    """
 
 
-@app.command()
-def version() -> None:
-    """Print the version"""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        number = installed("quadrant")
-    except PackageNotFoundError:
-        number = "<unknown>"
-    typer.echo(f"quadrant {number}")
-
-
-def _delegate(name: str, module: str, help_text: str) -> None:
-    """A subcommand with an application of its own, imported only when it is called."""
-
-    def call(ctx: typer.Context) -> Any:
-        sub = importlib.import_module(module).app
-        return sub(args=ctx.args, prog_name=f"quadrant {name}", standalone_mode=True)
-
-    app.command(
-        name,
-        help=help_text,
-        add_help_option=False,
-        context_settings={
-            "allow_extra_args": True,
-            "ignore_unknown_options": True,
-            "help_option_names": [],
-        },
-    )(call)
-
-
-_delegate("chaos", "coordinator.commands.chaos", "Break things on purpose, and check histories")
-_delegate("config", "coordinator.commands.config", "Check a policy file; show what counts here")
-_delegate("replay", "coordinator.commands.replay", "Decide a recorded cluster state step by step")
-
-
-def main() -> None:
+def main(prog_name: str | None = None) -> None:
     """Run the command; a user's mistake ends in one sentence and an exit code, not a traceback."""
+    sys.exit(run(sys.argv[1:], prog_name))
+
+
+def run(arguments: list[str], prog_name: str | None = None) -> int:
+    """The exit code."""
     try:
-        app()
+        if COMPLETION in os.environ:
+            _teach_shells()
+        code = app(arguments, prog_name=prog_name, complete_var=COMPLETION, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
     except CommandError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"Error: {error}", markup=False)
-        sys.exit(error.code)
+        say_error(str(error))
+        return error.code
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except typer.TyperException as error:
+        return _usage(error)
     except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+        return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away: nobody to tell
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_ERROR)
+        return EXIT_ERROR
+
+
+def _usage(error: typer.TyperException) -> int:
+    """What is wrong with the words of the command, and where its help is."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # its text has been printed: the help
+        return EXIT_USAGE
+    say_error(error.format_message().rstrip("."))
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        sys.stderr.write(f"{context.command_path} --help tells what is possible\n")
+    return error.exit_code
+
+
+def _teach_shells() -> None:
+    """Typer knows no shell before it has been asked for the options that install completion."""
+    from typer.completion import get_completion_inspect_parameters
+
+    get_completion_inspect_parameters()
+
+
+def kubectl_plugin() -> None:
+    """``kubectl quadrant ...``: the same command."""
+    main("kubectl quadrant")
+
+
+def kubectl_complete() -> None:
+    """``kubectl_complete-quadrant``: kubectl calls it for the words after ``kubectl quadrant``."""
+    from coordinator.commands.completion import answer_kubectl
+
+    sys.exit(answer_kubectl(sys.argv[1:]))
 
 
 if __name__ == "__main__":

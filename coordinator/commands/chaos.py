@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="chaos",
+    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

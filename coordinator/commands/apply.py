@@ -1,0 +1,162 @@
+"""``quadrant apply``: server-side apply of every object in files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coordinator.commands.failure import EXIT_ERROR, CommandError
+from coordinator.commands.kube_options import (
+    Context,
+    DryRun,
+    DryRunOption,
+    Files,
+    Namespace,
+    Output,
+    Server,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    from coordinator.commands.manifests import Manifest
+    from coordinator.commands.session import Session
+
+MANAGER = "quadrant"
+"""Who owns the fields that this command writes."""
+
+
+def apply(
+    *,
+    files: Files,
+    namespace: Namespace = None,
+    dry_run: DryRunOption = DryRun.NONE,
+    force_conflicts: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take over fields that others have written")
+    ] = False,
+    output: Output = "",
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Create or change objects as files say
+
+    Each object is judged alone and told on a line of its own; ends with 1 where one was refused.
+    Files are YAML or JSON, of one or several documents, or a List.
+
+    Examples:
+
+      quadrant apply -f job.yaml
+
+      cat jobs.yaml | quadrant apply -f - --dry-run=server
+    """
+    from coordinator.commands.manifests import placed, read_files
+    from coordinator.commands.printing import form_of, one_or_list, write, write_form
+    from coordinator.commands.session import session
+    from coordinator.commands.terminal import say_error
+    from coordinator.kubeclient import KubeError
+
+    form = form_of(output)
+    documents = read_files(files)
+    results: list[dict[str, Any]] = []
+    failed = 0
+    with session(server=server, context=context, namespace=namespace, verbose=verbose) as asked:
+        for source, value in documents:
+            try:
+                manifest = placed(asked, source, value)
+                verb, result = _apply(asked, manifest, dry_run, force=force_conflicts)
+            except (KubeError, CommandError) as error:
+                if isinstance(error, KubeError) and not error.code:
+                    _stop_where_unreachable(error)
+                failed += 1
+                say_error(f"{source}: {_of(value)}{error}")
+                continue
+            if form.word == "name":
+                write(f"{manifest.label}\n")
+            elif form.table:
+                write(f"{manifest.label} {verb}{SUFFIX[dry_run]}\n")
+            else:
+                results.append(result)
+    if results:
+        write_form(form, one_or_list(results, single=len(documents) == 1))
+    if failed:
+        raise typer.Exit(EXIT_ERROR)
+
+
+SUFFIX = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}
+"""Stands after the verb of a change that was only pretended."""
+
+
+def _apply(
+    session: Session, manifest: Manifest, dry_run: DryRun, *, force: bool
+) -> tuple[str, dict[str, Any]]:
+    """The verb, and the object as it is afterwards. Raises KubeError."""
+    before = live(session, manifest)
+    if dry_run is DryRun.CLIENT:
+        return ("configured" if before else "created"), manifest.object
+    after = apply_patch(session, manifest, dry_run=dry_run is DryRun.SERVER, force=force)
+    if before is None:
+        return "created", after
+    return ("configured" if _changed(before, after) else "unchanged"), after
+
+
+def live(session: Session, manifest: Manifest) -> dict[str, Any] | None:
+    """The object as the server has it; None where it has none."""
+    from coordinator.kubeclient import KubeError
+
+    try:
+        return session.client.get(manifest.path)
+    except KubeError as error:
+        if error.code != 404:
+            raise
+        return None
+
+
+def apply_patch(
+    session: Session, manifest: Manifest, *, dry_run: bool, force: bool = False
+) -> dict[str, Any]:
+    """The object as it is, or would be, afterwards. Raises KubeError."""
+    import orjson
+
+    from coordinator.kubeclient import APPLY
+
+    query = {
+        "fieldManager": MANAGER,
+        "fieldValidation": "Strict",
+        "dryRun": "All" if dry_run else "",
+        "force": "true" if force else "",
+    }
+    body = orjson.dumps(manifest.object)
+    return session.client.ask("PATCH", manifest.path, query, body=body, content=APPLY)[1]
+
+
+VOLATILE = ("managedFields", "resourceVersion", "generation")
+"""Metadata that moves with every write."""
+
+
+def bare(value: dict[str, Any]) -> dict[str, Any]:
+    """The object without what moves with every write."""
+    meta = {k: v for k, v in (value.get("metadata") or {}).items() if k not in VOLATILE}
+    return {**value, "metadata": meta}
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    versions = [(one.get("metadata") or {}).get("resourceVersion") for one in (before, after)]
+    if versions[0] == versions[1]:
+        return False
+    # The state may have moved between the two: that is no change of ours.
+    ours = [{k: v for k, v in bare(one).items() if k != "status"} for one in (before, after)]
+    return ours[0] != ours[1]
+
+
+def _of(value: dict[str, Any]) -> str:
+    """Which object of a file a refusal is about."""
+    meta = value.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return f"{value.get('kind') or 'object'} {name}: " if name else ""
+
+
+def _stop_where_unreachable(error: Exception) -> None:
+    """Where nobody answers, every other object would fail with the same words."""
+    if "cannot reach" in str(error):
+        raise error

@@ -1,0 +1,164 @@
+"""``quadrant delete``: by name, by label, or what files name."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coordinator.commands.apply import SUFFIX
+from coordinator.commands.failure import EXIT_ERROR, EXIT_USAGE, CommandError
+from coordinator.commands.kube_options import (
+    Context,
+    DryRun,
+    DryRunOption,
+    FieldSelector,
+    Namespace,
+    OptionalTargets,
+    Selector,
+    Server,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    from coordinator.commands.session import Session
+    from coordinator.kubekinds import Resource
+
+POLL_SECONDS = 0.1
+
+
+def delete(
+    targets: OptionalTargets = None,
+    *,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--filename", "-f", metavar="FILE", help="Delete the objects of these files"),
+    ] = None,
+    namespace: Namespace = None,
+    selector: Selector = "",
+    field_selector: FieldSelector = "",
+    everything: Annotated[
+        bool, typer.Option("--all", help="All objects of the kind in the namespace")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the objects are gone")
+    ] = True,
+    timeout: Annotated[
+        str,
+        typer.Option("--timeout", metavar="TIME", help="How long at most: 30s, 2m; 0 = for ever"),
+    ] = "0",
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="End well where a name is not there")
+    ] = False,
+    dry_run: DryRunOption = DryRun.NONE,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Delete objects, by name, by label or as files say
+
+    Examples:
+
+      quadrant delete podgroup/train-7
+
+      quadrant delete pods -l app=eval
+
+      quadrant delete -f job.yaml --no-wait
+    """
+    from coordinator.commands.durations import seconds_of
+    from coordinator.commands.printing import write
+    from coordinator.commands.session import session
+    from coordinator.commands.terminal import say_error
+    from coordinator.kubeclient import KubeError
+
+    patience = seconds_of(timeout, "--timeout")
+    if bool(targets) == bool(files):
+        raise CommandError("name objects, or files with -f; one of both", code=EXIT_USAGE)
+    failed = 0
+    gone: list[tuple[str, str]] = []
+    with session(server=server, context=context, namespace=namespace, verbose=verbose) as asked:
+        if targets:
+            wanted = _named(asked, targets, selector, field_selector, everything=everything)
+        else:
+            wanted = _in_files(asked, files or [])
+        for resource, place, name in wanted:
+            path, label = resource.path(place, name), f"{resource.label}/{name}"
+            try:
+                _delete(asked, path, dry_run)
+            except KubeError as error:
+                if error.code == 404 and ignore_not_found:
+                    continue
+                failed += 1
+                say_error(str(error))
+                continue
+            write(f"{label} deleted{SUFFIX[dry_run]}\n")
+            gone.append((path, label))
+        if wait and dry_run is DryRun.NONE:
+            failed += _wait_until_gone(asked, gone, patience)
+    if failed:
+        raise typer.Exit(EXIT_ERROR)
+
+
+Place = tuple["Resource", str | None, str]
+
+
+def _named(
+    session: Session, words: list[str], labels: str, fields: str, *, everything: bool
+) -> list[Place]:
+    found: list[Place] = []
+    chosen = bool(labels or fields or everything)
+    for target in session.catalog.targets(words):
+        place = session.place(target.resource)
+        if bool(target.names) == chosen:
+            what = target.resource.plural
+            message = f"{what}: name objects, or choose them with -l, --field-selector or --all"
+            raise CommandError(message, code=EXIT_USAGE)
+        names = target.names
+        if not names:
+            query = session.list_query(labels=labels, fields=fields)
+            items = session.items(target.resource.path(place), query)
+            names = tuple(str(item["metadata"]["name"]) for item in items)
+        found += [(target.resource, place, name) for name in names]
+    return found
+
+
+def _in_files(session: Session, files: list[str]) -> list[Place]:
+    """Last one first: what others refer to goes after them."""
+    from coordinator.commands.manifests import placed, read_files
+
+    manifests = [placed(session, source, value) for source, value in read_files(files)]
+    return [(m.resource, m.namespace, m.name) for m in reversed(manifests)]
+
+
+def _delete(session: Session, path: str, dry_run: DryRun) -> None:
+    if dry_run is DryRun.CLIENT:
+        session.client.get(path)
+        return
+    query = {"dryRun": "All" if dry_run is DryRun.SERVER else ""}
+    session.client.ask("DELETE", path, query)
+
+
+def _wait_until_gone(session: Session, gone: list[tuple[str, str]], patience: float) -> int:
+    """Returns how many were still there when the time was over."""
+    from coordinator.commands.terminal import say_error
+    from coordinator.kubeclient import KubeError
+
+    deadline = time.monotonic() + patience if patience else None
+    left = 0
+    for path, label in gone:
+        while True:
+            try:
+                found = session.client.get(path)
+            except KubeError as error:
+                if error.code != 404:
+                    raise
+                break
+            if not (found.get("metadata") or {}).get("deletionTimestamp"):
+                break  # created again meanwhile
+            if deadline is not None and time.monotonic() > deadline:
+                left += 1
+                say_error(f"{label}: still there when --timeout was over; its tasks are ending")
+                break
+            time.sleep(POLL_SECONDS)
+    return left

@@ -1,0 +1,98 @@
+"""Subcommands that are imported when they are called, and options that are taken as they are.
+
+The list of commands is known without importing them, so that ``quadrant --help`` and ``quadrant
+get`` load what they need and nothing else. Typer coerces every value with pydantic, whose import
+takes longer than most answers of a server; a text needs no coercion.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One subcommand: ``attribute`` of ``module`` is its function, or an application of its own."""
+
+    name: str
+    module: str
+    help: str
+    panel: str
+    attribute: str = ""
+
+    def load(self) -> Any:
+        """The command itself."""
+        found = getattr(importlib.import_module(self.module), self.attribute or self.name)
+        if isinstance(found, typer.Typer):
+            command = typer.main.get_command(found)
+            command.name = self.name
+        else:
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command(self.name, context_settings=HELP)(found)
+            command = typer.main.get_command(app)
+        _take_texts_as_they_are(command)
+        return command
+
+
+def group_of(entries: Iterable[Entry]) -> type[TyperGroup]:
+    """The class of an application that has these subcommands."""
+    table = {entry.name: entry for entry in entries}
+
+    class LazyGroup(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            for entry in table.values():
+                self.add_command(
+                    TyperCommand(entry.name, help=entry.help, rich_help_panel=entry.panel)
+                )
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            name, command, rest = super().resolve_command(ctx, args)
+            return name, table[name].load() if name in table else command, rest
+
+    return LazyGroup
+
+
+def _take_texts_as_they_are(command: Any) -> None:
+    for child in getattr(command, "commands", {}).values():
+        _take_texts_as_they_are(child)
+    for param in command.params:
+        annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+        if annotation in (str, list[str]) or _is_choice(annotation):
+            as_it_is = _AsItIs(param.get_runtime_param, annotation)
+            param.get_runtime_param = lambda plain=as_it_is: plain
+
+
+def _is_choice(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Enum)
+
+
+@dataclass(frozen=True, slots=True)
+class _AsItIs:
+    """Stands for typer's coercion where there is nothing to coerce."""
+
+    thorough: Any
+    """Gives typer's own, for what is not simply one of the expected values."""
+    annotation: Any
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if self.annotation is str and (value is None or isinstance(value, str)):
+            return value
+        if self.annotation == list[str] and (value is None or isinstance(value, list | tuple)):
+            return list(value or ())
+        if _is_choice(self.annotation) and isinstance(value, str | None):
+            for member in self.annotation:
+                if member is value or member.value == value:
+                    return member
+            if value is None:
+                return None
+        return self.thorough().coerce(value, param=param, ctx=ctx)

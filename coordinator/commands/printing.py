@@ -1,0 +1,157 @@
+"""How objects are written: tables for people, JSON, YAML, names and templates for scripts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from coordinator.commands.failure import EXIT_USAGE, CommandError
+from coordinator.jsonpath import JsonPath, JsonPathError
+
+FORMS = ("wide", "json", "yaml", "name")
+GAP = "   "
+NONE = "<none>"
+
+Object = dict[str, Any]
+Write = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What ``-o`` asks for. ``template`` is set for jsonpath alone."""
+
+    word: str = ""
+    template: JsonPath | None = None
+
+    @property
+    def table(self) -> bool:
+        return self.word in ("", "wide")
+
+
+def form_of(text: str) -> Form:
+    """Raises :class:`CommandError` (usage)."""
+    if text in ("", *FORMS):
+        return Form(text)
+    word, equals, template = text.partition("=")
+    if word == "jsonpath" and equals:
+        return Form("jsonpath", path_of(template, "-o"))
+    known = ", ".join((*FORMS, "jsonpath=TEMPLATE"))
+    raise CommandError(f"-o {text}: not known; write one of {known}", code=EXIT_USAGE)
+
+
+def path_of(template: str, option: str) -> JsonPath:
+    """Raises :class:`CommandError` (usage)."""
+    try:
+        return JsonPath(template)
+    except JsonPathError as error:
+        raise CommandError(f"{option} {template}: {error}", code=EXIT_USAGE) from None
+
+
+def write(text: str) -> None:
+    sys.stdout.write(text)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Columns:
+    """Writes rows in columns; later rows keep the widths of earlier ones (a watch)."""
+
+    headers: Sequence[str]
+    show_headers: bool = True
+    out: Write = write
+    paint: Callable[[str, str], str] | None = None
+    """Colours a cell: header and padded text in, text out."""
+    _widths: list[int] = field(default_factory=list)
+
+    def rows(self, rows: Iterable[Sequence[str]]) -> None:
+        """Every cell is text; empty ones are shown as ``<none>``."""
+        body = [[_one_line(cell) or NONE for cell in row] for row in rows]
+        shown = [list(self.headers), *body] if self.show_headers else body
+        self._widths = self._widths or [0] * len(self.headers)
+        for row in shown:
+            self._widths = [
+                max(width, len(cell)) for width, cell in zip(self._widths, row, strict=True)
+            ]
+        for at, row in enumerate(shown):
+            self.out(self._line(row, header=self.show_headers and at == 0) + "\n")
+        self.show_headers = False
+
+    def _line(self, row: Sequence[str], *, header: bool) -> str:
+        last = len(row) - 1
+        cells = [
+            cell if at == last else cell.ljust(self._widths[at]) for at, cell in enumerate(row)
+        ]
+        if self.paint is not None:
+            heads = [""] * len(cells) if header else self.headers
+            cells = [self.paint(head, cell) for head, cell in zip(heads, cells, strict=True)]
+        return GAP.join(cells)
+
+
+def _one_line(cell: str) -> str:
+    return " ".join(cell.split()) if "\n" in cell or "\t" in cell else cell
+
+
+def cell(value: Any) -> str:
+    match value:
+        case None:
+            return NONE
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case _:
+            return str(value)
+
+
+# --- whole objects ----------------------------------------------------------------------------
+
+
+def one_or_list(objects: list[Object], *, single: bool) -> Object:
+    """What ``-o json`` shows: the object itself where one was asked for by its name."""
+    if single and len(objects) == 1:
+        return objects[0]
+    return {
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+        "items": objects,
+    }
+
+
+def write_form(form: Form, value: Object) -> None:
+    """JSON, YAML or a template; not names and tables."""
+    match form.word:
+        case "json":
+            write(as_json(value))
+        case "yaml":
+            write(as_yaml(value))
+        case _:
+            assert form.template is not None
+            try:
+                write(form.template.render(value))
+            except JsonPathError as error:
+                raise CommandError(f"-o jsonpath: {error}") from None
+
+
+def as_json(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def as_yaml(value: Any) -> str:
+    import yaml
+
+    text: str = yaml.dump(
+        value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1 << 20
+    )
+    return text
+
+
+def documents(value: Iterable[Object]) -> str:
+    """Several YAML documents in one stream."""
+    return "---\n".join(as_yaml(one) for one in value)

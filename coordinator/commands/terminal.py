@@ -1,0 +1,53 @@
+"""What is different on a terminal: colour, where it is wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+BOLD = "1"
+RED = "31"
+GREEN = "32"
+YELLOW = "33"
+DIM = "2"
+
+STYLES = {
+    **dict.fromkeys(("Failed", "NotReady", "Unschedulable", "Lost", "Aborted", "False"), RED),
+    **dict.fromkeys(("Pending", "Terminating", "Warning", "Closed", "Closing"), YELLOW),
+    **dict.fromkeys(("Running", "Ready", "Open", "Up", "Bound"), GREEN),
+    **dict.fromkeys(("Succeeded", "Completed", "<none>", "<unknown>"), DIM),
+}
+"""How a word in a cell is shown."""
+
+
+def colours(stream: TextIO) -> bool:
+    """``NO_COLOR`` counts before ``FORCE_COLOR``, both before what the stream is."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str, style: str, stream: TextIO) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style and colours(stream) else text
+
+
+def painter(stream: TextIO) -> Callable[[str, str], str] | None:
+    """For the cells of a table: headers bold, words that tell a state in their colour."""
+    if not colours(stream):
+        return None
+
+    def paint(head: str, cell: str) -> str:
+        style = STYLES.get(cell.strip().partition(",")[0], "") if head else BOLD
+        return f"\x1b[{style}m{cell}\x1b[0m" if style else cell
+
+    return paint
+
+
+def say_error(message: str) -> None:
+    """On stderr, in the one form that errors have."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{painted('Error:', f'{BOLD};{RED}', sys.stderr)} {message}\n")
