@@ -1,0 +1,220 @@
+"""Server-side apply: an author says all that he wants, and what he no longer says goes.
+
+A field belongs to those who applied it or changed it last. Who applies another value to a field of
+somebody else's gets a conflict, unless he forces it; who applies the same value owns it too. What
+an author leaves out of his next apply is taken away where nobody else owns it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator.kube.patch.field_sets import (
+    Fields,
+    Path,
+    encode_fields,
+    item_step,
+    leaves,
+    path_text,
+    value_step,
+)
+from coordinator.kube.patch.owners import Owner, difference, ownable, read_owners, with_owners
+from coordinator.kube.patch.shapes import Shape
+
+BEFORE = "before-first-apply"
+"""Owns what was there when nobody kept account of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    owner: Owner
+    path: Path
+
+    @property
+    def field(self) -> str:
+        return path_text(self.path)
+
+    @property
+    def said(self) -> str:
+        """The other one, as Kubernetes names it."""
+        text = f'"{self.owner.name}"'
+        if self.owner.operation == "Apply":
+            return text
+        at = f" at {self.owner.time}" if self.owner.time else ""
+        return f"{text} using {self.owner.version}{at}"
+
+
+class Conflicts(Exception):
+    """Fields that others own and that would get another value."""
+
+    def __init__(self, found: list[Conflict]) -> None:
+        super().__init__(_told(found))
+        self.found = found
+
+
+def _told(found: list[Conflict]) -> str:
+    if len(found) == 1:
+        return f"Apply failed with 1 conflict: conflict with {found[0].said}: {found[0].field}"
+    lines = []
+    for who in sorted({conflict.said for conflict in found}):
+        lines.append(f"conflicts with {who}:")
+        lines += [f"- {c.field}" for c in found if c.said == who]
+    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+
+
+def apply(
+    live: dict[str, Any] | None,
+    wanted: dict[str, Any],
+    shape: Shape,
+    *,
+    manager: str,
+    now: str,
+    force: bool,
+) -> dict[str, Any]:
+    """The object after an apply, its owners in it; equal to ``live`` where nothing changes.
+
+    Nothing given is changed, parts of it are in the result. Raises Conflicts, PatchError.
+    """
+    config = _without_nulls(wanted)
+    mine = Owner(
+        manager,
+        "Apply",
+        str(wanted.get("apiVersion", "")),
+        now,
+        frozenset(leaves(ownable(config), shape)),
+    )
+    if live is None:
+        return with_owners(config, [mine])
+    owners = _owners(live, shape)
+    others = [owner for owner in owners if owner.key != mine.key]
+    last = next((owner for owner in owners if owner.key == mine.key), None)
+    new = merged(live, _unowned(config), shape)
+    if last is not None:
+        taken: Fields = frozenset().union(*(owner.fields for owner in others))
+        new = pruned(new, last.fields - mine.fields, mine.fields | taken, shape)
+    moved = difference(live, new, shape)
+    conflicts = [
+        Conflict(owner, path) for owner in others for path in sorted(owner.fields & moved.all)
+    ]
+    if conflicts and not force:
+        raise Conflicts(conflicts)
+    others = [replace(owner, fields=owner.fields - moved.all) for owner in others]
+    if last is not None and last.fields == mine.fields and not moved.any:
+        mine = last
+    return with_owners(new, [*others, mine])
+
+
+def _owners(live: dict[str, Any], shape: Shape) -> tuple[Owner, ...]:
+    owners = read_owners(live["metadata"].get("managedFields"))
+    if owners:
+        return owners
+    fields = frozenset(leaves(ownable(live), shape))
+    return (Owner(BEFORE, "Update", str(live.get("apiVersion", "")), "", fields),)
+
+
+def _without_nulls(value: Any) -> Any:
+    """A field that is null is not said."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _unowned(config: dict[str, Any]) -> dict[str, Any]:
+    """What the server says (uid, version, times) is not merged in."""
+    return ownable(config)
+
+
+# --- putting in -------------------------------------------------------------------------------
+
+
+def merged(old: Any, new: Any, shape: Shape) -> Any:
+    """``new`` laid over ``old``: objects by field, lists by their keys, all else replaced."""
+    if isinstance(old, dict) and isinstance(new, dict) and not shape.whole:
+        result = dict(old)
+        for name, value in new.items():
+            result[name] = merged(old[name], value, shape.of(name)) if name in old else value
+        return result
+    if shape.keyed(old) and shape.keyed(new):
+        known = {item_step(item, shape): item for item in old}
+        fresh = {item_step(item, shape): item for item in new}
+        inner = shape if not shape.whole else None
+        both = {
+            step: _item(known[step], item, inner) if step in known else item
+            for step, item in fresh.items()
+        }
+        return [both.get(step, known.get(step)) for step in _interleaved(known, fresh)]
+    if shape.distinct(old) and shape.distinct(new):
+        by_step = {value_step(item): item for item in [*old, *new]}
+        order = _interleaved(map(value_step, old), dict.fromkeys(map(value_step, new)))
+        return [by_step[step] for step in order]
+    return new
+
+
+def _item(old: dict[str, Any], new: dict[str, Any], shape: Shape | None) -> dict[str, Any]:
+    """One item of a list: its fields are merged by the list's shape, or it is one value."""
+    if shape is None:
+        return new
+    result = dict(old)
+    for name, value in new.items():
+        result[name] = merged(old[name], value, shape.of(name)) if name in old else value
+    return result
+
+
+def _interleaved(old: Iterable[str], new: Iterable[str]) -> list[str]:
+    """All of both, in the order of ``new``; what only ``old`` has stays behind what it followed."""
+    left = deque(new)
+    wanted = set(left)
+    done: set[str] = set()
+    result: list[str] = []
+    for step in old:
+        if step not in wanted:
+            result.append(step)
+            continue
+        while left and step not in done:
+            first = left.popleft()
+            done.add(first)
+            result.append(first)
+    return [*result, *left]
+
+
+# --- taking out -------------------------------------------------------------------------------
+
+
+def pruned(value: dict[str, Any], gone: Fields, kept: Fields, shape: Shape) -> dict[str, Any]:
+    """Without the paths of ``gone`` below which ``kept`` has nothing."""
+    needed = {path[:i] for path in kept for i in range(1, len(path) + 1)}
+    paths = frozenset(path for path in gone if path not in needed)
+    if not paths:
+        return value
+    left: dict[str, Any] = _cut(value, encode_fields(paths), shape) or {}
+    return left
+
+
+def _cut(value: Any, tree: dict[str, Any], shape: Shape) -> Any:
+    """The value without the paths of a tree (as :func:`encode_fields` makes it), None where nothing
+    is left of it."""
+    if not tree or "." in tree:
+        return None
+    if isinstance(value, dict):
+        result = {}
+        for name, inner in value.items():
+            step = tree.get(f"f:{name}")
+            left = inner if step is None else _cut(inner, step, shape.of(name))
+            if step is None or left is not None:
+                result[name] = left
+        return result or None
+    if shape.keyed(value):
+        items = [_cut_item(item, tree.get(item_step(item, shape)), shape) for item in value]
+        return [item for item in items if item is not None] or None
+    if shape.distinct(value):
+        return [item for item in value if value_step(item) not in tree] or None
+    return value
+
+
+def _cut_item(item: dict[str, Any], tree: dict[str, Any] | None, shape: Shape) -> Any:
+    return item if tree is None else _cut(item, tree, shape)
