@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from shard_worker.inquiry import Findings, Inquiry
 from shard_worker.transport import PlaceReply, WorkerConfig, encode_call
 from shared.messages import Epoch, Turn
 from shared.settings import Settings
@@ -56,6 +57,13 @@ class Shards(Protocol):
 
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
         """Raises WorkerLost; an empty list only lets the worker follow the log."""
+        ...
+
+    async def inquire(self, shard: int, inquiry: Inquiry) -> Findings:
+        """What would come of turns, on the worker's view and without doing it.
+
+        Raises WorkerLost where it has no worker, or that does not answer in time: nobody's
+        business but the asker's, the worker is not given up for it."""
         ...
 
     async def give_up(self, shard: int) -> None:
@@ -113,6 +121,13 @@ class RayShards:
             raise WorkerLost(f"shard {shard} has no worker")
         reply = await self._wait(shard, actor.turns.remote(encode_call(turns)), self._call_seconds)
         return PlaceReply.decode(reply)
+
+    async def inquire(self, shard: int, inquiry: Inquiry) -> Findings:
+        actor = self._actors.get(shard)
+        if actor is None:
+            raise WorkerLost(f"shard {shard} has no worker")
+        reply = await self._wait(shard, actor.inquire.remote(inquiry.encode()), self._call_seconds)
+        return Findings.decode(reply)
 
     async def _wait(self, shard: int, ref: Any, seconds: float) -> bytes:
         with _lost_if_late(shard, seconds):

@@ -15,6 +15,7 @@ import os
 import time
 
 from shard_worker.figures import WorkerFigures
+from shard_worker.inquiry import Findings, Inquiry
 from shard_worker.session import open_session
 from shard_worker.task_class import Mode
 from shard_worker.transport import PlaceReply, WorkerConfig, decode_call
@@ -56,6 +57,12 @@ class ShardActor:
         busy = time.process_time() - started
         figures = self._server.take_figures() if turns else None
         return PlaceReply(outcomes, self._server.log_id, busy, figures).encode()
+
+    def inquire(self, call: bytes) -> bytes:
+        """What would come of turns, without doing it (an :class:`Inquiry` in, Findings out)."""
+        if self._server is None:
+            raise RuntimeError("the worker has not begun")
+        return self._runner.run(self._server.inquire(Inquiry.decode(call))).encode()
 
 
 class ShardServer:
@@ -127,6 +134,11 @@ class ShardServer:
             started = time.perf_counter()
             instructions = self._worker.on_reply(reply)
         return outcomes
+
+    async def inquire(self, inquiry: Inquiry) -> Findings:
+        """Answer on the view as it is now; nothing of it stays."""
+        await self._follow()
+        return Findings(self._log_id, self._worker.inquire(inquiry))
 
     async def _follow(self) -> None:
         while True:

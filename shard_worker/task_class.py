@@ -286,7 +286,7 @@ class Classes:
         self.view = view
         self.session = session
         self.mode = mode
-        self._seed = seed
+        self.seed = seed
         self._limit = limit
         self._kept: dict[int, Compiled] = {}
         self._noise: Keys = noise(seed, 0)
@@ -299,7 +299,7 @@ class Classes:
             compiled.refresh()
             return compiled
         if len(self._noise) < self.view.size:
-            self._noise = noise(self._seed, 2 * self.view.size)
+            self._noise = noise(self.seed, 2 * self.view.size)
         self._kept.pop(cid, None)
         compiled = Compiled(
             cid, view=self.view, session=self.session, mode=self.mode, noise_of=self._noise

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from shard_worker.actions.allocate import Placed, place
 from shard_worker.figures import WorkerFigures
+from shard_worker.inquiry import Finding, Inquiry, examine
 from shard_worker.session import Session
 from shard_worker.statement import runs_of
 from shard_worker.task_class import Classes, Mode
@@ -197,6 +198,16 @@ class Worker:
     def pending_batch(self) -> CommitBatch | None:
         """The batch in flight: to be sent again, unchanged, where its reply was lost."""
         return self._batch
+
+    def inquire(self, inquiry: Inquiry) -> list[Finding]:
+        """What would come of these turns now; nothing of it stays, not even a figure."""
+        return examine(
+            inquiry,
+            view=self.view,
+            session=self.session,
+            mode=self.classes.mode,
+            seed=self.classes.seed,
+        )
 
     def take_figures(self) -> WorkerFigures:
         """What was counted since they were last taken."""

@@ -21,6 +21,7 @@ from coordinator.cluster.protocol import BindAnswers, BindRequests, Reports
 from coordinator.service import Service
 from coordinator.shards import WorkerLost
 from shard_worker.actor import ShardServer
+from shard_worker.inquiry import Findings, Inquiry
 from shard_worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import Turn
@@ -58,6 +59,14 @@ class DirectShards:
                 raise WorkerLost(f"shard {shard} died after its work")
             figures = server.take_figures() if turns else None
         return PlaceReply(outcomes, server.log_id, figures=figures)
+
+    async def inquire(self, shard: int, inquiry: Inquiry) -> Findings:
+        if shard not in self._servers or shard in self.deaf:
+            raise WorkerLost(f"shard {shard} has no worker that answers")
+        server, _, lock = self._servers[shard]
+        async with lock:  # through the wire's form, as between processes
+            findings = await server.inquire(Inquiry.decode(inquiry.encode()))
+        return Findings.decode(findings.encode())
 
     async def give_up(self, shard: int) -> None:
         if shard in self._servers:

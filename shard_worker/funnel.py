@@ -1,0 +1,300 @@
+"""The funnel: why each node of the cluster does not take a task of a class now, counted.
+
+Every check is one array of booleans over all rows, True where the node passes. A node is charged
+to the first check that it fails, so that the counts and the nodes that fit add up to all nodes.
+ANDs of all checks before one and of all after it tell which nodes only this check keeps out, and
+what could start without it: all checks together cost three passes, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
+from shard_worker.plugins.predicates import REPELLING, SELECTOR, TAINT, tolerated
+from shard_worker.session import Mask, Session
+from shard_worker.task_class import FOREIGN, STALE_SPEC, Mode
+from shard_worker.view import View
+from shared.model import Taint, TaskClass
+from shared.slots import CPU, MEMORY, PODS
+
+EXAMPLES = 5
+"""Nodes named for a check."""
+NEAREST = 5
+"""Nodes told that nearly take the task."""
+APART = 8
+"""So many different taints are told one by one; more are told as one check."""
+
+PROMISED = "promised to nominated jobs"
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the funnel. ``slot`` is -1 where it is no amount."""
+
+    kind: str
+    """foreign, stale, selector, affinity, taint, check (any other), amount or promised."""
+    name: str
+    slot: int
+    count: int
+    """Nodes that fail it and passed all before it."""
+    only: int
+    """Nodes that pass all others: they would take a task if this check were not."""
+    starts: int
+    """Tasks that could start now, on all nodes, if this check were not."""
+    examples: list[int]
+    """Rows of some of the nodes counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A node that passes every check but those of amounts: what it lacks."""
+
+    row: int
+    lacks: list[tuple[int, int, int, int]]
+    """(slot, needs, idle now, idle when all that leaves has left and all promises are kept)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Funnel:
+    """One class on all nodes of one view. ``total`` = the checks' counts + ``fits``."""
+
+    total: int
+    fits: int
+    """Nodes that take at least one task now."""
+    starts: int
+    """Tasks that could start now, each node filled up."""
+    later: int
+    """Tasks that could start once all that is leaving has left."""
+    matching: int
+    """Nodes that pass every check but those of amounts."""
+    empty: int
+    """Tasks that the matching nodes would take if nothing ran on them."""
+    idle: list[tuple[int, int]]
+    """(slot, amount): what matching nodes have idle together."""
+    checks: list[Check] = field(default_factory=list)
+    """Those that keep out a node, in the order in which nodes are judged."""
+    near: list[Near] = field(default_factory=list)
+    smaller: list[tuple[int, int]] = field(default_factory=list)
+    """(slot, amount): the largest smaller request of this slot with which ``wanted`` could start
+    now, each slot on its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A check before counting."""
+
+    kind: str
+    name: str
+    slot: int
+    passes: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What one requested slot allows. Arrays over rows."""
+
+    slot: int
+    amount: int
+    free: Counts
+    future: Counts
+    whole: Counts
+
+    def tasks(self) -> Counts:
+        """Tasks a node could start now as far as this slot goes."""
+        room: Counts = np.maximum(np.minimum(self.free, self.future) // self.amount, 0)
+        return room
+
+
+def funnel(cls: TaskClass, *, view: View, session: Session, mode: Mode, wanted: int) -> Funnel:
+    """``wanted``: how many tasks of the class have to start together."""
+    view.reserve(cls.requests)
+    rooms = [_room(view, slot, amount) for slot, amount in cls.requests]
+    static = list(_static(cls, view, session, mode))
+    checks = [*static, *_amounts(rooms, view)]
+    exists = view.exists()
+    matching = exists.copy()
+    for check in static:
+        matching &= check.passes
+    counted, fitting = _count(checks, exists, rooms)
+    return Funnel(
+        total=int(exists.sum()),
+        fits=int(fitting.sum()),
+        starts=_sum(fitting, [room.tasks() for room in rooms]),
+        later=_sum(matching, [np.maximum(r.future // r.amount, 0) for r in rooms]),
+        matching=int(matching.sum()),
+        empty=_sum(matching, [r.whole // r.amount for r in rooms]),
+        idle=[(r.slot, int(np.maximum(r.free, 0)[matching].sum())) for r in rooms],
+        checks=counted,
+        near=_nearest(matching & ~fitting, rooms),
+        smaller=_smaller(matching, rooms, wanted),
+    )
+
+
+# --- the checks ---------------------------------------------------------------------------------
+
+
+def _static(cls: TaskClass, view: View, session: Session, mode: Mode) -> Iterator[_Judged]:
+    """The checks that follow from class and node alone, in the order of the policy."""
+    if mode is Mode.HARD:
+        yield _Judged("foreign", FOREIGN, -1, view.own)
+    yield _Judged("stale", STALE_SPEC, -1, view.live() | ~view.exists())
+    for name, passes in session.predicates(cls, view):
+        if name == SELECTOR and len(cls.selector) > 1:
+            yield from _pairs(cls, view, session)
+        elif name == SELECTOR:
+            (key, value), *_ = cls.selector
+            yield _Judged("selector", f"label {key}={value}", -1, passes)
+        elif name == TAINT:
+            yield from _taints(cls, view, passes)
+        else:
+            kind = "affinity" if name.endswith("node affinity") else "check"
+            yield _Judged(kind, name.removeprefix("node(s) "), -1, passes)
+
+
+def _pairs(cls: TaskClass, view: View, session: Session) -> Iterator[_Judged]:
+    """Each label of a selector as a check of its own."""
+    for pair in cls.selector:
+        alone = TaskClass(requests=cls.requests, selector=(pair,), tolerations=cls.tolerations)
+        for name, passes in session.predicates(alone, view):
+            if name == SELECTOR:
+                yield _Judged("selector", f"label {pair[0]}={pair[1]}", -1, passes)
+
+
+def _taints(cls: TaskClass, view: View, passes: Mask) -> Iterator[_Judged]:
+    """Each taint that is in the way as a check of its own, where they are few."""
+    column = view.taints()
+    repelling: set[Taint] = {
+        taint
+        for taints in column.values
+        for taint in taints
+        if taint.effect in REPELLING and not tolerated(taint, cls.tolerations)
+    }
+    if len(repelling) > APART:
+        yield _Judged("taint", "taints that are not tolerated", -1, passes)
+        return
+    for taint in sorted(repelling, key=lambda t: (t.key, t.value, t.effect)):
+        clear = np.array([taint not in taints for taints in column.values] + [True])
+        value = f"={taint.value}" if taint.value else ""
+        yield _Judged("taint", f"taint {taint.key}{value}", -1, clear[column.codes])
+
+
+def _room(view: View, slot: int, amount: int) -> _Room:
+    allocatable, used, releasing, nominated = (
+        view.columns.views[kind][slot] for kind in (ALLOCATABLE, USED, RELEASING, NOMINATED)
+    )
+    free = allocatable - used
+    return _Room(slot, amount, free, free + releasing - nominated, allocatable)
+
+
+def _amounts(rooms: list[_Room], view: View) -> Iterator[_Judged]:
+    """Idle amounts slot by slot, then what is idle but promised."""
+    kept = np.ones(view.size, dtype=np.bool_)
+    for room in rooms:
+        idle = room.free >= room.amount
+        kept &= ~idle | (room.future >= room.amount)
+        yield _Judged("amount", view.slot_name(room.slot), room.slot, idle)
+    yield _Judged("promised", PROMISED, -1, kept)
+
+
+# --- counting -----------------------------------------------------------------------------------
+
+
+def _count(checks: list[_Judged], exists: Mask, rooms: list[_Room]) -> tuple[list[Check], Mask]:
+    """The checks that keep out a node, and the nodes that pass all."""
+    after = [exists]
+    for check in reversed(checks):
+        after.append(after[-1] & check.passes)
+    after.reverse()  # after[i]: passes checks i and later
+    counted: list[Check] = []
+    before = exists
+    for i, check in enumerate(checks):
+        failed = before & ~check.passes
+        rows = np.flatnonzero(failed)
+        if len(rows):
+            others = before & after[i + 1]
+            counted.append(
+                Check(
+                    kind=check.kind,
+                    name=check.name,
+                    slot=check.slot,
+                    count=len(rows),
+                    only=int((others & ~check.passes).sum()),
+                    starts=_sum(others, _without(rooms, check)),
+                    examples=rows[:EXAMPLES].tolist(),
+                )
+            )
+        before = before & check.passes
+    return counted, before
+
+
+def _without(rooms: list[_Room], check: _Judged) -> list[Counts]:
+    """Tasks per node and slot if the check were not."""
+    if check.kind == "promised":
+        return [np.maximum(room.free // room.amount, 0) for room in rooms]
+    return [room.tasks() for room in rooms if room.slot != check.slot]
+
+
+def _sum(rows: Mask, tasks: list[Counts]) -> int:
+    """Tasks that these rows could take, the scarcest slot of each row counts."""
+    if not tasks or not rows.any():
+        return int(rows.sum())
+    return int(np.minimum.reduce([t[rows] for t in tasks]).sum())
+
+
+# --- what is near, and what would help ------------------------------------------------------------
+
+
+def _nearest(rows: Mask, rooms: list[_Room]) -> list[Near]:
+    """The nodes that lack the least, as a part of what is asked."""
+    at = np.flatnonzero(rows)
+    if not len(at):
+        return []
+    lack = np.maximum.reduce([(r.amount - r.free[at]) / r.amount for r in rooms])
+    best = at[np.argsort(lack, kind="stable")[:NEAREST]]
+    return [
+        Near(
+            row,
+            [
+                (r.slot, r.amount, r.free.item(row), r.future.item(row))
+                for r in rooms
+                if min(r.free.item(row), r.future.item(row)) < r.amount
+            ],
+        )
+        for row in best.tolist()
+    ]
+
+
+def _smaller(rows: Mask, rooms: list[_Room], wanted: int) -> list[tuple[int, int]]:
+    """Per slot the largest request below the one asked with which ``wanted`` tasks could start."""
+    found: list[tuple[int, int]] = []
+    for room in rooms:
+        if room.slot == PODS or _sum(rows, [r.tasks() for r in rooms]) >= wanted:
+            continue
+        others = [r.tasks() for r in rooms if r is not room]
+        step = _step(room.slot, room.amount)
+        low, high = 0, (room.amount - 1) // step
+        while low < high:  # the largest number of steps that suffices; 0: none does
+            middle = (low + high + 1) // 2
+            tried = replace(room, amount=middle * step)
+            if _sum(rows, [*others, tried.tasks()]) >= wanted:
+                low = middle
+            else:
+                high = middle - 1
+        if low:
+            found.append((room.slot, low * step))
+    return found
+
+
+def _step(slot: int, amount: int) -> int:
+    """Requests are proposed in steps that people write: 0.1 core, 64 Mi, one whole device."""
+    if slot == CPU:
+        return 100 if amount > 100 else 10
+    if amount > 1 << 26:
+        return 1 << 26
+    return max(1, amount // 10) if slot == MEMORY else 1000

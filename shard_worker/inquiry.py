@@ -1,0 +1,258 @@
+"""An inquiry: what would come of these turns on this shard's view, and why not, without doing it.
+
+The turns are placed one after the other, each on top of those before it, as real turns are; then
+everything is undone. Nothing goes to the ledger, no figure is counted, and the worker's own
+compiled classes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shard_worker.actions.allocate import Placed, place
+from shard_worker.actions.displace import give_back_own
+from shard_worker.funnel import Check, Funnel, Near, funnel
+from shard_worker.session import Session
+from shard_worker.statement import Place, Statement, runs_of
+from shard_worker.task_class import Classes, Mode
+from shard_worker.view import View
+from shared.messages import (
+    NOMINATE,
+    OutcomeCode,
+    Placement,
+    TaskRun,
+    Turn,
+    decode,
+    decode_turns,
+    encode,
+    encode_turns,
+)
+from shared.model import TaskClass
+from shared.specs import decode_class
+
+ROLES = 4
+"""Roles of a job that get a funnel, the one that failed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What is asked of one worker."""
+
+    turns: list[Turn]
+    wanted: list[dict[int, int]]
+    """Of each turn: class -> tasks of it that have to start together."""
+    classes: dict[int, bytes] = field(default_factory=dict)
+    """Classes that nothing accepted has yet, encoded; they are forgotten again."""
+    implied: dict[int, int] = field(default_factory=dict)
+    """Slots that nothing accepted names yet: what every node offers of them by nature."""
+    funnels: bool = False
+    """Funnels also for turns that find a place."""
+
+    def encode(self) -> bytes:
+        return encode(
+            [encode_turns(self.turns), self.wanted, self.classes, self.implied, self.funnels]
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Inquiry:
+        turns, *rest = decode(data)
+        return cls(decode_turns(turns), *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFunnel:
+    """The funnel of one role's class."""
+
+    cid: int
+    role: str
+    wanted: int
+    funnel: Funnel
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What would come of one turn. ``code``: PLACED, NOMINATED, INFEASIBLE, or STALE where the view
+    does not know a class yet."""
+
+    jid: int
+    code: OutcomeCode
+    placements: list[Placement] = field(default_factory=list)
+    displaced: list[int] = field(default_factory=list)
+    reasons: dict[str, int] = field(default_factory=dict)
+    funnels: list[RoleFunnel] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """``log_id``: how far the view had followed the ledger's log."""
+
+    log_id: str
+    findings: list[Finding]
+
+    def encode(self) -> bytes:
+        return encode([self.log_id, [_plain(finding) for finding in self.findings]])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Findings:
+        log_id, findings = decode(data)
+        return cls(log_id, [_finding(values) for values in findings])
+
+
+def examine(
+    inquiry: Inquiry, *, view: View, session: Session, mode: Mode, seed: int
+) -> list[Finding]:
+    """One finding per turn. The view is as before when this returns, whatever happens."""
+    with _known(view, inquiry) as numbers:
+        classes = Classes(view=view, session=session, mode=mode, seed=seed, limit=8)
+        trial = _Trial(inquiry, classes, numbers)
+        try:
+            return [trial.turn(i, turn) for i, turn in enumerate(inquiry.turns)]
+        finally:
+            for statement in reversed(trial.statements):
+                statement.rollback()
+
+
+@contextmanager
+def _known(view: View, inquiry: Inquiry) -> Iterator[dict[int, int]]:
+    """The classes and slots that travelled with the inquiry are known meanwhile.
+
+    Yields the number that each class has here: another than it was sent with, as that one may be
+    given to another class by now."""
+    numbers = {cid: -1 - i for i, cid in enumerate(inquiry.classes)}
+    revision = view.revision
+    try:
+        for slot, amount in inquiry.implied.items():
+            view.columns.imply(slot, amount)
+            view.revision += 1
+        for cid, spec in inquiry.classes.items():
+            view.classes[numbers[cid]] = decode_class(spec)
+        yield numbers
+    finally:
+        for number in numbers.values():
+            view.classes.pop(number, None)
+        for slot in inquiry.implied:
+            view.columns.imply(slot, 0)
+            view.revision += 1
+        assert view.revision >= revision
+
+
+class _Trial:
+    """Turns on a view, each on top of those before."""
+
+    def __init__(self, inquiry: Inquiry, classes: Classes, numbers: dict[int, int]) -> None:
+        """``numbers``: what the view calls the classes that came with the inquiry."""
+        self._inquiry = inquiry
+        self._view = classes.view
+        self._session = classes.session
+        self._mode = classes.mode
+        self._classes = classes
+        self._numbers = numbers
+        self.statements: list[Statement] = []
+
+    def turn(self, index: int, asked: Turn) -> Finding:
+        numbers, view = self._numbers, self._view
+        runs = [replace(run, cid=numbers.get(run.cid, run.cid)) for run in asked.runs]
+        turn = replace(asked, runs=runs)
+        if not runs or any(run.cid not in view.classes for run in runs):
+            return Finding(turn.jid, OutcomeCode.STALE)
+        placed = place(turn, session=self._session, view=view, classes=self._classes)
+        if placed.core:
+            self.statements.append(placed.statement)
+        code = _code(placed)
+        told: list[RoleFunnel] = []
+        if code is OutcomeCode.INFEASIBLE or self._inquiry.funnels:
+            told = self._funnels(turn, self._inquiry.wanted[index], placed.failed_role)
+        return Finding(
+            jid=turn.jid,
+            code=code,
+            placements=self._placements([*placed.core, *placed.tail]),
+            displaced=list(placed.displaced),
+            reasons=dict(placed.reasons),
+            funnels=told,
+        )
+
+    def _placements(self, places: list[Place]) -> list[Placement]:
+        """With the class numbers of the inquiry."""
+        sent = {number: cid for cid, number in self._numbers.items()}
+        return [
+            Placement(sent.get(r.cid, r.cid), r.kind, r.tasks, r.rows, r.levels)
+            for r in runs_of(places)
+        ]
+
+    def _funnels(self, turn: Turn, wanted: dict[int, int], failed: str) -> list[RoleFunnel]:
+        """Of each role, with what the job itself holds by nomination given back."""
+        view = self._view
+        sent = {number: cid for cid, number in self._numbers.items()}
+        aside = Statement(view)
+        give_back_own(aside, view, turn)
+        try:
+            runs = sorted(turn.runs, key=lambda run: run.role != failed)
+            return [
+                self._funnel(run, sent.get(run.cid, run.cid), wanted)
+                for run in runs[:ROLES]
+                if not view.classes[run.cid].best_effort
+            ]
+        finally:
+            aside.rollback()
+
+    def _funnel(self, run: TaskRun, cid: int, wanted: dict[int, int]) -> RoleFunnel:
+        need = wanted.get(cid, 1)
+        cls: TaskClass = self._view.classes[run.cid]
+        found = funnel(cls, view=self._view, session=self._session, mode=self._mode, wanted=need)
+        return RoleFunnel(cid, run.role, need, found)
+
+
+def _code(placed: Placed) -> OutcomeCode:
+    if not placed.core:
+        return OutcomeCode.INFEASIBLE
+    waits = any(op.kind == NOMINATE for op in placed.core)
+    return OutcomeCode.NOMINATED if waits else OutcomeCode.PLACED
+
+
+# --- wire ---------------------------------------------------------------------------------------
+
+
+def _plain(f: Finding) -> list[object]:
+    places = [[p.cid, p.kind, p.tasks, p.rows, p.levels] for p in f.placements]
+    funnels = [[r.cid, r.role, r.wanted, _plain_funnel(r.funnel)] for r in f.funnels]
+    return [f.jid, int(f.code), places, f.displaced, f.reasons, funnels]
+
+
+def _plain_funnel(f: Funnel) -> list[object]:
+    checks = [[c.kind, c.name, c.slot, c.count, c.only, c.starts, c.examples] for c in f.checks]
+    near = [[n.row, n.lacks] for n in f.near]
+    figures = [f.total, f.fits, f.starts, f.later, f.matching, f.empty, f.idle]
+    return [*figures, checks, near, f.smaller]
+
+
+def _finding(values: list[Any]) -> Finding:
+    jid, code, places, displaced, reasons, funnels = values
+    return Finding(
+        jid=jid,
+        code=OutcomeCode(code),
+        placements=[Placement(*place) for place in places],
+        displaced=displaced,
+        reasons=reasons,
+        funnels=[_role(told) for told in funnels],
+    )
+
+
+def _role(told: list[Any]) -> RoleFunnel:
+    cid, role, wanted, values = told
+    total, fits, starts, later, matching, empty, idle, checks, near, smaller = values
+    found = Funnel(
+        total=total,
+        fits=fits,
+        starts=starts,
+        later=later,
+        matching=matching,
+        empty=empty,
+        idle=[(slot, amount) for slot, amount in idle],
+        checks=[Check(*c) for c in checks],
+        near=[Near(row, [tuple(x) for x in lacks]) for row, lacks in near],
+        smaller=[(slot, amount) for slot, amount in smaller],
+    )
+    return RoleFunnel(cid, role, wanted, found)
