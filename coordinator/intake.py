@@ -8,18 +8,27 @@ their order in the list. What it returns must become durable before anything els
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.admission.cluster import admit_hyper_node, admit_node, admit_priority_class
+from coordinator.admission.deletion import purge, remove
+from coordinator.admission.documents import (
+    DEFAULT_QUEUE,
+    NAMESPACED,
+    Item,
+    body_of,
+    default_queue,
+    documents_of,
+)
 from coordinator.admission.gangs import admit_job, admit_pod_group
-from coordinator.admission.members import without
 from coordinator.admission.pods import admit_pod, join_members
 from coordinator.admission.queues import admit_queues
-from coordinator.admission.registry import Draft, Registry, pack_task, unpack_task
+from coordinator.admission.registry import Draft, Registry, pack_task
+from coordinator.admission.result import Admission
 from coordinator.admission.step import Notice, Placed, Step, key_of, kind_of
+from coordinator.objects.document import Document, Key, decode_document
 from shared.errors import InvalidInput, Refusal
-from shared.ledger.protocol import DropJob, DropNode, IntakeOp, PutObject, Snapshot
+from shared.ledger.protocol import Snapshot
 from shared.manifests import (
     JobManifest,
     NodeManifest,
@@ -28,15 +37,17 @@ from shared.manifests import (
     QueueManifest,
     parse,
 )
-from shared.model import HyperNode, Job, Node, PriorityClass, Queue, TaskClass
+from shared.model import HyperNode, Job, PriorityClass
 from shared.specs import (
     HYPER_NODE_KEY,
+    NUMBERS_KEY,
     PRIORITY_CLASS_KEY,
     SLOTS_KEY,
     decode_class,
     decode_hyper_node,
     decode_job,
     decode_node,
+    decode_numbers,
     decode_priority_class,
     decode_queue,
     decode_slots,
@@ -53,32 +64,6 @@ _JUDGES: dict[type, Callable[[Step, Any], None]] = {
     PodManifest: admit_pod,
 }
 """In the order of judging; queues, whose order among themselves matters, come before nodes."""
-_NAMESPACED = {"Pod", "PodGroup", "Job"}
-
-
-@dataclass(slots=True)
-class Admission:
-    """What came of a list. ``ops`` make the rest durable; the other fields are for Order."""
-
-    ops: list[IntakeOp] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
-    nodes_gone: list[int] = field(default_factory=list)
-    queues: list[Queue] = field(default_factory=list)
-    hyper_nodes: list[HyperNode] = field(default_factory=list)
-    hyper_nodes_gone: list[str] = field(default_factory=list)
-    jobs: list[Job] = field(default_factory=list)
-    """New or changed."""
-    jobs_gone: list[int] = field(default_factory=list)
-    tasks_gone: list[tuple[int, int]] = field(default_factory=list)
-    """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped."""
-    classes: dict[int, TaskClass] = field(default_factory=dict)
-    refused: list[Refusal] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
-    accepted: int = 0
-    """Objects taken, the unchanged ones among them."""
-    unchanged: int = 0
-    placed: list[Placed] = field(default_factory=list)
-    """Pods that were submitted as already bound (``Intake(observe=True)`` only)."""
 
 
 class Intake:
@@ -89,13 +74,24 @@ class Intake:
         self.registry = Registry()
         self._observe = observe
 
-    def admit(self, items: Sequence[object], now: float, *, atomic: bool = False) -> Admission:
-        """Take a list of objects. With ``atomic`` one refusal refuses the whole list.
+    @property
+    def documents(self) -> dict[Key, Document]:
+        """Of everything that was admitted, durable already or not."""
+        return self.registry.documents
+
+    def admit(
+        self, items: Sequence[object], now: float, *, atomic: bool = False, keep: bool = True
+    ) -> Admission:
+        """Take a list of objects. With ``atomic`` one refusal refuses the whole list; without
+        ``keep`` nothing is taken, and the answer says what would come of it.
 
         The queue ``default`` is created with the first list, also with an empty one.
         """
         out = Admission()
-        manifests = self._parse(items, out)
+        taken = self._parse(items, out)
+        manifests: dict[type, list[Any]] = {}
+        for item in taken:
+            manifests.setdefault(type(item.manifest), []).append(item.manifest)
         draft = Draft(self.registry)
         step = Step(draft, now, self._observe)
         for kind, judge in _JUDGES.items():
@@ -106,23 +102,33 @@ class Intake:
         out.refused += step.refused
         if atomic and out.refused:
             return Admission(refused=out.refused)
+        documents = documents_of(step, taken, self.documents)
+        if DEFAULT_QUEUE not in self.documents:
+            documents.setdefault(DEFAULT_QUEUE, default_queue(now))
+        out.documents = list(documents.values())
         out.accepted = len(items) - len(out.refused)
         out.unchanged = step.unchanged
         out.notices = list(step.notices.values())
         out.placed = step.placed
         self._collect(draft, out)
-        draft.keep()
+        if keep:
+            draft.keep()
+            self.documents.update(documents)
         return out
 
-    def _parse(self, items: Sequence[object], out: Admission) -> dict[type, list[Any]]:
-        manifests: dict[type, list[Any]] = {}
-        for item in items:
-            manifest = parse(item)
+    def _parse(self, items: Sequence[object], out: Admission) -> list[Item]:
+        taken = []
+        for sent in items:
+            manifest = parse(sent)
             if isinstance(manifest, Refusal):
                 out.refused.append(manifest)
-            else:
-                manifests.setdefault(type(manifest), []).append(manifest)
-        return manifests
+                continue
+            assert isinstance(sent, dict)
+            try:
+                taken.append(Item(manifest, sent, body_of(sent)))
+            except InvalidInput as error:
+                out.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
+        return taken
 
     def _collect(self, draft: Draft, out: Admission) -> None:
         out.ops += draft.operations()
@@ -134,69 +140,20 @@ class Intake:
 
     # --- deletion -----------------------------------------------------------------------------
 
-    def remove(self, kind: str, namespace: str, name: str) -> Admission:
-        """Delete one object. What is unknown, and a Queue, is refused.
+    def remove(
+        self, kind: str, namespace: str, name: str, now: float, *, keep: bool = True
+    ) -> Admission:
+        """Delete one object; what is unknown or still needed is refused.
 
         A PodGroup or Job goes with all its members; deleting a member of a PodGroup alone leaves
-        the rest (``tasks_gone``).
+        the rest (``tasks_gone``). Their names are free after :meth:`purge`.
         """
-        key = f"{namespace}/{name}" if kind in _NAMESPACED else name
-        match kind:
-            case "Node" if key in self.registry.nodes:
-                row = self.registry.nodes.pop(key).row
-                return Admission(ops=[DropNode(row)], nodes_gone=[row], accepted=1)
-            case "HyperNode" if key in self.registry.hyper_nodes:
-                del self.registry.hyper_nodes[key]
-                gone = PutObject(HYPER_NODE_KEY + key, None)
-                return Admission(ops=[gone], hyper_nodes_gone=[key], accepted=1)
-            case "PriorityClass" if key in self.registry.priority_classes:
-                del self.registry.priority_classes[key]
-                return Admission(ops=[PutObject(PRIORITY_CLASS_KEY + key, None)], accepted=1)
-            case "PodGroup" if key in self.registry.groups:
-                return self._drop_job(self.registry.groups[key])
-            case "Job" if key in self.registry.batch_jobs:
-                return self._drop_job(self.registry.batch_jobs[key])
-            case "Pod" if key in self.registry.pods:
-                return self._drop_pod(*unpack_task(self.registry.pods[key]))
-            case "Queue":
-                message = "deleting a queue is not in this version; close it by status.state Closed"
-                return Admission(refused=[Refusal(kind, key, "", "", message)])
-            case _:
-                pass
-        return Admission(
-            refused=[Refusal(kind, key, "", "", "not found; check kind, namespace and name")]
-        )
+        key = Key(kind, namespace if kind in NAMESPACED else "", name)
+        return remove(self.registry, key, now, keep=keep)
 
-    def _drop_job(self, jid: int) -> Admission:
-        self.forget(jid)
-        return Admission(ops=[DropJob(jid)], jobs_gone=[jid], accepted=1)
-
-    def _drop_pod(self, jid: int, tix: int) -> Admission:
-        job = self.registry.jobs[jid]
-        if job.kind == "Pod":
-            return self._drop_job(jid)
-        draft = Draft(self.registry)
-        if draft.best_effort(job.role_of(tix).cid):
-            # The ledger counts such a member as present, and has no way to take it back.
-            message = "deleting one pod of a PodGroup that asks for nothing is not in this version"
-            error = Refusal("Pod", job.pod_name(tix), "", "", f"{message}; delete its PodGroup")
-            return Admission(refused=[error])
-        del self.registry.pods[f"{job.namespace}/{job.pod_name(tix)}"]
-        job = self.registry.jobs[jid] = without(job, tix)
-        draft.jobs[jid] = job
-        return Admission(ops=draft.operations(), jobs=[job], tasks_gone=[(jid, tix)], accepted=1)
-
-    def forget(self, jid: int) -> None:
-        """Free the names of a job that is gone; its number is not given again."""
-        job = self.registry.jobs.pop(jid, None)
-        if job is None:
-            return
-        names = {"PodGroup": self.registry.groups, "Job": self.registry.batch_jobs}
-        names.get(job.kind, {}).pop(job.key, None)
-        for role in job.roles:
-            for name in role.names:
-                self.registry.pods.pop(f"{job.namespace}/{name}", None)
-        self.registry.queueless.get(job.queue, set()).discard(jid)
+    def purge(self, jids: Sequence[int], pods: Iterable[tuple[int, int]]) -> Admission:
+        """Nothing is left of these deleted jobs and members (jid, tix): forget them."""
+        return purge(self.registry, jids, pods)
 
     # --- recovery -----------------------------------------------------------------------------
 
@@ -210,19 +167,29 @@ class Intake:
         new.queues = {
             queue.name: queue for queue in map(decode_queue, snapshot.queue_specs.values())
         }
+        new.documents = {
+            (document := decode_document(key, data)).key: document
+            for key, data in snapshot.documents.items()
+        }
         for jid, spec in sorted(snapshot.job_specs.items()):
             record = snapshot.jobs.get(jid)
-            if record is not None and not record.gone:
-                self._restore_job(decode_job(spec))
+            if record is not None:
+                self._restore_job(decode_job(spec), gone=record.gone)
+        for document in new.documents.values():
+            if document.key.kind == "Pod" and document.deleting and document.jid in new.jobs:
+                new.deleting.add(new.pods[document.key.path])
         new.next_row = 1 + max([*snapshot.nodes.rows, *snapshot.node_specs], default=-1)
-        new.next_qid = 1 + max(snapshot.queue_specs, default=-1)
-        new.next_jid = 1 + max([*snapshot.jobs, *snapshot.job_specs], default=-1)
+        new.next_qid = max(new.next_qid, 1 + max(snapshot.queue_specs, default=-1))
+        jids = [*snapshot.jobs, *snapshot.job_specs]
+        new.next_jid = max(new.next_jid, 1 + max(jids, default=-1))
         return list(new.hyper_nodes.values())
 
     def _restore_objects(self, snapshot: Snapshot) -> None:
         for key, spec in snapshot.objects.items():
             if key == SLOTS_KEY:
                 self.registry.slots = decode_slots(spec)
+            elif key == NUMBERS_KEY:
+                self.registry.next_jid, self.registry.next_qid = decode_numbers(spec)
             elif key.startswith(HYPER_NODE_KEY):
                 hyper = decode_hyper_node(spec)
                 self.registry.hyper_nodes[hyper.name] = hyper
@@ -230,9 +197,10 @@ class Intake:
                 priority = decode_priority_class(spec)
                 self.registry.priority_classes[priority.name] = priority
 
-    def _restore_job(self, job: Job) -> None:
+    def _restore_job(self, job: Job, *, gone: bool) -> None:
+        """The names of a job that is gone and not purged stay taken."""
         new = self.registry
-        new.jobs[job.jid] = job
+        (new.leaving if gone else new.jobs)[job.jid] = job
         if job.kind == "PodGroup":
             new.groups[job.key] = job.jid
         elif job.kind == "Job":
@@ -241,7 +209,7 @@ class Intake:
             for i, name in enumerate(role.names):
                 if name:
                     new.pods[f"{job.namespace}/{name}"] = pack_task(job.jid, role.first + i)
-        if job.queue not in new.queues:
+        if job.queue not in new.queues and not gone:
             new.queueless.setdefault(job.queue, set()).add(job.jid)
 
 
@@ -250,4 +218,4 @@ def _each(step: Step, judge: Callable[[Step, Any], None], manifests: Iterable[An
         try:
             judge(step, manifest)
         except InvalidInput as error:
-            step.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
+            step.refuse(manifest, error)

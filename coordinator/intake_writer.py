@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.admission.documents import SERVER_OWNED
 from coordinator.core import Changes
 from coordinator.intake import Admission, Intake
+from coordinator.objects.document import Document, Key, encode_document
 from coordinator.recorder import write
 from shared.ledger.protocol import IntakeBatch, IntakeOp, IntakeReply, Ledger
 from shared.messages import Epoch
@@ -29,12 +31,34 @@ class IntakeFull(Exception):
     """Too many requests wait to be stored."""
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of one object. ``after`` None: it is gone. Where ``admission`` refuses it, or
+    nothing moved, ``after`` is ``before``."""
+
+    admission: Admission
+    before: Document | None
+    after: Document | None
+
+
+Make = Callable[[Document | None], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A request that was worked on: what to store, what to tell, what to answer."""
+
+    answer: Any
+    admission: Admission
+    tell: bool = True
+
+
 @dataclass(slots=True)
 class _Request:
-    items: list[dict[str, Any]]
-    atomic: bool
-    ops: list[IntakeOp]
-    done: asyncio.Future[Admission | None]
+    work: Callable[[float], _Done]
+    done: asyncio.Future[Any]
+    reads: Key | None = None
+    """The object whose published form it looks at."""
 
 
 class IntakeWriter:
@@ -57,55 +81,153 @@ class IntakeWriter:
         self._sequence = 0
         self._queue: asyncio.Queue[_Request] = asyncio.Queue(QUEUE_REQUESTS)
 
-    async def submit(self, items: list[dict[str, Any]], *, atomic: bool = False) -> Admission:
+    # --- what can be asked ----------------------------------------------------------------------
+
+    async def submit(
+        self, items: list[dict[str, Any]], *, atomic: bool = False, dry_run: bool = False
+    ) -> Admission:
         """Parse, store, answer. Raises IntakeFull at once where too many wait."""
-        request = _Request(items, atomic, [], asyncio.get_running_loop().create_future())
-        try:
-            self._queue.put_nowait(request)
-        except asyncio.QueueFull as error:
-            raise IntakeFull(f"{QUEUE_REQUESTS} requests wait to be stored") from error
-        admission = await request.done
-        assert admission is not None
+
+        def work(now: float) -> _Done:
+            admission = self._intake.admit(items, now, atomic=atomic, keep=not dry_run)
+            return _Done(admission, admission) if not dry_run else _dry(admission)
+
+        admission: Admission = await self._ask(work)
+        return admission
+
+    async def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Changed:
+        """Create, change or delete one object.
+
+        ``make`` gets the newest document of the object (None: there is none) and returns the whole
+        new object, or None to delete it. It runs between all other changes: nothing moves while it
+        looks, and what came before is published. What it raises goes to the caller. Raises
+        IntakeFull at once where too many requests wait.
+        """
+
+        def work(now: float) -> _Done:
+            before = self._intake.documents.get(key)
+            new = make(before)
+            admission = self._one(key, new, now, keep=not dry_run)
+            changed = Changed(admission, before, _after(key, before, admission))
+            return _Done(changed, admission) if not dry_run else _dry(changed)
+
+        changed: Changed = await self._ask(work, reads=key)
+        return changed
+
+    async def purge(self, jids: Sequence[int], pods: Sequence[tuple[int, int]]) -> Admission:
+        """Forget deleted jobs and deleted members (jid, tix) that nothing is left of."""
+
+        def work(now: float) -> _Done:
+            admission = self._intake.purge(jids, pods)
+            return _Done(admission, admission)
+
+        admission: Admission = await self._wait(work)
         return admission
 
     async def store(self, ops: list[IntakeOp]) -> None:
         """Store operations that are not objects of a user (a partition)."""
-        request = _Request([], False, ops, asyncio.get_running_loop().create_future())
+        await self._wait(lambda now: _Done(None, Admission(ops=ops), tell=False))
+
+    async def _ask(self, work: Callable[[float], _Done], reads: Key | None = None) -> Any:
+        request = _Request(work, asyncio.get_running_loop().create_future(), reads)
+        try:
+            self._queue.put_nowait(request)
+        except asyncio.QueueFull as error:
+            raise IntakeFull(f"{QUEUE_REQUESTS} requests wait to be stored") from error
+        return await request.done
+
+    async def _wait(self, work: Callable[[float], _Done]) -> Any:
+        """For the coordinator's own requests: they are not turned away."""
+        request = _Request(work, asyncio.get_running_loop().create_future())
         await self._queue.put(request)
-        await request.done
+        return await request.done
+
+    def _one(self, key: Key, new: dict[str, Any] | None, now: float, *, keep: bool) -> Admission:
+        if new is None:
+            return self._intake.remove(key.kind, key.namespace, key.name, now, keep=keep)
+        return self._intake.admit([_own_words(new)], now, keep=keep)
+
+    # --- the single writer ----------------------------------------------------------------------
 
     async def run(self) -> None:
+        request = await self._queue.get()
         while True:
-            batch = [await self._queue.get()]
-            answers = [self._admit(batch[0])]
-            ops = len(answers[0][0])
-            while not self._queue.empty() and ops < BATCH_OPS:
-                batch.append(self._queue.get_nowait())
-                answers.append(self._admit(batch[-1]))
-                ops += len(answers[-1][0])
-            await self._send([op for more, _ in answers for op in more])
-            for request, (_, admission) in zip(batch, answers, strict=True):
-                if admission is not None:
-                    self._stored(changes_of(admission))
-                if not request.done.done():
-                    request.done.set_result(admission)
+            batch: list[tuple[_Request, _Done]] = []
+            size = 0
+            following: _Request | None = request
+            while following is not None and size < BATCH_OPS and not _rests_on(following, batch):
+                done = self._work(following)
+                if done is not None:
+                    batch.append((following, done))
+                    size += len(done.admission.ops) + len(done.admission.documents)
+                following = None if self._queue.empty() else self._queue.get_nowait()
+            await self._store(batch)
+            request = following or await self._queue.get()
 
-    def _admit(self, request: _Request) -> tuple[list[IntakeOp], Admission | None]:
-        if request.ops:
-            return request.ops, None
-        admission = self._intake.admit(request.items, time.time(), atomic=request.atomic)
-        return admission.ops, admission
+    def _work(self, request: _Request) -> _Done | None:
+        """None where the request failed: its caller gets the error."""
+        try:
+            return request.work(time.time())
+        except Exception as error:  # of the caller's own function
+            if not request.done.done():
+                request.done.set_exception(error)
+            return None
 
-    async def _send(self, ops: list[IntakeOp]) -> None:
-        if not ops:
+    async def _store(self, batch: list[tuple[_Request, _Done]]) -> None:
+        await self._send([done.admission for _, done in batch])
+        for request, done in batch:
+            if done.tell:
+                self._stored(changes_of(done.admission))
+            if not request.done.done():
+                request.done.set_result(done.answer)
+
+    async def _send(self, admissions: list[Admission]) -> None:
+        ops = [op for admission in admissions for op in admission.ops]
+        documents: dict[str, bytes | None] = {}
+        for admission in admissions:
+            for document in admission.documents:
+                documents[str(document.key)] = encode_document(document)
+            for key in admission.documents_gone:
+                documents[str(key)] = None
+        if not ops and not documents:
             return
         self._sequence += 1
+        kept = list(documents.items())
 
         def send(run: str) -> Awaitable[IntakeReply]:
-            batch = IntakeBatch(self._writer, self._epoch, self._sequence, run, ops)
+            batch = IntakeBatch(self._writer, self._epoch, self._sequence, run, ops, kept)
             return self._ledger.store(batch)
 
         await write(self._ledger, send, run_id=self._run_id, what="store")
+
+
+def _dry(answer: Any) -> _Done:
+    return _Done(answer, Admission(), tell=False)
+
+
+def _rests_on(request: _Request, batch: list[tuple[_Request, _Done]]) -> bool:
+    """Does the request look at an object that the batch changes, and that is not published yet?"""
+    key = request.reads
+    return key is not None and any(
+        any(document.key == key for document in done.admission.documents)
+        or key in done.admission.documents_gone
+        for _, done in batch
+    )
+
+
+def _after(key: Key, before: Document | None, admission: Admission) -> Document | None:
+    if key in admission.documents_gone:
+        return None
+    return next((d for d in admission.documents if d.key == key), before)
+
+
+def _own_words(item: dict[str, Any]) -> dict[str, Any]:
+    """The object without what only the server may say of it."""
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict) or SERVER_OWNED.isdisjoint(metadata):
+        return item
+    own = {name: value for name, value in metadata.items() if name not in SERVER_OWNED}
+    return item | {"metadata": own}
 
 
 def changes_of(admission: Admission) -> Changes:
@@ -114,7 +236,13 @@ def changes_of(admission: Admission) -> Changes:
         nodes=admission.nodes,
         nodes_gone=admission.nodes_gone,
         queues=admission.queues,
+        queues_gone=admission.queues_gone,
         hyper_nodes=admission.hyper_nodes,
+        hyper_nodes_gone=admission.hyper_nodes_gone,
         jobs=admission.jobs,
         jobs_gone=admission.jobs_gone,
+        jobs_purged=admission.jobs_purged,
+        tasks_gone=admission.tasks_gone,
+        documents=admission.documents,
+        documents_gone=admission.documents_gone,
     )

@@ -36,7 +36,9 @@ FORMAT = 1
 SLOTS_KEY = "slots"
 HYPER_NODE_KEY = "hypernode/"
 PRIORITY_CLASS_KEY = "priorityclass/"
-"""Where the ledger keeps what it does not read: the slots' names, and objects by name."""
+NUMBERS_KEY = "numbers"
+"""Where the ledger keeps what it does not read: the slots' names, objects by name, and the next
+numbers of jobs and queues (those of forgotten ones are not given again)."""
 
 
 class MalformedSpec(ValueError):
@@ -122,6 +124,10 @@ def encode_priority_class(cls: PriorityClass) -> bytes:
 
 def encode_slots(slots: Slots) -> bytes:
     return encode((FORMAT, slots.names))
+
+
+def encode_numbers(next_jid: int, next_qid: int) -> bytes:
+    return encode((FORMAT, next_jid, next_qid))
 
 
 def _requirement(r: Requirement) -> tuple[str, str, tuple[str, ...], bool]:
@@ -243,6 +249,12 @@ def decode_priority_class(data: bytes) -> PriorityClass:
 def decode_slots(data: bytes) -> Slots:
     (names,) = _open(data, "slots", 1)
     return Slots(_each(names, "slots.names", _text))
+
+
+def decode_numbers(data: bytes) -> tuple[int, int]:
+    """(the next number of a job, of a queue)."""
+    next_jid, next_qid = _open(data, "numbers", 2)
+    return _int(next_jid, "numbers.next_jid"), _int(next_qid, "numbers.next_qid")
 
 
 def _open(data: bytes, what: str, count: int) -> tuple[Any, ...]:

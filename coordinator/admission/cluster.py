@@ -23,7 +23,7 @@ def admit_node(step: Step, new: NodeManifest) -> None:
         spec=0 if old is None else old.spec + _moved(old, new),
     )
     if node == old:
-        step.unchanged += 1
+        step.same.add(id(new))
         return
     draft.nodes[new.name] = node
     draft.next_row += old is None
@@ -39,7 +39,7 @@ def _moved(old: Node, new: NodeManifest) -> bool:
 
 def admit_hyper_node(step: Step, new: HyperNode) -> None:
     if step.draft.hyper_nodes.get(new.name) == new:
-        step.unchanged += 1
+        step.same.add(id(new))
     else:
         step.draft.hyper_nodes[new.name] = new
 
@@ -48,7 +48,7 @@ def admit_priority_class(step: Step, new: PriorityClass) -> None:
     """A value never changes (jobs carry it), and one class at most is the default."""
     old = step.draft.priority_classes.get(new.name)
     if old == new:
-        step.unchanged += 1
+        step.same.add(id(new))
         return
     if old is not None and old.value != new.value:
         message = f"cannot change (it is {old.value}); use another name"

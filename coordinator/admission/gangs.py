@@ -11,7 +11,8 @@ from coordinator.admission.members import (
     merge_minima,
     regroup,
 )
-from coordinator.admission.step import Step, make_uid
+from coordinator.admission.registry import pack_task
+from coordinator.admission.step import Step, make_uid, on_its_way_out
 from shared.errors import InvalidInput, not_in_this_version
 from shared.manifests import JobManifest, PodGroupManifest
 from shared.model import Job, Role
@@ -21,6 +22,8 @@ def admit_pod_group(step: Step, new: PodGroupManifest) -> None:
     draft, key = step.draft, f"{new.namespace}/{new.name}"
     jid = draft.groups.get(key)
     old = None if jid is None else draft.jobs.get(jid)
+    if jid is not None and old is None:
+        raise on_its_way_out(new.name)
     if old is not None and not old.dangling:
         _change(step, old, new)
     elif old is not None:
@@ -53,7 +56,8 @@ def _arrive(step: Step, old: Job, new: PodGroupManifest) -> None:
     job = step.draft.jobs[old.jid] = replace(job, roles=regroup(job), spec=old.spec + 1)
     for role in job.roles:
         if role.group and step.draft.best_effort(role.cid):
-            count = sum(1 for name in role.names if name)
+            tasks = (pack_task(job.jid, role.first + i) for i, n in enumerate(role.names) if n)
+            count = sum(not step.draft.deleting(task) for task in tasks)
             step.draft.hold(job.jid, role.group, count)
             step.draft.hold(job.jid, 0, -count)  # where they were counted when they came
 
@@ -75,7 +79,7 @@ def _change(step: Step, old: Job, new: PodGroupManifest) -> None:
         role_minima=minima,
     )
     if job == old:
-        step.unchanged += 1
+        step.same.add(id(new))
     else:
         step.draft.jobs[old.jid] = replace(job, spec=old.spec + 1)
 
@@ -90,6 +94,8 @@ def admit_job(step: Step, new: JobManifest) -> None:
         step.check_template(new, role.template)
     jid = draft.batch_jobs.get(key)
     old = None if jid is None else draft.jobs.get(jid)
+    if jid is not None and old is None:
+        raise on_its_way_out(new.name)
     if old is not None:
         known = all(draft.find_class(role.template) is not None for role in new.roles)
         if not known or replace(_job(step, new, old.jid), created=old.created, spec=old.spec) != (
@@ -97,7 +103,7 @@ def admit_job(step: Step, new: JobManifest) -> None:
         ):
             message = "another Job has this name and Jobs cannot change; delete it first"
             raise InvalidInput("metadata.name", new.name, message)
-        step.unchanged += 1
+        step.same.add(id(new))
         return
     jid = draft.batch_jobs[key] = draft.new_jid()
     job = draft.jobs[jid] = _job(step, new, jid)

@@ -99,16 +99,18 @@ def _grows(last: Role, more: Role) -> bool:
     )
 
 
-def without(job: Job, tix: int) -> Job:
-    """The job after a member was deleted: its index stays, under no name, and is not used again."""
-    roles = tuple(_unnamed(role, tix - role.first) for role in job.roles)
+def without(job: Job, members: Iterable[int]) -> Job:
+    """The job after members went: their indices stay, under no name, and are not used again."""
+    gone = set(members)
+    roles = tuple(_unnamed(role, gone) for role in job.roles)
     return replace(job, roles=roles, spec=job.spec + 1)
 
 
-def _unnamed(role: Role, i: int) -> Role:
-    if not 0 <= i < role.count:
+def _unnamed(role: Role, gone: set[int]) -> Role:
+    if gone.isdisjoint(range(role.first, role.first + role.count)):
         return role
-    return replace(role, names=(*role.names[:i], "", *role.names[i + 1 :]))
+    named = enumerate(role.names, role.first)
+    return replace(role, names=tuple("" if tix in gone else name for tix, name in named))
 
 
 def regroup(job: Job) -> tuple[Role, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from coordinator.admission.members import UNREACHABLE, Member, join, member_key
 from coordinator.admission.queues import DEFAULT
 from coordinator.admission.registry import pack_task, unpack_task
-from coordinator.admission.step import Coming, Placed, Step, make_uid
+from coordinator.admission.step import Coming, Placed, Step, make_uid, on_its_way_out
 from shared.errors import InvalidInput
 from shared.manifests import PodManifest
+from shared.manifests.metadata import GROUP_NAME
 from shared.messages import Group
 from shared.model import Job, Role
 
@@ -57,6 +58,9 @@ def _member(step: Step, key: str, new: PodManifest) -> None:
     draft, group = step.draft, f"{new.namespace}/{new.group}"
     jid = draft.groups.get(group)
     job = None if jid is None else draft.jobs.get(jid)
+    if jid is not None and job is None:
+        message = "this PodGroup is being deleted; wait until it is gone, or name another one"
+        raise InvalidInput(f"metadata.annotations.{GROUP_NAME}", new.group, message)
     if job is None:
         jid = draft.groups[group] = draft.new_jid()
         job = draft.jobs[jid] = Job(
@@ -109,12 +113,15 @@ def _again(step: Step, key: str, new: PodManifest) -> None:
     if coming is not None:
         same = _same_member(step, coming.pod, new)
     else:
-        jid, tix = unpack_task(step.draft.pod(key))
+        task = step.draft.pod(key)
+        if step.draft.deleting(task):
+            raise on_its_way_out(new.name)
+        jid, tix = unpack_task(task)
         same = _same(step, step.draft.job(jid), tix, new)
     if not same:
         message = "another pod has this name and pods cannot change; delete it or use another name"
         raise InvalidInput("metadata.name", new.name, message)
-    step.unchanged += 1
+    step.same.add(id(new))
 
 
 def _same_member(step: Step, known: PodManifest, new: PodManifest) -> bool:

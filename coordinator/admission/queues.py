@@ -28,7 +28,7 @@ def admit_queues(step: Step, manifests: Sequence[QueueManifest]) -> None:
     for new in left:
         message = "does not exist, or is below this queue; create it first, without a circle"
         error = InvalidInput("spec.parent", new.parent, message)
-        step.refused.append(error.refusal("Queue", new.name))
+        step.refuse(new, error)
 
 
 def _judge(step: Step, new: QueueManifest) -> bool:
@@ -40,7 +40,7 @@ def _judge(step: Step, new: QueueManifest) -> bool:
     if old is not None and old.parent != parent and _above(step, old.qid, parent):
         message = "is below this queue; choose a parent outside of it"
         error = InvalidInput("spec.parent", new.parent, message)
-        step.refused.append(error.refusal("Queue", new.name))
+        step.refuse(new, error)
         return True
     queue = replace(
         _queue(step, new, parent),
@@ -48,7 +48,7 @@ def _judge(step: Step, new: QueueManifest) -> bool:
         spec=0 if old is None else old.spec,
     )
     if queue == old:
-        step.unchanged += 1
+        step.same.add(id(new))
     elif old is None:
         _new(step, new.name, queue)
     else:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from coordinator.objects.document import Document, Key
 from shared.ledger.protocol import IntakeOp, PutClass, PutJob, PutNode, PutObject, PutQueue
 from shared.manifests import Amounts, PodTemplate
 from shared.messages import Group
@@ -75,6 +76,11 @@ class Registry:
     """Pods submitted as such, by packed (jid, tix)."""
     queueless: dict[str, set[int]] = field(default_factory=dict)
     """Jobs that wait for a queue to be created, by its name."""
+    leaving: dict[int, Job] = field(default_factory=dict)
+    """Deleted jobs that are not purged: their names are taken."""
+    deleting: set[int] = field(default_factory=set)
+    """Deleted members of jobs that stay, by packed (jid, tix), until they are purged."""
+    documents: dict[Key, Document] = field(default_factory=dict)
     next_row: int = 0
     next_qid: int = 0
     next_jid: int = 0
@@ -208,6 +214,10 @@ class Draft:
         if task is None:
             raise KeyError(f"pod {key}")
         return task
+
+    def deleting(self, task: int) -> bool:
+        """Is this pod, or the job it belongs to, on its way out?"""
+        return task in self._base.deleting or unpack_task(task)[0] in self._base.leaving
 
     def qid(self, queue: str) -> int:
         known = self.queues.get(queue)

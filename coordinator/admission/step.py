@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from coordinator.admission.members import Member
 from coordinator.admission.registry import Draft
-from shared.errors import Refusal, not_in_this_version
+from shared.errors import InvalidInput, Refusal, not_in_this_version
 from shared.manifests import Manifest, PodManifest, PodTemplate, RoleManifest
 from shared.model import Job
 
@@ -52,13 +52,22 @@ class Step:
     now: float
     observe: bool
     refused: list[Refusal] = field(default_factory=list)
+    out: set[int] = field(default_factory=set)
+    """Numbers (``id``) of the manifests that were refused."""
+    same: set[int] = field(default_factory=set)
+    """Numbers of the manifests that change nothing for the scheduler."""
     notices: dict[tuple[str, str], Notice] = field(default_factory=dict)
     unchanged: int = 0
+    """Objects that say the same as before, labels and annotations too."""
     placed: list[Placed] = field(default_factory=list)
     coming: dict[str, Coming] = field(default_factory=dict)
     """By ``namespace/name`` of the pod."""
     default_priority: int | None = None
     """Of the default priority class; looked up once, after all classes of the list are judged."""
+
+    def refuse(self, manifest: Manifest, error: InvalidInput) -> None:
+        self.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
+        self.out.add(id(manifest))
 
     def notice(self, manifest: Manifest, message: str) -> None:
         kind = kind_of(manifest)
@@ -116,6 +125,12 @@ class Step:
             fresh = role.first + role.count - max(role.first, first)
             if fresh > 0 and self.draft.best_effort(role.cid):
                 self.draft.hold(job.jid, role.group, fresh)
+
+
+def on_its_way_out(name: str) -> InvalidInput:
+    """The error where an object is given again while its deletion is not complete."""
+    message = "an object of this name is being deleted; wait until it is gone, then create it again"
+    return InvalidInput("metadata.name", name, message, reason="AlreadyExists")
 
 
 def make_uid(key: str, jid: int) -> str:

@@ -213,8 +213,11 @@ def pack_ops(ops: Iterable[IntakeOp]) -> bytes:
 
 
 def pack_documents(documents: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """Flat: key, document (False: none any more), and so on."""
-    return pack([part for key, body in documents for part in (key, False if body is None else body)])
+    """Flat: key, document (False: none any more), and so on. Of one key the last word counts."""
+    flat: list[str | bytes | bool] = []
+    for key, body in dict(documents).items():
+        flat += (key, False if body is None else body)
+    return pack(flat)
 
 
 def _pairs(flat: list[int]) -> list[tuple[int, int]]:

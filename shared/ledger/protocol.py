@@ -99,7 +99,8 @@ class DropJob:
 
 @dataclass(frozen=True, slots=True)
 class PurgeJob:
-    """Forget a job that is gone, and its tasks. None of them may hold a node. Unknown: no effect."""
+    """Forget a job that is gone, and its tasks; none of them may hold a node. No effect where the
+    job is not known."""
 
     jid: int
 

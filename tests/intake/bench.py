@@ -7,11 +7,13 @@ from typing import Any
 
 from coordinator.admission.registry import Registry
 from coordinator.intake import Admission, Intake
+from coordinator.objects.document import encode_document
 from shared.ledger.protocol import (
     DropJob,
     DropNode,
-    IntakeOp,
+    DropQueue,
     JobRecord,
+    PurgeJob,
     PutClass,
     PutJob,
     PutNode,
@@ -26,6 +28,12 @@ from shared.specs import decode_job, decode_node
 BEST_EFFORT: dict[str, Any] = {"containers": [{"name": "c"}]}
 
 
+def kept_documents(admission: Admission) -> list[tuple[str, bytes | None]]:
+    """What a store call gets of them."""
+    kept = {str(d.key): encode_document(d) for d in admission.documents}
+    return [*kept.items(), *((str(key), None) for key in admission.documents_gone)]
+
+
 class Kept:
     """What a ledger keeps of intake's operations, as a snapshot gives it back."""
 
@@ -33,9 +41,14 @@ class Kept:
         self.snapshot = Snapshot(log_id="0", nodes=Rows([], []), node_specs={})
         self.rows: set[int] = set()
 
-    def store(self, ops: list[IntakeOp]) -> None:
+    def store(self, admission: Admission) -> None:
         kept = self.snapshot
-        for op in ops:
+        for name, body in kept_documents(admission):
+            if body is None:
+                del kept.documents[name]
+            else:
+                kept.documents[name] = body
+        for op in admission.ops:
             match op:
                 case PutClass():
                     kept.classes[op.cid] = op.spec
@@ -49,8 +62,13 @@ class Kept:
                 case PutJob():
                     record = JobRecord(op.spec_version, op.qid, False, op.groups)
                     kept.jobs[op.jid], kept.job_specs[op.jid] = record, op.spec
+                case DropQueue():
+                    del kept.queue_specs[op.qid]
                 case DropJob():
                     kept.jobs[op.jid] = JobRecord(0, 0, True, [])
+                case PurgeJob():
+                    assert kept.jobs.pop(op.jid).gone
+                    del kept.job_specs[op.jid]
                 case PutObject(key, None):
                     del kept.objects[key]
                 case PutObject(key, bytes() as spec):
@@ -75,11 +93,14 @@ class Bench:
         assert admission.refused == []
         return admission
 
-    def remove(self, kind: str, name: str, namespace: str = "ns") -> Admission:
-        return self._keep(self.intake.remove(kind, namespace, name))
+    def remove(self, kind: str, name: str, namespace: str = "ns", now: float = 9.0) -> Admission:
+        return self._keep(self.intake.remove(kind, namespace, name, now))
+
+    def purge(self, *jids: int, pods: list[tuple[int, int]] | None = None) -> Admission:
+        return self._keep(self.intake.purge(jids, pods or []))
 
     def _keep(self, admission: Admission) -> Admission:
-        self.kept.store(admission.ops)
+        self.kept.store(admission)
         put = [op for op in admission.ops if isinstance(op, PutJob)]
         assert [decode_job(op.spec) for op in put] == admission.jobs
         nodes = [decode_node(op.spec) for op in admission.ops if isinstance(op, PutNode)]

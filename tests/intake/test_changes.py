@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.intake import Intake, Placed
-from shared.ledger.protocol import (
-    DropJob,
-)
+from coordinator.objects.document import Key
+from shared.ledger.protocol import DropJob, PurgeJob
 from shared.specs import decode_class
 from tests.intake.bench import Bench, members, same, state
 from tests.intake.objects import (
@@ -120,8 +119,16 @@ def test_deleting_a_job_frees_its_names(bench: Bench) -> None:
     for kind, name in (("PodGroup", "g"), ("Pod", "p"), ("Job", "j")):
         gone = bench.remove(kind, name)
         assert gone.ops == [DropJob(jid) for jid in gone.jobs_gone]
+        assert {d.key.name for d in gone.documents if d.deleting == 9.0} >= {name}
+    again = bench.admit(pod("w-0"), pod_group("g"), job("j"), pod("new", group="g"))
+    assert [r.reason for r in again.refused] == [*["AlreadyExists"] * 3, "Invalid"]
+    assert all("being deleted" in r.message for r in again.refused)
     left = bench.intake.registry
-    assert not (left.jobs or left.groups or left.pods or left.batch_jobs)
+    gone = bench.purge(*left.leaving)
+    assert gone.ops[:-1] == [PurgeJob(jid) for jid in gone.jobs_purged]
+    assert len(gone.documents_gone) == 4
+    assert not (left.jobs or left.groups or left.pods or left.batch_jobs or left.leaving)
+    assert list(left.documents) == [Key("Queue", "", "default")]
     assert len(bench.take(pod("w-0"), pod_group("g"), job("j")).jobs) == 3
 
 
@@ -129,7 +136,11 @@ def test_deleting_a_member_leaves_its_index_empty(bench: Bench) -> None:
     bench.take(pod_group("g"), *[pod(f"w-{i}", group="g") for i in range(3)])
     gone = bench.remove("Pod", "w-1")
     assert gone.tasks_gone == [(0, 1)]
-    assert members(bench.only(gone)) == ["w-0", "", "w-2"]
+    assert members(bench.only(gone)) == ["w-0", "w-1", "w-2"]
+    assert bench.remove("Pod", "w-1").unchanged == 1
+    assert [r.reason for r in bench.admit(pod("w-1", group="g")).refused] == ["AlreadyExists"]
+    assert bench.purge(pods=[(0, 2)]).ops == []
+    assert members(bench.only(bench.purge(pods=[(0, 1)]))) == ["w-0", "", "w-2"]
     back = bench.only(bench.take(pod("w-1", group="g")))
     assert members(back) == ["w-0", "", "w-2", "w-1"]
     assert back.spec > gone.jobs[0].spec

@@ -13,7 +13,7 @@ from shared.ledger.protocol import (
 from shared.messages import Group
 from shared.model import TaskClass
 from shared.specs import decode_queue
-from tests.intake.bench import BEST_EFFORT, Bench, members, put_jobs, same, state
+from tests.intake.bench import BEST_EFFORT, Bench, members, put_jobs
 from tests.intake.objects import (
     EVERY_KIND,
     container,
@@ -74,6 +74,8 @@ def test_numbers_are_never_given_again(bench: Bench) -> None:
     bench.take(node("a"), pod("p"))
     bench.remove("Node", "a")
     bench.remove("Pod", "p")
+    bench.purge(0)
+    assert bench.restored().registry.next_jid == 1
     again = bench.take(node("a"), pod("p"))
     assert [n.row for n in again.nodes] == [1]
     assert [j.jid for j in again.jobs] == [1]
@@ -140,13 +142,19 @@ def test_best_effort_members_are_held_once(bench: Bench) -> None:
     assert put_jobs(bench.take(group)) == []
 
 
-def test_a_best_effort_member_goes_only_with_its_group(bench: Bench) -> None:
-    bench.take(pod_group("g", minMember=1), pod("w-0", group="g", **BEST_EFFORT))
-    before = state(bench.intake)
-    (refusal,) = bench.remove("Pod", "w-0").refused
-    assert "delete its PodGroup" in refusal.message
-    assert same(state(bench.intake), before)
-    assert bench.remove("PodGroup", "g").jobs_gone == [0]
+def test_a_best_effort_member_that_goes_is_no_longer_held(bench: Bench) -> None:
+    group = pod_group("g", minMember=1, minTaskMember={"w": 1})
+    bench.take(group, pod("w-0", group="g", role="w", **BEST_EFFORT))
+    (put,) = put_jobs(bench.remove("Pod", "w-0"))
+    assert [g.held for g in put.groups] == [-1, -1]
+    assert put_jobs(bench.remove("Pod", "w-0")) == []
+
+
+def test_a_deleted_member_is_not_held_when_its_group_arrives(bench: Bench) -> None:
+    bench.take(*[pod(f"w-{i}", group="g", role="w", **BEST_EFFORT) for i in range(2)])
+    bench.remove("Pod", "w-0")
+    (put,) = put_jobs(bench.take(pod_group("g", minMember=1, minTaskMember={"w": 1})))
+    assert [g.held for g in put.groups] == [0, 1]
 
 
 def test_a_changed_group_is_a_new_version(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from shared.ledger.protocol import IntakeBatch
 from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import Verdict
-from tests.intake.bench import BEST_EFFORT, same, state
+from tests.intake.bench import BEST_EFFORT, kept_documents, same, state
 from tests.intake.objects import EVERY_KIND, node, pod, pod_group, queue
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(30)]
@@ -30,7 +30,9 @@ async def test_what_was_stored_is_restored(short_dir: Path) -> None:
         async def store(admission: Admission) -> None:
             nonlocal sequence
             sequence += 1
-            batch = IntakeBatch("intake", epoch, sequence, run_id, admission.ops)
+            batch = IntakeBatch(
+                "intake", epoch, sequence, run_id, admission.ops, kept_documents(admission)
+            )
             assert (await ledger.store(batch)).verdict is Verdict.COMMITTED
 
         early = [pod("e-0", group="later", role="w", **BEST_EFFORT), node("m"), pod("gone")]
@@ -39,7 +41,7 @@ async def test_what_was_stored_is_restored(short_dir: Path) -> None:
         late = pod_group("later", minMember=2, minTaskMember={"w": 1})
         await store(intake.admit([late, pod("e-1", group="later", role="w")], 3.0))
         for kind, name in (("Node", "m"), ("Pod", "gone"), ("Pod", "e-1"), ("HyperNode", "h")):
-            await store(intake.remove(kind, "ns", name))
+            await store(intake.remove(kind, "ns", name, 4.0))
 
         snapshot = await ledger.snapshot()
         again = Intake()

@@ -1,0 +1,186 @@
+"""Deletion in two steps: an object is marked, and forgotten when nothing is left of it.
+
+What has tasks (a Pod, a PodGroup, a Job) keeps its name and its document until its last task has
+left its node and :func:`purge` is told so. All else goes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from coordinator.admission.members import without
+from coordinator.admission.queues import DEFAULT
+from coordinator.admission.registry import Draft, Registry, pack_task, unpack_task
+from coordinator.admission.result import Admission, refused
+from coordinator.objects.document import Document, Key
+from shared.ledger.protocol import DropJob, DropNode, DropQueue, PurgeJob, PutObject
+from shared.model import Job
+from shared.specs import HYPER_NODE_KEY, NUMBERS_KEY, PRIORITY_CLASS_KEY, encode_numbers
+
+
+def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
+    """Delete one object; without ``keep`` only say what would come of it."""
+    name = key.path
+    taken: dict[str, Any] = {}
+    match key.kind:
+        case "Node" if name in (taken := registry.nodes):
+            row = registry.nodes[name].row
+            out = Admission(ops=[DropNode(row)], nodes_gone=[row])
+        case "HyperNode" if name in (taken := registry.hyper_nodes):
+            out = Admission(ops=[PutObject(HYPER_NODE_KEY + name, None)], hyper_nodes_gone=[name])
+        case "PriorityClass" if name in (taken := registry.priority_classes):
+            out = Admission(ops=[PutObject(PRIORITY_CLASS_KEY + name, None)])
+        case "Queue" if name in (taken := registry.queues):
+            if (why := _needed(registry, name)) is not None:
+                return refused("Queue", name, why, "Conflict")
+            qid = registry.queues[name].qid
+            out = Admission(ops=[DropQueue(qid), _numbers(registry)], queues_gone=[qid])
+        case "PodDisruptionBudget" if key in registry.documents:
+            out = Admission()
+        case "PodGroup" if (jid := registry.groups.get(name)) is not None:
+            return _drop_job(registry, jid, now, keep)
+        case "Job" if (jid := registry.batch_jobs.get(name)) is not None:
+            return _drop_job(registry, jid, now, keep)
+        case "Pod" if name in registry.pods:
+            return _drop_pod(registry, key, now, keep)
+        case _:
+            return refused(key.kind, name, "not found; check kind, namespace and name", "NotFound")
+    out.accepted = 1
+    if key in registry.documents:
+        out.documents_gone.append(key)
+    if keep:
+        taken.pop(name, None)
+        _forget_documents(registry, out)
+    return out
+
+
+def _needed(registry: Registry, name: str) -> str | None:
+    """Why a queue cannot go, None where nobody needs it."""
+    if name == DEFAULT:
+        return "the default queue always exists; close it by status.state Closed"
+    qid = registry.queues[name].qid
+    for other in registry.queues.values():
+        if other.parent == qid:
+            return f"queue {other.name} is below it; delete that first, or give it another parent"
+    for jobs in (registry.jobs, registry.leaving):
+        for job in jobs.values():
+            if job.queue == name:
+                return f"{job.kind} {job.key} is in it; delete its jobs, wait until they are gone"
+    return None
+
+
+def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission:
+    """A PodGroup or Job goes with all its members."""
+    job = registry.jobs.get(jid)
+    if job is None:
+        return Admission(accepted=1, unchanged=1)  # it is on its way out already
+    out = Admission(ops=[DropJob(jid)], jobs_gone=[jid], accepted=1)
+    known = registry.documents
+    out.documents = [_marked(known[k], now) for k in keys_of(job) if k in known]
+    if keep:
+        registry.leaving[jid] = registry.jobs.pop(jid)
+        registry.queueless.get(job.queue, set()).discard(jid)
+        _keep_documents(registry, out)
+    return out
+
+
+def _drop_pod(registry: Registry, key: Key, now: float, keep: bool) -> Admission:
+    """A pod of its own is a job; a member of a PodGroup leaves the rest."""
+    task = registry.pods[key.path]
+    jid, tix = unpack_task(task)
+    job = registry.jobs.get(jid)
+    if job is None or task in registry.deleting:
+        return Admission(accepted=1, unchanged=1)
+    if job.kind == "Pod":
+        return _drop_job(registry, jid, now, keep)
+    draft = Draft(registry)
+    role = job.role_of(tix)
+    if draft.best_effort(role.cid):
+        draft.hold(jid, role.group, -1)
+    job = draft.jobs[jid] = replace(job, spec=job.spec + 1)
+    out = Admission(ops=draft.operations(), jobs=[job], tasks_gone=[(jid, tix)], accepted=1)
+    if (document := registry.documents.get(key)) is not None:
+        out.documents.append(_marked(document, now))
+    if keep:
+        registry.jobs[jid] = job
+        registry.deleting.add(task)
+        _keep_documents(registry, out)
+    return out
+
+
+def _marked(document: Document, now: float) -> Document:
+    return document if document.deleting is not None else replace(document, deleting=now)
+
+
+# --- the second step --------------------------------------------------------------------------
+
+
+def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int]]) -> Admission:
+    """Nothing is left of these deleted jobs, and of these deleted members of jobs that stay.
+
+    What is not on its way out (any more) is left alone."""
+    out = Admission()
+    for jid in jids:
+        if (job := registry.leaving.get(jid)) is not None:
+            _purge_job(registry, job, out)
+    gone: dict[int, list[int]] = {}
+    for jid, tix in pods:
+        if pack_task(jid, tix) in registry.deleting and jid in registry.jobs:
+            gone.setdefault(jid, []).append(tix)
+    draft = Draft(registry)
+    for jid, members in gone.items():
+        job = registry.jobs[jid]
+        for tix in members:
+            key = Key("Pod", job.namespace, job.pod_name(tix))
+            registry.pods.pop(key.path, None)
+            registry.deleting.discard(pack_task(jid, tix))
+            out.documents_gone.append(key)
+        registry.jobs[jid] = draft.jobs[jid] = without(job, members)
+    if out.jobs_purged:
+        out.ops.append(_numbers(registry))
+    out.ops += draft.operations()
+    out.jobs += draft.jobs.changed.values()
+    _forget_documents(registry, out)
+    return out
+
+
+def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
+    del registry.leaving[job.jid]
+    if job.kind == "PodGroup":
+        registry.groups.pop(job.key, None)
+    elif job.kind == "Job":
+        registry.batch_jobs.pop(job.key, None)
+    for role in job.roles:
+        for i, name in enumerate(role.names):
+            registry.pods.pop(f"{job.namespace}/{name}", None)
+            registry.deleting.discard(pack_task(job.jid, role.first + i))
+    out.ops.append(PurgeJob(job.jid))
+    out.jobs_purged.append(job.jid)
+    out.documents_gone += [key for key in keys_of(job) if key in registry.documents]
+
+
+def _numbers(registry: Registry) -> PutObject:
+    """Kept with every number that the ledger forgets: no later job or queue may get it."""
+    return PutObject(NUMBERS_KEY, encode_numbers(registry.next_jid, registry.next_qid))
+
+
+def keys_of(job: Job) -> Iterator[Key]:
+    """The objects that a job is made of, as far as they were submitted as such."""
+    if job.kind != "Pod":
+        yield Key(job.kind, job.namespace, job.name)
+    for role in job.roles:
+        for name in role.names:
+            if name:
+                yield Key("Pod", job.namespace, name)
+
+
+def _keep_documents(registry: Registry, out: Admission) -> None:
+    for document in out.documents:
+        registry.documents[document.key] = document
+
+
+def _forget_documents(registry: Registry, out: Admission) -> None:
+    for key in out.documents_gone:
+        registry.documents.pop(key, None)
