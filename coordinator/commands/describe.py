@@ -1,0 +1,101 @@
+"""``quadrant describe``: everything about objects, with their events."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from coordinator.commands.failure import EXIT_ERROR
+from coordinator.commands.kube_options import (
+    AllNamespaces,
+    Context,
+    FieldSelector,
+    Namespace,
+    Selector,
+    Server,
+    Targets,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    from coordinator.commands.session import Session
+    from coordinator.kubekinds import Resource
+
+
+def describe(
+    targets: Targets,
+    *,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = "",
+    field_selector: FieldSelector = "",
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show objects in full, with what happened to them
+
+    Examples:
+
+      quadrant describe podgroup/train-7
+
+      quadrant describe nodes -l zone=a
+    """
+    from coordinator.commands.session import session
+    from coordinator.commands.terminal import say_error
+    from coordinator.kubeclient import KubeError
+
+    failed = False
+    with session(server=server, context=context, namespace=namespace, verbose=verbose) as asked:
+        found: list[tuple[Resource, dict[str, Any]]] = []
+        query = asked.list_query(labels=selector, fields=field_selector)
+        for target in asked.catalog.targets(targets):
+            resource = target.resource
+            place = asked.place(resource, everywhere=all_namespaces and not target.names)
+            if not target.names:
+                items = asked.items(resource.path(place), query)
+                found += [(resource, item) for item in items]
+            for name in target.names:
+                try:
+                    found.append((resource, asked.client.get(resource.path(place, name))))
+                except KubeError as error:
+                    if not error.code:
+                        raise
+                    failed = True
+                    say_error(str(error))
+        show(asked, found)
+        if not found and not failed:
+            typer.echo(f"No resources found in {asked.namespace} namespace", err=True)
+    if failed:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def show(session: Session, found: list[tuple[Resource, dict[str, Any]]]) -> None:
+    """Print each object, two empty lines between them."""
+    from coordinator.commands.describing import describe as described
+    from coordinator.commands.printing import write
+
+    for at, (resource, value) in enumerate(found):
+        if at:
+            write("\n\n")
+        write(described(value, events_about(session, resource, value), time.time()))
+
+
+def events_about(
+    session: Session, resource: Resource, value: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The events of one object; none where the server has no events."""
+    from coordinator.kubeclient import KubeError
+
+    meta = value["metadata"]
+    try:
+        events = session.catalog.resolve("events")
+    except KubeError:
+        return []
+    fields = {"involvedObject.kind": resource.kind, "involvedObject.name": meta["name"]}
+    if meta.get("namespace"):
+        fields["involvedObject.namespace"] = meta["namespace"]
+    query = {"fieldSelector": ",".join(f"{k}={v}" for k, v in fields.items())}
+    return session.items(events.path(meta.get("namespace")), query)

@@ -1,0 +1,217 @@
+"""One object for a reader: who it is, what it wants, how it is, and what happened to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from coordinator.commands.printing import Columns, Object, cell
+from coordinator.commands.times import UNKNOWN, ago
+
+NONE = "<none>"
+INDENT = "  "
+
+_SHOWN_APART = ("conditions", "explanations")
+"""Parts of a status that are tables of their own."""
+
+
+def describe(value: Object, events: Sequence[Object], now: float) -> str:
+    """The whole text, with a line break at its end."""
+    lines = [*_head(value, now)]
+    for section in sorted(value.keys() - {"apiVersion", "kind", "metadata", "status"}):
+        lines += _section(title(section), value[section])
+    status = value.get("status") or {}
+    if isinstance(status, dict):
+        lines += _section("Status", {k: v for k, v in status.items() if k not in _SHOWN_APART})
+        lines += _conditions(status.get("conditions") or (), now)
+        lines += _explanations(status.get("explanations") or (), now)
+    lines += _events(events, now)
+    return "\n".join(lines) + "\n"
+
+
+# --- who it is --------------------------------------------------------------------------------
+
+
+def _head(value: Object, now: float) -> Iterator[str]:
+    meta = value.get("metadata") or {}
+    facts: list[tuple[str, list[str]]] = [("Name", [cell(meta.get("name"))])]
+    if meta.get("namespace"):
+        facts.append(("Namespace", [meta["namespace"]]))
+    facts.append(("Kind", [f"{value.get('kind')} ({value.get('apiVersion')})"]))
+    facts.append(("Labels", _pairs(meta.get("labels"), "=")))
+    facts.append(("Annotations", _pairs(meta.get("annotations"), ": ")))
+    created = meta.get("creationTimestamp")
+    facts.append(("Created", [f"{created} ({ago(created, now)} ago)" if created else UNKNOWN]))
+    if gone := meta.get("deletionTimestamp"):
+        facts.append(("Deleting", [f"since {gone} ({ago(gone, now)})"]))
+    if owners := meta.get("ownerReferences"):
+        facts.append(("Belongs to", [f"{owner['kind']}/{owner['name']}" for owner in owners]))
+    if (phase := _phase(value)) is not None:
+        facts.append(("Phase", [phase]))
+    if reason := waiting_for(value):
+        facts.append(("Reason", [reason]))
+    width = max(len(name) for name, _ in facts) + 3
+    for name, values in facts:
+        for at, text in enumerate(values):
+            yield (f"{name}:" if at == 0 else "").ljust(width) + text
+
+
+def _pairs(values: Mapping[str, str] | None, between: str) -> list[str]:
+    return [f"{key}{between}{one}" for key, one in sorted((values or {}).items())] or [NONE]
+
+
+def _phase(value: Object) -> str | None:
+    status = value.get("status")
+    if not isinstance(status, dict):
+        return None
+    state = status.get("state")
+    found = status.get("phase") or (state.get("phase") if isinstance(state, dict) else state)
+    return str(found) if found else None
+
+
+def waiting_for(value: Object) -> str:
+    """Why it waits, in a word and a sentence; "" where nothing says so."""
+    status = value.get("status")
+    if not isinstance(status, dict):
+        return ""
+    for told in status.get("explanations") or ():
+        return _sentence(told)
+    for condition in status.get("conditions") or ():
+        bad = condition.get("type") == "Unschedulable" and condition.get("status") == "True"
+        if bad or (condition.get("type") == "PodScheduled" and condition.get("status") == "False"):
+            return _sentence(condition)
+    return ""
+
+
+def _sentence(told: Mapping[str, Any]) -> str:
+    reason, message = str(told.get("reason") or ""), str(told.get("message") or "")
+    return f"{reason}: {message}" if message else reason
+
+
+# --- what it wants, how it is -----------------------------------------------------------------
+
+
+def title(name: str) -> str:
+    """``minAvailable`` -> ``Min Available``; what is no such name stays: ``nvidia.com/gpu``."""
+    if not re.fullmatch(r"[a-z][A-Za-z0-9]*", name):
+        return name
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return words[:1].upper() + words[1:]
+
+
+def _section(name: str, value: Any) -> list[str]:
+    if value in (None, {}, [], ""):
+        return []
+    if isinstance(value, dict):
+        return [f"{name}:", *_fields(value, 1)]
+    if isinstance(value, list):
+        return [f"{name}:", *_list(value, 1)]
+    return [f"{name}:{INDENT}{cell(value)}"]
+
+
+def _fields(values: Mapping[str, Any], depth: int) -> Iterator[str]:
+    plain = [len(title(k)) for k, v in values.items() if not isinstance(v, dict | list) or not v]
+    width = max(plain, default=0) + 3
+    for key, value in values.items():
+        label = f"{INDENT * depth}{title(key)}:"
+        if isinstance(value, dict | list) and value:
+            yield label
+            inner = (
+                _fields(value, depth + 1) if isinstance(value, dict) else _list(value, depth + 1)
+            )
+            yield from inner
+        else:
+            shown = cell(value) if not isinstance(value, dict | list) else NONE
+            yield label.ljust(len(INDENT * depth) + width) + (shown or '""')
+
+
+def _list(values: Sequence[Any], depth: int) -> Iterator[str]:
+    for value in values:
+        if not isinstance(value, dict):
+            yield f"{INDENT * depth}- {cell(value)}"
+            continue
+        inner = list(_fields(value, depth + 1))
+        first = f"{INDENT * depth}- {inner[0].lstrip()}" if inner else f"{INDENT * depth}- {NONE}"
+        yield first
+        yield from inner[1:]
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines: list[str] = []
+    columns = Columns(heads, out=lambda text: lines.append(INDENT + text.rstrip("\n")))
+    columns.rows(rows)
+    return [f"{name}:", *lines]
+
+
+def _conditions(conditions: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+    rows = [
+        [
+            cell(one.get("type")),
+            cell(one.get("status")),
+            ago(one.get("lastTransitionTime"), now),
+            cell(one.get("reason") or None),
+            cell(one.get("message") or None),
+        ]
+        for one in conditions
+    ]
+    heads = ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE")
+    return _table("Conditions", heads, rows) if rows else []
+
+
+def _explanations(told: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+    rows = [
+        [
+            cell(one.get("reason")),
+            ago(one.get("evaluatedAt"), now) if one.get("evaluatedAt") else "now",
+            cell(one.get("shard")),
+            cell(one.get("message")),
+        ]
+        for one in told
+    ]
+    return _table("Explanations", ("REASON", "FOUND", "SHARD", "MESSAGE"), rows) if rows else []
+
+
+def _events(events: Sequence[Object], now: float) -> list[str]:
+    if not events:
+        return [f"Events:{INDENT}{NONE}"]
+    rows = [
+        [
+            cell(event.get("type")),
+            cell(event.get("reason")),
+            last_seen(event, now),
+            message_of(event),
+        ]
+        for event in sorted(events, key=time_of)
+    ]
+    return _table("Events", ("TYPE", "REASON", "AGE", "MESSAGE"), rows)
+
+
+def time_of(event: Object) -> str:
+    """The last time it was seen, RFC 3339 text, which sorts by time."""
+    series = event.get("series") or {}
+    meta = event.get("metadata") or {}
+    found = (
+        event.get("lastTimestamp")
+        or series.get("lastObservedTime")
+        or event.get("eventTime")
+        or meta.get("creationTimestamp")
+    )
+    return str(found or "")
+
+
+def last_seen(event: Object, now: float) -> str:
+    """``4m``, or ``4m (x12 over 9m)``."""
+    count = int((event.get("series") or {}).get("count") or event.get("count") or 1)
+    seen = ago(time_of(event), now)
+    if count == 1:
+        return seen
+    first = event.get("firstTimestamp") or event.get("eventTime")
+    return f"{seen} (x{count} over {ago(first, now)})" if first else f"{seen} (x{count})"
+
+
+def message_of(event: Object) -> str:
+    return " ".join(str(event.get("message") or event.get("note") or "").split())

@@ -1,0 +1,58 @@
+"""``quadrant shard``: the parts of the cluster and their workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coordinator.commands.complete import complete_names
+from coordinator.commands.kube_options import Context, NoHeaders, Output, Server, Verbose
+from coordinator.commands.lazy import HELP
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=HELP,
+    help="List and describe shards",
+)
+
+
+@app.command("list")
+def list_shards(
+    *,
+    output: Output = "",
+    no_headers: NoHeaders = False,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """List shards: whether their worker is up, what they own, what they are doing"""
+    from coordinator.commands.get import get
+
+    get(
+        ["shards"],
+        output=output,
+        no_headers=no_headers,
+        server=server,
+        context=context,
+        verbose=verbose,
+    )
+
+
+@app.command()
+def describe(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", autocompletion=complete_names("shards"), help="Shards"),
+    ],
+    *,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show shards in full, with what happened to them"""
+    from coordinator.commands.describe import describe as described
+
+    described(["shards", *names], server=server, context=context, verbose=verbose)
