@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coordinator.commands.failure import CommandError
 from coordinator.commands.options import ModeOption, Seed, Shards
+
+if TYPE_CHECKING:
+    from shared.settings import Settings
+
+DEFAULT_PORT = 8080
+"""Where nothing says another, so that commands find the server without being told."""
+KUBECONFIG = "kubeconfig"
+"""Name of the file in the run directory."""
 
 
 def up(
@@ -18,7 +28,10 @@ def up(
     listen: Annotated[
         str | None,
         typer.Option(
-            "--listen", metavar="HOST:PORT", help="Address of the HTTP interface; port 0 = any"
+            "--listen",
+            metavar="HOST:PORT",
+            help="Address of the HTTP interface; port 0 = any. Otherwise that of the settings, or "
+            "127.0.0.1:8080",
         ),
     ] = None,
     policy: Annotated[
@@ -34,16 +47,18 @@ def up(
 ) -> None:
     """Start the ledger, Ray, the coordinator and a simulated cluster, and keep them running
 
-    Prints the address of the HTTP interface on stdout. Ctrl-C stops everything; what was
+    Prints the address of the HTTP interface on the first line of stdout, and how to use it on
+    stderr: a kubeconfig for kubectl and for this command. Ctrl-C stops everything; what was
     acknowledged is in the ledger's files and is there again after the next start. What no option
     says is taken from the environment (QUADRANT_...); see: quadrant config show --origin
     """
     host, port = _host_and_port(listen)
-    from coordinator.commands.failure import CommandError
     from coordinator.commands.stack import run_to_exit_code
-    from shared.settings import Settings, SettingsError, load_settings
+    from shared.settings import SettingsError, load_settings, origins
 
     try:
+        if port is None and origins()["listen_port"] == "default":
+            port = DEFAULT_PORT
         settings = load_settings(
             shards=shards,
             mode=mode and mode.value,
@@ -54,17 +69,53 @@ def up(
         )
     except SettingsError as error:
         raise CommandError(str(error)) from None
+    _refuse_if_taken(settings.listen_host, settings.listen_port)
 
     async def serve(settings: Settings) -> int:
         from coordinator.supervisor import Supervisor
 
         async with Supervisor(settings) as supervisor:
             typer.echo(supervisor.url)
-            typer.echo("Running; Ctrl-C stops everything", err=True)
+            _tell_how_to_ask(supervisor.settings)
             await supervisor.wait()
         return 0
 
     raise typer.Exit(run_to_exit_code(lambda: serve(settings)))
+
+
+def _tell_how_to_ask(settings: Settings) -> None:
+    """Write the kubeconfig; say on stderr how to use it, and what to try."""
+    from coordinator.kubeconfig import write_kubeconfig
+
+    server = f"http://{reachable(settings.listen_host)}:{settings.listen_port}"
+    path = write_kubeconfig(settings.run_dir / KUBECONFIG, server=server)
+    typer.echo(
+        f"export KUBECONFIG={path}\n"
+        "Next: kubectl get queues, or: quadrant top\n"
+        "Running; Ctrl-C stops everything",
+        err=True,
+    )
+
+
+def reachable(host: str) -> str:
+    """Where a client on this machine reaches a server that listens on ``host``."""
+    if host in ("", "0.0.0.0"):
+        return "127.0.0.1"
+    return "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
+
+
+def _refuse_if_taken(host: str, port: int) -> None:
+    """Before anything is started. Raises :class:`CommandError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise CommandError(
+                f"--listen {host}:{port}: {error.strerror}; end what listens there, or take "
+                f"another port: quadrant up --listen {host}:0 takes any that is free"
+            ) from None
 
 
 def _host_and_port(listen: str | None) -> tuple[str | None, int | None]:
@@ -74,4 +125,4 @@ def _host_and_port(listen: str | None) -> tuple[str | None, int | None]:
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal():
         raise typer.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
-    return host, int(port)
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,190 @@
+"""``quadrant queue``: who shares the cluster, how much each has and is due, what waits and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from coordinator.commands.complete import complete_names
+from coordinator.commands.kube_options import (
+    Context,
+    DryRun,
+    DryRunOption,
+    NoHeaders,
+    Output,
+    Server,
+    Verbose,
+)
+from coordinator.commands.lazy import HELP
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=HELP,
+    help="List, describe, close and open queues",
+)
+
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME...", autocompletion=complete_names("queues"), help="Queues"),
+]
+
+HEADS = ("NAME", "STATE", "WEIGHT", "SHARE", "ALLOCATED", "DESERVED", "PENDING", "REASON")
+RESOURCES = 2
+"""Amounts of this many resources fit into a cell; ``-o wide`` shows all."""
+FIRST = ("nvidia.com/gpu", "cpu", "memory")
+UNKNOWN = "<unknown>"
+
+
+@app.command("list")
+def list_queues(
+    *,
+    output: Output = "",
+    no_headers: NoHeaders = False,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """List queues: share, weight, what they have and are due, what waits in them and why"""
+    from coordinator.commands.printing import Columns, form_of, one_or_list, write, write_form
+    from coordinator.commands.session import session
+    from coordinator.commands.terminal import painter
+
+    form = form_of(output)
+    with session(server=server, context=context, verbose=verbose) as asked:
+        resource = asked.catalog.resolve("queues")
+        queues = asked.items(resource.path(None), {})
+    if form.word == "name":
+        for queue in queues:
+            write(f"{resource.label}/{queue['metadata']['name']}\n")
+    elif form.table:
+        columns = Columns(HEADS, not no_headers, paint=painter(sys.stdout))
+        columns.rows([row_of(queue, wide=form.word == "wide") for queue in queues])
+    else:
+        write_form(form, one_or_list(queues, single=False))
+
+
+@app.command()
+def describe(
+    names: Names, *, server: Server = None, context: Context = None, verbose: Verbose = False
+) -> None:
+    """Show queues in full, with what happened to them"""
+    from coordinator.commands.describe import describe as described
+
+    described(["queues", *names], server=server, context=context, verbose=verbose)
+
+
+@app.command("close")
+def close_queue(
+    names: Names,
+    *,
+    dry_run: DryRunOption = DryRun.NONE,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Close queues: nothing new of theirs is placed, what runs goes on"""
+    _set_state(names, "Closed", dry_run, {"server": server, "context": context, "verbose": verbose})
+
+
+@app.command("open")
+def open_queue(
+    names: Names,
+    *,
+    dry_run: DryRunOption = DryRun.NONE,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Open queues that were closed"""
+    _set_state(names, "Open", dry_run, {"server": server, "context": context, "verbose": verbose})
+
+
+def _set_state(names: list[str], state: str, dry_run: DryRun, given: dict[str, Any]) -> None:
+    import orjson
+
+    from coordinator.commands.apply import MANAGER, SUFFIX
+    from coordinator.commands.failure import EXIT_ERROR
+    from coordinator.commands.printing import write
+    from coordinator.commands.session import session
+    from coordinator.commands.terminal import say_error
+    from coordinator.kubeclient import MERGE, KubeError
+
+    verb = "closed" if state == "Closed" else "opened"
+    failed = False
+    with session(**given) as asked:
+        resource = asked.catalog.resolve("queues")
+        for name in names:
+            path = resource.path(None, name)
+            query = {
+                "fieldManager": MANAGER,
+                "dryRun": "All" if dry_run is DryRun.SERVER else "",
+            }
+            body = orjson.dumps({"status": {"state": state}})
+            try:
+                if dry_run is DryRun.CLIENT:
+                    asked.client.get(path)
+                else:
+                    asked.client.ask("PATCH", path, query, body=body, content=MERGE)
+            except KubeError as error:
+                if not error.code:
+                    raise
+                failed = True
+                say_error(str(error))
+                continue
+            write(f"{resource.label}/{name} {verb}{SUFFIX[dry_run]}\n")
+    if failed:
+        raise typer.Exit(EXIT_ERROR)
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+def row_of(queue: Mapping[str, Any], *, wide: bool) -> list[str]:
+    """One line of the list. What the server does not tell is ``<unknown>``."""
+    from coordinator.commands.printing import cell
+
+    spec, status = queue.get("spec") or {}, queue.get("status") or {}
+    most = None if wide else RESOURCES
+    deserved = status.get("deserved") or spec.get("deserved")
+    return [
+        cell(queue["metadata"]["name"]),
+        cell(status.get("state") or "Open"),
+        cell(spec.get("weight", 1)),
+        _share(status.get("share")),
+        amounts(status.get("allocated"), most),
+        amounts(deserved, most),
+        cell(status.get("pending", UNKNOWN)),
+        waits_for(status),
+    ]
+
+
+def _share(value: Any) -> str:
+    return f"{float(value):.2f}" if isinstance(value, int | float) else UNKNOWN
+
+
+def amounts(values: Mapping[str, Any] | None, most: int | None) -> str:
+    """``12 gpu, 3 cpu``: accelerators first; resources are named without their domain."""
+    given = {name: value for name, value in (values or {}).items() if str(value) != "0"}
+    order = sorted(given, key=lambda name: (_rank(name), name))
+    told = [f"{given[name]} {name.rpartition('/')[2]}" for name in order[:most]]
+    return ", ".join(told)
+
+
+def _rank(name: str) -> int:
+    if name in FIRST:
+        return FIRST.index(name)
+    return 0 if "/" in name else len(FIRST)
+
+
+def waits_for(status: Mapping[str, Any]) -> str:
+    """The reason of most jobs that wait, with how many there are of each."""
+    reasons = status.get("pendingReasons") or status.get("reasons") or {}
+    if not isinstance(reasons, dict):
+        return ""
+    most = sorted(reasons.items(), key=lambda item: (-int(item[1]), item[0]))
+    return ", ".join(f"{reason} {count}" for reason, count in most[:3])
