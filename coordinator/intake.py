@@ -90,8 +90,8 @@ class Intake:
         out = Admission()
         taken = self._parse(items, out)
         manifests: dict[type, list[Any]] = {}
-        for item in taken:
-            manifests.setdefault(type(item.manifest), []).append(item.manifest)
+        for manifest, _, _ in taken:
+            manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
         step = Step(draft, now, self._observe)
         for kind, judge in _JUDGES.items():
@@ -125,7 +125,7 @@ class Intake:
                 continue
             assert isinstance(sent, dict)
             try:
-                taken.append(Item(manifest, sent, body_of(sent)))
+                taken.append((manifest, sent, body_of(sent)))
             except InvalidInput as error:
                 out.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
         return taken

@@ -163,6 +163,7 @@ def _priority(step: Step, new: PodManifest) -> int:
 
 
 def _place(step: Step, new: PodManifest, jid: int, tix: int) -> None:
+    step.jids[id(new)] = jid
     node = new.template.node_name
     if step.observe and (node or new.phase != "Pending" or new.deleting):
         step.placed.append(Placed(jid, tix, node, new.phase, new.deleting))

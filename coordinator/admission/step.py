@@ -59,6 +59,8 @@ class Step:
     notices: dict[tuple[str, str], Notice] = field(default_factory=dict)
     unchanged: int = 0
     """Objects that say the same as before, labels and annotations too."""
+    jids: dict[int, int] = field(default_factory=dict)
+    """The jobs of the pods that are new, by number of the manifest."""
     placed: list[Placed] = field(default_factory=list)
     coming: dict[str, Coming] = field(default_factory=dict)
     """By ``namespace/name`` of the pod."""
