@@ -77,6 +77,8 @@ class Funnel:
     """Tasks that the matching nodes would take if nothing ran on them."""
     idle: list[tuple[int, int]]
     """(slot, amount): what matching nodes have idle together."""
+    scarce: list[int] = field(default_factory=list)
+    """Slots that hold tasks back: more could start if a task asked for nothing of this one."""
     checks: list[Check] = field(default_factory=list)
     """Those that keep out a node, in the order in which nodes are judged."""
     near: list[Near] = field(default_factory=list)
@@ -122,14 +124,20 @@ def funnel(cls: TaskClass, *, view: View, session: Session, mode: Mode, wanted: 
     for check in static:
         matching &= check.passes
     counted, fitting = _count(checks, exists, rooms)
+    starts = _sum(fitting, [room.tasks() for room in rooms])
     return Funnel(
         total=int(exists.sum()),
         fits=int(fitting.sum()),
-        starts=_sum(fitting, [room.tasks() for room in rooms]),
+        starts=starts,
         later=_sum(matching, [np.maximum(r.future // r.amount, 0) for r in rooms]),
         matching=int(matching.sum()),
         empty=_sum(matching, [r.whole // r.amount for r in rooms]),
         idle=[(r.slot, int(np.maximum(r.free, 0)[matching].sum())) for r in rooms],
+        scarce=[
+            room.slot
+            for room in rooms
+            if _sum(matching, [r.tasks() for r in rooms if r is not room]) > starts
+        ],
         checks=counted,
         near=_nearest(matching & ~fitting, rooms),
         smaller=_smaller(matching, rooms, wanted),

@@ -34,7 +34,7 @@ from shared.model import TaskClass
 from shared.specs import decode_class
 
 ROLES = 4
-"""Roles of a job that get a funnel, the one that failed first."""
+"""Roles of a job that get a funnel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class Finding:
     displaced: list[int] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     funnels: list[RoleFunnel] = field(default_factory=list)
+    """The role that found no place first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +159,16 @@ class _Trial:
         turn = replace(asked, runs=runs)
         if not runs or any(run.cid not in view.classes for run in runs):
             return Finding(turn.jid, OutcomeCode.STALE)
+        wanted, told = self._inquiry.wanted[index], list[RoleFunnel]()
+        if self._inquiry.funnels:
+            told = self._funnels(turn, wanted)
         placed = place(turn, session=self._session, view=view, classes=self._classes)
         if placed.core:
             self.statements.append(placed.statement)
         code = _code(placed)
-        told: list[RoleFunnel] = []
-        if code is OutcomeCode.INFEASIBLE or self._inquiry.funnels:
-            told = self._funnels(turn, self._inquiry.wanted[index], placed.failed_role)
+        if code is OutcomeCode.INFEASIBLE:
+            told = told or self._funnels(turn, wanted)
+            told.sort(key=lambda funnel: funnel.role != placed.failed_role)
         return Finding(
             jid=turn.jid,
             code=code,
@@ -182,17 +186,16 @@ class _Trial:
             for r in runs_of(places)
         ]
 
-    def _funnels(self, turn: Turn, wanted: dict[int, int], failed: str) -> list[RoleFunnel]:
+    def _funnels(self, turn: Turn, wanted: dict[int, int]) -> list[RoleFunnel]:
         """Of each role, with what the job itself holds by nomination given back."""
         view = self._view
         sent = {number: cid for cid, number in self._numbers.items()}
         aside = Statement(view)
         give_back_own(aside, view, turn)
         try:
-            runs = sorted(turn.runs, key=lambda run: run.role != failed)
             return [
                 self._funnel(run, sent.get(run.cid, run.cid), wanted)
-                for run in runs[:ROLES]
+                for run in turn.runs[:ROLES]
                 if not view.classes[run.cid].best_effort
             ]
         finally:
@@ -224,7 +227,7 @@ def _plain(f: Finding) -> list[object]:
 def _plain_funnel(f: Funnel) -> list[object]:
     checks = [[c.kind, c.name, c.slot, c.count, c.only, c.starts, c.examples] for c in f.checks]
     near = [[n.row, n.lacks] for n in f.near]
-    figures = [f.total, f.fits, f.starts, f.later, f.matching, f.empty, f.idle]
+    figures = [f.total, f.fits, f.starts, f.later, f.matching, f.empty, f.idle, f.scarce]
     return [*figures, checks, near, f.smaller]
 
 
@@ -242,7 +245,8 @@ def _finding(values: list[Any]) -> Finding:
 
 def _role(told: list[Any]) -> RoleFunnel:
     cid, role, wanted, values = told
-    total, fits, starts, later, matching, empty, idle, checks, near, smaller = values
+    *figures, idle, scarce, checks, near, smaller = values
+    total, fits, starts, later, matching, empty = figures
     found = Funnel(
         total=total,
         fits=fits,
@@ -251,6 +255,7 @@ def _role(told: list[Any]) -> RoleFunnel:
         matching=matching,
         empty=empty,
         idle=[(slot, amount) for slot, amount in idle],
+        scarce=scarce,
         checks=[Check(*c) for c in checks],
         near=[Near(row, [tuple(x) for x in lacks]) for row, lacks in near],
         smaller=[(slot, amount) for slot, amount in smaller],

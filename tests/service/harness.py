@@ -36,6 +36,8 @@ class DirectShards:
         self._servers: dict[int, tuple[ShardServer, RedisLedger, asyncio.Lock]] = {}
         self.deaf: set[int] = set()
         """Shards whose worker is 'dead': calls to it fail until it is started anew."""
+        self.mute = False
+        """Whether inquiries get no answer."""
 
     async def start(self, config: WorkerConfig) -> int:
         ledger = RedisLedger(self._url)
@@ -61,7 +63,7 @@ class DirectShards:
         return PlaceReply(outcomes, server.log_id, figures=figures)
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> Findings:
-        if shard not in self._servers or shard in self.deaf:
+        if shard not in self._servers or shard in self.deaf or self.mute:
             raise WorkerLost(f"shard {shard} has no worker that answers")
         server, _, lock = self._servers[shard]
         async with lock:  # through the wire's form, as between processes

@@ -1,0 +1,96 @@
+"""What would help: the checks of a funnel left out one by one, smaller requests, fewer members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coordinator.reasons import Reason, Why
+from coordinator.wording import name_of, quantity
+from shard_worker.funnel import Check
+from shard_worker.inquiry import RoleFunnel
+from shared.model import Job
+
+LINES = 6
+"""Proposals at most, those that suffice first."""
+
+
+def advice(
+    reason: Reason, role: RoleFunnel, names: Sequence[str], *, fits_now: bool
+) -> list[dict[str, Any]]:
+    """Each ``{change, fits, starts, nodes}``: with this change alone, would the tasks that have to
+    start together start now, how many would, and how many nodes more take one."""
+    f, wanted = role.funnel, role.wanted
+    found: list[dict[str, Any]] = []
+    if reason is Reason.WAITING_FOR_QUOTA:
+        found.append(_entry("more quota", f.starts, wanted, 0, fits=fits_now))
+    if fits_now or not f.total:
+        return found
+    for slot, amount in f.smaller:
+        name = name_of(slot, names)
+        found.append(_entry(f"{quantity(name, amount)} {name} per task", wanted, wanted, 0))
+    found += [
+        _entry(_without(check), check.starts, wanted, check.only)
+        for check in f.checks
+        if check.kind not in ("amount", "stale") and check.only
+    ]
+    if wanted > 1 and 0 < f.starts < wanted:
+        found.append(_entry(f"a minimum of {f.starts} instead of {wanted}", f.starts, f.starts, 0))
+    found.sort(key=lambda entry: not entry["fits"])
+    return found[:LINES]
+
+
+def _entry(
+    change: str, starts: int, wanted: int, nodes: int, *, fits: bool | None = None
+) -> dict[str, Any]:
+    enough = starts >= wanted if fits is None else fits
+    return {"change": change, "fits": enough, "starts": starts, "nodes": nodes}
+
+
+def _without(check: Check) -> str:
+    match check.kind:
+        case "taint":
+            return f"tolerate {check.name.removeprefix('taint ')}"
+        case "selector":
+            return f"without {check.name} in the selector"
+        case "affinity":
+            return "without the required node affinity"
+        case "foreign":
+            return "nodes of other shards (mode soft)"
+        case "promised":
+            return "without what is promised to nominated jobs"
+        case "check" if check.name == "were unschedulable":
+            return "uncordon the nodes that are unschedulable"
+        case _:
+            return f"without the check {check.name!r}"
+
+
+def next_step(told: Why, job: Job) -> str:
+    """What happens next, or what somebody has to do."""
+    match told.reason:
+        case Reason.DEACTIVATED:
+            return "activate the job"
+        case Reason.MISCONFIGURED:
+            return "it is looked at again as soon as what is missing exists"
+        case Reason.NO_MATCHING_NODES | Reason.EXCEEDS_NODE_CAPACITY:
+            return "no task that ends makes room for it: change the request, or the nodes"
+        case Reason.EXCEEDS_CAPABILITY:
+            return f"change the request, or the capability of queue {job.queue} or of one above it"
+        case Reason.LARGER_THAN_SHARD:
+            return "use fewer shards, mode soft, or a smaller gang"
+        case Reason.QUEUE_CLOSED:
+            return f"open queue {job.queue}"
+        case Reason.GATED:
+            return "change the pods as said above"
+        case Reason.NOT_ENOUGH_TASKS:
+            return "create the members that are missing"
+        case Reason.WAITING_FOR_QUOTA:
+            return f"woken when queue {job.queue} uses less, or gets more"
+        case Reason.NOT_ENOUGH_RESOURCES | Reason.FRAGMENTED | Reason.TOPOLOGY_PLACEMENT_FAILED:
+            return "woken when capacity is freed or nodes come"
+        case Reason.WAITING_FOR_VICTIMS:
+            return "woken when the last of the leaving tasks is gone"
+        case Reason.REPEATED_CONFLICT:
+            return "tried again in a moment, later each time"
+        case Reason.WAITING_FOR_TURN | Reason.PENDING_EVALUATION:
+            return "its turn comes"

@@ -1,0 +1,67 @@
+"""Turns that are only asked about: made as Order makes them, charged to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.core import Coordinator
+from coordinator.jobs import JobState, Need, amounts, core_need, progress, task_runs
+from shared.messages import Group, Turn
+from shared.model import Role, TaskClass
+
+TAIL = 2000
+"""Elastic tasks that one inquiry looks at: bounds how long it keeps a worker busy."""
+
+
+def need_of(state: JobState, classes: Mapping[int, TaskClass], roles: list[Role]) -> Need:
+    return state.need or core_need(state, dict(classes), roles)
+
+
+def draft_turn(
+    core: Coordinator, state: JobState, classes: Mapping[int, TaskClass], *, whole: bool = False
+) -> tuple[Turn, dict[int, int]]:
+    """The turn the job would get, and how many tasks of each class have to start together.
+
+    ``whole``: with all elastic tasks, up to a bound, instead of one."""
+    known = dict(classes)
+    key = core.order.session.task_key
+    roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
+    need = core_need(state, known, roles)
+    ready = core.order.session.job_ready(progress(state))
+    rest = state.info.pending - sum(count for _, count in need)
+    tail = (1 if ready else 0) + (min(rest, TAIL) if whole else 0)
+    job, info = state.job, state.info
+    turn = Turn(
+        jid=job.jid,
+        job_version=job.spec,
+        qid=info.qid,
+        priority=job.priority,
+        groups=[
+            Group(parent=g.parent, minimum=g.minimum, held=held + best)
+            for g, held, best in zip(job.groups, info.held, info.best_effort, strict=True)
+        ],
+        runs=task_runs(state, known, roles, tail=tail),
+        total=job.tasks,
+        tail=tail,
+        attempt=state.attempts,
+        nominated=dict(state.nominated),
+    )
+    return turn, dict(need)
+
+
+def best_shards(core: Coordinator, need: Mapping[int, int], home: int = -1) -> list[int]:
+    """Shards that have a worker, the one to ask first: ``home``, else as Dispatch chooses."""
+    asked = amounts(tuple(need.items()), core.order.accounts.classes)
+    up = [state for state in core.dispatcher.shards.values() if state.epoch is not None]
+    return [
+        state.shard
+        for state in sorted(
+            up,
+            key=lambda s: (
+                s.shard != home,
+                not all(s.idle.get(slot, 0) >= amount for slot, amount in asked.items()),
+                s.outstanding,
+                s.shard,
+            ),
+        )
+    ]

@@ -1,0 +1,330 @@
+"""Explain: why one job waits, or where it is, in figures that add up.
+
+What the coordinator knows (position, tries, totals) is joined with what a worker finds when it
+looks at every node for this job. Without a worker that answers, the stored facts are told, and that
+they are all there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator.admission.registry import Registry, unpack_task
+from coordinator.advice import advice, next_step
+from coordinator.core import Coordinator
+from coordinator.drafts import best_shards, draft_turn
+from coordinator.inquiries import Inquiries, NoAnswer
+from coordinator.jobs import JobState, Standing
+from coordinator.kube.problems import not_found
+from coordinator.objects.kinds import BY_KIND
+from coordinator.reasons import Reason, Why, why
+from coordinator.standing import holders, place_in_queue
+from coordinator.verdict import KEPT, settled
+from coordinator.wording import by_name, name_of, quantity
+from shard_worker.funnel import Funnel
+from shard_worker.inquiry import Finding, Inquiry, RoleFunnel
+from shared.messages import HOLDING, Level, OutcomeCode, TaskState
+
+API_VERSION = "quadrant.dev/v1alpha1"
+NODES = 20
+"""Nodes named of a job that is placed."""
+
+_UID = 37
+"""Length of what follows a Job's name in that of its PodGroup: a dash and an uid."""
+
+LEVEL_WORDS = {
+    Level.IDLE_OWN: "idle, own shard",
+    Level.IDLE_OTHER: "idle, another shard",
+    Level.FUTURE_OWN: "will be idle, own shard",
+    Level.FUTURE_OTHER: "will be idle, another shard",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is asked about: a job, or one member of it."""
+
+    jid: int
+    tix: int = -1
+
+
+class Explainer:
+    def __init__(
+        self,
+        core: Coordinator,
+        inquiries: Inquiries,
+        registry: Callable[[], Registry],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._core = core
+        self._inquiries = inquiries
+        self._registry = registry
+        self._clock = clock
+
+    async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        """``kind``: Pod, PodGroup or Job. Raises Problem (404, 429)."""
+        subject = self._find(kind, namespace, name)
+        with self._inquiries.turnstile():
+            return await self._explain(kind, subject)
+
+    # --- who ------------------------------------------------------------------------------------
+
+    def _find(self, kind: str, namespace: str, name: str) -> Subject:
+        registry, key = self._registry(), f"{namespace}/{name}"
+        found: Subject | None = None
+        match kind:
+            case "Pod":
+                packed = registry.pods.get(key)
+                found = self._member(namespace, name) if packed is None else None
+                if packed is not None:
+                    found = Subject(*unpack_task(packed))
+            case "PodGroup" if key in registry.groups:
+                found = Subject(registry.groups[key])
+            case "Job" if key in registry.batch_jobs:
+                found = Subject(registry.batch_jobs[key])
+            case "PodGroup" if (job := f"{namespace}/{name[:-_UID]}") in registry.batch_jobs:
+                found = Subject(registry.batch_jobs[job])
+            case _:
+                pass
+        if found is None or found.jid not in self._core.order.jobs:
+            told = BY_KIND[kind]
+            raise not_found(told.plural, name, group=told.group)
+        return found
+
+    def _member(self, namespace: str, name: str) -> Subject | None:
+        """A pod of a Job, by its name ``{job}-{role}-{index}``."""
+        registry = self._registry()
+        head, _, index = name.rpartition("-")
+        if not index.isdecimal():
+            return None
+        for at, letter in enumerate(head):
+            jid = registry.batch_jobs.get(f"{namespace}/{head[:at]}") if letter == "-" else None
+            for role in registry.jobs[jid].roles if jid is not None else ():
+                if role.name == head[at + 1 :] and int(index) < role.count and not role.names:
+                    assert jid is not None
+                    return Subject(jid, role.first + int(index))
+        return None
+
+    # --- the answer -----------------------------------------------------------------------------
+
+    async def _explain(self, kind: str, subject: Subject) -> dict[str, Any]:
+        core, now = self._core, self._clock()
+        names = self._registry().slots.names
+        state = core.order.jobs[subject.jid]
+        told = why(core, state, names=names)
+        answer = self._head(kind, subject, state, now)
+        if told is None:
+            return answer | _no_reason(state)
+        finding, shard, silent = await self._look(state, told)
+        if finding is not None and finding.funnels:
+            told = self._judge(state, told, finding, shard, now)
+        answer |= self._why(told, now, names)
+        if silent:
+            answer["incomplete"] = f"{silent}; what follows is what the coordinator remembers"
+        if finding is not None and finding.funnels:
+            answer |= self._figures(told, finding, names)
+        answer["next"] = next_step(told, state.job)
+        return answer
+
+    async def _look(self, state: JobState, told: Why) -> tuple[Finding | None, int, str]:
+        """What a worker finds, which one, and why none did (else "")."""
+        asked = told.reason not in KEPT or told.reason is Reason.EXCEEDS_CAPABILITY
+        if not asked or not state.info.pending or state.info.qid < 0:
+            return None, -1, ""
+        turn, wanted = draft_turn(self._core, state, self._core.order.accounts.classes)
+        home = -1 if state.last is None else state.last.shard
+        inquiry = Inquiry(turns=[turn], wanted=[wanted], funnels=True)
+        try:
+            shards = best_shards(self._core, wanted, home)
+            shard, findings = await self._inquiries.ask_any(shards, inquiry)
+        except NoAnswer as error:
+            return None, -1, str(error)
+        return findings[0], shard, ""
+
+    def _judge(self, state: JobState, told: Why, finding: Finding, shard: int, now: float) -> Why:
+        cid = finding.funnels[0].cid
+        requests = self._core.order.accounts.classes[cid].requests
+        names = self._registry().slots.names
+        found = settled(told, finding, requests, names)
+        epoch = self._core.dispatcher.shards[shard].epoch
+        return Why(
+            reason=found.reason,
+            message=found.message,
+            evaluated_at=now,
+            shard=shard,
+            session=0 if state.last is None else state.last.session,
+            epoch=str(epoch) if epoch is not None else "",
+            generation=state.job.spec,
+            requested=found.requested,
+            available=found.available,
+            short=found.short,
+        )
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _head(self, kind: str, subject: Subject, state: JobState, now: float) -> dict[str, Any]:
+        job, place = state.job, place_in_queue(self._core, state)
+        counts = Counter(TaskState(code).name.capitalize() for code in state.states)
+        head: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": "Explanation",
+            "of": {"kind": kind, "namespace": job.namespace, "name": job.name},
+            "queue": job.queue,
+            "phase": _phase(state),
+            "ageSeconds": round(max(0.0, now - job.created), 1),
+            "tasks": {"total": job.tasks, "minimum": job.groups[0].minimum, **counts},
+            "position": place.position or None,
+            "waiting": place.of,
+            "ahead": place.ahead,
+            "attempts": self._attempts(state),
+            "places": self._places(state),
+        }
+        if subject.tix >= 0:
+            head["pod"] = self._pod(state, subject.tix)
+            head["of"]["name"] = head["pod"]["name"]
+            head["job"] = {"kind": job.kind, "namespace": job.namespace, "name": job.name}
+        return head
+
+    def _attempts(self, state: JobState) -> dict[str, int]:
+        tries = state.tries
+        return {
+            "placed": tries.placed,
+            "nominated": tries.nominated,
+            "infeasible": tries.infeasible,
+            "trueConflicts": tries.conflict_true,
+            "readConflicts": tries.conflict_read,
+            "shards": tries.shards.bit_count(),
+        }
+
+    def _places(self, state: JobState) -> list[dict[str, Any]]:
+        """Where its tasks are, by node; the level where only one shard ever placed it."""
+        core, found = self._core, Counter[int]()
+        for row, code in zip(state.rows, state.states, strict=False):
+            if row >= 0 and code in HOLDING:
+                found[row] += 1
+        return [
+            {"node": core.names.get(row, f"row {row}"), "tasks": count} | self._level(state, row)
+            for row, count in found.most_common(NODES)
+        ]
+
+    def _level(self, state: JobState, row: int) -> dict[str, Any]:
+        """The shard of a node, and the level of a task there where it can be told for sure."""
+        shard = self._core.dispatcher.shard_of.get(row)
+        if shard is None:
+            return {}
+        told: dict[str, Any] = {"shard": shard}
+        shards, nominated = state.tries.shards, state.tries.nominated
+        if shards.bit_count() == 1 and not nominated:
+            own = shards == 1 << shard
+            level = Level.IDLE_OWN if own else Level.IDLE_OTHER
+            told |= {"level": f"L{level.value}", "because": LEVEL_WORDS[level]}
+        return told
+
+    def _pod(self, state: JobState, tix: int) -> dict[str, Any]:
+        role = state.job.role_of(tix)
+        row = state.rows[tix] if tix < len(state.rows) else -1
+        return {
+            "name": state.job.pod_name(tix),
+            "role": role.name,
+            "state": TaskState(state.states[tix]).name.capitalize(),
+            "node": self._core.names.get(row) if row >= 0 else None,
+        }
+
+    def _why(self, told: Why, now: float, names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "reason": told.reason.value,
+            "message": told.message,
+            "evaluatedAt": _time(told.evaluated_at or now),
+            "shard": told.shard if told.shard >= 0 else None,
+            "session": told.session or None,
+            "epoch": told.epoch or None,
+            "observedGeneration": told.generation,
+            "requested": by_name(told.requested, names),
+            "available": by_name(told.available, names),
+            "short": by_name(told.short, names),
+        }
+
+    def _figures(self, told: Why, finding: Finding, names: Sequence[str]) -> dict[str, Any]:
+        role = finding.funnels[0]
+        fits_now = finding.code is OutcomeCode.PLACED
+        return {
+            "role": role.role,
+            "nodes": self.nodes(role.funnel),
+            "near": self._near(role.funnel, names),
+            "if": advice(told.reason, role, names, fits_now=fits_now),
+            "roles": [_role(r) for r in finding.funnels] if len(finding.funnels) > 1 else [],
+            "eta": None,
+        }
+
+    def nodes(self, f: Funnel) -> dict[str, Any]:
+        """The funnel: ``total`` is the sum of the counts and ``fits``."""
+        return {
+            "total": f.total,
+            "fits": f.fits,
+            "tasksThatCouldStart": f.starts,
+            "first": [
+                {
+                    "check": check.name,
+                    "kind": check.kind,
+                    "count": check.count,
+                    "examples": self._names(check.examples),
+                    "onlyThis": check.only,
+                }
+                for check in f.checks
+            ],
+        }
+
+    def _near(self, f: Funnel, names: Sequence[str]) -> list[dict[str, Any]]:
+        core = self._core
+        who = holders(core, [near.row for near in f.near])
+        return [
+            {
+                "node": core.names.get(near.row, f"row {near.row}"),
+                "shard": core.dispatcher.shard_of.get(near.row),
+                "lacks": [_lack(lack, names) for lack in near.lacks],
+                "heldBy": who[near.row].jobs,
+                "leaving": who[near.row].leaving,
+            }
+            for near in f.near
+        ]
+
+    def _names(self, rows: Sequence[int]) -> list[str]:
+        return [self._core.names.get(row, f"row {row}") for row in rows]
+
+
+def _lack(lack: tuple[int, int, int, int], names: Sequence[str]) -> dict[str, str]:
+    slot, needs, idle, future = lack
+    name = name_of(slot, names)
+    return {
+        "resource": name,
+        "needs": quantity(name, needs),
+        "idle": quantity(name, max(0, idle)),
+        "futureIdle": quantity(name, max(0, future)),
+    }
+
+
+def _role(told: RoleFunnel) -> Mapping[str, Any]:
+    return {"role": told.role, "wanted": told.wanted, "couldStart": told.funnel.starts}
+
+
+def _phase(state: JobState) -> str:
+    if state.standing is Standing.DONE:
+        failed = state.states.count(TaskState.FAILED)
+        return "Failed" if failed else "Succeeded"
+    return "Running" if state.info.held[0] >= max(1, state.job.groups[0].minimum) else "Pending"
+
+
+def _no_reason(state: JobState) -> dict[str, Any]:
+    done = state.standing is Standing.DONE
+    text = "every task has ended" if done else "every task has its node"
+    return {"reason": None, "message": text, "next": None}
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

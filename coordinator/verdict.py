@@ -1,0 +1,104 @@
+"""From the figures of a funnel to the one reason, with what is short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coordinator.reason_words import NEVER, Reason, Why, cut
+from coordinator.wording import listed, plural, some
+from shard_worker.funnel import Funnel
+from shard_worker.inquiry import Finding, RoleFunnel
+from shared.messages import OutcomeCode
+from shared.model import Requests
+from shared.slots import PODS
+
+KEPT = frozenset(
+    {
+        Reason.DEACTIVATED,
+        Reason.MISCONFIGURED,
+        Reason.EXCEEDS_CAPABILITY,
+        Reason.QUEUE_CLOSED,
+        Reason.GATED,
+        Reason.NOT_ENOUGH_TASKS,
+        Reason.WAITING_FOR_VICTIMS,
+    }
+)
+"""Reasons that no look at the nodes can change."""
+
+
+def settled(told: Why, finding: Finding, requests: Requests, names: Sequence[str]) -> Why:
+    """What the coordinator knew, and what a worker found since: the worse reason wins.
+
+    ``requests``: of one task of the role that the finding's first funnel is about."""
+    if told.reason in KEPT or finding.code is OutcomeCode.STALE:
+        return told
+    if finding.code is not OutcomeCode.INFEASIBLE or not finding.funnels:
+        return _fits(told)
+    found = from_funnel(finding.funnels[0], requests, names)
+    lasting = told.reason in NEVER and not told.evaluated_at  # from totals, which hold now
+    if (
+        lasting or told.reason is Reason.WAITING_FOR_QUOTA
+    ) and told.reason.rank < found.reason.rank:
+        return told
+    return found
+
+
+def _fits(told: Why) -> Why:
+    """There is room now: what it waits for is its quota or its turn."""
+    if told.reason in (
+        Reason.WAITING_FOR_QUOTA,
+        Reason.REPEATED_CONFLICT,
+        Reason.WAITING_FOR_TURN,
+        Reason.PENDING_EVALUATION,
+    ):
+        return told
+    text = "there is room for it now; it is placed when its turn comes"
+    return replace(told, reason=Reason.PENDING_EVALUATION, message=text, short={}, evaluated_at=0.0)
+
+
+def from_funnel(role: RoleFunnel, requests: Requests, names: Sequence[str]) -> Why:
+    """The reason that the figures of one role give; nobody's quota is looked at."""
+    f, wanted = role.funnel, role.wanted
+    if not f.total:
+        return Why(Reason.NOT_ENOUGH_RESOURCES, "the cluster has no nodes")
+    if not f.matching:
+        return Why(Reason.NO_MATCHING_NODES, cut(f"none of {_nodes(f)} matches: {_first(f)}"))
+    each = {slot: amount for slot, amount in requests if slot != PODS or len(requests) == 1}
+    if not f.empty:
+        text = f"one task asks {listed(each, names)}, which none of the {f.matching} matching "
+        return Why(
+            Reason.EXCEEDS_NODE_CAPACITY,
+            f"{text}nodes has even when nothing runs on it",
+            requested=each,
+        )
+    could = min(f.starts, wanted)
+    lacking = set(f.scarce) & set(each) or set(each)
+    asked = {s: a * wanted for s, a in each.items() if s in lacking}
+    give = {s: a * could for s, a in each.items() if s in lacking}
+    short = {s: asked[s] - give[s] for s in asked}
+    idle = dict(f.idle)
+    enough = all(idle.get(slot, 0) >= amount * wanted for slot, amount in requests)
+    reason = Reason.FRAGMENTED if enough else Reason.NOT_ENOUGH_RESOURCES
+    who = f"gang of {wanted}" if wanted > 1 else "one task"
+    if role.role and wanted > 1:
+        who += f" ({role.role})"
+    now = f"{could} can start now" if could else "none can start now"
+    amounts = f"asks {listed(asked, names)}, could give {listed(give, names)}"
+    text = f"{who}, {now}; short by {listed(short, names)} ({amounts})"
+    if f.empty < wanted:
+        text += f"; even empty, the matching nodes hold only {plural(f.empty, 'task')}"
+    return Why(reason, cut(text), requested=asked, available=give, short=short)
+
+
+def can_ever(role: RoleFunnel) -> bool:
+    """Whether the matching nodes, all empty, would hold the tasks that have to start together."""
+    return role.funnel.empty >= role.wanted
+
+
+def _nodes(f: Funnel) -> str:
+    return plural(f.total, "node")
+
+
+def _first(f: Funnel) -> str:
+    return some([f"{check.count} {check.name}" for check in f.checks], 4)

@@ -1,0 +1,119 @@
+"""Objects for the tests, and the explainer of a service that runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import ClientSession, web
+
+from coordinator.client import ApiClient
+from coordinator.commands.stack import Sender
+from coordinator.kube.failures import failures
+from coordinator.kube.virtual import virtual_routes
+from tests.service.harness import Running, free_port
+
+GPU = "nvidia.com/gpu"
+Item = dict[str, Any]
+
+
+def node(
+    name: str, *, gpus: int = 0, cpu: str = "64", labels: dict[str, str] | None = None, **spec: Any
+) -> Item:
+    offer = {"cpu": cpu, "memory": "256Gi", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": spec,
+        "status": {"allocatable": offer},
+    }
+
+
+def queue(name: str, **spec: Any) -> Item:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1} | spec,
+    }
+
+
+def role(name: str, tasks: int, requests: dict[str, str], **spec: Any) -> Item:
+    pod = {"containers": [{"name": "main", "resources": {"requests": requests}}]} | spec
+    return {"name": name, "replicas": tasks, "template": {"spec": pod}}
+
+
+def job(
+    name: str,
+    tasks: int = 1,
+    *,
+    gpus: int = 0,
+    cpu: str = "1",
+    minimum: int | None = None,
+    queue: str = "default",
+    **spec: Any,
+) -> Item:
+    """A gang of ``tasks`` pods of one role, for ever."""
+    requests = {"cpu": cpu} | ({GPU: str(gpus)} if gpus else {})
+    return gang(
+        name, [role("worker", tasks, requests, **spec)], queue=queue, minimum=minimum or tasks
+    )
+
+
+def gang(name: str, roles: list[Item], *, minimum: int, queue: str = "default") -> Item:
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": minimum, "queue": queue, "tasks": roles},
+    }
+
+
+async def send(service: Running, *items: Item) -> None:
+    async with ApiClient(service.url) as api:
+        await Sender(api).send(list(items))
+
+
+async def settled(service: Running, *, bound: int) -> None:
+    """Until so many tasks run, every node has its shard, and nothing is under way."""
+    core = service.service.core
+    await service.until(
+        lambda status: (
+            status["tasks"]["bound"] == bound
+            and not status["open_turns"]
+            and sum(shard["nodes"] for shard in status["shards"]) == len(core.nodes)
+        )
+    )
+
+
+@asynccontextmanager
+async def asking(service: Running) -> AsyncIterator[ClientSession]:
+    """HTTP to the virtual resources of a service."""
+    app = web.Application(middlewares=[failures])
+    inner = service.service
+    app.add_routes(virtual_routes(core=inner.core, shards=service.shards, intake=inner.intake))
+    runner, port = web.AppRunner(app, access_log=None), free_port()
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        async with ClientSession(f"http://127.0.0.1:{port}") as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+async def explained(service: Running, name: str, *, kind: str = "jobs") -> Item:
+    root = {
+        "jobs": "/apis/batch.volcano.sh/v1alpha1",
+        "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
+        "pods": "/api/v1",
+    }[kind]
+    async with (
+        asking(service) as client,
+        client.post(f"{root}/namespaces/default/{kind}/{name}/explain") as answer,
+    ):
+        body: Item = await answer.json()
+        assert answer.status == 200, body
+        return body
