@@ -21,7 +21,7 @@ from coordinator.kube.patch.field_sets import (
     path_text,
     value_step,
 )
-from coordinator.kube.patch.owners import Owner, difference, ownable, read_owners, with_owners
+from coordinator.kube.patch.owners import Owner, difference, known_owners, ownable, with_owners
 from coordinator.kube.patch.shapes import Shape
 
 BEFORE = "before-first-apply"
@@ -108,7 +108,7 @@ def apply(
 
 
 def _owners(live: dict[str, Any], shape: Shape) -> tuple[Owner, ...]:
-    owners = read_owners(live["metadata"].get("managedFields"))
+    owners = known_owners(live)
     if owners:
         return owners
     fields = frozenset(leaves(ownable(live), shape))
@@ -191,30 +191,32 @@ def pruned(value: dict[str, Any], gone: Fields, kept: Fields, shape: Shape) -> d
     paths = frozenset(path for path in gone if path not in needed)
     if not paths:
         return value
-    left: dict[str, Any] = _cut(value, encode_fields(paths), shape) or {}
+    left: dict[str, Any] = _cut(value, encode_fields(paths), shape, (), needed) or {}
     return left
 
 
-def _cut(value: Any, tree: dict[str, Any], shape: Shape) -> Any:
-    """The value without the paths of a tree (as :func:`encode_fields` makes it), None where nothing
-    is left of it."""
+def _cut(value: Any, tree: dict[str, Any], shape: Shape, path: Path, needed: set[Path]) -> Any:
+    """The value without the paths of a tree (as :func:`encode_fields` makes it).
+
+    None where nothing is left of it and nobody needs it empty.
+    """
     if not tree or "." in tree:
         return None
+
+    def rest(inner: Any, step: str, inner_shape: Shape) -> Any:
+        if step not in tree:
+            return inner
+        return _cut(inner, tree[step], inner_shape, (*path, step), needed)
+
+    left: Any
     if isinstance(value, dict):
-        result = {}
-        for name, inner in value.items():
-            step = tree.get(f"f:{name}")
-            left = inner if step is None else _cut(inner, step, shape.of(name))
-            if step is None or left is not None:
-                result[name] = left
-        return result or None
-    if shape.keyed(value):
-        items = [_cut_item(item, tree.get(item_step(item, shape)), shape) for item in value]
-        return [item for item in items if item is not None] or None
-    if shape.distinct(value):
-        return [item for item in value if value_step(item) not in tree] or None
-    return value
-
-
-def _cut_item(item: dict[str, Any], tree: dict[str, Any] | None, shape: Shape) -> Any:
-    return item if tree is None else _cut(item, tree, shape)
+        cut = {name: rest(v, f"f:{name}", shape.of(name)) for name, v in value.items()}
+        left = {name: v for name, v in cut.items() if v is not None or f"f:{name}" not in tree}
+    elif shape.keyed(value):
+        items = [rest(item, item_step(item, shape), shape) for item in value]
+        left = [item for item in items if item is not None]
+    elif shape.distinct(value):
+        left = [item for item in value if value_step(item) not in tree]
+    else:
+        return value
+    return left if left or path in needed else None

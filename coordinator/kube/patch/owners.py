@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from coordinator.kube.patch.errors import PatchError
-from coordinator.kube.patch.field_sets import Fields, decode_fields, encode_fields, leaves
+from coordinator.kube.patch.field_sets import Fields, Path, decode_fields, encode_fields, leaves
 from coordinator.kube.patch.json_patch import same
 from coordinator.kube.patch.shapes import Shape
 
@@ -72,6 +73,14 @@ def read_owners(entries: Any) -> tuple[Owner, ...]:
     )
 
 
+def known_owners(obj: dict[str, Any]) -> tuple[Owner, ...]:
+    """The entries of a stored object; nobody checked them when it came in a list."""
+    try:
+        return read_owners(obj["metadata"].get("managedFields"))
+    except PatchError:
+        return ()
+
+
 def _read(entry: Any, at: str) -> Owner:
     if not isinstance(entry, dict):
         raise PatchError(f"{at}: not an object; leave it as it was read")
@@ -134,7 +143,21 @@ class Difference:
 def difference(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> Difference:
     before, after = leaves(ownable(old), shape), leaves(ownable(new), shape)
     changed = {p for p, v in after.items() if p not in before or not same(before[p], v)}
-    return Difference(frozenset(changed), frozenset(before.keys() - after.keys()))
+    gone = before.keys() - after.keys()
+    return Difference(
+        frozenset(changed - _still_there(changed, after, before)),
+        frozenset(gone - _still_there(gone, before, after)),
+    )
+
+
+def _still_there(
+    paths: AbstractSet[Path], here: Mapping[Path, Any], there: Mapping[Path, Any]
+) -> set[Path]:
+    """Those paths whose object or list is empty ``here`` and has something in it ``there``."""
+    empty = {path for path in paths if here[path] in ({}, []) and path not in there}
+    if not empty:
+        return empty
+    return empty & {path[:i] for path in there for i in range(1, len(path))}
 
 
 def updated(
@@ -151,8 +174,11 @@ def updated(
     Raises PatchError.
     """
     given = new["metadata"].get("managedFields")
-    known = [] if old is None else old["metadata"].get("managedFields")
-    owners = read_owners(given or known)
+    known = None if old is None else old["metadata"].get("managedFields")
+    if given and given != known:
+        owners = read_owners(given)
+    else:
+        owners = known_owners(old) if old is not None else ()
     moved = difference(old or {}, new, shape)
     if not moved.any:
         return with_owners(new, owners)

@@ -1,0 +1,143 @@
+"""Bodies of requests about one object: how large, in which language, what stands in them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from coordinator.kube.problems import Problem
+from shared.errors import shown
+from shared.manifests.text import LIMITS, Form, TextError, TextLimits, read_object, read_values
+
+JSON = "application/json"
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+PATCHES = (STRATEGIC, MERGE, JSON_PATCH, APPLY)
+
+_FORMS: dict[str, Form] = {
+    JSON: "json",
+    "application/yaml": "yaml",
+    "application/x-yaml": "yaml",
+    "application/octet-stream": "either",  # what a client sends that says nothing
+}
+_YAML_BYTES = 1 << 20
+"""Reading YAML holds the event loop: about 0.3 s for so much of it."""
+RETRY_AFTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """What one body, and all that wait together, may cost."""
+
+    body_bytes: int = 16 << 20
+    waiting_bytes: int = 64 << 20
+    """Bodies that are being read, judged or stored; beyond it the answer is 429."""
+    body_seconds: float = 20.0
+
+
+class Bodies:
+    """Reads bodies, as many at a time as the limits allow."""
+
+    def __init__(self, limits: BodyLimits | None = None) -> None:
+        self._limits = limits or BodyLimits()
+        self._waiting = 0
+
+    def take(self, request: web.Request) -> _Room:
+        """Room for the body, to be held (``with``) until the request is answered."""
+        size = request.content_length
+        size = self._limits.body_bytes if size is None and request.can_read_body else size or 0
+        if size > self._limits.body_bytes:
+            raise _too_large(self._limits.body_bytes)
+        if self._waiting and self._waiting + size > self._limits.waiting_bytes:
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                f"{self._waiting} bytes of objects wait; send it again after some time",
+                retry_after=RETRY_AFTER,
+            )
+        return _Room(self, size)
+
+    def hold(self, size: int) -> None:
+        self._waiting += size
+
+    async def read(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            raise _too_large(self._limits.body_bytes) from error
+        except TimeoutError as error:
+            message = "the body did not arrive in time; send it again"
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, "Timeout", message) from error
+
+
+class _Room:
+    """A part of the memory for bodies."""
+
+    def __init__(self, bodies: Bodies, size: int) -> None:
+        self._bodies = bodies
+        self._size = size
+
+    def __enter__(self) -> None:
+        self._bodies.hold(self._size)
+
+    def __exit__(self, *_: object) -> None:
+        self._bodies.hold(-self._size)
+
+
+def _too_large(most: int) -> Problem:
+    message = f"the body is larger than {most} bytes; send less"
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)
+
+
+def object_of(body: bytes, content_type: str) -> dict[str, Any]:
+    """The one object of a body. Raises Problem: 415, or 400 with the line."""
+    form = _FORMS.get(content_type)
+    if form is None:
+        raise unsupported(content_type, tuple(_FORMS)[:2])
+    try:
+        return read_object(body, form=form, limits=_limits(form))
+    except TextError as error:
+        raise _unreadable(error) from error
+
+
+def patch_of(body: bytes, content_type: str) -> Any:
+    """The patch of a body: an object, for a JSON patch a list. Raises Problem."""
+    if content_type not in PATCHES:
+        raise unsupported(content_type, PATCHES)
+    form: Form = "either" if content_type == APPLY else "json"
+    try:
+        if content_type != JSON_PATCH:
+            return read_object(body, form=form, limits=_limits(form))
+        values = read_values(body, form="json")
+    except TextError as error:
+        raise _unreadable(error) from error
+    if len(values) != 1:
+        raise bad(f"{len(values)} patches where one is expected; send exactly one")
+    return values[0]
+
+
+def _limits(form: Form) -> TextLimits:
+    return LIMITS if form == "json" else TextLimits(size=_YAML_BYTES)
+
+
+def _unreadable(error: TextError) -> Problem:
+    return bad(f"the body cannot be read: {error}")
+
+
+def unsupported(content_type: str, known: tuple[str, ...]) -> Problem:
+    return Problem(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        f"Content-Type is {shown(content_type)}; send {' or '.join(known)}",
+    )
+
+
+def bad(message: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)

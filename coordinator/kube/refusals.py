@@ -1,0 +1,113 @@
+"""Refusals as Kubernetes words them, so that its tools print what their users know."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from coordinator.admission.step import Notice
+from coordinator.kube.problems import Cause, Problem, not_found
+from coordinator.objects.kinds import Kind
+from shared.errors import Refusal
+
+_REASONS = (
+    ("missing", "FieldValueRequired", "Required value"),
+    ("unknown field", "FieldValueForbidden", "Forbidden"),
+    ("unknown", "FieldValueNotSupported", "Unsupported value"),
+    ("not in this version", "FieldValueNotSupported", "Unsupported value"),
+    ("cannot change", "FieldValueForbidden", "Forbidden"),
+    ("too many", "FieldValueTooMany", "Too many"),
+    ("too long", "FieldValueTooLong", "Too long"),
+)
+"""By the beginning of a message: Kubernetes' reason, and how its messages begin."""
+_INVALID = ("", "FieldValueInvalid", "Invalid value")
+_LONGEST_WARNING = 500
+
+
+def of_refusal(kind: Kind, name: str, refusal: Refusal) -> Problem:
+    """What admission refused. ``name`` without namespace."""
+    match refusal.reason:
+        case "NotFound":
+            return not_found(kind.plural, name, group=kind.group)
+        case "AlreadyExists":
+            return being_deleted(kind, name)
+        case "Conflict":
+            return conflict(kind, name, refusal.message)
+        case _:
+            return invalid(kind, name, _cause(refusal))
+
+
+def _cause(refusal: Refusal) -> Cause:
+    message = refusal.message
+    _, reason, said = next((r for r in _REASONS if message.startswith(r[0])), _INVALID)
+    bare = reason in ("FieldValueRequired", "FieldValueForbidden") or not refusal.value
+    got = "" if bare else f": {refusal.value}"
+    return Cause(refusal.field or "metadata", f"{said}{got}: {message}", reason)
+
+
+def invalid(kind: Kind, name: str, *causes: Cause) -> Problem:
+    """422. Each cause's message begins with Kubernetes' words for its reason."""
+    told = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    told = f"[{told}]" if len(causes) > 1 else told
+    group = f".{kind.group}" if kind.group else ""
+    return Problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "Invalid",
+        f'{kind.kind}{group} "{name}" is invalid: {told}',
+        kind=kind.kind,
+        group=kind.group,
+        name=name,
+        causes=causes,
+    )
+
+
+def conflict(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -> Problem:
+    return _about(
+        kind,
+        name,
+        "Conflict",
+        f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}',
+        causes,
+    )
+
+
+def modified(kind: Kind, name: str) -> Problem:
+    why = "the object has been modified; please apply your changes to the latest version"
+    return conflict(kind, name, f"{why} and try again")
+
+
+def already_exists(kind: Kind, name: str) -> Problem:
+    return _about(kind, name, "AlreadyExists", f'{kind.resource} "{name}" already exists')
+
+
+def being_deleted(kind: Kind, name: str) -> Problem:
+    message = f'object is being deleted: {kind.resource} "{name}" already exists'
+    return _about(kind, name, "AlreadyExists", f"{message}; wait until it is gone")
+
+
+def _about(
+    kind: Kind, name: str, reason: str, message: str, causes: tuple[Cause, ...] = ()
+) -> Problem:
+    return Problem(
+        HTTPStatus.CONFLICT,
+        reason,
+        message,
+        kind=kind.plural,
+        group=kind.group,
+        name=name,
+        causes=causes,
+    )
+
+
+def belongs(kind: Kind, name: str, owner: str) -> Problem:
+    """For what is shown but was not made by anybody: the pods and the PodGroup of a Job."""
+    remedy = f"Forbidden: it belongs to {owner}; change or delete that instead"
+    return invalid(kind, name, Cause("metadata.ownerReferences", remedy, "FieldValueForbidden"))
+
+
+def warning(notice: Notice) -> str:
+    """The value of a ``Warning`` header."""
+    count = f" ({notice.count} times)" if notice.count > 1 else ""
+    text = f"{notice.message}{count}"[:_LONGEST_WARNING]
+    plain = "".join(c if " " <= c <= "~" else "?" for c in text)
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
