@@ -1,0 +1,145 @@
+"""An explanation as text: the same words in a terminal and in the answer's fields."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from typing import Any
+
+from coordinator.commands.answers import block
+from coordinator.commands.durations import age
+
+Answer = dict[str, Any]
+
+
+def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
+    """Lines of at most ``columns`` characters, but for words that are longer alone."""
+    parts = (
+        (_subject(answer), _head(answer)),
+        ("POD", _pod(answer)),
+        ("WHY", _why(answer, now)),
+        ("NODES", _nodes(answer)),
+        ("NEAR", [_near(near) for near in answer.get("near") or ()]),
+        ("IF", [_if(entry, answer) for entry in answer.get("if") or ()]),
+        ("AHEAD", _ahead(answer)),
+        ("TRIED", _tried(answer)),
+        ("PLACED", _places(answer)),
+        ("NEXT", [answer["next"]] if answer.get("next") else []),
+    )
+    return [line for word, text in parts for line in block(word, text, columns=columns)]
+
+
+def _subject(answer: Answer) -> str:
+    return "JOB" if answer.get("job") or answer["of"]["kind"] != "Pod" else "POD"
+
+
+def _head(answer: Answer) -> list[str]:
+    of = answer.get("job") or answer["of"]
+    phase, since = answer["phase"], age(answer["ageSeconds"])
+    words = [f"{of['namespace']}/{of['name']}", f"queue {answer['queue']}", f"{phase} {since}"]
+    if answer.get("position"):
+        words.append(f"position {answer['position']} of {answer['waiting']}")
+    return ["  ".join(words)]
+
+
+def _pod(answer: Answer) -> list[str]:
+    pod = answer.get("pod")
+    if not pod or not answer.get("job"):
+        return []
+    node = f" on {pod['node']}" if pod["node"] else ""
+    return [f"{pod['name']}  role {pod['role'] or '<none>'}  {pod['state']}{node}"]
+
+
+def _why(answer: Answer, now: float) -> list[str]:
+    if answer.get("reason") is None:
+        return [answer["message"]]
+    found = [f"{answer['reason']}: {answer['message']}"]
+    if answer.get("shard") is not None:
+        since = max(0.0, now - _seconds(answer["evaluatedAt"]))
+        by = [f"evaluated {since:.1f}s ago by shard {answer['shard']}"]
+        by += [f"session {answer['session']}"] if answer.get("session") else []
+        by += [f"epoch {answer['epoch']}"] if answer.get("epoch") else []
+        found.append(", ".join(by))
+    if answer.get("incomplete"):
+        found.append(f"incomplete: {answer['incomplete']}")
+    return found
+
+
+def _nodes(answer: Answer) -> list[str]:
+    nodes = answer.get("nodes")
+    if not nodes:
+        return []
+    terms = [f"{check['count']} {check['check']}" for check in nodes["first"]]
+    role = f" (role {answer['role']})" if answer.get("roles") else ""
+    return [f"{nodes['total']} = {' + '.join([*terms, str(nodes['fits']) + ' fit'])}{role}"]
+
+
+def _near(near: Answer) -> str:
+    shard = f" (shard {near['shard']})" if near.get("shard") is not None else ""
+    lacks = "; ".join(_lack(lack) for lack in near["lacks"])
+    who = ""
+    if near.get("leaving"):
+        who = f" when {', '.join(near['leaving'])} has left"
+    elif near.get("heldBy"):
+        who = f", held by {', '.join(near['heldBy'])}"
+    return f"{near['node']}{shard} needs {lacks}{who}"
+
+
+def _lack(lack: Answer) -> str:
+    future = f", future idle {lack['futureIdle']}" if lack["futureIdle"] != lack["idle"] else ""
+    return f"{lack['needs']} {lack['resource']}: idle {lack['idle']}{future}"
+
+
+def _if(entry: Answer, answer: Answer) -> str:
+    more = f" +{entry['nodes']} nodes," if entry["nodes"] else ""
+    if entry["fits"]:
+        return f"{entry['change']}:{more} fits now"
+    if answer.get("reason") == "WaitingForQuota":
+        return f"{entry['change']}: no change"
+    tasks = "1 task" if entry["starts"] == 1 else f"{entry['starts']} tasks"
+    return f"{entry['change']}:{more} {tasks} could start"
+
+
+def _ahead(answer: Answer) -> list[str]:
+    ahead, position = answer.get("ahead") or [], answer.get("position") or 1
+    more = position - 1 - len(ahead)
+    return [", ".join(ahead) + (f" and {more} more" if more > 0 else "")] if ahead else []
+
+
+def _tried(answer: Answer) -> list[str]:
+    tries = answer["attempts"]
+    turns = tries["placed"] + tries["nominated"] + tries["infeasible"]
+    conflicts = tries["trueConflicts"] + tries["readConflicts"]
+    if not turns and not conflicts:
+        return []
+    words = [
+        f"{tries[name]} {said}"
+        for name, said in (
+            ("placed", "placed"),
+            ("nominated", "nominated"),
+            ("infeasible", "infeasible"),
+            ("readConflicts", "read conflicts"),
+            ("trueConflicts", "true conflicts"),
+        )
+        if tries[name]
+    ]
+    shards = "1 shard" if tries["shards"] == 1 else f"{tries['shards']} shards"
+    return [f"{'1 turn' if turns == 1 else f'{turns} turns'} on {shards}: {', '.join(words)}"]
+
+
+def _places(answer: Answer) -> list[str]:
+    return [_place(place) for place in answer.get("places") or ()]
+
+
+def _place(place: Answer) -> str:
+    tasks = "1 task" if place["tasks"] == 1 else f"{place['tasks']} tasks"
+    words = [f"{place['node']}: {tasks}"]
+    words += [f"shard {place['shard']}"] if place.get("shard") is not None else []
+    words += [f"{place['level']} ({place['because']})"] if place.get("level") else []
+    return ", ".join(words)
+
+
+def _seconds(text: str) -> float:
+    """Seconds since 1970 of a time as the server writes it."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction or 0}")
