@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from coordinator.admission.cluster import admit_hyper_node, admit_node, admit_priority_class
+from coordinator.admission.cluster import (
+    admit_budget,
+    admit_hyper_node,
+    admit_node,
+    admit_priority_class,
+)
 from coordinator.admission.deletion import purge, remove
 from coordinator.admission.documents import (
     DEFAULT_QUEUE,
@@ -19,6 +24,7 @@ from coordinator.admission.documents import (
     body_of,
     default_queue,
     documents_of,
+    repeated,
 )
 from coordinator.admission.gangs import admit_job, admit_pod_group
 from coordinator.admission.pods import admit_pod, join_members
@@ -32,6 +38,7 @@ from shared.ledger.protocol import Snapshot
 from shared.manifests import (
     JobManifest,
     NodeManifest,
+    PodDisruptionBudgetManifest,
     PodGroupManifest,
     PodManifest,
     QueueManifest,
@@ -59,6 +66,7 @@ _JUDGES: dict[type, Callable[[Step, Any], None]] = {
     PriorityClass: admit_priority_class,
     HyperNode: admit_hyper_node,
     NodeManifest: admit_node,
+    PodDisruptionBudgetManifest: admit_budget,
     PodGroupManifest: admit_pod_group,
     JobManifest: admit_job,
     PodManifest: admit_pod,
@@ -117,15 +125,20 @@ class Intake:
         return out
 
     def _parse(self, items: Sequence[object], out: Admission) -> list[Item]:
-        taken = []
+        taken: list[Item] = []
         for sent in items:
             manifest = parse(sent)
             if isinstance(manifest, Refusal):
                 out.refused.append(manifest)
                 continue
             assert isinstance(sent, dict)
+            own = sent
+            if not self._observe and (known := repeated(manifest, sent, self.documents)):
+                own, again = known, parse(known)
+                assert not isinstance(again, Refusal), "what is left out is never required"
+                manifest = again
             try:
-                taken.append((manifest, sent, body_of(sent)))
+                taken.append((manifest, own, body_of(own)))
             except InvalidInput as error:
                 out.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
         return taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.admission.step import Step
 from shared.errors import InvalidInput
-from shared.manifests import NodeManifest
+from shared.manifests import NodeManifest, PodDisruptionBudgetManifest
 from shared.model import HyperNode, Node, PriorityClass
 
 
@@ -42,6 +42,12 @@ def admit_hyper_node(step: Step, new: HyperNode) -> None:
         step.same.add(id(new))
     else:
         step.draft.hyper_nodes[new.name] = new
+
+
+def admit_budget(step: Step, new: PodDisruptionBudgetManifest) -> None:
+    """Kept as a document alone."""
+    step.notice(new, "spec: this version does not look at it; nothing is limited by it yet")
+    step.same.add(id(new))
 
 
 def admit_priority_class(step: Step, new: PriorityClass) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.admission.members import without
+from coordinator.admission.names import owner_of
 from coordinator.admission.queues import DEFAULT
 from coordinator.admission.registry import Draft, Registry, pack_task, unpack_task
 from coordinator.admission.result import Admission, refused
@@ -39,12 +40,15 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
             out = Admission(ops=[DropQueue(qid), _numbers(registry)], queues_gone=[qid])
         case "PodDisruptionBudget" if key in registry.documents:
             out = Admission()
-        case "PodGroup" if (jid := registry.groups.get(name)) is not None:
+        case "PodGroup" if (jid := _created_group(registry, name)) is not None:
             return _drop_job(registry, jid, now, keep)
         case "Job" if (jid := registry.batch_jobs.get(name)) is not None:
             return _drop_job(registry, jid, now, keep)
         case "Pod" if name in registry.pods:
             return _drop_pod(registry, key, now, keep)
+        case "Pod" if (owner := owner_of(registry, key.namespace, key.name)) is not None:
+            message = f"it belongs to Job {owner[0].key}; delete that one"
+            return refused("Pod", name, message, "Invalid")
         case _:
             return refused(key.kind, name, "not found; check kind, namespace and name", "NotFound")
     out.accepted = 1
@@ -54,6 +58,13 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
         taken.pop(name, None)
         _forget_documents(registry, out)
     return out
+
+
+def _created_group(registry: Registry, name: str) -> int | None:
+    """The job of a PodGroup; none where pods wait for one that nobody has created yet."""
+    jid = registry.groups.get(name, -1)
+    job = registry.jobs.get(jid) or registry.leaving.get(jid)
+    return None if job is None or job.dangling else jid
 
 
 def _needed(registry: Registry, name: str) -> str | None:
@@ -81,6 +92,7 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
     out.documents = [_marked(known[k], now) for k in keys_of(job) if k in known]
     if keep:
         registry.leaving[jid] = registry.jobs.pop(jid)
+        registry.deleting -= {task for task in registry.deleting if unpack_task(task)[0] == jid}
         registry.queueless.get(job.queue, set()).discard(jid)
         _keep_documents(registry, out)
     return out
@@ -136,14 +148,28 @@ def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int
             key = Key("Pod", job.namespace, job.pod_name(tix))
             registry.pods.pop(key.path, None)
             registry.deleting.discard(pack_task(jid, tix))
-            out.documents_gone.append(key)
-        registry.jobs[jid] = draft.jobs[jid] = without(job, members)
-    if out.jobs_purged:
-        out.ops.append(_numbers(registry))
+            if key in registry.documents:
+                out.documents_gone.append(key)
+        job = registry.jobs[jid] = without(job, members)
+        if job.dangling and not any(name for role in job.roles for name in role.names):
+            _drop_empty(registry, job, out)
+        else:
+            draft.jobs[jid] = job
     out.ops += draft.operations()
     out.jobs += draft.jobs.changed.values()
+    if out.jobs_purged:
+        out.ops.append(_numbers(registry))
     _forget_documents(registry, out)
     return out
+
+
+def _drop_empty(registry: Registry, job: Job, out: Admission) -> None:
+    """The last pod of a PodGroup that nobody created is gone: nothing speaks of it any more."""
+    registry.leaving[job.jid] = registry.jobs.pop(job.jid)
+    registry.queueless.get(job.queue, set()).discard(job.jid)
+    out.ops.append(DropJob(job.jid))
+    out.jobs_gone.append(job.jid)
+    _purge_job(registry, job, out)
 
 
 def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
@@ -153,9 +179,8 @@ def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
     elif job.kind == "Job":
         registry.batch_jobs.pop(job.key, None)
     for role in job.roles:
-        for i, name in enumerate(role.names):
+        for name in role.names:
             registry.pods.pop(f"{job.namespace}/{name}", None)
-            registry.deleting.discard(pack_task(job.jid, role.first + i))
     out.ops.append(PurgeJob(job.jid))
     out.jobs_purged.append(job.jid)
     out.documents_gone += [key for key in keys_of(job) if key in registry.documents]

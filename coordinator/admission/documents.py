@@ -12,8 +12,9 @@ from coordinator.admission.queues import DEFAULT
 from coordinator.admission.registry import Draft, unpack_task
 from coordinator.admission.step import Step, kind_of
 from coordinator.objects.document import Document, Key
+from coordinator.objects.kinds import BY_KIND
 from shared.errors import InvalidInput
-from shared.manifests import Manifest, PodManifest
+from shared.manifests import JobManifest, Manifest, PodGroupManifest, PodManifest
 
 NAMESPACED = frozenset(("Pod", "PodGroup", "Job", "PodDisruptionBudget"))
 
@@ -54,6 +55,28 @@ def body_of(item: dict[str, Any]) -> bytes:
         raise InvalidInput("", None, message) from error
 
 
+def repeated(
+    manifest: Manifest, sent: dict[str, Any], known: dict[Key, Document]
+) -> dict[str, Any] | None:
+    """An object that was read here and given again: without the uid and the node that are ours.
+
+    None where it says neither, or names another incarnation than the one that is here.
+    """
+    if not isinstance(manifest, PodManifest | PodGroupManifest | JobManifest):
+        return None
+    node = isinstance(manifest, PodManifest) and bool(manifest.template.node_name)
+    if not (manifest.uid or node):
+        return None
+    document = known.get(document_key(manifest))
+    if document is None or manifest.uid not in ("", document.uid):
+        return None
+    metadata = {name: value for name, value in sent["metadata"].items() if name != "uid"}
+    own = sent | {"metadata": metadata}
+    if node:
+        own["spec"] = {name: value for name, value in own["spec"].items() if name != "nodeName"}
+    return own
+
+
 def documents_of(
     step: Step, items: Iterable[Item], known: dict[Key, Document]
 ) -> dict[Key, Document]:
@@ -69,6 +92,9 @@ def documents_of(
             jid = jids.get(number, -1)
         else:
             key, jid = document_key(manifest), -1
+            if key.kind not in BY_KIND:  # nobody could ask for it
+                step.unchanged += number in step.same
+                continue
         old = fresh.get(key) or known.get(key)
         if old is None:
             fresh[key] = Document(key, body, now, 1, jid if jid >= 0 else _jid(step.draft, key))

@@ -11,6 +11,7 @@ from coordinator.admission.members import (
     merge_minima,
     regroup,
 )
+from coordinator.admission.names import check_free
 from coordinator.admission.registry import pack_task
 from coordinator.admission.step import Step, make_uid, on_its_way_out
 from shared.errors import InvalidInput, not_in_this_version
@@ -105,8 +106,11 @@ def admit_job(step: Step, new: JobManifest) -> None:
             raise InvalidInput("metadata.name", new.name, message)
         step.same.add(id(new))
         return
-    jid = draft.batch_jobs[key] = draft.new_jid()
-    job = draft.jobs[jid] = _job(step, new, jid)
+    jid = draft.next_jid
+    job = _job(step, new, jid)
+    check_free(draft, draft.known_pods, job)
+    draft.batch_jobs[key] = draft.new_jid()
+    draft.jobs[jid] = job
     step.hold_best_effort(job, 0)
 
 

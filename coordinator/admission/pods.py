@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator.admission.members import UNREACHABLE, Member, join, member_key
+from coordinator.admission.names import owner_of
 from coordinator.admission.queues import DEFAULT
 from coordinator.admission.registry import pack_task, unpack_task
 from coordinator.admission.step import Coming, Placed, Step, make_uid, on_its_way_out
@@ -22,7 +23,11 @@ def admit_pod(step: Step, new: PodManifest) -> None:
     key = f"{new.namespace}/{new.name}"
     if key in step.draft.pods or key in step.coming:
         _again(step, key, new)
-    elif new.group:
+        return
+    if step.draft.has_jobs() and (owner := owner_of(step.draft, new.namespace, new.name)):
+        message = f"a pod of Job {owner[0].key} has this name; use another name"
+        raise InvalidInput("metadata.name", new.name, message)
+    if new.group:
         _member(step, key, new)
     else:
         _alone(step, key, new)

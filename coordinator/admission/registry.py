@@ -6,7 +6,7 @@ whole is a draft that is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -84,6 +84,11 @@ class Registry:
     next_row: int = 0
     next_qid: int = 0
     next_jid: int = 0
+
+    def job_named(self, key: str) -> Job | None:
+        """The Job under ``namespace/name``, one that is being deleted too."""
+        jid = self.batch_jobs.get(key, -1)
+        return self.jobs.get(jid) or self.leaving.get(jid)
 
 
 class Overlay(Generic[K, V]):
@@ -207,6 +212,20 @@ class Draft:
         if job is None:
             raise KeyError(f"job {jid}")
         return job
+
+    def job_named(self, key: str) -> Job | None:
+        """The Job under ``namespace/name``, one that is being deleted too."""
+        jid = self.batch_jobs.get(key)
+        return None if jid is None else self.jobs.get(jid) or self._base.leaving.get(jid)
+
+    @property
+    def known_pods(self) -> Mapping[str, int]:
+        """Pods that were submitted as such before this list."""
+        return self._base.pods
+
+    def has_jobs(self) -> bool:
+        """Is there any Job, so that pods exist which were not submitted as such?"""
+        return bool(self.batch_jobs.changed or self._base.batch_jobs)
 
     def pod(self, key: str) -> int:
         """The packed task of a pod that must exist."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shared.errors import InvalidInput, Refusal, shown
+from shared.manifests.budgets import read_budget
 from shared.manifests.fields import Fields
 from shared.manifests.gangs import read_job, read_pod_group
 from shared.manifests.nodes import read_hyper_node, read_node
@@ -16,6 +17,7 @@ from shared.manifests.objects import (
     JobManifest,
     Manifest,
     NodeManifest,
+    PodDisruptionBudgetManifest,
     PodGroupManifest,
     PodManifest,
     PodTemplate,
@@ -31,6 +33,7 @@ __all__ = [
     "JobManifest",
     "Manifest",
     "NodeManifest",
+    "PodDisruptionBudgetManifest",
     "PodGroupManifest",
     "PodManifest",
     "PodTemplate",
@@ -47,6 +50,7 @@ KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("batch.volcano.sh/v1alpha1", "Job"): read_job,
     ("scheduling.k8s.io/v1", "PriorityClass"): read_priority_class,
     ("topology.volcano.sh/v1alpha1", "HyperNode"): read_hyper_node,
+    ("policy/v1", "PodDisruptionBudget"): read_budget,
 }
 """(apiVersion, kind) of every object this version takes."""
 

@@ -111,6 +111,14 @@ class JobManifest:
     roles: tuple[RoleManifest, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class PodDisruptionBudgetManifest:
+    """Kept as it is: it limits nothing here."""
+
+    namespace: str
+    name: str
+
+
 Manifest = (
     NodeManifest
     | QueueManifest
@@ -119,4 +127,5 @@ Manifest = (
     | JobManifest
     | HyperNode
     | PriorityClass
+    | PodDisruptionBudgetManifest
 )
