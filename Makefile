@@ -48,7 +48,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-ver
 	--generate-hashes --no-header --upgrade
 lock: $(DEV_STAMP) ## Resolve the dependencies anew
 	@$(COMPILE) --extra build --output-file requirements.lock
-	@$(COMPILE) --extra build --extra dev --constraint requirements.lock \
+	@$(COMPILE) --extra build --extra dev --extra otel --constraint requirements.lock \
 		--output-file requirements-dev.lock
 
 clean: ## Remove the virtual environment and every cache

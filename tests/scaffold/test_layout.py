@@ -115,6 +115,9 @@ def test_every_dependency_has_its_reason_in_the_decisions() -> None:
     (decision,) = (ROOT / "docs" / "decisions").glob("*-dependencies.md")
     text = decision.read_text().lower()
     extras = PROJECT["project"]["optional-dependencies"]
-    for entry in [*PROJECT["project"]["dependencies"], *extras["build"], *extras["dev"]]:
+    for entry in [
+        *PROJECT["project"]["dependencies"],
+        *(name for extra in extras.values() for name in extra),
+    ]:
         name = re.split(r"[<>=\[ ]", entry)[0]
         assert f"`{name}`" in text, f"{name} is not explained in {decision.name}"
