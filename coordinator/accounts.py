@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs import JobState, count_group, recount
-from shard_worker.workload import Amounts, ClusterInfo, QueueInfo, add
+from shard_worker.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.messages import HOLDING, TaskState
-from shared.model import Node, Requests, Role, TaskClass
+from shared.model import Node, Queue, Requests, Role, TaskClass
 
 _USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
 _OUTSIDE = frozenset({TaskState.PENDING, TaskState.FAILED})
@@ -62,7 +62,11 @@ class Accounts:
         self.tasks: Counter[int] = Counter()
         """Tasks of all jobs by state."""
         self.started = 0
-        """Jobs that hold a member and are not done."""
+        """Jobs that hold a member and are neither done nor deleted."""
+        self.nowhere = QueueInfo(queue=Queue(qid=-1, name=""))
+        """The totals of jobs whose queue does not exist."""
+        self.queueless: dict[int, JobInfo] = {}
+        """Those jobs."""
         self._nodes: dict[int, Requests] = {}
 
     # --- nodes --------------------------------------------------------------------------------
@@ -88,15 +92,21 @@ class Accounts:
     # --- jobs ---------------------------------------------------------------------------------
 
     def admit(self, state: JobState) -> None:
-        """A job joins its queue's totals."""
-        self.cluster.jobs[state.job.jid] = state.info
+        """A job joins its queue's totals. Policies see those whose queue exists."""
+        state.counted = True
+        jobs = self.cluster.jobs if state.info.qid >= 0 else self.queueless
+        jobs[state.job.jid] = state.info
         self.queue(state).jobs += 1
         self.started += state.info.held[0] > 0
         self._count(state, +1)
 
     def retire(self, state: JobState) -> None:
-        """A job whose tasks all ended no longer counts as one of its queue's jobs."""
-        if self.cluster.jobs.pop(state.job.jid, None) is not None:
+        """A job whose tasks all ended, or that was deleted, no longer counts as one of its queue's
+        jobs. What its tasks hold still does."""
+        if state.counted:
+            state.counted = False
+            jobs = self.cluster.jobs if state.info.qid >= 0 else self.queueless
+            del jobs[state.job.jid]
             self.queue(state).jobs -= 1
             self.started -= state.info.held[0] > 0
             self.dirty = True
@@ -126,7 +136,8 @@ class Accounts:
                 self.tasks[before] += sign * count
 
     def queue(self, state: JobState) -> QueueInfo:
-        return self.cluster.queues[state.info.qid]
+        qid = state.info.qid
+        return self.cluster.queues[qid] if qid >= 0 else self.nowhere
 
     # --- promises -----------------------------------------------------------------------------
 
@@ -183,7 +194,8 @@ class Accounts:
             sign = -1 if new in _OUTSIDE else 1
             held = info.held[0] > 0
             count_group(info.held, state.job.groups, role.group, sign * count)
-            self.started += (info.held[0] > 0) - held
+            if state.counted:
+                self.started += (info.held[0] > 0) - held
         if before is TaskState.PENDING or new is TaskState.PENDING:
             self._pending(state, role, cls, count if new is TaskState.PENDING else -count)
         if TaskState.FAILED in (before, new):
@@ -223,30 +235,51 @@ class Accounts:
     # --- invariants ---------------------------------------------------------------------------
 
     def validate(self, jobs: Iterable[JobState]) -> None:
-        """Raise AssertionError where a kept total differs from one counted anew."""
+        """Raise AssertionError where a kept total differs from one counted anew. ``jobs``: all, the
+        deleted ones that are not purged among them."""
         idle: Amounts = {}
         releasing: Amounts = {}
         promised: Amounts = {}
+        tasks: Counter[int] = Counter()
+        queues: dict[int, QueueInfo] = {}
         for requests in self._nodes.values():
             add(idle, requests, 1)
         for state in jobs:
-            if state.info.qid < 0:
-                continue
-            kept = (list(state.info.held), state.info.pending, dict(state.info.allocated))
-            recount(state, self.classes)
-            now = (list(state.info.held), state.info.pending, dict(state.info.allocated))
-            assert _same(kept[2], now[2]), (state.job.key, "allocated", kept[2], now[2])
-            assert kept[:2] == now[:2], (state.job.key, kept[:2], now[:2])
+            self._validate_job(state)
+            queue = queues.setdefault(state.info.qid, QueueInfo(queue=self.queue(state).queue))
+            queue.jobs += state.counted
+            for total in (queue.allocated, queue.requested):
+                add(total, list(state.info.allocated.items()), 1)
+            add(queue.requested, list(state.info.requested.items()), 1)
+            tasks.update(state.states)
             for role in state.job.roles:
                 requests = self.classes[role.cid].requests
                 part = state.states[role.first : role.first + role.count]
                 add(idle, requests, -sum(part.count(s) for s in HOLDING))
-                add(releasing, requests, part.count(TaskState.RELEASING))
+                for total in (releasing, queue.releasing):
+                    add(total, requests, part.count(TaskState.RELEASING))
             for cid, count in state.charge:
-                add(promised, self.classes[cid].requests, count)
+                for total in (promised, queue.allocated):
+                    add(total, self.classes[cid].requests, count)
         assert _same(idle, self.capacity.idle), ("idle", idle, self.capacity.idle)
         assert _same(releasing, self.capacity.releasing), ("releasing", releasing)
         assert _same(promised, self.capacity.promised), ("promised", promised)
+        assert +tasks == +self.tasks, ("tasks", tasks, self.tasks)
+        for qid, kept in [*self.cluster.queues.items(), (-1, self.nowhere)]:
+            now = queues.pop(qid, QueueInfo(queue=kept.queue))
+            assert kept.jobs == now.jobs, (kept.queue.name, "jobs", kept.jobs, now.jobs)
+            for name in ("allocated", "requested", "releasing"):
+                left, right = getattr(kept, name), getattr(now, name)
+                assert _same(left, right), (kept.queue.name, name, left, right)
+        assert not queues, ("no such queue", list(queues))
+
+    def _validate_job(self, state: JobState) -> None:
+        info = state.info
+        kept = (list(info.held), info.pending, info.failed, dict(info.allocated))
+        recount(state, self.classes)
+        now = (list(info.held), info.pending, info.failed, dict(info.allocated))
+        assert _same(kept[3], now[3]), (state.job.key, "allocated", kept[3], now[3])
+        assert kept[:3] == now[:3], (state.job.key, kept[:3], now[:3])
 
 
 def _same(left: Amounts, right: Amounts) -> bool:

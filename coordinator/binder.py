@@ -150,6 +150,12 @@ def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
     )
 
 
+def read_names(names: list[str]) -> list[tuple[int, int]]:
+    """(jid, tix) of tasks as the cluster names them."""
+    parts = [name.partition(".") for name in names]
+    return [(int(jid), int(tix)) for jid, _, tix in parts]
+
+
 _REPORTED = {
     Report.STARTED: TaskState.RUNNING,
     Report.RELEASING: TaskState.RELEASING,

@@ -16,6 +16,7 @@ from coordinator.binder import (
     judge_answers,
     part_of,
     plan_binds,
+    read_names,
     read_reports,
     still_wanted,
 )
@@ -37,6 +38,9 @@ CALLS = 4
 
 ASK_AGAIN_SECONDS = 0.2
 """Pause before asking again where the cluster did not answer."""
+
+DELETE_TASKS = 1000
+"""Tasks of one call that deletes."""
 
 LOOK_BACK_SECONDS = 5.0
 """How often we ask for entries that were given out in our name and that nobody drives: the answer
@@ -162,7 +166,22 @@ class Binding:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
         return part_of(plan, result.again)
 
+    async def stop(self, tasks: list[tuple[int, int]]) -> None:
+        """Have the cluster end tasks (jid, tix). What it never had will never report, and failed
+        with that. Where the cluster does not answer, the coordinator will say so again."""
+        for at in range(0, len(tasks), DELETE_TASKS):
+            names = [f"{jid}.{tix}" for jid, tix in tasks[at : at + DELETE_TASKS]]
+            try:
+                never = await self._cluster.delete(names)
+            except ClusterTimeout as error:
+                log.warning("Cluster did not answer", what="delete", error=str(error))
+                return
+            items = self._core.never_held(read_names(never))
+            if items:
+                await self._recorder.record(items)
+
     def _job(self, jid: int) -> Job | None:
+        """None where the job was deleted: nothing more of it is bound."""
         state = self._core.order.jobs.get(jid)
         return None if state is None else state.job
 

@@ -18,11 +18,20 @@ event                     what follows
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.dispatch import Dispatcher
+from coordinator.instructions import (
+    Fail,
+    Instruction,
+    Lapse,
+    Purge,
+    Repartition,
+    Reread,
+    Stop,
+)
 from coordinator.jobs import JobState, Standing, amounts
 from coordinator.objects.document import Document, Key
 from coordinator.observer import Observer, Unobserved
@@ -43,31 +52,19 @@ from shared.messages import (
 )
 from shared.model import HyperNode, Job, Node, Queue, TaskClass
 
+__all__ = [
+    "Changes",
+    "Coordinator",
+    "Fail",
+    "Instruction",
+    "Lapse",
+    "Purge",
+    "Repartition",
+    "Reread",
+    "Stop",
+]
+
 SHARD_LOST, SHARD_RECOVERED, SHARD_REBALANCED = "ShardLost", "ShardRecovered", "ShardRebalanced"
-
-
-@dataclass(frozen=True, slots=True)
-class Reread:
-    """Instruction: read the ledger's truth about these jobs and give it to :meth:`reread`."""
-
-    jids: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Lapse:
-    """Instruction: record that these jobs hold no nominations any more."""
-
-    jids: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Repartition:
-    """Instruction: store this partition."""
-
-    put: PutPartition
-
-
-Instruction = SendTurns | Reread | Lapse | Repartition
 
 
 @dataclass(slots=True)
@@ -124,6 +121,8 @@ class Coordinator:
         for hyper in changes.hyper_nodes:
             self.hyper_nodes[hyper.name] = hyper
             self._nodes_moved = True
+        for name in changes.hyper_nodes_gone:
+            self._nodes_moved |= self.hyper_nodes.pop(name, None) is not None
         for queue in changes.queues:
             self.order.put_queue(queue)
         for jid in changes.jobs_gone:
@@ -131,6 +130,12 @@ class Coordinator:
             self.dispatcher.forget(jid)
         for job in changes.jobs:
             self.order.put_job(job, states.get(job.jid) if states else None)
+        if changes.tasks_gone:
+            self.order.drop_members(changes.tasks_gone)
+        for jid in changes.jobs_purged:
+            self.order.departures.purged(jid)
+        for qid in changes.queues_gone:
+            self.order.drop_queue(qid)
 
     def _put_node(self, node: Node) -> None:
         known = self.nodes.get(node.row)
@@ -154,7 +159,7 @@ class Coordinator:
 
     def occupied(self, jid: int, tasks: dict[int, TaskRecord]) -> None:
         """Recovery: these tasks are on their nodes (the shards' idle sums must know)."""
-        state = self.order.jobs.get(jid)
+        state = self.order.known(jid)
         if state is None:
             return
         self._take_rows(state, tasks)
@@ -220,7 +225,39 @@ class Coordinator:
         if order.lapsed:
             out.append(Lapse(sorted(set(order.lapsed))))
             order.lapsed = []
+        return out + self._departures(now)
+
+    def _departures(self, now: float) -> list[Instruction]:
+        """What is to be done about deleted jobs and members."""
+        going = self.order.departures
+        going.begin(now)
+        out: list[Instruction] = []
+        if going.stop:
+            out.append(Stop(going.stop))
+            going.stop = []
+        if going.fail:
+            out.append(Fail(_items(going.fail, lambda jid, tix: 0)))
+            going.fail = []
+        if going.purge_jobs or going.purge_members:
+            out.append(Purge(going.purge_jobs, going.purge_members))
+            going.purge_jobs, going.purge_members = [], []
         return out
+
+    @property
+    def leaving(self) -> dict[int, JobState]:
+        """Deleted jobs that are not purged yet."""
+        return self.order.departures.jobs
+
+    def never_held(self, tasks: list[tuple[int, int]]) -> list[StatusItem]:
+        """What to record of tasks that the cluster never had, and never will: they failed."""
+        found = {jid: self.order.known(jid) for jid, _ in tasks}
+        states = {jid: state for jid, state in found.items() if state is not None}
+        held = [(j, t) for j, t in tasks if j in states and states[j].states[t] in HOLDING]
+        return _items(held, lambda jid, tix: states[jid].rows[tix])
+
+    def failed(self, items: list[StatusItem]) -> None:
+        """What a :class:`Fail` named is recorded."""
+        self.order.departures.failed((item.jid, tix) for item in items for tix in item.tasks)
 
     def turns_returned(
         self, shard: int, call: int, outcomes: list[Outcome], *, now: float | None = None
@@ -246,8 +283,8 @@ class Coordinator:
         self._unread += expected
 
     def _occupy(self, outcome: Outcome, now: float | None) -> None:
-        state = self.order.jobs.get(outcome.jid)
-        if state is None:
+        state = self.order.known(outcome.jid)
+        if state is None or state.standing is not Standing.OPEN:
             return
         placed = known = 0
         for p in outcome.placements:
@@ -302,20 +339,21 @@ class Coordinator:
         """What the ledger says about jobs whose turns were lost. Returns how many tasks had been
         placed without our knowing."""
         found = 0
-        for jid, (record, tasks) in truth.items():
-            state = self.order.jobs.get(jid)
-            if state is None or record.gone:
+        for jid, (_, tasks) in truth.items():
+            state = self.order.known(jid)
+            if state is None:
                 continue
             before = bytes(state.states)
             states = bytearray(len(before))
             for tix, task in tasks.items():
                 states[tix] = task.state
-                if before[tix] == TaskState.PENDING and task.state in HOLDING:
+                if before[tix] not in HOLDING and task.state in HOLDING:
                     requests = self.order.accounts.classes[task.cid].requests
                     self.dispatcher.used([task.row], requests, +1)
                     found += 1
             self.order.resolve(jid, states)
-            self._take_rows(self.order.jobs[jid], tasks)
+            if (again := self.order.known(jid)) is not None:
+                self._take_rows(again, tasks)
         return found
 
     @staticmethod
@@ -357,14 +395,14 @@ class Coordinator:
     def _move_places(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
         """Keep the shards' idle sums: tasks that left, and tasks whose outcome is still on its
         way."""
-        state = self.order.jobs.get(item.jid)
+        state = self.order.known(item.jid)
         if state is None:
             return
         classes, states = self.order.accounts.classes, state.states
         for role in state.job.roles:
             end = role.first + role.count
             mine = [(t, r) for t, r in zip(tasks, rows, strict=True) if role.first <= t < end]
-            unseen = [r for t, r in mine if states[t] == TaskState.PENDING]
+            unseen = [r for t, r in mine if states[t] not in HOLDING]
             requests = classes[role.cid].requests
             if item.state in HOLDING:
                 self.dispatcher.used(unseen, requests, +1)
@@ -385,7 +423,7 @@ class Coordinator:
             for turns in (*shard.calls.values(), shard.waiting)
             for turn in turns
         } | {*self._unread, *self.order.stale}
-        for jid, state in self.order.jobs.items():
+        for jid, state in [*self.order.jobs.items(), *self.leaving.items()]:
             assert state.standing is not Standing.OPEN or jid in on_the_way, state.job.key
 
     # --- tell ---------------------------------------------------------------------------------
@@ -393,3 +431,13 @@ class Coordinator:
     def status(self) -> dict[str, Any]:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
         return status(self.order, self.dispatcher, self.tally)
+
+
+def _items(tasks: list[tuple[int, int]], row: Callable[[int, int], int]) -> list[StatusItem]:
+    """Tasks (jid, tix) as FAILED, one item a job."""
+    items: dict[int, StatusItem] = {}
+    for jid, tix in tasks:
+        item = items.setdefault(jid, StatusItem(TaskState.FAILED, jid, [], []))
+        item.tasks.append(tix)
+        item.rows.append(row(jid, tix))
+    return list(items.values())

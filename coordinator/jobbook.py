@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from coordinator.accounts import Accounts
+from coordinator.departures import Departures
 from coordinator.jobs import JobState, Need, Standing, amounts, core_need, open_job
 from coordinator.lines import PROBE_LIMIT_SECONDS, PROBE_SECONDS, Line, Lines, QueueState
 from coordinator.nominations import Nominations
 from shard_worker.session import Session
 from shard_worker.workload import QueueInfo
-from shared.messages import TaskState
+from shared.messages import ALLOCATE, Outcome, OutcomeCode, TaskState
 from shared.model import Job, Queue, Role
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
@@ -33,6 +34,7 @@ class JobBook:
         self.jobs: dict[int, JobState] = {}
         self.lines = Lines(self.jobs, self.accounts.capacity, count_first=count_first)
         self.nominations = Nominations()
+        self.departures = Departures(self.accounts, self.jobs)
         self.open = 0
         """Turns that are out."""
         self.stale: list[int] = []
@@ -71,16 +73,40 @@ class JobBook:
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
         """The ledger recorded a change of these tasks (``rows``: their nodes)."""
         job = self.jobs.get(jid)
-        if job is None or job.info.qid < 0:
+        leaves = job is None
+        if job is None and (job := self.departures.jobs.get(jid)) is None:
             return
         self.nominations.moved(job, state, tasks, rows)
         self.accounts.move(job, tasks, state)
         if state is TaskState.PENDING and job.standing is Standing.OPEN:
             job.returned.update(tasks)
-        if state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.PENDING):
+        ends = state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.PENDING)
+        if ends:
             for woken in self.nominations.freed(rows, self.jobs):
                 self._wake_nominated(woken)
+        if leaves:
+            self._leaving_changed(job, tasks, ends=ends)
+        elif ends:
+            self._settle_members(job)
             self._settle(job)
+
+    def known(self, jid: int) -> JobState | None:
+        """A job, also one that was deleted and is not purged yet."""
+        return self.jobs.get(jid) or self.departures.jobs.get(jid)
+
+    def _leaving_changed(self, state: JobState, tasks: list[int], *, ends: bool) -> None:
+        """Tasks of a deleted job moved."""
+        if ends:
+            self.departures.settle(state)
+        else:
+            self.departures.placed(state, tasks)
+
+    def _settle_members(self, state: JobState) -> None:
+        """See to members that were deleted from a job that stays."""
+        if state.job.jid not in self.departures.members:
+            return
+        if self.departures.settle_members(state) and state.standing is not Standing.DONE:
+            self._enqueue(state, state.reason or PENDING)
 
     def _settle(self, state: JobState) -> None:
         """After tasks ended: the job is done, or has members to place again."""
@@ -117,9 +143,7 @@ class JobBook:
         self.jobs[job.jid] = state
         self.lines.enter(state)
         if qid < 0:
-            self.lines.stand(state, Standing.WAITING, "Misconfigured")
             self._orphans.setdefault(job.queue, set()).add(job.jid)
-            return
         self.accounts.admit(state)
         self._enqueue(state)
         self._settle(state)
@@ -132,12 +156,11 @@ class JobBook:
         again = self.jobs[job.jid]
         again.inherit(state)
         again.stamp += stamp + 1
-        again.lapsing, again.refusals = state.lapsing, state.refusals
+        again.lapsing, again.refusals, again.unread = state.lapsing, state.refusals, state.unread
         if was_open:
             again.returned, again.tried_since = state.returned, state.tried_since
             self.lines.stand(again, Standing.OPEN, again.reason)
-            if again.info.qid >= 0:
-                self.accounts.promise(again, charge)
+            self.accounts.promise(again, charge)
             self.open += 1
         elif again.standing is Standing.READY:
             self._enqueue(again)
@@ -148,22 +171,83 @@ class JobBook:
             self.open -= 1
         self.lines.leave(state)
         del self.jobs[state.job.jid]
-        if state.info.qid < 0:
-            self._orphans.get(state.job.queue, set()).discard(state.job.jid)
-            return
+        self._no_orphan(state)
         self.accounts.give_back(state)
         self.nominations.drop(state)
         self.accounts.forget(state)
 
+    def _no_orphan(self, state: JobState) -> None:
+        if state.info.qid < 0 and (orphans := self._orphans.get(state.job.queue)) is not None:
+            orphans.discard(state.job.jid)
+            if not orphans:
+                del self._orphans[state.job.queue]
+
     def drop_job(self, jid: int) -> None:
-        state = self.jobs.get(jid)
-        if state is not None:
-            self._forget(state)
+        """A job was deleted: no more turns; it stays in the totals until its last task has left."""
+        state = self.jobs.pop(jid, None)
+        if state is None:
+            return
+        out = state.standing is Standing.OPEN
+        self.lines.leave(state)
+        self._no_orphan(state)
+        self.nominations.drop(state)  # the ledger dropped them with the job
+        if out:  # its outcome comes, or is read anew: until then the charge stands
+            state.standing = Standing.OPEN
+        else:
+            self.accounts.give_back(state)
+        state.stamp += 1
+        self.departures.enter(state)
+        self.accounts.capacity.freed()  # what it was promised
+        self.moved(jid)
+
+    def put_leaving(self, job: Job, states: bytearray) -> None:
+        """Recovery: a job that was deleted and is not purged."""
+        qid = self.queue_ids.get(job.queue, -1)
+        state = open_job(job, qid=qid, classes=self.accounts.classes, states=states)
+        self.accounts.admit(state)
+        self.departures.enter(state)
+
+    def drop_members(self, tasks: Iterable[tuple[int, int]]) -> None:
+        """Members (jid, tix) were deleted from jobs that stay."""
+        gone: dict[int, list[int]] = {}
+        for jid, tix in tasks:
+            gone.setdefault(jid, []).append(tix)
+        for jid, mine in gone.items():
+            state = self.jobs.get(jid)
+            if state is not None:
+                self.departures.enter_members(jid, mine)
+                self._settle_members(state)
+                self._settle(state)
+
+    @staticmethod
+    def expects(state: JobState, tix: int) -> bool:
+        """Whether an outcome still tells something new of a task.
+
+        Its bind, even its end, may have been recorded before the call that placed it returned.
+        """
+        return state.states[tix] == TaskState.PENDING and tix not in state.returned
+
+    def _late(self, state: JobState, outcome: Outcome) -> None:
+        """The outcome of a turn that was out when its job was deleted."""
+        self.open -= 1
+        self.accounts.give_back(state)
+        state.standing = Standing.WAITING
+        if outcome.code in (OutcomeCode.STALE, OutcomeCode.FENCED):
+            state.unread = True
+            self.stale.append(outcome.jid)
+            return
+        for placement in outcome.placements:
+            if placement.kind == ALLOCATE:
+                fresh = [t for t in placement.tasks if self.expects(state, t)]
+                self.accounts.move(state, fresh, TaskState.BINDING)
+        state.returned.clear()
+        self.departures.settle(state)
 
     def resolve(self, jid: int, states: bytearray) -> None:
         """The ledger's truth about a job whose turn was lost: counted anew, tried again first."""
         state = self.jobs.get(jid)
         if state is None:
+            self._resolve_leaving(jid, states)
             return
         self._forget(state)
         self.put_job(state.job, states)
@@ -171,7 +255,21 @@ class JobBook:
         again.inherit(state)
         again.attempts, again.refusals = state.attempts + 1, state.refusals
         again.stamp += state.stamp + 1
+        self._settle_members(again)
         self.give_up_nominations(jid)  # those of the lost turn, which nobody told us about
+
+    def _resolve_leaving(self, jid: int, states: bytearray) -> None:
+        state = self.departures.jobs.get(jid)
+        if state is None:
+            return
+        self.accounts.give_back(state)
+        self.open -= state.standing is Standing.OPEN
+        state.standing, state.unread = Standing.WAITING, False
+        for new in TaskState:
+            tasks = [t for t, s in enumerate(states) if s == new and state.states[t] != new]
+            if tasks and new is not TaskState.PENDING:  # those are called FAILED here by now
+                self.accounts.move(state, tasks, new)
+        self.departures.settle(state)
 
     def give_up_nominations(self, jid: int) -> None:
         """Have the ledger forget what the job was promised. It gets no turn until that is recorded,
@@ -218,7 +316,9 @@ class JobBook:
                 self.lines.stand(state, Standing.WAITING, "BestEffortNotInThisVersion")
             else:
                 self.lines.stand(state, Standing.SETTLED, "")
-        elif state.job.dangling:
+        elif state.unread:
+            self.lines.stand(state, Standing.WAITING, reason)
+        elif state.job.dangling or state.info.qid < 0:
             self.lines.stand(state, Standing.WAITING, "Misconfigured")
         elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
             self.lines.stand(state, Standing.WAITING, NOT_ENOUGH_TASKS)
@@ -260,12 +360,22 @@ class JobBook:
             self.queue_ids[queue.name] = queue.qid
         self.accounts.dirty = True
         self.accounts.capacity.freed()
-        for jid in sorted(self._orphans.pop(queue.name, ())):
-            job = self.jobs[jid]
-            self._forget(job)
-            self.put_job(job.job, job.states)
-            self.jobs[jid].inherit(job)
+        for jid in sorted(self._orphans.get(queue.name, ())):
+            self._replace(self.jobs[jid], self.jobs[jid].job)
             self.moved(jid)
+
+    def drop_queue(self, qid: int) -> None:
+        """A queue was deleted. Intake lets that happen only where no job is in it."""
+        queue = self.lines.queues.get(qid)
+        if queue is None:
+            return
+        del self.queue_ids[queue.info.queue.name]
+        for jid in [jid for jid, state in self.jobs.items() if state.info.qid == qid]:
+            self._replace(self.jobs[jid], self.jobs[jid].job)
+            self.moved(jid)
+        del self.lines.queues[qid], self.accounts.cluster.queues[qid]
+        self.accounts.dirty = True
+        self.accounts.capacity.freed()
 
     # --- another policy -----------------------------------------------------------------------
 
@@ -303,8 +413,10 @@ class JobBook:
 
     def validate(self) -> None:
         """Raise AssertionError where the bookkeeping contradicts itself."""
-        self.accounts.validate(self.jobs.values())
-        opened = sum(state.standing is Standing.OPEN for state in self.jobs.values())
+        leaving = self.departures.jobs.values()
+        self.accounts.validate([*self.jobs.values(), *leaving])
+        everybody = [*self.jobs.values(), *leaving]
+        opened = sum(state.standing is Standing.OPEN for state in everybody)
         assert opened == self.open, (opened, self.open)
         assert +self.lines.standings == Counter(state.standing for state in self.jobs.values())
         for state in self.jobs.values():

@@ -101,6 +101,10 @@ class JobState:
     """The node of each task (its last one, where it ended), -1 where it has none."""
     last: LastTry | None = None
     """None where its last turn placed all it was to, or it had none."""
+    counted: bool = False
+    """Whether it counts as one of its queue's jobs: not once it is done, or deleted."""
+    unread: bool = False
+    """What its last turn did is not known yet: no turn until the ledger was read."""
     tries: Tries = field(default_factory=Tries)
 
     def put_rows(self, tasks: Sequence[int], rows: Sequence[int]) -> None:

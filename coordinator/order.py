@@ -75,6 +75,7 @@ class Order(JobBook):
             self.accounts.cluster.revision += 1
             self.accounts.dirty = False
         self.picking.begin(now)
+        self.departures.begin(now)
         for jid in self.nominations.due(now, self.jobs):
             self._wake_nominated(jid)
         while self._later and self._later[0][0] <= now:
@@ -94,7 +95,7 @@ class Order(JobBook):
 
     def next_due(self) -> float | None:
         """When :meth:`begin` should be called again though nothing happened, None where never."""
-        due = [self.nominations.next_due(), self.lines.next_due()]
+        due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
         due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
 
@@ -158,8 +159,11 @@ class Order(JobBook):
         ``shard``: the one it came back from, -1 where it was never sent."""
         for jid in outcome.displaced:
             self._displace(jid)
-        state = self.jobs.get(outcome.jid)
+        state = self.known(outcome.jid)
         if state is None or state.standing is not Standing.OPEN:
+            return
+        if outcome.jid not in self.jobs:
+            self._late(state, outcome)
             return
         self.open -= 1
         self.accounts.give_back(state)
@@ -174,7 +178,9 @@ class Order(JobBook):
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
                 self.lines.stand(state, Standing.WAITING, PENDING)
+                state.unread = True
                 self.stale.append(outcome.jid)
+        self._settle_members(state)
 
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts = 0
@@ -192,14 +198,6 @@ class Order(JobBook):
         else:
             self._enqueue(state)
         self._settle(state)
-
-    @staticmethod
-    def expects(state: JobState, tix: int) -> bool:
-        """Whether an outcome still tells something new of a task.
-
-        Its bind, even its end, may have been recorded before the call that placed it returned.
-        """
-        return state.states[tix] == TaskState.PENDING and tix not in state.returned
 
     def _nominate(self, state: JobState, outcome: Outcome) -> None:
         """Hold what the gang was promised until the tasks in its way have left."""

@@ -26,13 +26,20 @@ from functools import partial
 from typing import Any
 
 import structlog
-from aiohttp import web
 
-from coordinator.api import make_app
 from coordinator.binding import Binding
 from coordinator.cluster.client import SocketCluster
 from coordinator.cluster.protocol import ClusterDriver
-from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Reread
+from coordinator.core import (
+    Coordinator,
+    Fail,
+    Instruction,
+    Lapse,
+    Purge,
+    Repartition,
+    Reread,
+    Stop,
+)
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
@@ -42,6 +49,7 @@ from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
 from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.recovery import recover
+from coordinator.serving import Door, Serving
 from coordinator.shards import RayShards, Shards
 from coordinator.trim import trim_forever
 from coordinator.workers import Workers
@@ -62,6 +70,9 @@ REPARTITION_SECONDS = 0.25
 
 SWEEP_SECONDS = 1.0
 """How often nominations in the ledger are compared with what jobs count on."""
+
+SETTLE_SECONDS = 5.0
+"""How long calls to workers may take to come back once we are asked to stop."""
 
 IDLE_STEP_SECONDS = 0.05
 """The longest the loop sleeps while jobs wait for a deadline (nominations, infeasible lines)."""
@@ -92,7 +103,6 @@ class Service:
         self.probes = Probes()
         self._guard = asyncio.Lock()
         self._kicked = asyncio.Event()
-        self._stopping = False
         self._run_id = ""
         self.workers = Workers(
             settings,
@@ -106,6 +116,8 @@ class Service:
         self._group: asyncio.TaskGroup | None = None
         self._recorder: Recorder | None = None
         self._writer: IntakeWriter | None = None
+        self._binding: Binding | None = None
+        self._serving: Serving | None = None
 
     # --- start --------------------------------------------------------------------------------
 
@@ -121,7 +133,7 @@ class Service:
             stored=self._stored,
         )
         assert self._recorder is not None
-        binding = Binding(
+        self._binding = binding = Binding(
             self._ledger, self._cluster, self._recorder, core=self.core, probes=self.probes
         )
         self._writer = writer
@@ -174,33 +186,33 @@ class Service:
         return self._run_id
 
     async def _until(self, stop: asyncio.Event) -> None:
+        """Stop in steps: nothing new comes in, what is under way comes back, the door closes."""
         await stop.wait()
-        self._stopping = True
-        raise _Stopped
-
-    def ready(self) -> bool:
-        """Whether a worker has been up, and nobody has asked us to stop."""
-        return self.workers.started and not self._stopping
+        assert self._serving is not None
+        self._serving.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while any(state.calls for state in self.core.dispatcher.shards.values()):
+                    await asyncio.sleep(0.01)
+        self._serving.close()
 
     async def _serve_http(self, writer: IntakeWriter) -> None:
-        app = make_app(
-            submit=self.probes.counting(writer.submit),
-            status=self.status,
-            ready=self.ready,
-            metrics_registry=metrics_registry(
-                self.core, self.probes, lambda: self.intake.registry.slots.names
-            ),
-            list_codes=self.probes.list_codes,
+        self._serving = Serving(
+            Door(
+                core=self.core,
+                submit=self.probes.counting(writer.submit),
+                status=self.status,
+                started=lambda: self.workers.started,
+                ledger=self._ledger.run_id,
+                cluster=self._cluster.history_position,
+                metrics=metrics_registry(
+                    self.core, self.probes, lambda: self.intake.registry.slots.names
+                ),
+                list_codes=self.probes.list_codes,
+            )
         )
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(
-                runner, self._settings.listen_host, self._settings.listen_port
-            ).start()
-            await asyncio.Event().wait()
-        finally:
-            await runner.cleanup()
+        await self._serving.run(self._settings.listen_host, self._settings.listen_port)
+        raise _Stopped
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -212,6 +224,8 @@ class Service:
                 async with asyncio.timeout(IDLE_STEP_SECONDS):
                     await self._kicked.wait()
             self._kicked.clear()
+            if self._serving is not None and self._serving.stopping:
+                continue  # what is under way comes back; no more goes out
             for instruction in self.core.step(time.time()):
                 self._execute(instruction)
             await asyncio.sleep(0)
@@ -227,6 +241,12 @@ class Service:
                 self._group.create_task(self._lapse(instruction.jids))
             case Repartition():
                 self._group.create_task(self._store_partition(instruction))
+            case Stop():
+                self._group.create_task(self._stop(instruction.tasks))
+            case Fail():
+                self._group.create_task(self._fail(instruction))
+            case Purge():
+                self._group.create_task(self._purge(instruction))
 
     # --- ledger -------------------------------------------------------------------------------
 
@@ -243,6 +263,20 @@ class Service:
         await self._recorder.record([], jids)
         self.core.order.lapse_recorded(jids)
         self._kicked.set()
+
+    async def _stop(self, tasks: list[tuple[int, int]]) -> None:
+        assert self._binding is not None
+        await self._binding.stop(tasks)
+
+    async def _fail(self, fail: Fail) -> None:
+        assert self._recorder is not None
+        await self._recorder.record(fail.items)
+        self.core.failed(fail.items)
+        self._kicked.set()
+
+    async def _purge(self, purge: Purge) -> None:
+        assert self._writer is not None
+        await self._writer.purge(purge.jids, purge.pods)
 
     async def _sweep_forever(self) -> None:
         """Find nominations that nobody counts on; see :meth:`Coordinator.stray_nominations`."""

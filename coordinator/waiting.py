@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 
 from coordinator.jobs import JobState, Standing
 from coordinator.order import Order
@@ -21,6 +22,7 @@ _BY_REASON = {"WaitingForQuota": "unschedulable", "PendingEvaluation": "active"}
 _BY_STANDING = {Standing.WAITING: "gated", Standing.NOMINATED: "nominated"}
 
 UNKNOWN_QUEUE = -1
+"""The qid of a job whose queue does not exist."""
 
 
 @dataclass(slots=True)
@@ -33,9 +35,9 @@ class Waiting:
 
 def count_waiting(order: Order, now: float) -> Waiting:
     """``now``: seconds since 1970."""
-    found, jobs = Waiting(), order.jobs
+    found, jobs, accounts = Waiting(), order.jobs, order.accounts
     back = _held_lines(order, now)
-    for jid, info in order.accounts.cluster.jobs.items():
+    for jid, info in chain(accounts.cluster.jobs.items(), accounts.queueless.items()):
         pending = info.pending + info.best_effort[0]
         if not pending:
             continue
@@ -51,10 +53,6 @@ def count_waiting(order: Order, now: float) -> Waiting:
     for line in back.values():
         found.tasks[line.status] += line.tasks
         found.jobs[line.qid, Reason.NOT_ENOUGH_RESOURCES] += line.jobs
-    ended = order.lines.standings[Standing.DONE]
-    lost = len(order.jobs) - len(order.accounts.cluster.jobs) - ended
-    if lost:
-        found.jobs[UNKNOWN_QUEUE, Reason.MISCONFIGURED] = lost
     found.jobs = +found.jobs
     return found
 

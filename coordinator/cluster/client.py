@@ -41,8 +41,9 @@ class SocketCluster:
         answers, where = await self._ask("bind", columns, self._timeout)
         return BindAnswers(answers=answers, where=where)
 
-    async def delete(self, tasks: list[str]) -> None:
-        await self._ask("delete", [tasks], self._timeout)
+    async def delete(self, tasks: list[str]) -> list[str]:
+        never: list[str] = await self._ask("delete", [tasks], self._timeout)
+        return never
 
     async def reports(self, *, after: int, wait: float) -> Reports:
         last, kinds, tasks, nodes = await self._ask("reports", [after, wait], wait + self._timeout)

@@ -110,8 +110,14 @@ class FaultyCluster:
             raise ClusterTimeout("the bind answer was lost")
         return BindAnswers(answers=answers, where=where)
 
-    def delete(self, tasks: list[str], now: float) -> None:
-        self._cluster.delete(tasks, now)
+    def delete(self, tasks: list[str], now: float) -> list[str]:
+        """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
+        if self._strikes(self._faults.silent_before):
+            raise ClusterTimeout("the delete request was lost")
+        never = self._cluster.delete(tasks, now)
+        if self._strikes(self._faults.silent_after):
+            raise ClusterTimeout("the delete answer was lost")
+        return never
 
     def advance(self, now: float) -> None:
         self._cluster.advance(now)

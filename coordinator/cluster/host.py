@@ -75,9 +75,9 @@ class ClusterHost:
                 case "bind":
                     connection.send([number, "", self._bind(BindRequests(*rest))])
                 case "delete":
-                    self._kubelets.delete(rest[0], self._clock())
+                    never = self._kubelets.delete(rest[0], self._clock())
                     self._settle()
-                    connection.send([number, "", None])
+                    connection.send([number, "", never])
                 case "reports":
                     self._poll(connection, number, int(rest[0]), float(rest[1]))
                 case "position":

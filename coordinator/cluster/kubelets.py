@@ -38,7 +38,9 @@ class Kubelets(Protocol):
         """One answer per request, in order. Raises ClusterTimeout where a fault hides them."""
         ...
 
-    def delete(self, tasks: list[str], now: float) -> None: ...
+    def delete(self, tasks: list[str], now: float) -> list[str]:
+        """Those that it never had. Raises ClusterTimeout where a fault hides the answer."""
+        ...
 
     def advance(self, now: float) -> None:
         """Let everything happen that is due until ``now``."""

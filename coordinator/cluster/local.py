@@ -88,21 +88,25 @@ class LocalCluster:
         """Whether the task is on a node, or was."""
         return task in self._live or task in self._ended
 
-    def delete(self, tasks: list[str], now: float) -> None:
-        """End these tasks: live ones release and fail; others can never be bound again."""
+    def delete(self, tasks: list[str], now: float) -> list[str]:
+        """End these tasks: live ones release and fail; others can never be bound again. Returns
+        those that never were."""
         self.advance(now)
         self._event("delete", tasks, [], [], [])
         leaving: list[str] = []
+        never: list[str] = []
         for task in tasks:
             pod = self._live.get(task)
             if pod is None:
-                self._ended.setdefault(task, None)
+                if self._ended.setdefault(task, None) is None:
+                    never.append(task)
             elif pod[3] == _RUNNING:
                 self._live[task] = (pod[0], pod[1], None, _DELETED)
                 leaving.append(task)
         if leaving:
             self._report(Report.RELEASING, leaving)
             self._graces.append((self._now + self._grace, leaving))
+        return never
 
     def advance(self, now: float) -> None:
         """Fire what is due: first all starts, then all ends of runs, then all ends of grace.

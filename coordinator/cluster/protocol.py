@@ -58,8 +58,11 @@ class ClusterTimeout(Exception):
 class ClusterDriver(Protocol):
     async def bind(self, requests: BindRequests) -> BindAnswers: ...
 
-    async def delete(self, tasks: list[str]) -> None:
-        """Stop these tasks (deleted jobs); what was running reports RELEASING, then FAILED."""
+    async def delete(self, tasks: list[str]) -> list[str]:
+        """Stop these tasks; what was running reports RELEASING, then FAILED.
+
+        Returns those that it never had, and that it will never take from now on: no report of them
+        will come. Asking again is harmless. Raises ClusterTimeout."""
         ...
 
     async def reports(self, *, after: int, wait: float) -> Reports:

@@ -7,6 +7,7 @@ from coordinator.binder import (
     judge_answers,
     part_of,
     plan_binds,
+    read_names,
     read_reports,
     still_wanted,
 )
@@ -174,6 +175,31 @@ class SimulatedBinding:
             self._seat.record(result.items, [], recorded)
         else:
             recorded()
+
+    # --- deleted ones -------------------------------------------------------------------------
+
+    def stop(self, tasks: list[tuple[int, int]]) -> None:
+        """End tasks at the cluster; a request that is lost is made again by the coordinator."""
+        process = self._process
+        names = [f"{jid}.{tix}" for jid, tix in tasks]
+
+        def arrive() -> None:
+            try:
+                never = self._kubelets.delete(names, process.now)
+                if process.timeline.strikes(process.network.answer_lost):
+                    raise ClusterTimeout("the answer was lost on its way")
+            except ClusterTimeout:
+                pass
+            else:
+                process.hear(self._mean, lambda: self._never_held(never))
+            process.after(0.0, self._cluster_moves)
+
+        process.say(self._mean, arrive)
+
+    def _never_held(self, names: list[str]) -> None:
+        items = self._core.never_held(read_names(names))
+        if items:
+            self._seat.record(items, [])
 
     # --- reports ------------------------------------------------------------------------------
 

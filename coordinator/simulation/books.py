@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from coordinator.core import Coordinator
 from coordinator.intake import Admission, Intake
 from coordinator.intake_writer import changes_of
+from coordinator.objects.document import Key, encode_document
 from coordinator.simulation.timeline import AGAIN, Again, Event, Lane, Process
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import COORDINATOR, IntakeBatch, IntakeOp, IntakeReply
@@ -15,6 +16,9 @@ from shared.ledger.synchronous import at_once
 from shared.messages import Epoch, StatusBatch, StatusItem, StatusReply, Verdict
 
 INTAKE = "intake"
+
+TRY_AGAIN_SECONDS = 0.1
+"""Pause before asking again for a name that is still taken."""
 
 R = TypeVar("R", StatusReply, IntakeReply)
 
@@ -60,25 +64,56 @@ class IntakeDesk:
         self._lane = Lane(process, process.network.ledger)
 
     def admit(self, items: list[dict[str, Any]], done: Event) -> None:
-        """AssertionError where an object is refused: a seeded run submits good ones only."""
-        admission = self._intake.admit(items, self._process.now)
-        assert not admission.refused, admission.refused
-        self.store(admission.ops, lambda: self._stored(admission, done))
+        """AssertionError where an object is refused: a seeded run submits good ones only. What has
+        the name of something that is being deleted waits until that is gone."""
+        admission = self._intake.admit(items, self._process.now, atomic=True)
+        if admission.refused:
+            assert {refusal.reason for refusal in admission.refused} == {"AlreadyExists"}, (
+                admission.refused
+            )
+            self._process.after(TRY_AGAIN_SECONDS, lambda: self.admit(items, done))
+        else:
+            self._keep(admission, done)
 
-    def _stored(self, admission: Admission, done: Event) -> None:
-        self._core.admitted(changes_of(admission))
-        done()
+    def remove(self, key: Key, done: Event) -> None:
+        """Delete an object. What is unknown was deleted before."""
+        admission = self._intake.remove(key.kind, key.namespace, key.name, self._process.now)
+        assert {refusal.reason for refusal in admission.refused} <= {"NotFound"}, admission.refused
+        self._keep(admission, done)
 
-    def store(self, ops: list[IntakeOp], stored: Event) -> None:
+    def purge(self, jids: list[int], pods: list[tuple[int, int]], done: Event) -> None:
+        """Nothing is left of these."""
+        self._keep(self._intake.purge(jids, pods), done)
+
+    def _keep(self, admission: Admission, done: Event) -> None:
+        def stored() -> None:
+            self._core.admitted(changes_of(admission))
+            done()
+
+        kept: list[tuple[str, bytes | None]] = [
+            (str(document.key), encode_document(document)) for document in admission.documents
+        ]
+        kept += [(str(key), None) for key in admission.documents_gone]
+        self.store(admission.ops, stored, documents=kept)
+
+    def store(
+        self,
+        ops: list[IntakeOp],
+        stored: Event,
+        *,
+        documents: list[tuple[str, bytes | None]] | None = None,
+    ) -> None:
         """What brings nothing new is stored when what came before it is."""
-        if not ops:
+        kept = documents or []
+        if not ops and not kept:
             self._lane.push(lambda: None, lambda _: stored())
             return
         self._sequence += 1
         sequence = self._sequence
 
         def send(run: str) -> IntakeReply:
-            return at_once(self._ledger.store(IntakeBatch(INTAKE, self._epoch, sequence, run, ops)))
+            batch = IntakeBatch(INTAKE, self._epoch, sequence, run, ops, kept)
+            return at_once(self._ledger.store(batch))
 
         def answer(reply: IntakeReply) -> None:
             if reply.verdict is Verdict.COMMITTED:

@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.cluster.kubelets import Kubelets
-from coordinator.core import Coordinator, Instruction, Lapse, Repartition, Reread
+from coordinator.core import (
+    Coordinator,
+    Fail,
+    Instruction,
+    Lapse,
+    Purge,
+    Repartition,
+    Reread,
+    Stop,
+)
 from coordinator.dispatch import SendTurns
 from coordinator.intake import Intake
+from coordinator.objects.document import Key
 from coordinator.recovery import recover
 from coordinator.simulation.binding import SimulatedBinding
 from coordinator.simulation.books import INTAKE, IntakeDesk, Seat
@@ -17,7 +27,7 @@ from coordinator.simulation.timeline import Alarm, Event, Lane, Process, Timelin
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import COORDINATOR, Snapshot
 from shared.ledger.synchronous import at_once
-from shared.messages import Epoch
+from shared.messages import Epoch, StatusItem
 
 IDLE_STEP_SECONDS = 0.05
 """What is due is looked at again so long after the last step, where nothing else happens."""
@@ -143,13 +153,17 @@ class Life:
     def admit(self, items: list[dict[str, Any]], durable: Event) -> None:
         """Objects reach intake."""
         assert self.desk is not None
+        self.desk.admit(items, lambda: self._stored(durable))
 
-        def stored() -> None:
-            durable()
-            self._repartition()
-            self._step()
+    def remove(self, key: Key, durable: Event) -> None:
+        """The wish to delete an object reaches intake."""
+        assert self.desk is not None
+        self.desk.remove(key, lambda: self._stored(durable))
 
-        self.desk.admit(items, stored)
+    def _stored(self, durable: Event) -> None:
+        durable()
+        self._repartition()
+        self._step()
 
     def _committed(self) -> None:
         if self.binding is not None:
@@ -169,6 +183,7 @@ class Life:
     def _execute(self, instruction: Instruction) -> None:
         assert self._seat is not None
         assert self.desk is not None
+        assert self.binding is not None
         match instruction:
             case SendTurns():
                 self.shards.call(instruction)
@@ -179,6 +194,17 @@ class Life:
                 self._seat.record([], jids, lambda: self._lapsed(jids))
             case Repartition():
                 self.desk.store([instruction.put], self._partition_stored)
+            case Stop():
+                self.binding.stop(instruction.tasks)
+            case Fail():
+                items = instruction.items
+                self._seat.record(items, [], lambda: self._failed(items))
+            case Purge():
+                self.desk.purge(instruction.jids, instruction.pods, self._step)
+
+    def _failed(self, items: list[StatusItem]) -> None:
+        self.core.failed(items)
+        self._step()
 
     def _lapsed(self, jids: list[int]) -> None:
         self.core.order.lapse_recorded(jids)
@@ -214,6 +240,7 @@ class Life:
 
 
 def settled(core: Coordinator) -> bool:
-    """Whether every job is done."""
+    """Whether every job is done or gone."""
     jobs = core.status()["jobs"]
-    return bool(jobs["finished"] == jobs["submitted"])
+    going = core.leaving or core.order.departures.members
+    return bool(jobs["finished"] == jobs["submitted"] and not going)

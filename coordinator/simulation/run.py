@@ -10,6 +10,7 @@ from typing import Any
 from coordinator.cluster.kubelets import Kubelets
 from coordinator.core import Coordinator
 from coordinator.history import HistoryFile
+from coordinator.objects.document import Key
 from coordinator.simulation.binding import SimulatedBinding
 from coordinator.simulation.life import Life, World
 from coordinator.simulation.shards import EVERYTHING, SimulatedShards, WorkerConfig
@@ -48,7 +49,7 @@ class Simulation:
             workers=WorkerConfig(session=session, mode=mode, seed=seed),
         )
         self._crashes: dict[int, float] = {}
-        self._unanswered: deque[list[dict[str, Any]]] = deque()
+        self._unanswered: deque[list[dict[str, Any]] | Key] = deque()
         self.lives: list[Life] = []
         self._begin()
 
@@ -94,20 +95,32 @@ class Simulation:
     def submit(self, items: list[dict[str, Any]], *, at: float = 0.0) -> None:
         """A user submits objects ``at`` seconds after the start; what no coordinator has said to
         be durable is submitted again to the next one, in the same order."""
+        self._ask(items, at)
 
+    def delete(self, key: Key, *, at: float) -> None:
+        """A user deletes an object, in order with what is submitted."""
+        self._ask(key, at)
+
+    def _ask(self, wish: list[dict[str, Any]] | Key, at: float) -> None:
         def arrive() -> None:
-            self._unanswered.append(items)
+            self._unanswered.append(wish)
             if self.life.process.alive and self.life.open:
-                self._hand_over(items)
+                self._hand_over(wish)
 
         self.timeline.after(at, arrive)
 
     def _submit_unanswered(self) -> None:
-        for items in list(self._unanswered):
-            self._hand_over(items)
+        for wish in list(self._unanswered):
+            self._hand_over(wish)
 
-    def _hand_over(self, items: list[dict[str, Any]]) -> None:
-        self.life.admit(items, lambda: self._unanswered.remove(items))
+    def _hand_over(self, wish: list[dict[str, Any]] | Key) -> None:
+        def answered() -> None:
+            self._unanswered.remove(wish)
+
+        if isinstance(wish, Key):
+            self.life.remove(wish, answered)
+        else:
+            self.life.admit(wish, answered)
 
     def kill_worker(self, shard: int, *, at: float) -> None:
         """The worker of a shard dies; a batch it has under way may arrive all the same."""

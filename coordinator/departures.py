@@ -1,0 +1,172 @@
+"""Departures: deleted jobs, and deleted members of jobs that stay, until nothing of them is left.
+
+A deleted job gets no turn any more. What it holds counts in every total until the end of each of
+its tasks is recorded: tasks are stopped at the cluster, again and again, until it says that they
+ended. Then the job is to be purged: forgotten by intake and ledger.
+
+A turn that was out when the job was deleted may still have placed tasks: its outcome is awaited
+like that of any other, and what came of it is stopped too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from coordinator.accounts import Accounts
+from coordinator.jobs import JobState, Standing
+from shared.messages import HOLDING, TaskState
+
+STOP_AGAIN_SECONDS = 1.0
+"""A task that was told to stop and did not end is told so again after this long; doubles each time,
+up to the limit below."""
+
+STOP_AGAIN_LIMIT_SECONDS = 30.0
+
+Task = tuple[int, int]
+"""(jid, tix)"""
+
+_ENDED = (TaskState.SUCCEEDED, TaskState.FAILED)
+
+
+class Departures:
+    """``jobs``: deleted and not purged yet. ``members``: jid -> deleted members not purged yet."""
+
+    def __init__(self, accounts: Accounts, present: dict[int, JobState]) -> None:
+        """``present``: the jobs that stay."""
+        self.jobs: dict[int, JobState] = {}
+        self.members: dict[int, set[int]] = {}
+        self.stop: list[Task] = []
+        """To be stopped at the cluster now."""
+        self.fail: list[Task] = []
+        """Members that were never placed, to be recorded as FAILED now."""
+        self.purge_jobs: list[int] = []
+        self.purge_members: list[Task] = []
+        self.jobs_gone = 0
+        """Jobs that are no more, since the start."""
+        self.tasks_gone = 0
+        """Tasks of theirs."""
+        self._accounts = accounts
+        self._present = present
+        self._purging: set[int] = set()
+        self._failing: set[Task] = set()
+        self._asked: dict[int, set[int]] = {}
+        """jid -> tasks that were told to stop."""
+        self._again: list[tuple[float, float, int]] = []
+        """Heap of (when, seconds waited, jid)."""
+        self._now = 0.0
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def enter(self, state: JobState) -> None:
+        """A job was deleted; it stands in no line any more."""
+        jid = state.job.jid
+        self.jobs[jid] = state
+        for tix in self.members.pop(jid, ()):
+            self._failing.discard((jid, tix))
+        self._accounts.retire(state)
+        self.settle(state)
+
+    def settle(self, state: JobState) -> None:
+        """Something became known of a deleted job: stop what it holds, or have it purged."""
+        jid, states = state.job.jid, state.states
+        if not (state.standing is Standing.OPEN or state.unread):
+            if states.count(TaskState.PENDING):
+                pending = [t for t, s in enumerate(states) if s == TaskState.PENDING]
+                self._accounts.move(state, pending, TaskState.FAILED)
+            if not holds(state):
+                if jid not in self._purging:
+                    self._purging.add(jid)
+                    self._asked.pop(jid, None)
+                    self.purge_jobs.append(jid)
+                return
+        self._ask(jid, [t for t, s in enumerate(states) if s in HOLDING])
+
+    def purged(self, jid: int) -> None:
+        """Intake and ledger know nothing of the job any more."""
+        state = self.jobs.pop(jid, None)
+        if state is not None:
+            self._purging.discard(jid)
+            self.jobs_gone += 1
+            self.tasks_gone += len(state.states)
+            self._accounts.forget(state)
+
+    # --- members ------------------------------------------------------------------------------
+
+    def enter_members(self, jid: int, tasks: Iterable[int]) -> None:
+        """Members were deleted from a job that stays: :meth:`settle_members` is to follow."""
+        self.members.setdefault(jid, set()).update(tasks)
+
+    def settle_members(self, state: JobState) -> bool:
+        """Stop deleted members, fail those that were never placed, purge those that ended.
+
+        True where the job has fewer tasks to place now. Nothing happens while a turn of the job is
+        out: it may be placing them."""
+        jid, states = state.job.jid, state.states
+        if state.standing is Standing.OPEN or state.unread:
+            return False
+        mine = self.members[jid]
+        pending = [t for t in sorted(mine) if states[t] == TaskState.PENDING]
+        ended = [t for t in sorted(mine) if states[t] in _ENDED and (jid, t) not in self._failing]
+        self._ask(jid, [t for t in sorted(mine) if states[t] in HOLDING])
+        if pending:
+            self._accounts.move(state, pending, TaskState.FAILED)
+            self._failing.update((jid, t) for t in pending)
+            self.fail += [(jid, t) for t in pending]
+        self._purge_members(jid, ended)
+        return bool(pending)
+
+    def failed(self, tasks: Iterable[Task]) -> None:
+        """What :attr:`fail` named is recorded."""
+        for jid, tix in tasks:
+            if (jid, tix) in self._failing:
+                self._failing.discard((jid, tix))
+                self._purge_members(jid, [tix])
+
+    def _purge_members(self, jid: int, tasks: list[int]) -> None:
+        if not tasks:
+            return
+        mine = self.members[jid]
+        mine.difference_update(tasks)
+        if not mine:
+            del self.members[jid]
+        self.purge_members += [(jid, t) for t in tasks]
+
+    # --- stopping -----------------------------------------------------------------------------
+
+    def placed(self, state: JobState, tasks: Iterable[int]) -> None:
+        """Tasks of a deleted job turn out to hold nodes."""
+        self._ask(state.job.jid, list(tasks))
+
+    def _ask(self, jid: int, tasks: list[int]) -> None:
+        asked = self._asked.setdefault(jid, set())
+        fresh = [t for t in tasks if t not in asked]
+        if not fresh:
+            return
+        if not asked:
+            due = self._now + STOP_AGAIN_SECONDS
+            heapq.heappush(self._again, (due, STOP_AGAIN_SECONDS, jid))
+        asked.update(fresh)
+        self.stop += [(jid, t) for t in fresh]
+
+    def begin(self, now: float) -> None:
+        """Tell again those that were told and did not end."""
+        self._now = now
+        while self._again and self._again[0][0] <= now:
+            _, waited, jid = heapq.heappop(self._again)
+            state = self.jobs.get(jid) or self._present.get(jid)
+            still = [t for t in self._asked.get(jid, ()) if state and state.states[t] in HOLDING]
+            if not still:
+                self._asked.pop(jid, None)
+                continue
+            wait = min(waited * 2, STOP_AGAIN_LIMIT_SECONDS)
+            heapq.heappush(self._again, (now + wait, wait, jid))
+            self.stop += [(jid, t) for t in sorted(still)]
+
+    def next_due(self) -> float | None:
+        return self._again[0][0] if self._again else None
+
+
+def holds(state: JobState) -> bool:
+    """Whether any task of the job occupies a node."""
+    return any(state.states.count(s) for s in HOLDING)

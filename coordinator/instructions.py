@@ -1,0 +1,57 @@
+"""What the coordinator's state machine asks to be done: values, executed by whoever runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.dispatch import SendTurns
+from shared.ledger.protocol import PutPartition
+from shared.messages import StatusItem
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Instruction: read the ledger's truth about these jobs and give it to :meth:`reread`."""
+
+    jids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """Instruction: record that these jobs hold no nominations any more."""
+
+    jids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """Instruction: store this partition."""
+
+    put: PutPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Instruction: delete these tasks (jid, tix) at the cluster, then record what
+    :meth:`Coordinator.never_held` makes of those that it never had."""
+
+    tasks: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Instruction: record these items (deleted members that were never placed), then tell
+    :meth:`Coordinator.failed` of them."""
+
+    items: list[StatusItem]
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Instruction: nothing is left of these deleted jobs and members (jid, tix): forget them."""
+
+    jids: list[int]
+    pods: list[tuple[int, int]]
+
+
+Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge
