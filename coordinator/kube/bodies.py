@@ -69,7 +69,10 @@ class Bodies:
     async def read(self, request: web.Request) -> bytes:
         try:
             async with asyncio.timeout(self._limits.body_seconds):
-                return await request.read()
+                body = await request.read()
+            if len(body) > self._limits.body_bytes:
+                raise _too_large(self._limits.body_bytes)
+            return body
         except web.HTTPRequestEntityTooLarge as error:
             raise _too_large(self._limits.body_bytes) from error
         except TimeoutError as error:

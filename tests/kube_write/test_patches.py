@@ -81,6 +81,18 @@ def test_an_order_alone_sorts() -> None:
     assert strategic({"spec": {}}, patch) == {"spec": {}}
 
 
+def test_who_sends_an_order_has_merged_by_it() -> None:
+    """Taints are one value, unless a client says by what it told them apart."""
+    node = shape_of("Node")
+    old = {"spec": {"taints": [{"key": "a", "effect": "x"}, {"key": "b", "effect": "x"}]}}
+    whole = {"spec": {"taints": [{"key": "b", "effect": "y"}]}}
+    assert strategic(old, whole, node) == whole
+    order = {"$setElementOrder/taints": [{"key": "b"}, {"key": "a"}]}
+    assert strategic(old, {"spec": whole["spec"] | order}, node) == {
+        "spec": {"taints": [{"key": "b", "effect": "y"}, {"key": "a", "effect": "x"}]}
+    }
+
+
 def test_replace_directives() -> None:
     old = pod_spec(nodeSelector={"a": "1"}, containers=[{"name": "a"}, {"name": "b"}])
     patch = {

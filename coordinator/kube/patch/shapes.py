@@ -77,14 +77,13 @@ _POD_SPEC = Shape(
     {
         "affinity": Shape({"nodeAffinity": Shape({_REQUIRED: _WHOLE})}),
         "containers": _CONTAINERS,
-        "ephemeralContainers": _CONTAINERS,
+        "ephemeralContainers": _by("name"),
         "hostAliases": _by("ip"),
         "imagePullSecrets": _by("name"),
         "initContainers": _CONTAINERS,
         "nodeSelector": _WHOLE,
         "resourceClaims": _by("name"),
         "schedulingGates": _by("name"),
-        "topologySpreadConstraints": _by("topologyKey", "whenUnsatisfiable", labelSelector=_WHOLE),
         "volumes": _by("name"),
     }
 )

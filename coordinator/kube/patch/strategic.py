@@ -78,14 +78,25 @@ def _into(new: dict[str, Any], name: str, patch: dict[str, Any], shape: Shape, a
     items = patch.get(name)
     found = new.get(name)
     old = found if isinstance(found, list) else []
-    if shape.keys:
-        new[name] = _objects(old, items or [], order, shape, at)
+    key = _key_of(order) or next(iter(shape.keys), "")
+    if key:
+        new[name] = _objects(old, items or [], order, shape, key, at)
     elif shape.values:
         new[name] = _plain(old, items or [], order, _texts(gone or [], at), at)
     elif items is not None:
         new[name] = items
     if found is None and items is None and not new.get(name):
         new.pop(name, None)  # only an order, of a list that does not exist
+
+
+def _key_of(order: Any) -> str:
+    """The field by which an order names items, "" where it does not: who sends an order has merged
+    by it, whatever the shape says."""
+    if not isinstance(order, list) or not order:
+        return ""
+    fields = {tuple(item) for item in order if isinstance(item, dict)}
+    (first, *more) = fields or {()}
+    return str(first[0]) if len(first) == 1 and not more else ""
 
 
 # --- lists ------------------------------------------------------------------------------------
@@ -103,9 +114,9 @@ def _plain(old: list[Any], items: list[Any], order: Any, gone: list[str], at: st
     return _ordered(merged, place, {item: i for i, item in enumerate(old)}, lambda item: item)
 
 
-def _objects(old: list[Any], items: list[Any], order: Any, shape: Shape, at: str) -> list[Any]:
-    key = shape.keys[0]
-
+def _objects(
+    old: list[Any], items: list[Any], order: Any, shape: Shape, key: str, at: str
+) -> list[Any]:
     def name_of(item: Any) -> Hashable:
         name = item.get(key) if isinstance(item, dict) else None
         if not isinstance(name, str | int):

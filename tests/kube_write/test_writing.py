@@ -1,0 +1,456 @@
+"""One object over HTTP: what is answered to creating, changing and deleting it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from coordinator.intake_writer import IntakeFull
+from coordinator.kube.bodies import Bodies, BodyLimits
+from coordinator.kube.failures import failures
+from coordinator.kube.problems import Problem
+from coordinator.kube.writing import Writing, write_routes
+from coordinator.objects.document import Key
+from coordinator.objects.kinds import QUEUE
+from tests.intake.objects import node, pod, pod_group, queue, task
+from tests.kube_write.behind import PATHS, Client, behind
+
+pytestmark = pytest.mark.timeout(30)
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+def job(name: str = "j", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"tasks": [task()], **spec},
+    }
+
+
+def causes(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(cause["field"], cause["reason"]) for cause in answer["details"]["causes"]]
+
+
+# --- create -----------------------------------------------------------------------------------
+
+
+async def test_create_answers_with_the_object(client: Client) -> None:
+    for obj in (node(), queue(), pod_group(), pod(), job()):
+        code, answer = await client.create(obj)
+        assert code == 201, answer
+        assert answer["kind"] == obj["kind"]
+        assert answer["metadata"]["uid"]
+        assert answer["metadata"]["managedFields"][0]["manager"] == "test"
+        assert answer["spec"] == obj["spec"]
+
+
+async def test_create_in_yaml(client: Client) -> None:
+    text = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: y}\n"
+    code, answer = await client.send("POST", "Queue", text, type="application/yaml")
+    assert (code, answer["metadata"]["name"]) == (201, "y")
+    code, answer = await client.send("POST", "Queue", text + "kind: Queue", type="application/yaml")
+    assert (code, answer["reason"]) == (400, "BadRequest")
+    assert "line 4" in answer["message"]
+    assert "written twice" in answer["message"]
+
+
+async def test_create_again_and_while_it_goes(client: Client) -> None:
+    await client.create(pod())
+    code, answer = await client.create(pod())
+    assert (code, answer["reason"]) == (409, "AlreadyExists")
+    assert answer["message"] == 'pods "p" already exists'
+    code, answer = await client.send("DELETE", "Pod/p")
+    assert (code, answer["kind"]) == (200, "Pod")
+    assert answer["metadata"]["deletionTimestamp"]
+    code, answer = await client.create(pod())
+    assert (code, answer["reason"]) == (409, "AlreadyExists")
+    assert "being deleted" in answer["message"]
+
+
+async def test_the_namespace_and_kind_of_the_path(client: Client) -> None:
+    bare = {"metadata": {"name": "a"}, "spec": pod()["spec"]}
+    code, answer = await client.send("POST", "Pod", bare)
+    assert (code, answer["metadata"]["namespace"]) == (201, "ns")
+    for wrong in (
+        pod("b") | {"metadata": {"name": "b", "namespace": "other"}},
+        pod("b") | {"kind": "Queue"},
+        pod("b") | {"apiVersion": "v2"},
+        pod("b") | {"metadata": 5},
+    ):
+        code, answer = await client.send("POST", "Pod", wrong)
+        assert (code, answer["reason"]) == (400, "BadRequest"), answer
+    code, answer = await client.send(
+        "POST", "Queue", queue() | {"metadata": {"name": "q", "namespace": "ns"}}
+    )
+    assert code == 400
+
+
+async def test_a_name_is_made(client: Client) -> None:
+    obj = pod() | {"metadata": {"generateName": "made-"}}
+    names = set()
+    for _ in range(3):
+        code, answer = await client.create(obj)
+        assert code == 201
+        names.add(answer["metadata"]["name"])
+    assert len(names) == 3
+    assert all(name.startswith("made-") and len(name) == 10 for name in names)
+    code, answer = await client.create(pod() | {"metadata": {}})
+    assert (code, causes(answer)) == (422, [("metadata.name", "FieldValueRequired")])
+
+
+@pytest.mark.parametrize(
+    ("obj", "field", "reason", "says"),
+    [
+        (pod(nope=1), "spec.nope", "FieldValueForbidden", "unknown field"),
+        (pod(priority="x"), "spec.priority", "FieldValueInvalid", "Invalid value: 'x'"),
+        (
+            pod(schedulingGates=[{"name": "a"}]),
+            "spec.schedulingGates",
+            "FieldValueNotSupported",
+            "",
+        ),
+        (job(tasks=[{"name": "a"}]), "spec.tasks[0].template", "FieldValueRequired", "missing"),
+        (pod("A_B"), "metadata.name", "FieldValueInvalid", "not a valid name"),
+    ],
+)
+async def test_what_is_wrong_is_named(
+    client: Client, obj: dict[str, Any], field: str, reason: str, says: str
+) -> None:
+    for query in ({}, {"dryRun": "All"}, {"fieldValidation": "Ignore"}):
+        code, answer = await client.create(obj, **query)
+        assert (code, answer["reason"]) == (422, "Invalid")
+        assert causes(answer) == [(field, reason)]
+        assert says in answer["message"]
+        name = obj["metadata"]["name"]
+        assert answer["details"]["name"] == name
+        assert answer["message"].startswith(
+            (f'Pod "{name}" is invalid: ', f'Job.batch.volcano.sh "{name}" is invalid: ')
+        )
+    assert not client.seen.documents.keys() - {Key("Queue", "", "default")}
+
+
+async def test_what_is_overlooked_is_a_warning(client: Client) -> None:
+    spread = {"whenUnsatisfiable": "ScheduleAnyway", "topologyKey": "a", "maxSkew": 1}
+    code, _ = await client.create(pod(topologySpreadConstraints=[spread]))
+    assert code == 201
+    (text,) = client.warnings
+    assert text.startswith('299 - "')
+    assert "topologySpreadConstraints" in text
+
+
+# --- replace ----------------------------------------------------------------------------------
+
+
+async def test_replace_with_what_was_read(client: Client) -> None:
+    _, read = await client.create(queue(weight=1))
+    read["spec"]["weight"] = 5
+    code, new = await client.send("PUT", "Queue/q", read)
+    assert (code, new["spec"]["weight"]) == (200, 5)
+    assert new["metadata"]["generation"] == 2
+    code, answer = await client.send("PUT", "Queue/q", read)  # the version is old now
+    assert (code, answer["reason"]) == (409, "Conflict")
+    assert "has been modified" in answer["message"]
+    read["metadata"] |= {"resourceVersion": "", "uid": "another"}
+    code, answer = await client.send("PUT", "Queue/q", read)
+    assert (code, answer["reason"]) == (409, "Conflict")
+    assert "UID" in answer["message"]
+
+
+async def test_replace_needs_an_object_and_its_name(client: Client) -> None:
+    assert (await client.send("PUT", "Queue/q", queue()))[0] == 404
+    await client.create(queue())
+    code, answer = await client.send("PUT", "Queue/q", queue("other"))
+    assert (code, answer["reason"]) == (400, "BadRequest")
+
+
+async def test_the_same_again_is_no_change(client: Client) -> None:
+    _, read = await client.create(pod())
+    code, again = await client.send("PUT", "Pod/p", read)
+    assert (code, again) == (200, read)
+
+
+async def test_a_pod_takes_labels_and_nothing_else(client: Client) -> None:
+    _, read = await client.create(pod())
+    read["metadata"]["labels"] = {"a": "b"}
+    code, new = await client.send("PUT", "Pod/p", read)
+    assert (code, new["metadata"]["labels"], new["metadata"]["generation"]) == (200, {"a": "b"}, 1)
+    new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    code, answer = await client.send("PUT", "Pod/p", new)
+    assert (code, answer["reason"]) == (422, "Invalid")
+
+
+# --- patch ------------------------------------------------------------------------------------
+
+
+async def test_the_four_languages(client: Client) -> None:
+    await client.create(pod())
+    for type, patch in (
+        (MERGE, {"metadata": {"labels": {"a": "1", "b": "1"}}}),
+        (STRATEGIC, {"metadata": {"labels": {"b": None, "c": "1"}}}),
+        (JSON_PATCH, [{"op": "add", "path": "/metadata/labels/d", "value": "1"}]),
+    ):
+        code, answer = await client.send("PATCH", "Pod/p", patch, type=type)
+        assert code == 200, answer
+    assert answer["metadata"]["labels"] == {"a": "1", "c": "1", "d": "1"}
+    patch = pod() | {"metadata": {"name": "p", "labels": {"a": "1", "e": "1"}}}
+    code, answer = await client.send("PATCH", "Pod/p", patch, type=APPLY, fieldManager="me")
+    assert code == 200, answer
+    assert answer["metadata"]["labels"] == {"a": "1", "c": "1", "d": "1", "e": "1"}
+    managers = {m["manager"]: m["operation"] for m in answer["metadata"]["managedFields"]}
+    assert managers == {"test": "Update", "me": "Apply"}
+
+
+@pytest.mark.parametrize(
+    ("type", "patch", "code"),
+    [
+        (MERGE, b"{", 400),
+        (MERGE, [], 400),
+        (STRATEGIC, {"spec": {"$patch": "x"}}, 400),
+        (JSON_PATCH, {}, 400),
+        (JSON_PATCH, [{"op": "test", "path": "/spec/x", "value": 1}], 422),
+        (JSON_PATCH, [{"op": "replace", "path": "", "value": 5}], 422),
+        (JSON_PATCH, [{"op": "remove", "path": "/metadata"}], 200),
+        (MERGE, {"metadata": {"name": "other"}}, 400),
+        (MERGE, {"metadata": {"namespace": "other"}}, 400),
+        (MERGE, {"kind": "Queue"}, 400),
+        (MERGE, {"metadata": {"resourceVersion": "1"}}, 409),
+        (MERGE, {"metadata": {"managedFields": [5]}}, 422),
+        (MERGE, {"spec": {"nope": 1}}, 422),
+        ("application/json", {}, 415),
+        ("text/plain", {}, 415),
+    ],
+)
+async def test_a_patch_that_cannot_be(client: Client, type: str, patch: Any, code: int) -> None:
+    await client.create(pod())
+    await client.send("PATCH", "Pod/p", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
+    found, answer = await client.send("PATCH", "Pod/p", patch, type=type)
+    assert found == code, answer
+
+
+async def test_patch_of_nothing(client: Client) -> None:
+    code, answer = await client.send("PATCH", "Pod/p", {}, type=MERGE)
+    assert (code, answer["reason"]) == (404, "NotFound")
+
+
+async def test_apply_creates_and_conflicts(client: Client) -> None:
+    text = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nspec: {weight: %d}\n"
+    code, answer = await client.send("PATCH", "Queue/q", text % 1, type=APPLY)
+    assert (code, causes(answer)) == (422, [("fieldManager", "FieldValueRequired")])
+    for code in (201, 200):
+        found, answer = await client.send(
+            "PATCH", "Queue/q", text % 1, type=APPLY, fieldManager="one"
+        )
+        assert found == code
+    code, answer = await client.send("PATCH", "Queue/q", text % 2, type=APPLY, fieldManager="two")
+    assert (code, answer["reason"]) == (409, "Conflict")
+    assert causes(answer) == [(".spec.weight", "FieldManagerConflict")]
+    assert answer["message"].startswith("Apply failed with 1 conflict: conflict with")
+    code, answer = await client.send(
+        "PATCH", "Queue/q", text % 2, type=APPLY, fieldManager="two", force="true"
+    )
+    assert (code, answer["spec"]) == (200, {"weight": 2})
+
+
+async def test_cordon(client: Client) -> None:
+    await client.create(node())
+    code, answer = await client.send(
+        "PATCH", "Node/n", {"spec": {"unschedulable": True}}, type=STRATEGIC
+    )
+    assert (code, answer["spec"]) == (200, {"unschedulable": True})
+    code, answer = await client.send(
+        "PATCH", "Node/n", {"spec": {"unschedulable": None}}, type=STRATEGIC
+    )
+    assert (code, answer["spec"], answer["status"]) == (200, {}, node()["status"])
+
+
+async def test_a_queue_is_closed_by_its_status(client: Client) -> None:
+    await client.create(queue())
+    patch = {"status": {"state": "Closed", "pending": 5}}
+    code, answer = await client.send("PATCH", "Queue/q", patch, type=MERGE)
+    assert (code, answer["status"]) == (200, {"state": "Closed"})
+    code, answer = await client.send("PUT", "Queue/q", {"spec": {"weight": 2}})
+    assert (code, answer["status"]) == (200, {"state": "Closed"})
+
+
+# --- delete -----------------------------------------------------------------------------------
+
+
+async def test_delete(client: Client) -> None:
+    _, read = await client.create(queue())
+    uid = read["metadata"]["uid"]
+    for options, code in (
+        ({"preconditions": {"uid": "x"}}, 409),
+        ({"preconditions": {"resourceVersion": "x"}}, 409),
+        ({"preconditions": 5}, 400),
+        ({"dryRun": ["All"], "preconditions": {"uid": uid}}, 200),
+        ({"propagationPolicy": "Background", "gracePeriodSeconds": 0}, 200),
+        ({}, 404),
+    ):
+        found, answer = await client.send("DELETE", "Queue/q", options)
+        assert found == code, (options, answer)
+        if code == 200:
+            assert answer["status"] == "Success"
+            assert answer["details"] == {
+                "name": "q",
+                "kind": "queues",
+                "group": "scheduling.volcano.sh",
+                "uid": uid,
+            }
+
+
+async def test_a_queue_that_is_needed_stays(client: Client) -> None:
+    await client.create(queue())
+    await client.create(pod_group(queue="q"))
+    code, answer = await client.send("DELETE", "Queue/q")
+    assert (code, answer["reason"]) == (409, "Conflict")
+    assert "PodGroup ns/g" in answer["message"]
+    assert (await client.send("DELETE", "Queue/default"))[0] == 409
+
+
+async def test_what_belongs_to_a_job_is_left_alone(client: Client) -> None:
+    owner = {"kind": "Job", "name": "j"}
+    client.seen.others[Key("Pod", "ns", "j-w-0")] = {"metadata": {"ownerReferences": [owner]}}
+    for method, body, type in (
+        ("DELETE", None, ""),
+        ("PATCH", {}, MERGE),
+        ("PATCH", pod("j-w-0"), APPLY),
+        ("PUT", pod("j-w-0"), "application/json"),
+    ):
+        code, answer = await client.send(method, "Pod/j-w-0", body, type=type, fieldManager="m")
+        assert (code, answer["reason"]) == (422, "Invalid"), answer
+        assert "belongs to Job j" in answer["message"]
+    assert (await client.create(pod("j-w-0")))[0] == 409
+
+
+# --- dry run ----------------------------------------------------------------------------------
+
+
+async def test_a_dry_run_answers_and_keeps_nothing(client: Client) -> None:
+    code, answer = await client.create(queue(weight=1), dryRun="All")
+    assert (code, answer["spec"], answer["metadata"]["generation"]) == (201, {"weight": 1}, 1)
+    assert Key("Queue", "", "q") not in client.seen.documents
+    _, read = await client.create(queue(weight=1))
+    patch = {"spec": {"weight": 7}}
+    code, answer = await client.send("PATCH", "Queue/q", patch, type=MERGE, dryRun="All")
+    assert (code, answer["spec"], answer["metadata"]["generation"]) == (200, {"weight": 7}, 2)
+    assert answer["metadata"]["uid"] == read["metadata"]["uid"]
+    assert client.seen.get(QUEUE, "", "q") == read
+    code, answer = await client.send("PATCH", "Queue/q", {}, type=MERGE, dryRun="All")
+    assert (code, answer) == (200, read)
+    assert (await client.send("DELETE", "Queue/q", dryRun="All"))[0] == 200
+    assert client.seen.get(QUEUE, "", "q") == read
+
+
+# --- the rest ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"dryRun": "some"},
+        {"fieldValidation": "Loud"},
+        {"force": "yes"},
+        {"fieldManager": "x" * 129},
+        {"fieldManager": "a\nb"},
+    ],
+)
+async def test_wrong_options(client: Client, query: dict[str, str]) -> None:
+    code, answer = await client.create(queue(), **query)
+    assert (code, answer["reason"]) == (400, "BadRequest")
+    assert next(iter(query)) in answer["message"]
+
+
+async def test_kinds_that_are_only_read(client: Client) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
+    code, answer = await client.create(namespace)
+    assert (code, answer["reason"]) == (405, "MethodNotAllowed")
+    assert "exists as soon as" in answer["message"]
+    assert (await client.send("DELETE", "Namespace/x"))[0] == 405
+
+
+async def test_bodies_that_are_too_much() -> None:
+    limits = BodyLimits(body_bytes=2000, waiting_bytes=2000, body_seconds=0.2)
+    async with behind(bodies=Bodies(limits)) as client:
+        big = queue() | {"metadata": {"name": "q", "annotations": {"a": "x" * 2000}}}
+        code, answer = await client.create(big)
+        assert (code, answer["reason"]) == (413, "RequestEntityTooLarge")
+        for pieces, code in ((50, 413), (1, 201)):
+            text = orjson.dumps(queue())
+
+            async def body(text: bytes = text, pieces: int = pieces) -> AsyncIterator[bytes]:
+                for _ in range(pieces):
+                    yield text  # of a size that nobody says before
+
+            headers = {"Content-Type": "application/json"}
+            async with client.session.post(PATHS["Queue"], data=body(), headers=headers) as reply:
+                assert reply.status == code
+
+
+async def test_a_body_that_does_not_come() -> None:
+    async with behind(bodies=Bodies(BodyLimits(body_seconds=0.1))) as client:
+        go_on = asyncio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b"{"
+            await go_on.wait()
+
+        headers = {"Content-Type": "application/json"}
+        async with client.session.post(PATHS["Queue"], data=body(), headers=headers) as reply:
+            assert reply.status == 408
+            go_on.set()
+
+
+async def test_a_full_house_says_when_to_come_again() -> None:
+    async with behind(bodies=Bodies(BodyLimits(waiting_bytes=1))) as client:
+        held = client.session.post(
+            PATHS["Queue"], data=_slowly(), headers={"Content-Type": "application/json"}
+        )
+        task = asyncio.ensure_future(held.__aenter__())
+        await asyncio.sleep(0.1)
+        code, answer = await client.create(queue())
+        assert (code, answer["reason"]) == (429, "TooManyRequests")
+        assert answer["details"]["retryAfterSeconds"] >= 1
+        assert (await task).status == 201
+
+
+async def _slowly() -> AsyncIterator[bytes]:
+    text = orjson.dumps(queue())
+    yield text[:10]
+    await asyncio.sleep(0.3)
+    yield text[10:]
+
+
+async def test_a_full_writer_says_when_to_come_again() -> None:
+    class Full:
+        async def change(self, key: Any, make: Any, *, dry_run: bool = False) -> Any:
+            raise IntakeFull("64 requests wait")
+
+    async with behind() as client:
+        app = web.Application(middlewares=[failures])
+        app.add_routes(write_routes(Writing(Full(), client.seen)))
+        async with TestClient(TestServer(app)) as other:
+            reply = await other.post(PATHS["Queue"], json=queue())
+            assert (reply.status, reply.headers["Retry-After"]) == (429, "0.2")
+
+
+async def test_who_may_not_write_is_told() -> None:
+    def may(request: Any, kind: Any, obj: Any) -> None:
+        if obj.get("spec", {}).get("queue") == "secret":
+            raise Problem(403, "Forbidden", "not yours")  # type: ignore[arg-type]
+
+    async with behind(may=may) as client:
+        assert (await client.create(pod_group(queue="secret")))[0] == 403
+        assert (await client.create(pod_group(queue="open")))[0] == 201
+        patch = {"spec": {"queue": "secret"}}
+        assert (await client.send("PATCH", "PodGroup/g", patch, type=MERGE))[0] == 403
