@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from coordinator.core import Coordinator
-from coordinator.jobs import JobState, Need, amounts, core_need, progress, task_runs
+from coordinator.jobs import JobState, core_need, progress, task_runs
+from shard_worker.workload import Amounts
 from shared.messages import Group, Turn
-from shared.model import Role, TaskClass
+from shared.model import TaskClass
 
 TAIL = 2000
 """Elastic tasks that one inquiry looks at: bounds how long it keeps a worker busy."""
 
 
-def need_of(state: JobState, classes: Mapping[int, TaskClass], roles: list[Role]) -> Need:
-    return state.need or core_need(state, dict(classes), roles)
-
-
 def draft_turn(
-    core: Coordinator, state: JobState, classes: Mapping[int, TaskClass], *, whole: bool = False
+    core: Coordinator, state: JobState, classes: dict[int, TaskClass], *, whole: bool = False
 ) -> tuple[Turn, dict[int, int]]:
     """The turn the job would get, and how many tasks of each class have to start together.
 
     ``whole``: with all elastic tasks, up to a bound, instead of one."""
-    known = dict(classes)
     key = core.order.session.task_key
     roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
-    need = core_need(state, known, roles)
+    need = core_need(state, classes, roles)
     ready = core.order.session.job_ready(progress(state))
     rest = state.info.pending - sum(count for _, count in need)
     tail = (1 if ready else 0) + (min(rest, TAIL) if whole else 0)
@@ -40,7 +34,7 @@ def draft_turn(
             Group(parent=g.parent, minimum=g.minimum, held=held + best)
             for g, held, best in zip(job.groups, info.held, info.best_effort, strict=True)
         ],
-        runs=task_runs(state, known, roles, tail=tail),
+        runs=task_runs(state, classes, roles, tail=tail),
         total=job.tasks,
         tail=tail,
         attempt=state.attempts,
@@ -49,9 +43,8 @@ def draft_turn(
     return turn, dict(need)
 
 
-def best_shards(core: Coordinator, need: Mapping[int, int], home: int = -1) -> list[int]:
+def best_shards(core: Coordinator, asked: Amounts, home: int = -1) -> list[int]:
     """Shards that have a worker, the one to ask first: ``home``, else as Dispatch chooses."""
-    asked = amounts(tuple(need.items()), core.order.accounts.classes)
     up = [state for state in core.dispatcher.shards.values() if state.epoch is not None]
     return [
         state.shard

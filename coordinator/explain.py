@@ -19,7 +19,7 @@ from coordinator.advice import advice, next_step
 from coordinator.core import Coordinator
 from coordinator.drafts import best_shards, draft_turn
 from coordinator.inquiries import Inquiries, NoAnswer
-from coordinator.jobs import JobState, Standing
+from coordinator.jobs import JobState, Standing, amounts
 from coordinator.kube.problems import not_found
 from coordinator.objects.kinds import BY_KIND
 from coordinator.reasons import Reason, Why, why
@@ -134,18 +134,19 @@ class Explainer:
 
     async def _look(self, state: JobState, told: Why) -> tuple[Finding | None, int, str]:
         """What a worker finds, which one, and why none did (else "")."""
-        asked = told.reason not in KEPT or told.reason is Reason.EXCEEDS_CAPABILITY
-        if not asked or not state.info.pending or state.info.qid < 0:
+        look = told.reason not in KEPT or told.reason is Reason.EXCEEDS_CAPABILITY
+        if not look or not state.info.pending or state.info.qid < 0:
             return None, -1, ""
         turn, wanted = draft_turn(self._core, state, self._core.order.accounts.classes)
         home = -1 if state.last is None else state.last.shard
         inquiry = Inquiry(turns=[turn], wanted=[wanted], funnels=True)
         try:
-            shards = best_shards(self._core, wanted, home)
-            shard, findings = await self._inquiries.ask_any(shards, inquiry)
+            asked = amounts(tuple(wanted.items()), self._core.order.accounts.classes)
+            shards = best_shards(self._core, asked, home)
+            shard, answer = await self._inquiries.ask_any(shards, inquiry)
         except NoAnswer as error:
             return None, -1, str(error)
-        return findings[0], shard, ""
+        return answer.findings[0], shard, ""
 
     def _judge(self, state: JobState, told: Why, finding: Finding, shard: int, now: float) -> Why:
         cid = finding.funnels[0].cid

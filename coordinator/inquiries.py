@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from coordinator.kube.problems import Problem
 from coordinator.shards import Shards, WorkerLost
-from shard_worker.inquiry import Finding, Inquiry
+from shard_worker.inquiry import Findings, Inquiry
 
 AT_ONCE = 4
 """Questions that are answered at a time."""
@@ -49,18 +49,17 @@ class Inquiries:
         finally:
             self._busy -= 1
 
-    async def ask(self, shard: int, inquiry: Inquiry) -> list[Finding]:
+    async def ask(self, shard: int, inquiry: Inquiry) -> Findings:
         """One finding per turn. Raises NoAnswer."""
         try:
             async with asyncio.timeout(self._seconds):
-                findings = await self._shards.inquire(shard, inquiry)
+                return await self._shards.inquire(shard, inquiry)
         except TimeoutError as error:
             raise NoAnswer(f"shard {shard} gave no answer within {self._seconds:g} s") from error
         except WorkerLost as error:
             raise NoAnswer(str(error)) from error
-        return findings.findings
 
-    async def ask_any(self, shards: list[int], inquiry: Inquiry) -> tuple[int, list[Finding]]:
+    async def ask_any(self, shards: list[int], inquiry: Inquiry) -> tuple[int, Findings]:
         """The first of these shards that answers. Raises NoAnswer where none does."""
         said: list[str] = []
         for shard in shards[:2]:  # each may take its time

@@ -27,6 +27,7 @@ from coordinator.wording import listed, name_of, plural, quantity, some
 from shard_worker.task_class import PARTLY
 from shard_worker.workload import Amounts, QueueInfo
 from shared.messages import OutcomeCode
+from shared.model import TaskClass
 from shared.slots import BASE, PODS
 
 __all__ = ["NEVER", "Reason", "Why", "never", "of_counts", "told_counts", "why", "word"]
@@ -37,14 +38,6 @@ def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> W
     if state.standing in (Standing.DONE, Standing.SETTLED):
         return None
     return _Judge(core, state, names).judge()
-
-
-def never(
-    core: Coordinator, queue: QueueInfo, need: Need, names: Sequence[str] = BASE
-) -> Reason | None:
-    """What keeps every job of this need out of this queue as long as nobody changes anything."""
-    found = _never(core, queue, need, names)
-    return None if found is None else found[0]
 
 
 # --- the judgement of one job -------------------------------------------------------------------
@@ -72,7 +65,7 @@ class _Judge:
         if not state.info.pending:
             return self._best_effort()
         need = self._need()
-        found = _never(self.core, self._queue(), need, self.names)
+        found = never(self.core, self._queue(), need, classes=self.classes, names=self.names)
         if found is not None:
             return self._amounts(found[0], found[1], need)
         if not self._queue().queue.open:
@@ -258,11 +251,16 @@ class _Judge:
 # --- facts --------------------------------------------------------------------------------------
 
 
-def _never(
-    core: Coordinator, queue: QueueInfo, need: Need, names: Sequence[str]
+def never(
+    core: Coordinator,
+    queue: QueueInfo,
+    need: Need,
+    *,
+    classes: dict[int, TaskClass],
+    names: Sequence[str],
 ) -> tuple[Reason, str] | None:
+    """What keeps every job of this need out of this queue as long as nobody changes anything."""
     ceiling = ceiling_of(core)
-    classes = core.order.accounts.classes
     if core.nodes:
         for cid, _ in need:
             for slot, amount in classes[cid].requests:
@@ -288,9 +286,10 @@ def _never(
 
 
 def upwards(core: Coordinator, queue: QueueInfo) -> Iterator[QueueInfo]:
-    """A queue and those above it."""
+    """A queue and those above it; the queue itself need not be known yet."""
     queues = core.order.lines.queues
-    at = queues.get(queue.queue.qid)
+    yield queue
+    at = queues.get(queue.queue.parent)
     while at is not None:
         yield at.info
         at = queues.get(at.info.queue.parent)

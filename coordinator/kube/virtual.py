@@ -20,11 +20,18 @@ from coordinator.core import Coordinator
 from coordinator.explain import Explainer
 from coordinator.inquiries import Inquiries
 from coordinator.intake import Intake
+from coordinator.kube.bodies import Bodies, BodyLimits, bad, unsupported
 from coordinator.objects.kinds import JOB, POD, POD_GROUP, Kind
+from coordinator.plan import Planner
 from coordinator.shards import Shards
+from shared.manifests.text import Form, TextError, read_objects
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 EXPLAINED = (POD, POD_GROUP, JOB)
+PLANS = "/apis/quadrant.dev/v1alpha1/plans"
+FORMS: dict[str, Form] = {"application/json": "json", "application/yaml": "yaml"}
+LIMITS = BodyLimits(body_bytes=1 << 20, waiting_bytes=8 << 20)
+"""A plan is for what a person is about to send; reading so much YAML takes a third of a second."""
 
 
 def virtual_routes(*, core: Coordinator, shards: Shards, intake: Intake) -> list[web.RouteDef]:
@@ -36,7 +43,8 @@ def virtual_routes(*, core: Coordinator, shards: Shards, intake: Intake) -> list
         path = f"{_root(kind)}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"
         handler = _explains(explainer, kind)
         routes += [web.get(path, handler), web.post(path, handler)]
-    return routes
+    planner = Planner(core, inquiries, intake)
+    return [*routes, web.post(PLANS, _plans(planner, Bodies(LIMITS)))]
 
 
 def _root(kind: Kind) -> str:
@@ -49,6 +57,26 @@ def _explains(explainer: Explainer, kind: Kind) -> Handler:
         return _json(await explainer.explain(kind.kind, at["namespace"], at["name"]))
 
     return explain
+
+
+def _plans(planner: Planner, bodies: Bodies) -> Handler:
+    async def plan(request: web.Request) -> web.StreamResponse:
+        with bodies.take(request):
+            items = _items(await bodies.read(request), request.content_type)
+            return _json(await planner.plan(items))
+
+    return plan
+
+
+def _items(body: bytes, content_type: str) -> list[dict[str, Any]]:
+    """The objects of a body: one, a List, or several YAML documents."""
+    form = FORMS.get(content_type)
+    if form is None:
+        raise unsupported(content_type, tuple(FORMS))
+    try:
+        return read_objects(body, form=form)
+    except TextError as error:
+        raise bad(f"the body cannot be read: {error}") from error
 
 
 def _json(value: dict[str, Any]) -> web.Response:
