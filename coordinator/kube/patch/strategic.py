@@ -80,7 +80,7 @@ def _into(new: dict[str, Any], name: str, patch: dict[str, Any], shape: Shape, a
     old = found if isinstance(found, list) else []
     key = _key_of(order) or next(iter(shape.keys), "")
     if key:
-        new[name] = _objects(old, items or [], order, shape, key, at)
+        new[name] = _objects(old, items or [], shape, at, order=order, key=key)
     elif shape.values:
         new[name] = _plain(old, items or [], order, _texts(gone or [], at), at)
     elif items is not None:
@@ -115,7 +115,7 @@ def _plain(old: list[Any], items: list[Any], order: Any, gone: list[str], at: st
 
 
 def _objects(
-    old: list[Any], items: list[Any], order: Any, shape: Shape, key: str, at: str
+    old: list[Any], items: list[Any], shape: Shape, at: str, *, order: Any, key: str
 ) -> list[Any]:
     def name_of(item: Any) -> Hashable:
         name = item.get(key) if isinstance(item, dict) else None
