@@ -8,7 +8,7 @@ takes longer than most answers of a server; a text needs no coercion.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -55,6 +55,8 @@ def group_of(entries: Iterable[Entry]) -> type[TyperGroup]:
                     TyperCommand(entry.name, help=entry.help, rich_help_panel=entry.panel)
                 )
 
+            _help_as_it_is(self)
+
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, command, rest = super().resolve_command(ctx, args)
             return name, table[name].load() if name in table else command, rest
@@ -66,10 +68,27 @@ def _take_texts_as_they_are(command: Any) -> None:
     for child in getattr(command, "commands", {}).values():
         _take_texts_as_they_are(child)
     for param in command.params:
-        annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
-        if annotation in (str, list[str]) or _is_choice(annotation):
-            as_it_is = _AsItIs(param.get_runtime_param, annotation)
-            param.get_runtime_param = lambda plain=as_it_is: plain
+        _take_as_it_is(param)
+    _help_as_it_is(command)
+
+
+def _help_as_it_is(command: Any) -> None:
+    """``--help`` is a switch that typer makes only when it is asked for."""
+    make = command.get_help_option
+
+    def get_help_option(ctx: Any) -> Any:
+        option = make(ctx)
+        if option is not None and not isinstance(option.__dict__.get("get_runtime_param"), _Gives):
+            _take_as_it_is(option)
+        return option
+
+    command.get_help_option = get_help_option
+
+
+def _take_as_it_is(param: Any) -> None:
+    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    if annotation in (str, bool, list[str]) or _is_choice(annotation):
+        param.get_runtime_param = _Gives(_AsItIs(param.get_runtime_param, annotation))
 
 
 def _is_choice(annotation: Any) -> bool:
@@ -80,19 +99,26 @@ def _is_choice(annotation: Any) -> bool:
 class _AsItIs:
     """Stands for typer's coercion where there is nothing to coerce."""
 
-    thorough: Any
+    thorough: Callable[[], Any]
     """Gives typer's own, for what is not simply one of the expected values."""
     annotation: Any
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        if self.annotation is str and (value is None or isinstance(value, str)):
+        if self.annotation == list[str]:
+            if value is None or isinstance(value, list | tuple):
+                return list(value or ())
+        elif value is None or (type(value) is self.annotation):
             return value
-        if self.annotation == list[str] and (value is None or isinstance(value, list | tuple)):
-            return list(value or ())
-        if _is_choice(self.annotation) and isinstance(value, str | None):
+        elif _is_choice(self.annotation):
             for member in self.annotation:
-                if member is value or member.value == value:
+                if value in (member, member.value):
                     return member
-            if value is None:
-                return None
         return self.thorough().coerce(value, param=param, ctx=ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gives:
+    value: _AsItIs
+
+    def __call__(self) -> _AsItIs:
+        return self.value

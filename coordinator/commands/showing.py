@@ -73,6 +73,8 @@ class Shower:
         self._client = session.client
         self._question = question
         self._errors = 0
+        self._definitions: list[dict[str, Any]] = []
+        """Columns of what is watched: only the first event of a stream tells them."""
 
     # --- once ---------------------------------------------------------------------------------
 
@@ -239,6 +241,7 @@ class Shower:
         """Show what is there; returns the columns and the version to watch from."""
         table = self._table(target)
         assert table is not None
+        self._definitions = table.columns
         if not self._question.form.table:
             if show:
                 for item in self._objects(target):
@@ -256,7 +259,6 @@ class Shower:
         """Show changes until the stream ends."""
         table_wanted = self._question.form.table
         query = {**self._query(), "resourceVersion": version, "allowWatchBookmarks": "true"}
-        definitions: list[dict[str, Any]] = []
         for event in self._client.watch(path, query, accept=TABLE if table_wanted else JSON):
             value = event.get("object") or {}
             version = _version(value) or version
@@ -266,8 +268,7 @@ class Shower:
                 self._write_one(value)
             else:
                 table = Table.of(_as_table(value))
-                definitions = table.columns or definitions  # only the first event has them
-                table.columns = definitions
+                self._definitions = table.columns = table.columns or self._definitions
                 columns = columns or self._columns(resource, table)
                 columns.rows(self._cells(resource, table))
             sys.stdout.flush()
@@ -309,11 +310,11 @@ def _key(item: Object) -> tuple[str, str]:
 
 
 def _version(value: Object) -> str:
-    meta = value.get("metadata") or {}
-    version = meta.get("resourceVersion")
-    if not version and (rows := value.get("rows")):
-        version = ((rows[-1].get("object") or {}).get("metadata") or {}).get("resourceVersion")
-    return str(version or "")
+    """Of an object, or of the one row of a table."""
+    rows = value.get("rows") or ()
+    inner = [row.get("object") or {} for row in rows[-1:]]
+    metas = [one.get("metadata") or {} for one in (*inner, value)]
+    return next((str(m["resourceVersion"]) for m in metas if m.get("resourceVersion")), "")
 
 
 def _as_table(answer: Object) -> Object:
