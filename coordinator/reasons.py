@@ -89,6 +89,9 @@ class _Judge:
         if state.reason == Reason.REPEATED_CONFLICT:
             told = f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
             return self._tried(Reason.REPEATED_CONFLICT, f"{told}; it is tried again", need)
+        if state.standing is Standing.OPEN:  # charged: totals count it as if it were placed
+            last = self._last()
+            return (last and self._after_try(last, need)) or self._turn()
         capacity = self.order.accounts.capacity
         if not capacity.covers(amounts(need, self.classes)):
             if not within_capability(self.core, self._queue(), amounts(need, self.classes)):

@@ -223,3 +223,11 @@ def test_a_message_never_exceeds_what_an_event_may_hold() -> None:
     outcome = Outcome(jid=1, code=OutcomeCode.INFEASIBLE, placements=[], reasons=reasons)
     core.turns_returned(0, call.call, [outcome])
     assert len(judged(core, 1).message) <= 1024
+
+
+def test_a_turn_that_is_under_way_is_not_short_of_what_it_is_charged_for() -> None:
+    core = cluster(job(1, count=8))
+    send(core)
+    found = judged(core, 1)
+    assert found.reason is Reason.PENDING_EVALUATION
+    assert found.message == "a shard is placing it now"
