@@ -169,7 +169,7 @@ def test_delete_that_takes_too_long_ends_with_1(quadrant: Quadrant) -> None:
 
 
 def test_delete_by_label_and_by_file(quadrant: Quadrant) -> None:
-    answers = {
+    answers: dict[tuple[str, str], Any] = {
         ("GET", PODS): (200, listed("Pod", pod("a"), pod("b"))),
         ("DELETE", f"{PODS}/a"): (200, {}),
         ("DELETE", f"{PODS}/b"): MISSING,
@@ -185,7 +185,10 @@ def test_delete_by_label_and_by_file(quadrant: Quadrant) -> None:
 
 
 def test_queues_are_closed_and_opened(quadrant: Quadrant) -> None:
-    answers = {("PATCH", f"{QUEUES}/a"): (200, {}), ("GET", f"{QUEUES}/a"): (200, {})}
+    answers: dict[tuple[str, str], Any] = {
+        ("PATCH", f"{QUEUES}/a"): (200, {}),
+        ("GET", f"{QUEUES}/a"): (200, {}),
+    }
     with serving(answers) as server:
         label = "queue.scheduling.volcano.sh/a"
         assert quadrant("queue", "close", "a", "-s", server.url).out == f"{label} closed\n"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -321,3 +325,38 @@ def test_top_fits_the_terminal(
     research = "research Open 3 0.75 48 gpu, 4 cpu 6"
     assert research in text
     assert ("WaitingForQuota 5" in text) is (width == 200)
+
+
+def test_top_on_a_terminal_ends_with_q(answers: dict[tuple[str, str], Any]) -> None:
+    """On the terminal's second screen, drawn more than once; the first one is as it was."""
+    master, slave = pty.openpty()
+    with serving(answers) as server:
+        command = [sys.executable, "-m", "coordinator.cli", "top", "--interval=100ms"]
+        top = subprocess.Popen(
+            [*command, "-s", server.url],
+            stdin=slave,
+            stdout=slave,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
+        )
+        os.close(slave)
+        looks = time.monotonic() + 20
+        while len(server.asked) < 12 and time.monotonic() < looks:
+            time.sleep(0.02)
+        os.write(master, b"q")
+        drawn = _drain(master)
+        _, error = top.communicate(timeout=20)
+    assert (top.returncode, error) == (0, b"")
+    assert drawn.startswith("\x1b[?1049h")
+    assert drawn.rstrip().endswith("\x1b[?25h") or "\x1b[?1049l" in drawn
+    assert drawn.count("q quits") > 1
+    assert "research" in drawn
+
+
+def _drain(descriptor: int) -> str:
+    found = b""
+    with contextlib.suppress(OSError):  # the other end was closed
+        while data := os.read(descriptor, 1 << 16):
+            found += data
+    os.close(descriptor)
+    return found.decode(errors="replace")

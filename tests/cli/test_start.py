@@ -13,7 +13,8 @@ import pytest
 import typer
 
 from coordinator.cli import app
-from coordinator.commands.catalogue import ENTRIES, Entry
+from coordinator.commands.catalogue import ENTRIES
+from coordinator.commands.lazy import Entry
 from tests.cli.conftest import Quadrant
 from tests.cli.stand_in import QUEUES, listed, pod, serving, table
 
