@@ -28,6 +28,34 @@ from shared.manifests.text import Form, TextError, read_objects
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 EXPLAINED = (POD, POD_GROUP, JOB)
+VIRTUAL = (
+    *(
+        (
+            kind.api_version,
+            {
+                "name": f"{kind.plural}/explain",
+                "singularName": "",
+                "namespaced": True,
+                "group": "quadrant.dev",
+                "version": "v1alpha1",
+                "kind": "Explanation",
+                "verbs": ["create", "get"],
+            },
+        )
+        for kind in EXPLAINED
+    ),
+    (
+        "quadrant.dev/v1alpha1",
+        {
+            "name": "plans",
+            "singularName": "plan",
+            "namespaced": False,
+            "kind": "Plan",
+            "verbs": ["create"],
+        },
+    ),
+)
+"""What discovery says of them: group and version, and the entry there."""
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"
 FORMS: dict[str, Form] = {"application/json": "json", "application/yaml": "yaml"}
 LIMITS = BodyLimits(body_bytes=1 << 20, waiting_bytes=8 << 20)
