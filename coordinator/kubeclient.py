@@ -85,6 +85,23 @@ class KubeClient:
         accept: str = JSON,
     ) -> tuple[int, dict[str, Any]]:
         """Code and JSON object of a good answer. Raises :class:`KubeError`."""
+        code, data = self._answer(method, path, query, body=body, content=content, accept=accept)
+        return code, self._object(data)
+
+    def text(self, path: str) -> str:
+        """What is not JSON. Raises :class:`KubeError`."""
+        return self._answer("GET", path, None, accept="text/plain")[1].decode(errors="replace")
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        *,
+        body: bytes | None = None,
+        content: str = JSON,
+        accept: str,
+    ) -> tuple[int, bytes]:
         headers = {"Accept": accept, **self._who()}
         if body is not None:
             headers["Content-Type"] = content
@@ -101,7 +118,7 @@ class KubeClient:
             time.sleep(pause)
         if answer.status >= 400:
             raise self._failure(answer.status, data)
-        return answer.status, self._object(data)
+        return answer.status, data
 
     def watch(
         self,

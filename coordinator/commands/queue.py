@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from coordinator.commands.kube_options import (
     Verbose,
 )
 from coordinator.commands.lazy import HELP
+
+if TYPE_CHECKING:
+    from coordinator.commands.queue_figures import QueueFigures
 
 app = typer.Typer(
     add_completion=False,
@@ -51,6 +54,7 @@ def list_queues(
 ) -> None:
     """List queues: share, weight, what they have and are due, what waits in them and why"""
     from coordinator.commands.printing import Columns, form_of, one_or_list, write, write_form
+    from coordinator.commands.queue_figures import METRICS, queue_figures
     from coordinator.commands.session import session
     from coordinator.commands.terminal import painter
 
@@ -58,12 +62,14 @@ def list_queues(
     with session(server=server, context=context, verbose=verbose) as asked:
         resource = asked.catalog.resolve("queues")
         queues = asked.items(resource.path(None), {})
+        figures = queue_figures(asked.client.text(METRICS)) if form.table else {}
     if form.word == "name":
         for queue in queues:
             write(f"{resource.label}/{queue['metadata']['name']}\n")
     elif form.table:
         columns = Columns(HEADS, not no_headers, paint=painter(sys.stdout))
-        columns.rows([row_of(queue, wide=form.word == "wide") for queue in queues])
+        wide = form.word == "wide"
+        columns.rows([row_of(queue, figures, wide=wide) for queue in queues])
     else:
         write_form(form, one_or_list(queues, single=False))
 
@@ -144,35 +150,40 @@ def _set_state(names: list[str], state: str, dry_run: DryRun, given: dict[str, A
 # --- rows -------------------------------------------------------------------------------------
 
 
-def row_of(queue: Mapping[str, Any], *, wide: bool) -> list[str]:
+def row_of(
+    queue: Mapping[str, Any], figures: Mapping[str, QueueFigures], *, wide: bool
+) -> list[str]:
     """One line of the list. What the server does not tell is ``<unknown>``."""
     from coordinator.commands.printing import cell
 
+    name = str(queue["metadata"]["name"])
     spec, status = queue.get("spec") or {}, queue.get("status") or {}
+    head = [name, cell(status.get("state") or "Open"), cell(spec.get("weight", 1))]
+    known = figures.get(name)
+    if known is None:
+        return [*head, *[UNKNOWN] * (len(HEADS) - len(head))]
     most = None if wide else RESOURCES
-    deserved = status.get("deserved") or spec.get("deserved")
     return [
-        cell(queue["metadata"]["name"]),
-        cell(status.get("state") or "Open"),
-        cell(spec.get("weight", 1)),
-        _share(status.get("share")),
-        amounts(status.get("allocated"), most),
-        amounts(deserved, most),
-        cell(status.get("pending", UNKNOWN)),
-        waits_for(status),
+        *head,
+        f"{known.share:.2f}",
+        amounts(known.amounts.get("allocated"), most),
+        amounts(known.amounts.get("deserved"), most),
+        str(sum(known.waiting.values())),
+        reasons(known.waiting),
     ]
 
 
-def _share(value: Any) -> str:
-    return f"{float(value):.2f}" if isinstance(value, int | float) else UNKNOWN
-
-
-def amounts(values: Mapping[str, Any] | None, most: int | None) -> str:
+def amounts(values: Mapping[str, float] | None, most: int | None) -> str:
     """``12 gpu, 3 cpu``: accelerators first; resources are named without their domain."""
-    given = {name: value for name, value in (values or {}).items() if str(value) != "0"}
+    from coordinator.wording import quantity
+    from shared.quantity import unit_of
+
+    given = {name: value for name, value in (values or {}).items() if value and name != "pods"}
     order = sorted(given, key=lambda name: (_rank(name), name))
-    told = [f"{given[name]} {name.rpartition('/')[2]}" for name in order[:most]]
-    return ", ".join(told)
+    return ", ".join(
+        f"{quantity(name, given[name] * unit_of(name))} {name.rpartition('/')[2]}"
+        for name in order[:most]
+    )
 
 
 def _rank(name: str) -> int:
@@ -181,10 +192,7 @@ def _rank(name: str) -> int:
     return 0 if "/" in name else len(FIRST)
 
 
-def waits_for(status: Mapping[str, Any]) -> str:
-    """The reason of most jobs that wait, with how many there are of each."""
-    reasons = status.get("pendingReasons") or status.get("reasons") or {}
-    if not isinstance(reasons, dict):
-        return ""
-    most = sorted(reasons.items(), key=lambda item: (-int(item[1]), item[0]))
+def reasons(waiting: Mapping[str, int]) -> str:
+    """Why most of them wait, with how many there are of each."""
+    most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} {count}" for reason, count in most[:3])

@@ -60,9 +60,13 @@ def top(
 
 def _look(session: Session, screen: Screen) -> None:
     """Ask the server once."""
+    from coordinator.commands.queue_figures import METRICS, queue_figures
+    from coordinator.commands.top_screen import Look
+
     status = session.client.get(STATUS)
     queues = session.items(session.catalog.resolve("queues").path(None), {})
-    screen.take(status, queues, time.monotonic(), time.time())
+    figures = queue_figures(session.client.text(METRICS))
+    screen.take(Look(status, queues, figures, time.time()), time.monotonic())
 
 
 def _watch(session: Session, screen: Screen, console: Console, seconds: float) -> None:

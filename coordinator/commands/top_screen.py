@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coordinator.commands.queue import row_of
+from coordinator.commands.queue_figures import QueueFigures
 from coordinator.progress import Rate
 from coordinator.wording import quantity
 
@@ -27,6 +28,17 @@ REASONS = 6
 Status = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the server said at one moment."""
+
+    status: Status = field(default_factory=dict)
+    queues: Sequence[Mapping[str, Any]] = ()
+    figures: Mapping[str, QueueFigures] = field(default_factory=dict)
+    at: float = 0.0
+    """Seconds since 1970."""
+
+
 @dataclass(slots=True)
 class Screen:
     """Takes what the server said; draws it."""
@@ -34,19 +46,19 @@ class Screen:
     server: str
     trouble: str = ""
     """What went wrong at the last look; "" where nothing did."""
-    _status: Status = field(default_factory=dict)
-    _queues: Sequence[Mapping[str, Any]] = ()
+    _look: Look = field(default_factory=Look)
     _rate: Rate = field(default_factory=Rate)
     _per_second: float = 0.0
-    _at: float = 0.0
 
-    def take(
-        self, status: Status, queues: Sequence[Mapping[str, Any]], clock: float, now: float
-    ) -> None:
-        """``clock`` never goes back; ``now`` is seconds since 1970."""
-        self._status, self._queues, self._at = status, queues, now
-        bound = int(status.get("tasks", {}).get("bound", 0))
+    def take(self, look: Look, clock: float) -> None:
+        """``clock`` never goes back."""
+        self._look = look
+        bound = int(look.status.get("tasks", {}).get("bound", 0))
         self._per_second = self._rate.add(clock, bound)
+
+    @property
+    def _status(self) -> Status:
+        return self._look.status
 
     def render(
         self, width: int, *, height: int | None = None, interactive: bool = True
@@ -69,7 +81,7 @@ class Screen:
     # --- parts --------------------------------------------------------------------------------
 
     def _title(self, *, interactive: bool) -> Text:
-        moment = datetime.fromtimestamp(self._at, UTC).strftime("%H:%M:%SZ")
+        moment = datetime.fromtimestamp(self._look.at, UTC).strftime("%H:%M:%SZ")
         title = Text.assemble(("quadrant", "bold"), f"  {self.server}  {moment}")
         if interactive:
             title.append("  q quits", "dim")
@@ -122,7 +134,8 @@ class Screen:
             heads.append("REASON")
             picked.append(7)
         table = _plain(*heads)
-        rows = [row_of(queue, wide=False) for queue in self._queues]
+        look = self._look
+        rows = [row_of(queue, look.figures, wide=False) for queue in look.queues]
         rows.sort(key=lambda row: -_number(row[3]))
         for row in rows[:most]:
             table.add_row(*(row[at] or "<none>" for at in picked))

@@ -199,6 +199,8 @@ def serving(answers: dict[tuple[str, str], Any]) -> Iterator[StandIn]:
             code, value = stand_in.answer(asked)
             if isinstance(value, list):
                 data = b"".join(json.dumps(event).encode() + b"\n" for event in value)
+            elif isinstance(value, str):
+                data = value.encode()
             else:
                 data = json.dumps(value).encode()
             self.send_response(code)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Quadrant
-from tests.cli.stand_in import QUEUES, listed, pod, serving, status, table
+from tests.cli.stand_in import QUEUES, listed, pod, serving, status
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -258,32 +258,39 @@ STATUS = {
 }
 
 
-def _queue(name: str, **state: Any) -> dict[str, Any]:
+METRICS = """\
+# HELP quadrant_queue_share x
+quadrant_queue_share{queue="default"} 0.0
+quadrant_queue_share{queue="research"} 0.75
+quadrant_queue_weight{queue="research"} 3.0
+quadrant_queue_resource{kind="allocated",queue="research",resource="cpu"} 4.5
+quadrant_queue_resource{kind="allocated",queue="research",resource="memory"} 1.073741824e+09
+quadrant_queue_resource{kind="allocated",queue="research",resource="nvidia.com/gpu"} 48.0
+quadrant_queue_resource{kind="allocated",queue="research",resource="pods"} 3.0
+quadrant_queue_resource{kind="deserved",queue="research",resource="nvidia.com/gpu"} 64.0
+quadrant_unadmitted_jobs{queue="research",reason="Fragmented"} 1.0
+quadrant_unadmitted_jobs{queue="research",reason="WaitingForQuota"} 5.0
+quadrant_unadmitted_jobs{queue="",reason="Misconfigured"} 2.0
+"""
+
+
+def _queue(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
         "metadata": {"name": name},
-        "spec": {"weight": 3, "deserved": {"cpu": "10", "nvidia.com/gpu": "64"}},
-        "status": {"state": "Open", **state},
+        "spec": {"weight": 3},
+        "status": {"state": "Open"},
     }
 
 
 @pytest.fixture
 def answers() -> dict[tuple[str, str], Any]:
-    queues = [
-        _queue("default"),
-        _queue(
-            "research",
-            share=0.75,
-            pending=6,
-            allocated={"memory": "1Gi", "cpu": "4", "nvidia.com/gpu": "48"},
-            pendingReasons={"WaitingForQuota": 5, "Fragmented": 1},
-        ),
-    ]
+    queues = [_queue("default"), _queue("research"), _queue("new")]
     return {
         ("GET", "/apis/quadrant.dev/v1alpha1/status"): (200, STATUS),
+        ("GET", "/metrics"): (200, METRICS),
         ("GET", QUEUES): (200, listed("Queue", *queues, version="scheduling.volcano.sh/v1beta1")),
-        ("GET", f"{QUEUES} table"): (200, table()),
     }
 
 
@@ -294,13 +301,15 @@ def test_queues(quadrant: Quadrant, answers: dict[tuple[str, str], Any]) -> None
         assert quadrant("queue", "list", "-o", "name", "-s", server.url).lines == [
             "queue.scheduling.volcano.sh/default",
             "queue.scheduling.volcano.sh/research",
+            "queue.scheduling.volcano.sh/new",
         ]
     assert said.lines == [
         "NAME STATE WEIGHT SHARE ALLOCATED DESERVED PENDING REASON",
-        "default Open 3 <unknown> <none> 64 gpu, 10 cpu <unknown> <none>",
-        "research Open 3 0.75 48 gpu, 4 cpu 64 gpu, 10 cpu 6 WaitingForQuota 5, Fragmented 1",
+        "default Open 3 0.00 <none> <none> 0 <none>",
+        "research Open 3 0.75 48 gpu, 4.5 cpu 64 gpu 6 WaitingForQuota 5, Fragmented 1",
+        "new Open 3 <unknown> <unknown> <unknown> <unknown> <unknown>",
     ]
-    assert "48 gpu, 4 cpu, 1Gi memory" in wide.out
+    assert "48 gpu, 4.5 cpu, 1Gi memory" in wide.out
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -322,7 +331,7 @@ def test_top_fits_the_terminal(
     assert "0 Up 500 12 3:ab" in text
     assert "1 Down 500 0 <none>" in text
     assert "port/80" not in text
-    research = "research Open 3 0.75 48 gpu, 4 cpu 6"
+    research = "research Open 3 0.75 48 gpu, 4.5 cpu 6"
     assert research in text
     assert ("WaitingForQuota 5" in text) is (width == 200)
 

@@ -66,6 +66,7 @@ def test_a_question_loads_nothing_heavy_and_nothing_to_draw_with(arguments: str)
         ("GET", "/api/v1/namespaces/default/events"): (200, listed("Event")),
         ("GET", QUEUES): (200, listed("Queue", version="scheduling.volcano.sh/v1beta1")),
         ("GET", "/version"): (200, {"gitVersion": "v1"}),
+        ("GET", "/metrics"): (200, ""),
     }
     words = [word for word in arguments.split() if not word.startswith("--dry-runless")]
     with serving(answers) as server:
