@@ -36,14 +36,6 @@ from coordinator.objects.kinds import Kind
 from shared.errors import shown
 from shared.manifests.text import TextError, read_object
 
-_SHOWN_BY_SERVER = (
-    "creationTimestamp",
-    "deletionTimestamp",
-    "generation",
-    "resourceVersion",
-    "uid",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Now:
@@ -145,10 +137,8 @@ def patched(
     if language == APPLY:
         return _applied(now, key, patch, kind, author)
     before, live = _existing(now, kind, key.name)
-    base = before.object()
-    base["metadata"] |= {k: v for k, v in live["metadata"].items() if k in _SHOWN_BY_SERVER}
     try:
-        obj = _plain(_merged(base, patch, language, kind))
+        obj = _plain(_merged(live, patch, language, kind))
     except PatchError as error:
         raise _unfit(error, kind, key.name) from error
     obj = identified(obj, kind, key.namespace, key.name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
+from coordinator.kube.authored import with_added
 from coordinator.objects.document import Document
+from coordinator.objects.times import rfc3339
 
 
 def preview(
@@ -18,28 +19,11 @@ def preview(
     said = live or {}
     metadata = obj["metadata"] | {
         "uid": after.uid,
-        "creationTimestamp": _time(after.created),
+        "creationTimestamp": rfc3339(after.created),
         "generation": after.generation,
     }
     version = said.get("metadata", {}).get("resourceVersion")
     if version is not None:
         metadata["resourceVersion"] = version
     obj["metadata"] = metadata
-    own = {} if before is None else before.object()
-    for part in ("spec", "status"):
-        added = _added(said.get(part), own.get(part))
-        if added:
-            obj[part] = added | (obj.get(part) or {})
-    return obj
-
-
-def _added(shown: Any, written: Any) -> dict[str, Any]:
-    """What the server adds to a part of an object."""
-    if not isinstance(shown, dict):
-        return {}
-    own = written if isinstance(written, dict) else {}
-    return {name: value for name, value in shown.items() if name not in own}
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return obj if before is None else with_added(obj, said, before.object())

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -43,6 +42,7 @@ from coordinator.kube.problems import Problem
 from coordinator.kube.refusals import of_refusal, warning
 from coordinator.objects.document import Document, Key
 from coordinator.objects.kinds import KINDS, Kind
+from coordinator.objects.times import rfc3339
 
 STORE_SECONDS = 25.0
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -150,8 +150,7 @@ class Writing:
         return Now(before, self.objects.get(kind, key.namespace, key.name))
 
     def _author(self, options: Options) -> Author:
-        moment = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return Author(options.manager, moment, options.force)
+        return Author(options.manager, rfc3339(self.clock()), options.force)
 
     def _may_both(
         self, request: web.Request, kind: Kind, before: Document | None, obj: dict[str, Any]
