@@ -29,6 +29,8 @@ def authored(kind: Kind, sent: Json, before: Document | None, live: Json | None)
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and not annotations.keys().isdisjoint(OWN):
         metadata["annotations"] = {k: v for k, v in annotations.items() if k not in OWN}
+        if not metadata["annotations"]:
+            del metadata["annotations"]
     obj = {k: v for k, v in sent.items() if k != "status"} | {"metadata": metadata}
     old = {} if before is None else before.object()
     status = _status(kind, sent.get("status"), old.get("status"))
