@@ -12,16 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.ledger.double import LedgerDouble
+from shared.ledger.errors import LedgerArgument
 from shared.ledger.protocol import (
     CommitEntry,
     DropJob,
     DropNode,
+    DropQueue,
     EpochEntry,
     IntakeBatch,
+    IntakeEntry,
     IntakeOp,
+    JobRecord,
     Ledger,
     LogEntry,
     Observe,
+    PurgeJob,
     PutObject,
     PutPartition,
     PutQueue,
@@ -72,11 +77,15 @@ Batch = CommitBatch | StatusBatch | IntakeBatch
 
 
 async def send(ledger: Ledger, batch: Batch) -> Any:
+    """The reply, None where the batch was rejected as malformed."""
     if isinstance(batch, CommitBatch):
         return await ledger.commit(batch)
     if isinstance(batch, StatusBatch):
         return await ledger.record(batch)
-    return await ledger.store(batch)
+    try:
+        return await ledger.store(batch)
+    except LedgerArgument:
+        return None
 
 
 def plain_rows(rows: Rows) -> dict[int, bytes]:
@@ -134,10 +143,19 @@ class Pair:
         return writer, self.epochs[writer], self.sequences[writer], self.real_run
 
     def intake(self, ops: list[IntakeOp]) -> IntakeBatch:
-        return IntakeBatch(*self.header(COORDINATOR), ops)
+        return IntakeBatch(*self.header(COORDINATOR), ops, self.documents())
+
+    def documents(self) -> list[tuple[str, bytes | None]]:
+        r = self.rng
+        names = r.sample(range(4), r.choice((0, 0, 1, 3)))
+        return [(f"Pod/ns/{n}", r.choice((None, b"one", b"\xff two"))) for n in names]
 
     def some_job(self, jid: int) -> Any:
+        """A new or changed job. Members that nobody holds may go: nothing comes below 0."""
         r = self.rng
+        known = self.now.jobs.get(jid) if self.now else None
+        if known is not None and not any(g.held for g in known.groups) and r.random() < 0.2:
+            return job(jid, Group(-1, 1, -2), Group(0, 0, -1), qid=LEAF)
         groups = r.choice(
             (
                 [Group(-1, 1)],
@@ -178,8 +196,8 @@ class Pair:
     def statement(self) -> Statement:
         r = self.rng
         assert self.now is not None
-        jid = r.randrange(JOBS)
-        known = self.now.jobs[jid]
+        jid = r.choice(sorted(self.now.jobs) or [0])
+        known = self.now.jobs.get(jid, JobRecord(1, LEAF, False, [Group(-1, 1)]))
         others = [other for other in self.now.nominations if other != jid]
         condition = r.choice(("eq0", "ge1", "le", ""))
         domain = DomainOp(f"term/{r.randrange(3)}", r.choice((1, -1)), condition, 1)
@@ -231,7 +249,24 @@ class Pair:
         ]
         if r.random() < 0.05:
             ops += [DropNode(row), DropJob(r.randrange(JOBS))]
+        if r.random() < 0.15:
+            return self.intake(self.forgetting())
         return self.intake(r.sample(ops, r.choice((1, 2))))
+
+    def forgetting(self) -> list[IntakeOp]:
+        """Jobs and queues that may still be needed, or be there again in the same batch."""
+        r = self.rng
+        jid = r.randrange(JOBS)
+        tries: list[list[IntakeOp]] = [
+            [PurgeJob(jid)],
+            [DropJob(jid), PurgeJob(jid)],
+            [DropJob(jid), PurgeJob(jid), self.some_job(jid)],
+            [self.some_job(jid), DropJob(jid), PurgeJob(jid), PurgeJob(jid)],
+            [DropQueue(r.choice((LEAF, OTHER, ROOT)))],
+            [DropQueue(OTHER), PutQueue(OTHER, ROOT, None, b"other")],
+            [PutQueue(9, OTHER, None, b"new"), DropQueue(9), DropQueue(OTHER)],
+        ]
+        return r.choice(tries)
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -278,7 +313,8 @@ class Pair:
         for batch, reply in ranked:
             double = await send(self.double, replace(batch, run_id=self.double_run))
             self.compare(reply, double)
-            self.sent.append(batch)
+            if reply is not None:
+                self.sent.append(batch)
 
     async def both(self, batch: Batch) -> Any:
         real = await send(self.real, batch)
@@ -287,6 +323,9 @@ class Pair:
 
     @staticmethod
     def compare(real: Any, double: Any) -> None:
+        assert (real is None) == (double is None), "rejected by one of them alone"
+        if real is None:
+            return
         assert plain_rows(real.fresh) == plain_rows(double.fresh)
         empty = Rows([], [])
         assert replace(real, fresh=empty) == replace(double, fresh=empty)
@@ -320,6 +359,10 @@ class Pair:
                 for item in entry.items:
                     if item.state in gone:
                         self.live.unbind(item.jid, item.tasks)
+            elif isinstance(entry, IntakeEntry):
+                for op in entry.ops:
+                    if isinstance(op, PurgeJob):
+                        self.live.bound.pop(op.jid, None)
 
 
 @settings(max_examples=60)

@@ -311,7 +311,7 @@ local function purge_job(jid)
   local rec = job[jid]
   if not rec then return end
   if rec[3] == 0 then reject('job ' .. jid .. ': it is not gone; drop it first') end
-  for _, record in ipairs(job_tasks[jid]) do
+  for _, record in ipairs(job_tasks[jid] or {}) do
     if record[1] >= BINDING and record[1] <= RELEASING_STATE then
       reject('job ' .. jid .. ': a task of it still holds node ' .. record[2])
     end
