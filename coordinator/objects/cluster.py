@@ -1,0 +1,111 @@
+"""Nodes, queues, shards and namespaces; hyper nodes and priority classes are shown as written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from coordinator.dispatch import ShardState
+from coordinator.objects.amounts import quantities
+from coordinator.objects.document import Key, make_uid
+from coordinator.objects.glance import Glance, shard_name
+from coordinator.objects.kinds import NAMESPACE, SHARD
+from coordinator.objects.metadata import SHARD as SHARD_ANNOTATION
+from coordinator.objects.metadata import annotate, condition, virtual, written
+from coordinator.objects.shelf import Record
+from shard_worker.workload import Amounts
+from shared.model import Node
+
+Json = dict[str, Any]
+
+_HOST_NAME = "kubernetes.io/hostname"
+
+
+def written_node(glance: Glance, record: Record, version: int) -> Json:
+    document = record.document
+    value = written(document, version)
+    value["spec"] = value.get("spec") or {}
+    metadata = value["metadata"]
+    metadata["labels"] = {_HOST_NAME: document.key.name} | (metadata.get("labels") or {})
+    said = value.get("status") or {}
+    row = glance.core.rows.get(document.key.name, -1)
+    node = glance.core.nodes.get(row)
+    annotate(metadata, {SHARD_ANNOTATION: glance.shard_of(row)})
+    offered = said.get("allocatable") or said.get("capacity") or {}
+    status: Json = {
+        "capacity": said.get("capacity") or offered,
+        "allocatable": said.get("allocatable") or offered,
+    }
+    if node is not None:
+        status["allocated"] = quantities(allocated(glance, node), glance.names)
+    status["conditions"] = [
+        condition(
+            "Ready",
+            node is not None,
+            reason="NodeKnown" if node is not None else "NodeUnknown",
+            message="it takes tasks" if node is not None else "it is not in the cluster's books",
+            at=document.created,
+        )
+    ]
+    value["status"] = said | status
+    return value
+
+
+def allocated(glance: Glance, node: Node) -> Amounts:
+    """What tasks hold of a node, by slot."""
+    idle = glance.core.dispatcher._node_idle.get(node.row, {})
+    return {slot: amount - idle.get(slot, 0) for slot, amount in node.allocatable}
+
+
+def written_queue(glance: Glance, record: Record, version: int) -> Json:
+    value = written(record.document, version)
+    value["spec"] = value.get("spec") or {}
+    name = record.document.key.name
+    counts: Counter[str] = glance.groups_of_queues().get(name, Counter())
+    qid = glance.core.order.queue_ids.get(name, -1)
+    known = glance.core.order.lines.queues.get(qid)
+    state = (value.get("status") or {}).get("state") or "Open"
+    value["status"] = {
+        "state": "Open" if state == "Open" else "Closed",
+        "pending": counts.get("Pending", 0),
+        "inqueue": counts.get("Inqueue", 0),
+        "running": counts.get("Running", 0),
+        "unknown": counts.get("Unknown", 0),
+        "completed": counts.get("Completed", 0),
+        "allocated": {} if known is None else quantities(known.info.allocated, glance.names),
+    }
+    if known is not None:
+        value["status"]["requested"] = quantities(known.info.requested, glance.names)
+    return value
+
+
+def shard(glance: Glance, state: ShardState, version: int, *, started: float) -> Json:
+    key = Key(SHARD.kind, "", shard_name(state.shard))
+    value = virtual(SHARD, key, version, created=started, uid=make_uid(key, 0.0))
+    total: Amounts = {}
+    for row, at in glance.core.dispatcher.shard_of.items():
+        node = glance.core.nodes.get(row)
+        if at == state.shard and node is not None:
+            for slot, amount in node.allocatable:
+                total[slot] = total.get(slot, 0) + amount
+    value["spec"] = {}
+    value["status"] = {
+        "nodes": state.nodes,
+        "up": state.epoch is not None,
+        "epoch": str(state.epoch) if state.epoch is not None else None,
+        "outstanding": state.outstanding,
+        "waiting": len(state.waiting),
+        "calls": len(state.calls),
+        "allocatable": quantities(total, glance.names),
+        "idle": quantities(state.idle, glance.names),
+    }
+    return value
+
+
+def namespace(name: str, version: int, *, started: float) -> Json:
+    key = Key(NAMESPACE.kind, "", name)
+    value = virtual(NAMESPACE, key, version, created=started, uid=make_uid(key, 0.0))
+    value["metadata"]["labels"] = {"kubernetes.io/metadata.name": name}
+    value["spec"] = {"finalizers": ["kubernetes"]}
+    value["status"] = {"phase": "Active"}
+    return value

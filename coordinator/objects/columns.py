@@ -1,0 +1,286 @@
+"""Tables: which columns each kind has, and what stands in them.
+
+Cells are read from the rendered object, so that a table never says other than ``-o yaml``. Columns
+of priority 1 are shown with ``-o wide``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.objects.metadata import QUEUE, REASON, SHARD
+from coordinator.objects.times import moment, span
+
+Json = dict[str, Any]
+Cell = Callable[[Json, float], Any]
+"""Of an object and the time, seconds since 1970."""
+
+NONE = "<none>"
+UNKNOWN = "<unknown>"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    cell: Cell
+    description: str
+    type: str = "string"
+    wide: bool = False
+
+    def definition(self) -> Json:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": "name" if self.name == "Name" else "",
+            "description": self.description,
+            "priority": int(self.wide),
+        }
+
+
+def table(kind: str, objects: list[Json], now: float) -> Json:
+    """``columnDefinitions`` and ``rows``; the rows carry no objects."""
+    columns = COLUMNS.get(kind, _PLAIN)
+    return {
+        "columnDefinitions": [column.definition() for column in columns],
+        "rows": [{"cells": [column.cell(value, now) for column in columns]} for value in objects],
+    }
+
+
+# --- cells --------------------------------------------------------------------------------------
+
+
+def at(*path: str, otherwise: Any = NONE) -> Cell:
+    def cell(value: Json, now: float) -> Any:
+        found: Any = value
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return otherwise if found is None or found == "" else found
+
+    return cell
+
+
+def _name(value: Json, now: float) -> str:
+    return str(value["metadata"]["name"])
+
+
+def _age(value: Json, now: float) -> str:
+    created = value["metadata"].get("creationTimestamp")
+    return span(now - moment(created)) if created else UNKNOWN
+
+
+def _annotation(name: str) -> Cell:
+    return at("metadata", "annotations", name)
+
+
+def _ready(value: Json, now: float) -> str:
+    every = value["spec"].get("containers") or ()
+    known = value["status"].get("containerStatuses") or ()
+    return f"{sum(bool(c['ready']) for c in known)}/{len(every)}"
+
+
+def pod_status(value: Json, now: float = 0.0) -> str:
+    """One word for where a pod stands, as kubectl has it."""
+    phase, metadata = value["status"]["phase"], value["metadata"]
+    if phase == "Succeeded":
+        return "Completed"
+    if phase == "Failed":
+        return "Failed"
+    states = [c["state"] for c in value["status"].get("containerStatuses") or ()]
+    leaving = any("running" in s for s in states) and phase == "Running" and not _is_ready(value)
+    if metadata.get("deletionTimestamp") or leaving:
+        return "Terminating"
+    if phase == "Running":
+        return "Running"
+    if states or "startTime" in value["status"]:
+        return "ContainerCreating"
+    return "Binding" if value["spec"].get("nodeName") else "Pending"
+
+
+def _is_ready(value: Json) -> bool:
+    conditions = value["status"].get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _node_status(value: Json, now: float) -> str:
+    word = "Ready" if _is_ready(value) else "NotReady"
+    return f"{word},SchedulingDisabled" if value["spec"].get("unschedulable") else word
+
+
+def _used(resource: str) -> Cell:
+    """``held/offered`` of a resource."""
+
+    def cell(value: Json, now: float) -> str:
+        offered = value["status"]["allocatable"].get(resource)
+        if offered is None:
+            return NONE
+        held = (value["status"].get("allocated") or {}).get(resource, "0")
+        return f"{held}/{offered}"
+
+    return cell
+
+
+def _gpu(value: Json, now: float) -> str:
+    """Of the first resource whose name ends in ``gpu``."""
+    offered = value["status"]["allocatable"]
+    name = next((name for name in sorted(offered) if name.endswith("gpu")), None)
+    return NONE if name is None else _used(name)(value, now)
+
+
+def _taints(value: Json, now: float) -> str:
+    taints = value["spec"].get("taints") or ()
+    told = [f"{t['key']}={t.get('value', '')}:{t.get('effect', '')}" for t in taints]
+    return ",".join(told) or NONE
+
+
+def _labels(value: Json, now: float) -> str:
+    labels = value["metadata"].get("labels") or {}
+    return ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or NONE
+
+
+def _amounts(*path: str) -> Cell:
+    read = at(*path, otherwise={})
+
+    def cell(value: Json, now: float) -> str:
+        told = [f"{name}={amount}" for name, amount in read(value, now).items() if amount != "0"]
+        return ",".join(told) or NONE
+
+    return cell
+
+
+def _event_object(value: Json, now: float) -> str:
+    about = value["involvedObject"]
+    return f"{about['kind'].lower()}/{about['name']}"
+
+
+def _seen(value: Json, now: float) -> str:
+    return span(now - moment(value["lastTimestamp"]))
+
+
+def _since(value: Json, now: float) -> str:
+    return span(now - moment(value["firstTimestamp"]))
+
+
+def _up(value: Json, now: float) -> str:
+    return "Up" if value["status"]["up"] else "Down"
+
+
+def _members(value: Json, now: float) -> int:
+    return len(value["spec"].get("members") or ())
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+_NAME = Column("Name", _name, "Name of the object.")
+_AGE = Column("Age", _age, "Time since it was created.")
+_QUEUE = Column("Queue", _annotation(QUEUE), "The queue it waits or runs in.", wide=True)
+_REASON = Column("Reason", _annotation(REASON), "Why it waits, in one word.", wide=True)
+_SHARD = Column("Shard", _annotation(SHARD), "The shard of its node.", wide=True)
+_PLAIN = (_NAME, _AGE)
+
+
+def _number(name: str, cell: Cell, description: str, *, wide: bool = False) -> Column:
+    return Column(name, cell, description, type="integer", wide=wide)
+
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "Pod": (
+        _NAME,
+        Column("Ready", _ready, "Containers that are ready, of all."),
+        Column("Status", pod_status, "Where it stands."),
+        _AGE,
+        Column("Node", at("spec", "nodeName"), "The node it is bound to.", wide=True),
+        _QUEUE,
+        _SHARD,
+        _REASON,
+    ),
+    "PodGroup": (
+        _NAME,
+        Column("Status", at("status", "phase"), "Phase of the gang."),
+        _number(
+            "minMember",
+            at("spec", "minMember", otherwise=0),
+            "Members that must be there together.",
+        ),
+        _number("Runnings", at("status", "running", otherwise=0), "Members that run."),
+        _AGE,
+        Column("Queue", at("spec", "queue", otherwise="default"), "Its queue.", wide=True),
+        _REASON,
+    ),
+    "Job": (
+        _NAME,
+        Column("Status", at("status", "state", "phase"), "Phase of the job."),
+        _number(
+            "minAvailable",
+            at("status", "minAvailable", otherwise=0),
+            "Members that must be there together.",
+        ),
+        _number("Runnings", at("status", "running", otherwise=0), "Members that run."),
+        _AGE,
+        Column("Queue", at("spec", "queue", otherwise="default"), "Its queue.", wide=True),
+        _REASON,
+        _number("Pending", at("status", "pending", otherwise=0), "Not started yet.", wide=True),
+        _number("Succeeded", at("status", "succeeded", otherwise=0), "Ended well.", wide=True),
+        _number("Failed", at("status", "failed", otherwise=0), "Failed.", wide=True),
+    ),
+    "Queue": (
+        _NAME,
+        Column("Parent", at("spec", "parent"), "The queue above it."),
+        _number("Weight", at("spec", "weight", otherwise=1), "Its weight among its siblings."),
+        Column("State", at("status", "state"), "Open, or closed to new work."),
+        _number("Inqueue", at("status", "inqueue", otherwise=0), "Gangs in turn."),
+        _number("Pending", at("status", "pending", otherwise=0), "Gangs that cannot be tried."),
+        _number("Running", at("status", "running", otherwise=0), "Gangs that run."),
+        _AGE,
+        Column("Allocated", _amounts("status", "allocated"), "What it uses.", wide=True),
+        Column("Deserved", _amounts("spec", "deserved"), "What it deserves.", wide=True),
+        Column("Capability", _amounts("spec", "capability"), "What it may have.", wide=True),
+    ),
+    "Node": (
+        _NAME,
+        Column("Status", _node_status, "Whether it takes tasks."),
+        Column("CPU", _used("cpu"), "Cores held by tasks, of all."),
+        Column("Memory", _used("memory"), "Memory held by tasks, of all."),
+        Column("GPU", _gpu, "Devices held by tasks, of all."),
+        _AGE,
+        _SHARD,
+        Column("Pods", _used("pods"), "Pods, of those it takes.", wide=True),
+        Column("Taints", _taints, "What keeps pods away.", wide=True),
+        Column("Labels", _labels, "Its labels.", wide=True),
+    ),
+    "HyperNode": (
+        _NAME,
+        _number("Tier", at("spec", "tier", otherwise=0), "1 is the closest."),
+        _number("Members", _members, "Nodes or hyper nodes right below it."),
+        _AGE,
+    ),
+    "PriorityClass": (
+        _NAME,
+        _number("Value", at("value", otherwise=0), "Higher goes first."),
+        Column(
+            "Global-Default", at("globalDefault", otherwise=False), "Counts where none is named."
+        ),
+        _AGE,
+        Column("PreemptionPolicy", at("preemptionPolicy"), "Whether it displaces.", wide=True),
+    ),
+    "Namespace": (_NAME, Column("Status", at("status", "phase"), "Active."), _AGE),
+    "Shard": (
+        _NAME,
+        Column("Status", _up, "Whether a worker serves it."),
+        _number("Nodes", at("status", "nodes", otherwise=0), "Nodes that are its own."),
+        _number("Outstanding", at("status", "outstanding", otherwise=0), "Tasks under way to it."),
+        Column("Epoch", at("status", "epoch"), "The ownership its worker has."),
+        Column("Idle", _amounts("status", "idle"), "What its nodes have left.", wide=True),
+    ),
+    "Event": (
+        Column("Last Seen", _seen, "Time since it last happened."),
+        Column("Type", at("type"), "Normal or Warning."),
+        Column("Reason", at("reason"), "What happened, in one word."),
+        Column("Object", _event_object, "What it happened to."),
+        Column("Message", at("message", otherwise=""), "What happened."),
+        Column("First Seen", _since, "Time since it first happened.", wide=True),
+        _number("Count", at("count", otherwise=1), "How often it happened.", wide=True),
+        Column("Name", _name, "Name of the event.", wide=True),
+    ),
+}

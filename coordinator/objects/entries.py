@@ -1,0 +1,203 @@
+"""Objects before they are shown: cheap to look at, rendered when somebody wants the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from coordinator.objects.cluster import written_node, written_queue
+from coordinator.objects.document import Document, Key
+from coordinator.objects.gangs import job_group, written_group, written_job
+from coordinator.objects.glance import TASK_INDEX, Glance, group_name, role_of
+from coordinator.objects.kinds import POD, POD_GROUP
+from coordinator.objects.metadata import written
+from coordinator.objects.pods import Task, job_pod, node_of, phase_of, task_of, written_pod
+from coordinator.objects.shelf import Record
+from shared.manifests.metadata import TASK_SPEC
+
+Json = dict[str, Any]
+Render = Callable[[Glance, Record, int], Json]
+
+
+class Entry(Protocol):
+    @property
+    def key(self) -> Key: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    def field(self, path: str) -> str:
+        """A field as a selector compares it, "" where there is none."""
+        ...
+
+    def object(self) -> Json:
+        """The complete object, rendered once."""
+        ...
+
+
+def _as_written(glance: Glance, record: Record, version: int) -> Json:
+    return written(record.document, version)
+
+
+_RENDER: dict[str, Render] = {
+    "PodGroup": written_group,
+    "Job": written_job,
+    "Node": written_node,
+    "Queue": written_queue,
+}
+
+
+class WrittenEntry:
+    """An object that somebody wrote. ``version``: of its last change, what became of it too."""
+
+    __slots__ = ("_glance", "_object", "_record", "_version", "key")
+
+    def __init__(self, glance: Glance, record: Record, version: int) -> None:
+        self.key = record.document.key
+        self._glance = glance
+        self._record = record
+        self._version = version
+        self._object: Json | None = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        value = self._record.document.object() if self._object is None else self._object
+        return value["metadata"].get("labels") or {}
+
+    def field(self, path: str) -> str:
+        return _named(self.key, path, self.object)
+
+    def object(self) -> Json:
+        if self._object is None:
+            render = _RENDER.get(self.key.kind, _as_written)
+            self._object = render(self._glance, self._record, self._version)
+        return self._object
+
+
+class PodEntry(WrittenEntry):
+    """A pod that was submitted as such."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, glance: Glance, record: Record, version: int, task: Task) -> None:
+        super().__init__(glance, record, version)
+        self._task = task
+
+    def field(self, path: str) -> str:
+        return _of_task(self._glance, self.key, self._task, path, self.object)
+
+    def object(self) -> Json:
+        if self._object is None:
+            self._object = written_pod(self._glance, self._record, self._task, self._version)
+        return self._object
+
+
+class JobPodEntry:
+    """A pod that a Job stands for."""
+
+    __slots__ = ("_glance", "_job", "_object", "_task", "_version", "key")
+
+    def __init__(self, glance: Glance, job: Document, tix: int, version: int) -> None:
+        state = glance.state(job.jid)
+        assert state is not None, job.key
+        role = role_of(state.job, tix)
+        name = f"{job.key.name}-{role.name}-{tix - role.first}"
+        self.key = Key(POD.kind, job.key.namespace, name)
+        self._glance = glance
+        self._job = job
+        self._task = task_of(glance, job.jid, tix)
+        self._version = version
+        self._object: Json | None = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        state = self._glance.state(self._job.jid)
+        assert state is not None, self.key
+        role = role_of(state.job, self._task.tix)
+        index = {TASK_INDEX: str(self._task.tix - role.first), TASK_SPEC: role.name}
+        return self._glance.template(self._job, role.name).labels | index
+
+    def field(self, path: str) -> str:
+        return _of_task(self._glance, self.key, self._task, path, self.object)
+
+    def object(self) -> Json:
+        if self._object is None:
+            self._object = job_pod(
+                self._glance, self._job, self._task, name=self.key.name, version=self._version
+            )
+        return self._object
+
+
+class JobGroupEntry:
+    """The PodGroup that a Job stands for."""
+
+    __slots__ = ("_glance", "_job", "_object", "_version", "key")
+
+    def __init__(self, glance: Glance, job: Document, version: int) -> None:
+        self.key = Key(POD_GROUP.kind, job.key.namespace, group_name(job))
+        self._glance = glance
+        self._job = job
+        self._version = version
+        self._object: Json | None = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return {}
+
+    def field(self, path: str) -> str:
+        return _named(self.key, path, self.object)
+
+    def object(self) -> Json:
+        if self._object is None:
+            self._object = job_group(self._glance, self._job, self._version)
+        return self._object
+
+
+class MadeEntry:
+    """An object that is made as a whole."""
+
+    __slots__ = ("_object", "key")
+
+    def __init__(self, key: Key, value: Json) -> None:
+        self.key = key
+        self._object = value
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self._object["metadata"].get("labels") or {}
+
+    def field(self, path: str) -> str:
+        return _named(self.key, path, self.object)
+
+    def object(self) -> Json:
+        return self._object
+
+
+# --- fields -------------------------------------------------------------------------------------
+
+
+def _named(key: Key, path: str, whole: Callable[[], Json]) -> str:
+    if path == "metadata.name":
+        return key.name
+    if path == "metadata.namespace":
+        return key.namespace
+    return field_of(whole(), path)
+
+
+def _of_task(glance: Glance, key: Key, task: Task, path: str, whole: Callable[[], Json]) -> str:
+    if path == "status.phase":
+        return phase_of(task)
+    if path == "spec.nodeName":
+        return node_of(glance, task)
+    return _named(key, path, whole)
+
+
+def field_of(value: Json, path: str) -> str:
+    found: Any = value
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    if found is None:
+        return "false" if path == "spec.unschedulable" else ""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return str(found)

@@ -1,0 +1,316 @@
+"""Events: what happened to jobs, told of the objects that people look at.
+
+Nothing of it is stored as events. A happening names a job and lists of its tasks; it becomes events
+of the Job, of its PodGroup and of pods when somebody reads, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from coordinator.jobs import JobState
+from coordinator.objects.document import Document, Key, make_uid
+from coordinator.objects.glance import Glance, group_name, pod_uid, split_pod_name
+from coordinator.objects.kinds import BY_KIND, EVENT
+from coordinator.objects.metadata import virtual
+from coordinator.objects.story import Happening, Stories, Story, Whom
+from coordinator.wording import plural
+from shared.messages import Level, TaskState
+
+Json = dict[str, Any]
+COMPONENT = "quadrant"
+NOTE = 1024
+"""Characters of a message at most."""
+
+JOB_ITSELF, ITS_GROUP = -2, -1
+"""Places before that of task 0."""
+_CLUSTER = -1
+"""In place of a jid: what happened to shards and queues."""
+_LETTER = {"Pod": "p", "PodGroup": "g", "Job": "j"}
+_KIND = {letter: kind for kind, letter in _LETTER.items()}
+_LEVELS = {
+    Level.IDLE_OWN: "idle room, own nodes",
+    Level.IDLE_OTHER: "idle room, another shard's nodes",
+    Level.FUTURE_OWN: "room that is leaving, own nodes",
+    Level.FUTURE_OTHER: "room that is leaving, another shard's nodes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something that happened to an object of the cluster."""
+
+    about: Key
+    happening: Happening
+
+
+class Spot(NamedTuple):
+    """Where in the list of all events one stands: job, number of the happening, place in it."""
+
+    jid: int
+    number: int
+    place: int
+
+    def __str__(self) -> str:
+        return f"{self.jid}.{self.number}.{self.place}"
+
+    @classmethod
+    def parse(cls, text: str) -> Spot:
+        jid, number, place = map(int, text.split("."))
+        return cls(jid, number, place)
+
+
+FIRST = Spot(_CLUSTER, 0, JOB_ITSELF)
+
+
+class EventEntry:
+    __slots__ = ("_about", "_glance", "_happening", "_jid", "_object", "_tix", "key")
+
+    def __init__(
+        self, glance: Glance, about: Key, happening: Happening, jid: int, tix: int = -1
+    ) -> None:
+        self._glance = glance
+        self._about = about
+        self._happening = happening
+        self._jid = jid
+        self._tix = tix
+        self._object: Json | None = None
+        whose = "c" if jid == _CLUSTER else f"{_LETTER[about.kind]}{jid:x}"
+        name = f"{about.name}.{whose}.{happening.number:x}"
+        self.key = Key(EVENT.kind, about.namespace or "default", name)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return {}
+
+    def field(self, path: str) -> str:
+        about, happening = self._about, self._happening
+        match path:
+            case "metadata.name":
+                return self.key.name
+            case "metadata.namespace":
+                return self.key.namespace
+            case "involvedObject.kind":
+                return about.kind
+            case "involvedObject.name":
+                return about.name
+            case "involvedObject.namespace":
+                return about.namespace
+            case "involvedObject.uid":
+                return self._uid()
+            case "involvedObject.apiVersion":
+                return BY_KIND[about.kind].api_version
+            case "involvedObject.resourceVersion" | "involvedObject.fieldPath":
+                return ""
+            case "reason":
+                return happening.reason
+            case "type":
+                return "Warning" if happening.warning else "Normal"
+            case "source" | "reportingComponent":
+                return COMPONENT
+            case _:
+                return ""
+
+    def _uid(self) -> str:
+        about, glance = self._about, self._glance
+        if self._jid == _CLUSTER:
+            record = glance.record(about.kind, about.path)
+            return record.document.uid if record is not None else make_uid(about, 0.0)
+        record = glance.record(about.kind, about.path)
+        if record is not None:
+            return record.document.uid
+        job = _job_document(glance, self._jid)
+        if job is None:
+            return ""
+        if about.kind == "Pod":
+            return pod_uid(about, job)
+        return Document(about, b"", job.created).uid
+
+    def object(self) -> Json:
+        if self._object is None:
+            self._object = self._render()
+        return self._object
+
+    def _render(self) -> Json:
+        h, about = self._happening, self._about
+        value = virtual(
+            EVENT, self.key, h.version, created=h.first, uid=make_uid(self.key, h.first)
+        )
+        created = value["metadata"]["creationTimestamp"]
+        last = virtual(EVENT, self.key, 0, created=h.last, uid="")["metadata"]["creationTimestamp"]
+        return value | {
+            "involvedObject": {
+                "apiVersion": BY_KIND[about.kind].api_version,
+                "kind": about.kind,
+                "name": about.name,
+                **({"namespace": about.namespace} if about.namespace else {}),
+                "uid": self._uid(),
+            },
+            "reason": h.reason,
+            "message": self._message()[:NOTE],
+            "type": "Warning" if h.warning else "Normal",
+            "count": h.count,
+            "firstTimestamp": created,
+            "lastTimestamp": last,
+            "eventTime": None,
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": f"shard-{h.shard}" if h.shard >= 0 else "",
+        }
+
+    def _message(self) -> str:
+        h = self._happening
+        if self._tix < 0 or not h.placements:
+            return h.message
+        place = h.place_of(self._tix)
+        if place is None:
+            return h.message
+        row, level = place
+        node = self._glance.core.names.get(row, f"row {row}")
+        how = _LEVELS.get(Level(level), "") if level else ""
+        verb = "Placed" if h.reason == "Scheduled" else "Promised room"
+        return f"{verb} on {node} by shard-{h.shard} ({how})"
+
+
+# --- all of them --------------------------------------------------------------------------------
+
+
+def walk(
+    glance: Glance, stories: Stories, cluster: list[Told], namespace: str | None, start: Spot
+) -> Iterator[tuple[Spot, EventEntry]]:
+    """Every event from a spot on, each with the spot that follows it."""
+    if start.jid == _CLUSTER and namespace in (None, "default"):
+        for told in cluster:
+            h = told.happening
+            if h.number >= start.number:
+                yield Spot(_CLUSTER, h.number + 1, 0), EventEntry(glance, told.about, h, _CLUSTER)
+    for jid in stories.order.between(max(start.jid, 0)):
+        story, state = stories.jobs[jid], glance.state(jid)
+        if state is None or namespace not in (None, state.job.namespace):
+            continue
+        for h in story.happenings:
+            if jid == start.jid and h.number < start.number:
+                continue
+            here = jid == start.jid and h.number == start.number
+            for place, entry in _of(glance, state, h, start.place if here else JOB_ITSELF):
+                yield Spot(jid, h.number, place + 1), entry
+
+
+def _of(
+    glance: Glance, state: JobState, happening: Happening, start: int
+) -> Iterator[tuple[int, EventEntry]]:
+    """The events of one happening, from a place on."""
+    job, jid = state.job, state.job.jid
+    if happening.whom is not Whom.TASKS:
+        for place, about in _gangs(glance, state):
+            if place >= start:
+                yield place, EventEntry(glance, about, _as_gang(happening), jid)
+    if happening.whom is Whom.JOB and job.kind != "Pod":
+        return
+    for place, tix in _tasks(state, happening, max(start, 0)):
+        about = Key("Pod", job.namespace, job.pod_name(tix))
+        if about.name:
+            yield place, EventEntry(glance, about, happening, jid, tix)
+
+
+def _gangs(glance: Glance, state: JobState) -> Iterator[tuple[int, Key]]:
+    job = state.job
+    if job.kind == "PodGroup":
+        yield ITS_GROUP, Key("PodGroup", job.namespace, job.name)
+    elif job.kind == "Job" and (document := _job_document(glance, job.jid)) is not None:
+        yield JOB_ITSELF, document.key
+        yield ITS_GROUP, Key("PodGroup", job.namespace, group_name(document))
+
+
+def _as_gang(happening: Happening) -> Happening:
+    """What pods are told as FailedScheduling, a gang is told in Volcano's word."""
+    if happening.reason != "FailedScheduling":
+        return happening
+    h = happening
+    return Happening(
+        h.number, h.version, "Unschedulable", h.message, h.whom, h.warning, h.first, h.last, h.count
+    )
+
+
+def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[int, int]]:
+    """(place, task) of the pods it is told to, from a place on."""
+    if happening.whom is Whom.TASKS:
+        yield from enumerate(islice(happening.named(), start, None), start)
+        return
+    if len(state.states) == 1:  # a pod of its own keeps what it was told
+        if not start:
+            yield 0, 0
+        return
+    at = state.states.find(TaskState.PENDING, start)
+    while at >= 0:
+        yield at, at
+        at = state.states.find(TaskState.PENDING, at + 1)
+
+
+def find(
+    glance: Glance, stories: Stories, cluster: list[Told], namespace: str, name: str
+) -> EventEntry | None:
+    """The event of a name, None where there is none (any more)."""
+    about, _, number = name.rpartition(".")
+    about, _, whose = about.rpartition(".")
+    try:
+        wanted = int(number, 16)
+        jid = _CLUSTER if whose == "c" else int(whose[1:], 16)
+    except ValueError:
+        return None
+    if jid == _CLUSTER:
+        found = (t for t in cluster if t.happening.number == wanted and t.about.name == about)
+        told = next(found, None)
+        if told is None or namespace != "default":
+            return None
+        return EventEntry(glance, told.about, told.happening, _CLUSTER)
+    story, state = stories.jobs.get(jid), glance.state(jid)
+    happening = story.find(wanted) if story is not None else None
+    if state is None or happening is None or state.job.namespace != namespace:
+        return None
+    kind = _KIND.get(whose[:1], "")
+    if kind == "Pod":
+        tix = task_named(glance, state, about)
+        key = Key("Pod", namespace, about)
+        return EventEntry(glance, key, happening, jid, tix) if tix >= 0 else None
+    for _, key in _gangs(glance, state):
+        if (key.kind, key.name) == (kind, about):
+            return EventEntry(glance, key, _as_gang(happening), jid)
+    return None
+
+
+def task_named(glance: Glance, state: JobState, pod: str) -> int:
+    """The task index of a pod of a job, -1 where it has none of this name."""
+    if state.job.kind == "Job":
+        return split_pod_name(state.job, pod)
+    record = glance.record("Pod", f"{state.job.namespace}/{pod}")
+    if record is None or record.document.jid != state.job.jid:
+        return -1
+    return record.task & 0xFFFFFFFF
+
+
+def changed(glance: Glance, jid: int, story: Story, since: int) -> Iterator[tuple[int, str, Key]]:
+    """Version, ADDED or MODIFIED, and name of every event of a job that changed."""
+    state = glance.state(jid)
+    if state is None:
+        return
+    for h in reversed(story.happenings):
+        if h.version > since:
+            event = "ADDED" if h.number > since else "MODIFIED"
+            for _, entry in _of(glance, state, h, JOB_ITSELF):
+                yield h.version, event, entry.key
+
+
+def _job_document(glance: Glance, jid: int) -> Document | None:
+    state = glance.state(jid)
+    if state is None or state.job.kind != "Job":
+        return None
+    record = glance.record("Job", state.job.key)
+    return record.document if record is not None else None
+
+
+def placed_message(count: int, shard: int) -> str:
+    return f"{plural(count, 'task')} placed by shard-{shard}"

@@ -1,0 +1,187 @@
+"""PodGroups and Jobs: how far each has come, and why it waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.jobs import JobState
+from coordinator.objects.document import Document, Key
+from coordinator.objects.glance import Glance, group_name, phase
+from coordinator.objects.kinds import JOB, POD_GROUP
+from coordinator.objects.metadata import REASON as REASON_ANNOTATION
+from coordinator.objects.metadata import annotate, condition, owned_by, virtual, written
+from coordinator.objects.shelf import Record
+from coordinator.objects.times import rfc3339
+from coordinator.reasons import Reason, Why
+from coordinator.wording import by_name
+from shared.messages import TaskState
+
+Json = dict[str, Any]
+
+NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+NOT_ENOUGH_TASKS = "NotEnoughTasks"
+READY = "tasks in gang are ready to be scheduled"
+"""Volcano's reason of the condition ``Scheduled``."""
+
+_NOT_TRIED = (Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION)
+"""Nobody has found yet that it does not fit: no condition may say so."""
+
+
+def written_group(glance: Glance, record: Record, version: int) -> Json:
+    """A PodGroup that was submitted as such."""
+    value = written(record.document, version)
+    value["spec"] = value.get("spec") or {}
+    value["status"] = group_status(glance, record.document.jid)
+    _annotate(glance, value, record.document.jid)
+    return value
+
+
+def job_group(glance: Glance, job: Document, version: int) -> Json:
+    """The PodGroup that a Job stands for."""
+    key = Key(POD_GROUP.kind, job.key.namespace, group_name(job))
+    uid = Document(key, b"", job.created, jid=job.jid).uid
+    value = virtual(POD_GROUP, key, version, created=job.created, uid=uid)
+    value["metadata"]["ownerReferences"] = owned_by(job, JOB)
+    if job.deleting is not None:
+        value["metadata"]["deletionTimestamp"] = rfc3339(job.deleting)
+    state = glance.state(job.jid)
+    spec: Json = job.object()["spec"]
+    value["spec"] = {"queue": spec.get("queue") or "default"}
+    if spec.get("priorityClassName"):
+        value["spec"]["priorityClassName"] = spec["priorityClassName"]
+    if state is not None:
+        value["spec"]["minMember"] = state.job.groups[0].minimum
+        minima = dict(state.job.role_minima)
+        value["spec"] |= {"minTaskMember": minima} if minima else {}
+    value["status"] = group_status(glance, job.jid)
+    _annotate(glance, value, job.jid)
+    return value
+
+
+def group_status(glance: Glance, jid: int) -> Json:
+    state = glance.state(jid)
+    if state is None:
+        return {"phase": "Pending", "running": 0, "succeeded": 0, "failed": 0}
+    counts = task_counts(state)
+    return {
+        "phase": phase(state),
+        "running": counts["running"],
+        "succeeded": counts["succeeded"],
+        "failed": counts["failed"],
+        **_waits(glance, state),
+    }
+
+
+def task_counts(state: JobState) -> dict[str, int]:
+    count = state.states.count
+    return {
+        "pending": sum(map(count, (TaskState.PENDING, TaskState.BINDING, TaskState.BOUND))),
+        "running": count(TaskState.RUNNING),
+        "terminating": count(TaskState.RELEASING),
+        "succeeded": count(TaskState.SUCCEEDED),
+        "failed": count(TaskState.FAILED),
+    }
+
+
+def _annotate(glance: Glance, value: Json, jid: int) -> None:
+    found = glance.why(jid)
+    annotate(value["metadata"], {REASON_ANNOTATION: found.reason.value if found else ""})
+
+
+# --- why it waits -------------------------------------------------------------------------------
+
+
+def _waits(glance: Glance, state: JobState) -> Json:
+    """Conditions in Volcano's words; the finer word among the explanations."""
+    jid, found = state.job.jid, glance.why(state.job.jid)
+    held, minimum = state.info.held[0], state.job.groups[0].minimum
+    story = glance.stories.get(jid)
+    told = story.last("FailedScheduling") if story is not None else None
+    placed = story.last("Scheduled") if story is not None else None
+    conditions = []
+    if held and held >= minimum:
+        at = placed.first if placed is not None else None
+        conditions.append(condition("Scheduled", True, reason=READY, message="", at=at))
+    elif found is not None and found.reason not in _NOT_TRIED:
+        few = found.reason is Reason.NOT_ENOUGH_TASKS
+        conditions.append(
+            condition(
+                "Unschedulable",
+                True,
+                reason=NOT_ENOUGH_TASKS if few else NOT_ENOUGH_RESOURCES,
+                message=f"{found.reason}: {found.message}",
+                at=told.first if told is not None else None,
+            )
+        )
+    return {
+        **({"conditions": conditions} if conditions else {}),
+        **({"explanations": [explanation(glance, found)]} if found is not None else {}),
+    }
+
+
+def explanation(glance: Glance, found: Why) -> Json:
+    """Amounts only where there are some; what a session found says which."""
+    at = found.evaluated_at or glance.core.order.now
+    told: Json = {
+        "reason": found.reason.value,
+        "message": found.message,
+        "evaluatedAt": rfc3339(at),
+        "observedGeneration": found.generation,
+    }
+    if found.shard >= 0:
+        told |= {"shard": found.shard, "session": found.session, "epoch": found.epoch}
+    for name in ("requested", "available", "short"):
+        amounts = getattr(found, name)
+        if amounts:
+            told[name] = by_name(amounts, glance.names)
+    return told
+
+
+# --- Jobs ---------------------------------------------------------------------------------------
+
+
+def written_job(glance: Glance, record: Record, version: int) -> Json:
+    document = record.document
+    value = written(document, version)
+    state = glance.state(document.jid)
+    value["status"] = _job_status(glance, document, state)
+    _annotate(glance, value, document.jid)
+    return value
+
+
+def _job_status(glance: Glance, document: Document, state: JobState | None) -> Json:
+    kept = document.state or {}
+    if state is None:
+        return {"state": {"phase": job_phase(document, None)}}
+    counts = task_counts(state)
+    found = glance.why(document.jid)
+    told: Json = {"phase": job_phase(document, state)}
+    if found is not None:
+        told |= {"reason": found.reason.value, "message": found.message}
+    story = glance.stories.get(document.jid)
+    if story is not None and story.moments:
+        told["lastTransitionTime"] = rfc3339(story.moments[-1][1])
+    return {
+        "state": told,
+        **counts,
+        "minAvailable": state.job.groups[0].minimum,
+        "retryCount": kept.get("retries", 0),
+        "version": document.generation,
+        **_waits(glance, state),
+    }
+
+
+def job_phase(document: Document, state: JobState | None) -> str:
+    """In Volcano's words; what a controller said of it comes first."""
+    said = (document.state or {}).get("phase")
+    if said:
+        return str(said)
+    if document.deleting is not None:
+        return "Terminating"
+    if state is None:
+        return "Pending"
+    if phase(state) == "Completed":
+        succeeded = state.states.count(TaskState.SUCCEEDED)
+        return "Completed" if succeeded >= state.job.groups[0].minimum else "Failed"
+    held = state.info.held[0]
+    return "Running" if held and held >= state.job.groups[0].minimum else "Pending"

@@ -1,0 +1,179 @@
+"""What showing objects needs to know, looked up once for one reading of many of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from coordinator.admission.registry import Registry
+from coordinator.core import Coordinator
+from coordinator.jobs import JobState, Standing
+from coordinator.objects.document import Document, Key, make_uid
+from coordinator.objects.shelf import Record, Shelf
+from coordinator.objects.story import Story
+from coordinator.reasons import Why, why
+from shared.manifests.metadata import GROUP_NAME, QUEUE_NAME, TASK_SPEC
+from shared.messages import TaskState
+from shared.model import Job, Role
+
+JOB_NAME = "volcano.sh/job-name"
+JOB_NAMESPACE = "volcano.sh/job-namespace"
+QUEUE_LABEL = "volcano.sh/queue-name"
+TASK_INDEX = "volcano.sh/task-index"
+
+Shelves = Mapping[str, Shelf]
+Json = dict[str, Any]
+
+
+class Template(NamedTuple):
+    """What the pods of one role of a Job have in common."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    spec: bytes
+
+
+class Glance:
+    """The state of things while one answer is made. Nothing may change in between.
+
+    ``gone``: the last states of jobs that are there no more.
+    """
+
+    def __init__(
+        self,
+        core: Coordinator,
+        registry: Registry,
+        shelves: Shelves,
+        stories: Mapping[int, Story],
+        *,
+        gone: Mapping[int, JobState] | None = None,
+    ) -> None:
+        self.core = core
+        self.registry = registry
+        self.shelves = shelves
+        self.stories = stories
+        self.names = registry.slots.names
+        self._gone = gone or {}
+        self._whys: dict[int, Why | None] = {}
+        self._templates: dict[tuple[int, str], Template] = {}
+        self._counts: dict[str, Counter[str]] | None = None
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def state(self, jid: int) -> JobState | None:
+        """A job as the scheduler follows it, also while it is on its way out."""
+        found = self.core.order.jobs.get(jid) or self.core.leaving.get(jid)
+        return found or self._gone.get(jid)
+
+    def why(self, jid: int) -> Why | None:
+        """Why a job, or the rest of it, waits; None where it does not."""
+        if jid not in self._whys:
+            state = self.core.order.jobs.get(jid)
+            self._whys[jid] = why(self.core, state, names=self.names) if state else None
+        return self._whys[jid]
+
+    def moved(self, jid: int) -> int:
+        """The version of a job's last change, 0 where none is known."""
+        story = self.stories.get(jid)
+        return 0 if story is None else story.version
+
+    def task_state(self, jid: int, tix: int) -> tuple[TaskState, int]:
+        """The state of a task, and the row of its node (-1: none)."""
+        state = self.state(jid)
+        if state is None or not 0 <= tix < len(state.states):
+            return TaskState.PENDING, -1
+        now = TaskState(state.states[tix])
+        return now, -1 if now is TaskState.PENDING else state.rows[tix]
+
+    def shard_of(self, row: int) -> str:
+        shard = self.core.dispatcher.shard_of.get(row)
+        return "" if shard is None else shard_name(shard)
+
+    def groups_of_queues(self) -> dict[str, Counter[str]]:
+        """How many jobs each queue has, by phase."""
+        if self._counts is None:
+            self._counts = {}
+            for state in self.core.order.jobs.values():
+                counts = self._counts.setdefault(state.job.queue, Counter())
+                counts[phase(state)] += 1
+        return self._counts
+
+    # --- pods of Jobs -------------------------------------------------------------------------
+
+    def record(self, kind: str, path: str) -> Record | None:
+        return self.shelves[kind].records.get(path)
+
+    def template(self, document: Document, role: str) -> Template:
+        """Of one role of a Job."""
+        known = self._templates.get((document.jid, role))
+        if known is None:
+            body: Json = document.object()
+            for i, task in enumerate(body["spec"]["tasks"]):
+                name = task.get("name") or f"default{i}"
+                made = _template(document, body, name, task)
+                self._templates[document.jid, name] = made
+            known = self._templates[document.jid, role]
+        return known
+
+
+def _template(document: Document, body: Json, role: str, task: Json) -> Template:
+    metadata = task["template"].get("metadata") or {}
+    queue = body["spec"].get("queue") or "default"
+    ours = {
+        JOB_NAME: document.key.name,
+        JOB_NAMESPACE: document.key.namespace,
+        QUEUE_LABEL: queue,
+        TASK_SPEC: role,
+    }
+    named = {GROUP_NAME: group_name(document), QUEUE_NAME: queue, TASK_SPEC: role}
+    return Template(
+        labels=(metadata.get("labels") or {}) | ours,
+        annotations=(metadata.get("annotations") or {}) | named,
+        spec=orjson.dumps(task["template"].get("spec") or {}),
+    )
+
+
+def group_name(document: Document) -> str:
+    """The PodGroup of a Job, named as Volcano names it."""
+    return f"{document.key.name}-{document.uid}"
+
+
+def pod_uid(key: Key, document: Document) -> str:
+    """Of a pod of a Job."""
+    return make_uid(key, document.created, str(document.jid))
+
+
+def shard_name(shard: int) -> str:
+    return f"shard-{shard}"
+
+
+def split_pod_name(job: Job, name: str) -> int:
+    """The task index of a pod of a Job, -1 where it has none of this name."""
+    if not name.startswith(f"{job.name}-"):
+        return -1
+    role_name, _, index = name[len(job.name) + 1 :].rpartition("-")
+    if not index.isascii() or not index.isdigit() or str(int(index)) != index:
+        return -1
+    for role in job.roles:
+        if role.name == role_name and int(index) < role.count:
+            return role.first + int(index)
+    return -1
+
+
+def role_of(job: Job, tix: int) -> Role:
+    return job.roles[0] if len(job.roles) == 1 else job.role_of(tix)
+
+
+def phase(state: JobState) -> str:
+    """Of the PodGroup, in Volcano's words."""
+    held, minimum = state.info.held[0], state.job.groups[0].minimum
+    if state.standing is Standing.DONE:
+        return "Completed"
+    if held and held >= minimum:
+        return "Running"
+    if held:
+        return "Unknown"
+    return "Pending" if state.standing is Standing.WAITING else "Inqueue"

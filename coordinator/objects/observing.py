@@ -1,0 +1,233 @@
+"""What the scheduler tells, noted in little time: it stands in the path of every turn.
+
+A call keeps references to the lists it is given, and works out no more than one word; why a job
+waits is only put into a sentence when the word is another than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from coordinator.core import Coordinator
+from coordinator.jobs import JobState
+from coordinator.objects.document import Document, Key
+from coordinator.objects.events import Told, placed_message
+from coordinator.objects.glance import shard_name
+from coordinator.objects.kinds import Kind
+from coordinator.objects.story import Happening, Stories, Story, Whom
+from coordinator.reasons import Reason, of_counts, why
+from coordinator.wording import plural
+from shared.messages import ALLOCATE, Outcome, OutcomeCode, StatusItem, TaskState
+
+CLUSTER_HAPPENINGS = 256
+_WARNINGS = frozenset(("ShardLost", "QueueClosed"))
+_CLUSTER = {
+    "ShardLost": "its worker does not answer; another takes its place, and its turns are read anew",
+    "ShardRecovered": "another worker serves it",
+    "ShardRebalanced": "nodes came to it or left it",
+    "QueueClosed": "it takes no new work; what runs goes on",
+}
+
+
+class Observing:
+    """The half of :class:`coordinator.objects.store.Objects` that is told."""
+
+    def __init__(self, core: Coordinator, *, first: int, notify: Callable[[], None]) -> None:
+        self.core = core
+        self.version = first
+        """Of the last change of anything."""
+        self.told: list[Told] = []
+        """What happened in the cluster, latest last."""
+        self._first = first
+        self._notify = notify
+        self._stories = Stories()
+        self._queues: dict[int, int] = {}
+        """qid -> version at which a job of it last moved."""
+        self._shards: dict[int, int] = {}
+
+    # --- the calls --------------------------------------------------------------------------------
+
+    def outcome(self, shard: int, outcome: Outcome) -> None:
+        state = self.core.order.jobs.get(outcome.jid)
+        if state is None:
+            return
+        placements = outcome.placements
+        tasks: Sequence[int] = placements[0].tasks if len(placements) == 1 else ()
+        if len(placements) > 1:
+            tasks = [tix for p in placements for tix in p.tasks]
+        for jid in outcome.displaced:
+            self._displaced(jid, by=state)
+        story = self._move(state, tasks)
+        if outcome.conflicts_true or outcome.conflicts_read:
+            self._conflicts(story, outcome, shard)
+        if outcome.code is OutcomeCode.PLACED:
+            self._placed(story, outcome, shard, len(tasks))
+            if outcome.reasons:
+                self._waits(state, story, of_counts(outcome.reasons))
+        elif outcome.code is OutcomeCode.NOMINATED:
+            self._nominated(story, outcome, shard, len(tasks))
+        elif outcome.code is OutcomeCode.INFEASIBLE:
+            self._waits(state, story, of_counts(outcome.reasons))
+        elif state.reason == Reason.REPEATED_CONFLICT:
+            self._waits(state, story, Reason.REPEATED_CONFLICT)
+        self._notify()
+
+    def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
+        state = self.core.order.known(item.jid)
+        if state is None:
+            return
+        story = self._move(state, tasks)
+        match item.state:
+            case TaskState.RUNNING | TaskState.SUCCEEDED | TaskState.FAILED:
+                self._stories.remember(story, item.state, self.core.order.now, tasks)
+            case TaskState.RELEASING:
+                text = f"{plural(len(tasks), 'task')} told to stop"
+                self._again(story, "Evict", text, count=len(tasks))
+            case TaskState.PENDING:
+                row = rows[0] if rows else -1
+                node = self.core.names.get(row, f"row {row}")
+                text = f"node {node} did not take it; it is placed again"
+                self._tell(story, "BindFailed", text, Whom.TASKS, warning=True, tasks=tasks)
+            case _:
+                pass
+        self._notify()
+
+    def job_moved(self, jid: int) -> None:
+        state = self.core.order.known(jid)
+        if state is not None:
+            self._move(state, None)
+            self._notify()
+
+    def shard_changed(self, shard: int, what: str) -> None:
+        self.version += 1
+        self._shards[shard] = self.version
+        self._of_cluster(Key("Shard", "", shard_name(shard)), what)
+        self._notify()
+
+    # --- what moved -------------------------------------------------------------------------------
+
+    def _move(self, state: JobState, tasks: Sequence[int] | None) -> Story:
+        self.version += 1
+        self._queues[state.info.qid] = self.version
+        return self._stories.move(state.job.jid, self.version, tasks)
+
+    def queue_version(self, name: str) -> int:
+        return self._queues.get(self.core.order.queue_ids.get(name, -1), 0)
+
+    def shard_version(self, shard: int) -> int:
+        return self._shards.get(shard, self._first)
+
+    def moved_cluster(self, kind: Kind, since: int) -> Iterator[tuple[Key, int]]:
+        """Queues or shards that moved beyond a version without having been written."""
+        if kind.kind == "Queue":
+            for name, qid in self.core.order.queue_ids.items():
+                version = self._queues.get(qid, 0)
+                if version > since:
+                    yield Key(kind.kind, "", name), version
+        elif kind.kind == "Shard":
+            for shard, version in self._shards.items():
+                if version > since:
+                    yield Key(kind.kind, "", shard_name(shard)), version
+
+    # --- what is told -----------------------------------------------------------------------------
+
+    def _placed(self, story: Story, outcome: Outcome, shard: int, count: int) -> None:
+        if not outcome.reasons:
+            story.told = ""
+        placements = [p for p in outcome.placements if p.kind == ALLOCATE]
+        if placements:
+            text = placed_message(count, shard)
+            told = self._tell(story, "Scheduled", text, Whom.TASKS, shard=shard)
+            told.placements = placements
+
+    def _nominated(self, story: Story, outcome: Outcome, shard: int, count: int) -> None:
+        text = f"{plural(count, 'task')} promised room by shard-{shard} when what is there leaves"
+        self._again(story, "Nominated", text, shard=shard)
+
+    def _conflicts(self, story: Story, outcome: Outcome, shard: int) -> None:
+        true, read = outcome.conflicts_true, outcome.conflicts_read
+        text = "what was placed did not fit any more when it was committed; it is placed again"
+        self._again(story, "CommitConflict", text, shard=shard, count=true + read)
+
+    def _displaced(self, jid: int, *, by: JobState) -> None:
+        state = self.core.order.jobs.get(jid)
+        if state is not None:
+            text = f"{by.job.kind} {by.job.key} of priority {by.job.priority} took the room it had"
+            story = self._move(state, None)
+            self._tell(story, "Preempted", f"{text} been promised", Whom.JOB, warning=True)
+
+    def _waits(self, state: JobState, story: Story, word: Reason) -> None:
+        """Tell why only where it is for another reason than before."""
+        if story.told == word:
+            known = story.last("FailedScheduling")
+            if known is not None:
+                known.count += 1
+                known.last = self.core.order.now
+                return
+        story.told = word
+        found = why(self.core, state)
+        if found is None:
+            return
+        text = f"{found.reason}: {found.message}"
+        story.parts[-1] = (story.version, None)
+        self._tell(story, "FailedScheduling", text, Whom.WAITING, warning=True, shard=found.shard)
+
+    def _again(
+        self, story: Story, reason: str, text: str, *, shard: int = -1, count: int = 1
+    ) -> None:
+        """Tell, or count once more what was told."""
+        known = story.last(reason)
+        if known is None:
+            warning = reason == "CommitConflict"
+            told = self._tell(story, reason, text, Whom.JOB, warning=warning, shard=shard)
+            told.count = count
+            return
+        known.count += count
+        known.last = self.core.order.now
+
+    def _tell(
+        self,
+        story: Story,
+        reason: str,
+        text: str,
+        whom: Whom,
+        *,
+        warning: bool = False,
+        tasks: Sequence[int] = (),
+        shard: int = -1,
+    ) -> Happening:
+        happening = self._happening(reason, text, whom, warning=warning, shard=shard)
+        happening.tasks = tasks
+        story.version = happening.version
+        self._stories.tell(story, happening)
+        return happening
+
+    def _happening(
+        self, reason: str, text: str, whom: Whom, *, warning: bool, shard: int = -1
+    ) -> Happening:
+        self.version += 1
+        now, version = self.core.order.now, self.version
+        return Happening(version, version, reason, text, whom, warning, now, now, shard=shard)
+
+    def _of_cluster(self, about: Key, reason: str) -> None:
+        for one in self.told:
+            if one.about == about and one.happening.reason == reason:
+                self.version += 1
+                one.happening.version = self.version
+                one.happening.count += 1
+                one.happening.last = self.core.order.now
+                return
+        text = _CLUSTER.get(reason, reason)
+        happening = self._happening(reason, text, Whom.JOB, warning=reason in _WARNINGS)
+        self.told.append(Told(about, happening))
+        del self.told[:-CLUSTER_HAPPENINGS]
+
+    def _queue_published(self, before: Document | None, after: Document) -> None:
+        """Tell where a queue was closed."""
+        if _closed(after) and (before is None or not _closed(before)):
+            self._of_cluster(after.key, "QueueClosed")
+
+
+def _closed(document: Document) -> bool:
+    status = document.object().get("status") or {}
+    return status.get("state") not in (None, "Open")

@@ -1,0 +1,185 @@
+"""Pods: those that were submitted, and those that a Job stands for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from coordinator.objects.document import Document, Key
+from coordinator.objects.glance import (
+    TASK_INDEX,
+    Glance,
+    pod_uid,
+    role_of,
+)
+from coordinator.objects.kinds import JOB, POD
+from coordinator.objects.metadata import (
+    QUEUE,
+    REASON,
+    SHARD,
+    annotate,
+    condition,
+    owned_by,
+    virtual,
+    written,
+)
+from coordinator.objects.shelf import Record
+from coordinator.objects.times import rfc3339
+from shared.messages import TaskState
+
+Json = dict[str, Any]
+
+UNSCHEDULABLE = "Unschedulable"
+"""The reason of every pod that waits: autoscalers look for this word and no other."""
+
+_PHASES = {
+    TaskState.PENDING: "Pending",
+    TaskState.BINDING: "Pending",
+    TaskState.BOUND: "Pending",
+    TaskState.RUNNING: "Running",
+    TaskState.RELEASING: "Running",
+    TaskState.SUCCEEDED: "Succeeded",
+    TaskState.FAILED: "Failed",
+}
+_ENDED = (TaskState.SUCCEEDED, TaskState.FAILED)
+_STARTED = (TaskState.RUNNING, TaskState.RELEASING)
+
+
+class Task(NamedTuple):
+    """What the scheduler knows of one pod."""
+
+    jid: int
+    tix: int
+    state: TaskState
+    row: int
+    """Of its node, -1 for none."""
+
+
+def task_of(glance: Glance, jid: int, tix: int) -> Task:
+    return Task(jid, tix, *glance.task_state(jid, tix))
+
+
+def phase_of(task: Task) -> str:
+    return _PHASES[task.state]
+
+
+def node_of(glance: Glance, task: Task) -> str:
+    return glance.core.names.get(task.row, "") if task.row >= 0 else ""
+
+
+def written_pod(glance: Glance, record: Record, task: Task, version: int) -> Json:
+    """A pod that was submitted as such."""
+    value = written(record.document, version)
+    value["spec"] = value.get("spec") or {}
+    return _with_state(glance, value, task)
+
+
+def job_pod(glance: Glance, job: Document, task: Task, *, name: str, version: int) -> Json:
+    """One of the pods that a Job stands for."""
+    state = glance.state(task.jid)
+    assert state is not None, job.key
+    role = role_of(state.job, task.tix)
+    template = glance.template(job, role.name)
+    key = Key(POD.kind, job.key.namespace, name)
+    value = virtual(POD, key, version, created=job.created, uid=pod_uid(key, job))
+    index = str(task.tix - role.first)
+    metadata = value["metadata"]
+    metadata["labels"] = template.labels | {TASK_INDEX: index}
+    metadata["annotations"] = template.annotations | {TASK_INDEX: index}
+    metadata["ownerReferences"] = owned_by(job, JOB)
+    if job.deleting is not None:
+        metadata["deletionTimestamp"] = rfc3339(job.deleting)
+        metadata["deletionGracePeriodSeconds"] = 0
+    value["spec"] = orjson.loads(template.spec)
+    return _with_state(glance, value, task)
+
+
+# --- what became of it --------------------------------------------------------------------------
+
+
+def _with_state(glance: Glance, value: Json, task: Task) -> Json:
+    metadata, spec = value["metadata"], value["spec"]
+    node = node_of(glance, task)
+    spec.pop("nodeName", None)
+    if node:
+        spec["nodeName"] = node
+    state = glance.state(task.jid)
+    waits = glance.why(task.jid) if task.state is TaskState.PENDING else None
+    annotate(
+        metadata,
+        {
+            QUEUE: state.job.queue if state is not None else "",
+            SHARD: glance.shard_of(task.row),
+            REASON: waits.reason.value if waits is not None else "",
+        },
+    )
+    status: Json = {"phase": phase_of(task), "conditions": _conditions(glance, task)}
+    status |= _started(glance, spec, task)
+    value["status"] = status
+    return value
+
+
+def _conditions(glance: Glance, task: Task) -> list[Json]:
+    story = glance.stories.get(task.jid)
+    if task.state is TaskState.PENDING:
+        waits = glance.why(task.jid)
+        told = story.last("FailedScheduling") if story is not None else None
+        return [
+            condition(
+                "PodScheduled",
+                False,
+                reason=UNSCHEDULABLE,
+                message=f"{waits.reason}: {waits.message}" if waits else "",
+                at=told.first if told is not None else None,
+            )
+        ]
+    conditions = []
+    if task.row >= 0:
+        at = story.placed_at(task.tix) if story is not None else None
+        conditions.append(condition("PodScheduled", True, reason="Scheduled", message="", at=at))
+    ready = task.state is TaskState.RUNNING
+    reason = {TaskState.SUCCEEDED: "PodCompleted", TaskState.FAILED: "PodFailed"}
+    at = story.time_of(task.state, task.tix) if story is not None else None
+    conditions.append(
+        condition("Ready", ready, reason=reason.get(task.state, ""), message="", at=at)
+    )
+    return conditions
+
+
+def _started(glance: Glance, spec: Json, task: Task) -> Json:
+    """startTime and containers, of a pod that the node knows."""
+    if task.state in (TaskState.PENDING, TaskState.BINDING) or task.row < 0:
+        return {}
+    story = glance.stories.get(task.jid)
+    started = story.time_of(TaskState.RUNNING, task.tix) if story is not None else None
+    ended = story.time_of(task.state, task.tix) if story and task.state in _ENDED else None
+    status: Json = {}
+    if started is not None:
+        status["startTime"] = rfc3339(started)
+    now = _container_state(task.state, started, ended)
+    status["containerStatuses"] = [
+        {
+            "name": container.get("name", ""),
+            "image": container.get("image", ""),
+            "imageID": "",
+            "ready": task.state is TaskState.RUNNING,
+            "started": task.state in _STARTED,
+            "restartCount": 0,
+            "state": now,
+        }
+        for container in spec.get("containers") or ()
+    ]
+    return status
+
+
+def _container_state(state: TaskState, started: float | None, ended: float | None) -> Json:
+    if state is TaskState.BOUND:
+        return {"waiting": {"reason": "ContainerCreating"}}
+    at = {} if started is None else {"startedAt": rfc3339(started)}
+    if state in _STARTED:
+        return {"running": at}
+    failed = state is TaskState.FAILED
+    end = {} if ended is None else {"finishedAt": rfc3339(ended)}
+    said = {"exitCode": int(failed), "reason": "Error" if failed else "Completed"}
+    return {"terminated": {**said, **at, **end}}

@@ -1,0 +1,327 @@
+"""All objects as the outside sees them, and what changed of them since when.
+
+Documents are published here when they are durable; what the scheduler learns of jobs arrives
+through the :class:`~coordinator.observer.Observer` calls, which only note which job moved and keep
+references to lists of tasks. Everything else is worked out when somebody reads.
+
+One sequence of versions counts over all kinds. It begins anew, and higher, with every coordinator:
+nobody can have seen a version of this one that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from coordinator.admission.registry import Registry, unpack_task
+from coordinator.core import Coordinator
+from coordinator.jobs import JobState
+from coordinator.objects import events
+from coordinator.objects.changes import Change, Reader, Ring
+from coordinator.objects.cluster import namespace as namespace_object
+from coordinator.objects.cluster import shard as shard_object
+from coordinator.objects.columns import table
+from coordinator.objects.document import Document, Key
+from coordinator.objects.entries import (
+    Entry,
+    JobGroupEntry,
+    JobPodEntry,
+    MadeEntry,
+    PodEntry,
+    WrittenEntry,
+)
+from coordinator.objects.glance import Glance, group_name, shard_name
+from coordinator.objects.kinds import EVENT, NAMESPACE, POD, POD_GROUP, SHARD, Kind
+from coordinator.objects.observing import Observing
+from coordinator.objects.pods import task_of
+from coordinator.objects.shelf import MARK, Record, Shelf
+from coordinator.objects.watchers import Watchers
+
+Json = dict[str, Any]
+
+EPOCH_BITS = 40
+"""Versions of one coordinator: about a trillion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    items: Iterator[Entry]
+    next: str
+    """Where the next page begins, "" after the last."""
+    remaining: int
+    """Objects behind it, as far as they can be counted."""
+
+
+class Objects(Observing):
+    """``registry``: what intake knows now. ``epoch``: which coordinator this is, counted up.
+    ``clock``: seconds since 1970, for ages."""
+
+    def __init__(
+        self,
+        core: Coordinator,
+        registry: Callable[[], Registry],
+        *,
+        epoch: int,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._watchers = Watchers()
+        super().__init__(core, first=epoch << EPOCH_BITS, notify=self._watchers.notify)
+        self._registry = registry
+        self._clock = clock or (lambda: core.order.now)
+        self._started = self._clock()
+        self._shelves: defaultdict[str, Shelf] = defaultdict(Shelf)
+        self._ring = Ring(self.version)
+
+    # --- what was written -------------------------------------------------------------------------
+
+    def restore(self, documents: Iterable[Document]) -> None:
+        """What earlier coordinators published; all of it has the first version."""
+        for document in documents:
+            self._put(document, self.version)
+
+    def publish(
+        self, documents: Iterable[Document], gone: Iterable[Key], *, purged: Iterable[int] = ()
+    ) -> None:
+        """These documents are durable, and those are no more. ``purged``: jobs that nothing is left
+        of. To be called before the core learns of it, which may forget what these last looked like.
+        """
+        for key in gone:
+            self._take(key)
+        for jid in purged:
+            self._stories.forget(jid)
+        for document in documents:
+            self.version += 1
+            before = self._put(document, self.version)
+            event = "ADDED" if before is None else "MODIFIED"
+            self._ring.add(self.version, event, document.key)
+            if document.key.kind == "Queue":
+                self._queue_published(before.document if before is not None else None, document)
+        self._watchers.notify()
+
+    def _put(self, document: Document, version: int) -> Record | None:
+        key = document.key
+        path, task = key.path, -1
+        shelf = self._shelves[key.kind]
+        known = shelf.records.get(path)
+        if key.kind == "Pod":
+            task = self._registry().pods.get(path, -1 if known is None else known.task)
+        record = Record(document, version, task, version if known is None else known.since)
+        before = shelf.put(record)
+        if before is None and key.kind == "Job":
+            for kind, count in self._behind(document):
+                self._shelves[kind].mark(path, key.namespace, count)
+        return before
+
+    def _take(self, key: Key) -> None:
+        path = key.path
+        record = self._shelves[key.kind].take(path)
+        if record is None:
+            return
+        document = record.document
+        if key.kind == "Job":
+            for kind, count in self._behind(document):
+                self._shelves[kind].unmark(path, key.namespace, count)
+        self.version += 1
+        state = self.core.order.known(document.jid)
+        self._ring.add(self.version, "DELETED", key, record=record, state=state)
+
+    def _behind(self, document: Document) -> Iterator[tuple[str, int]]:
+        """How many objects without documents a Job stands for, by kind."""
+        registry, jid = self._registry(), document.jid
+        job = registry.jobs.get(jid) or registry.leaving.get(jid)
+        state = self.core.order.known(jid)
+        if job is None and state is not None:
+            job = state.job
+        yield POD.kind, 0 if job is None else job.tasks
+        yield POD_GROUP.kind, 1
+
+    # --- one object -------------------------------------------------------------------------------
+
+    def document(self, key: Key) -> Document | None:
+        """As published, with its version."""
+        record = self._shelves[key.kind].records.get(key.path)
+        return None if record is None else record.document.at(record.version)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """The complete object, None where there is none."""
+        found = self.entry(kind, namespace, name)
+        return None if found is None else found.object()
+
+    def entry(self, kind: Kind, namespace: str, name: str) -> Entry | None:
+        """The same before it is rendered."""
+        glance = self._glance()
+        key = Key(kind.kind, namespace if kind.namespaced else "", name)
+        record = self._shelves[kind.kind].records.get(key.path)
+        if record is not None:
+            return self._written(glance, record)
+        match kind.kind:
+            case "Pod":
+                return self._job_pod(glance, namespace, name)
+            case "PodGroup":
+                return self._job_group(glance, namespace, name)
+            case "Event":
+                return events.find(glance, self._stories, self.told, namespace, name)
+            case "Namespace" | "Shard":
+                return next((e for e in self._made(glance, kind) if e.key.name == name), None)
+            case _:
+                return None
+
+    def _glance(self) -> Glance:
+        return Glance(self.core, self._registry(), self._shelves, self._stories.jobs)
+
+    def _written(self, glance: Glance, record: Record) -> Entry:
+        document = record.document
+        key = document.key
+        version = record.version
+        if document.jid >= 0:
+            version = max(version, glance.moved(document.jid))
+        if key.kind == "Pod" and record.task >= 0:
+            task = task_of(glance, *unpack_task(record.task))
+            return PodEntry(glance, record, version, task)
+        if key.kind == "Queue":
+            version = max(version, self.queue_version(key.name))
+        return WrittenEntry(glance, record, version)
+
+    def _job_pod(self, glance: Glance, namespace: str, name: str) -> Entry | None:
+        """A pod without document: its Job is one whose name begins like its own."""
+        stem = name.rpartition("-")[0]
+        cut = stem.find("-")
+        while cut > 0:
+            record = glance.record("Job", f"{namespace}/{stem[:cut]}")
+            state = None if record is None else glance.state(record.document.jid)
+            if record is not None and state is not None:
+                tix = events.task_named(glance, state, name)
+                if tix >= 0:
+                    return self._pod_of(glance, record, tix)
+            cut = stem.find("-", cut + 1)
+        return None
+
+    def _pod_of(self, glance: Glance, job: Record, tix: int) -> Entry:
+        return JobPodEntry(glance, job.document, tix, self._version_of(glance, job))
+
+    def _job_group(self, glance: Glance, namespace: str, name: str) -> Entry | None:
+        record = glance.record("Job", f"{namespace}/{name[:-37]}")
+        if record is None or group_name(record.document) != name:
+            return None
+        return JobGroupEntry(glance, record.document, self._version_of(glance, record))
+
+    @staticmethod
+    def _version_of(glance: Glance, record: Record) -> int:
+        return max(record.version, glance.moved(record.document.jid))
+
+    # --- lists ------------------------------------------------------------------------------------
+
+    def list(
+        self, kind: Kind, *, namespace: str | None, after: str = "", limit: int | None
+    ) -> Page:
+        """Objects in the order of their paths, the pods of a Job by number where its name stands.
+
+        ``after`` is the ``next`` of the page before. ``namespace`` None: of all namespaces.
+        """
+        seen, _, start = after.partition("|")
+        skipped = int(seen) if seen else 0
+        walk = self._walk(kind, namespace, start)
+        if limit is None:
+            return Page((entry for _, entry in [*walk]), "", 0)
+        found = [*islice(walk, limit)]
+        if len(found) < limit or next(walk, None) is None:
+            return Page((entry for _, entry in found), "", 0)
+        skipped += limit
+        remaining = max(1, self._total(kind, namespace) - skipped)
+        return Page((entry for _, entry in found), f"{skipped}|{found[-1][0]}", remaining)
+
+    def _total(self, kind: Kind, namespace: str | None) -> int:
+        if kind is EVENT:
+            return self._stories.happenings + len(self.told)
+        return self._shelves[kind.kind].total(namespace)
+
+    def _walk(self, kind: Kind, namespace: str | None, start: str) -> Iterator[tuple[str, Entry]]:
+        """Each object from ``start`` on with the start of what follows it."""
+        glance = self._glance()
+        if kind is EVENT:
+            spot = events.Spot.parse(start) if start else events.FIRST
+            told = events.walk(glance, self._stories, self.told, namespace, spot)
+            yield from ((str(following), entry) for following, entry in told)
+            return
+        if kind in (NAMESPACE, SHARD):
+            made = (e for e in self._made(glance, kind) if e.key.name >= start)
+            yield from ((f"{entry.key.name}\0", entry) for entry in made)
+            return
+        yield from self._walk_shelf(glance, kind, namespace, start)
+
+    def _walk_shelf(
+        self, glance: Glance, kind: Kind, namespace: str | None, start: str
+    ) -> Iterator[tuple[str, Entry]]:
+        shelf = self._shelves[kind.kind]
+        first, _, index = start.partition("#")
+        end = None
+        if namespace is not None and kind.namespaced:
+            first, end = first or f"{namespace}/", f"{namespace}0"  # what follows the slash
+        for path in shelf.paths.between(first, end):
+            if path.endswith(MARK):
+                begin = int(index) if index and path == first else 0
+                yield from self._behind_mark(glance, kind, path, begin)
+            else:
+                yield f"{path}\0", self._written(glance, shelf.records[path])
+
+    def _behind_mark(
+        self, glance: Glance, kind: Kind, path: str, begin: int
+    ) -> Iterator[tuple[str, Entry]]:
+        """What a Job stands for, from task ``begin`` on."""
+        job = self._shelves["Job"].records[path.removesuffix(MARK)]
+        state = glance.state(job.document.jid)
+        if state is None:
+            return
+        if kind is POD_GROUP:
+            version = self._version_of(glance, job)
+            yield f"{path}\0", JobGroupEntry(glance, job.document, version)
+            return
+        for role in state.job.roles:
+            for tix in range(max(role.first, begin), role.first + role.count):
+                yield f"{path}#{tix + 1}", self._pod_of(glance, job, tix)
+
+    def _made(self, glance: Glance, kind: Kind) -> Iterator[Entry]:
+        if kind is NAMESPACE:
+            known = {"default"}.union(*(shelf.counts for shelf in self._shelves.values())) - {""}
+            for name in sorted(known):
+                key = Key(kind.kind, "", name)
+                first = self._ring.floor
+                yield MadeEntry(key, namespace_object(name, first, started=self._started))
+            return
+        shards = self.core.dispatcher.shards.values()
+        for state in sorted(shards, key=lambda s: shard_name(s.shard)):
+            version = self.shard_version(state.shard)
+            value = shard_object(glance, state, version, started=self._started)
+            yield MadeEntry(Key(kind.kind, "", shard_name(state.shard)), value)
+
+    def table(self, kind: Kind, objects: Sequence[Any], *, now: float | None = None) -> Json:
+        """``columnDefinitions`` and ``rows`` of these objects or entries. ``now``: for ages."""
+        shown = [o if isinstance(o, dict) else o.object() for o in objects]
+        return table(kind.kind, shown, self._clock() if now is None else now)
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def changes(self, since: int, kind: Kind) -> Sequence[Change]:
+        """What became of objects beyond a version, by version, each object once. Raises Expired
+        where that is not known (any more)."""
+        reader = Reader(self._glance(), self._ring, self._stories, self._last)
+        return reader.read(since, kind, self.told, self.moved_cluster(kind, since))
+
+    def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
+        """An object that is gone as it last was. ``record``: its own, or of the Job it was of."""
+        gone = {} if state is None else {record.document.jid: state}
+        glance = Glance(self.core, self._registry(), self._shelves, self._stories.jobs, gone=gone)
+        own = record.document.key.kind
+        if own == kind:
+            return self._written(glance, record).object()
+        if kind == "PodGroup":
+            return JobGroupEntry(glance, record.document, record.version).object()
+        return JobPodEntry(glance, record.document, tix, record.version).object()
+
+    async def wait(self, since: int) -> None:
+        """Until there is a version beyond ``since``."""
+        while self.version <= since:
+            await self._watchers.wait()
