@@ -10,25 +10,28 @@ from coordinator.wording import name_of, quantity
 from shard_worker.funnel import Check
 from shard_worker.inquiry import RoleFunnel
 from shared.model import Job
+from shared.quantity import unit_of
 
 LINES = 6
 """Proposals at most, those that suffice first."""
 
 
 def advice(
-    reason: Reason, role: RoleFunnel, names: Sequence[str], *, fits_now: bool
+    told: Why, role: RoleFunnel, names: Sequence[str], *, fits_now: bool
 ) -> list[dict[str, Any]]:
     """Each ``{change, fits, starts, nodes}``: with this change alone, would the tasks that have to
     start together start now, how many would, and how many nodes more take one."""
     f, wanted = role.funnel, role.wanted
-    found: list[dict[str, Any]] = []
-    if reason is Reason.WAITING_FOR_QUOTA:
-        found.append(_entry("more quota", f.starts, wanted, 0, fits=fits_now))
+    if told.reason is Reason.WAITING_FOR_QUOTA:
+        quota = _entry("more quota", f.starts, wanted, 0, fits=fits_now)
+        return [quota, *_within_quota(told, role, names, fits_now=fits_now)]
     if fits_now or not f.total:
-        return found
-    for slot, amount in f.smaller:
-        name = name_of(slot, names)
-        found.append(_entry(f"{quantity(name, amount)} {name} per task", wanted, wanted, 0))
+        return []
+    found = [
+        _entry(f"{quantity(name, amount)} {name} per task", wanted, wanted, 0)
+        for slot, amount in f.smaller
+        for name in [name_of(slot, names)]
+    ]
     found += [
         _entry(_without(check), check.starts, wanted, check.only)
         for check in f.checks
@@ -38,6 +41,25 @@ def advice(
         found.append(_entry(f"a minimum of {f.starts} instead of {wanted}", f.starts, f.starts, 0))
     found.sort(key=lambda entry: not entry["fits"])
     return found[:LINES]
+
+
+def _within_quota(
+    told: Why, role: RoleFunnel, names: Sequence[str], *, fits_now: bool
+) -> list[dict[str, Any]]:
+    """A smaller request that quota and nodes allow; no other change helps while quota is short."""
+    if len(told.short) != 1:
+        return []
+    (slot,) = told.short
+    name, smaller = name_of(slot, names), dict(role.funnel.smaller)
+    most = int(told.available[slot]) // role.wanted
+    if not fits_now:
+        most = min(most, smaller.get(slot, 0))
+    unit = unit_of(name)
+    amount = most - most % unit if most >= unit else 0
+    if not amount:
+        return []
+    change = f"{quantity(name, amount)} {name} per task"
+    return [_entry(change, role.wanted, role.wanted, 0)]
 
 
 def _entry(

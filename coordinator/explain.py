@@ -211,7 +211,7 @@ class Explainer:
                 found[row] += 1
         return [
             {"node": core.names.get(row, f"row {row}"), "tasks": count} | self._level(state, row)
-            for row, count in found.most_common(NODES)
+            for row, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:NODES]
         ]
 
     def _level(self, state: JobState, row: int) -> dict[str, Any]:
@@ -258,7 +258,7 @@ class Explainer:
             "role": role.role,
             "nodes": self.nodes(role.funnel),
             "near": self._near(role.funnel, names),
-            "if": advice(told.reason, role, names, fits_now=fits_now),
+            "if": advice(told, role, names, fits_now=fits_now),
             "roles": [_role(r) for r in finding.funnels] if len(finding.funnels) > 1 else [],
             "eta": None,
         }

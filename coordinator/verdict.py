@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from coordinator.reason_words import NEVER, Reason, Why, cut
-from coordinator.wording import listed, plural, some
+from coordinator.wording import listed, name_of, plural, quantity, some
 from shard_worker.funnel import Funnel
 from shard_worker.inquiry import Finding, RoleFunnel
 from shared.messages import OutcomeCode
@@ -84,11 +84,20 @@ def from_funnel(role: RoleFunnel, requests: Requests, names: Sequence[str]) -> W
     if role.role and wanted > 1:
         who += f" ({role.role})"
     now = f"{could} can start now" if could else "none can start now"
-    amounts = f"asks {listed(asked, names)}, could give {listed(give, names)}"
+    amounts = _asks(asked, give, names)
     text = f"{who}, {now}; short by {listed(short, names)} ({amounts})"
     if f.empty < wanted:
         text += f"; even empty, the matching nodes hold only {plural(f.empty, 'task')}"
     return Why(reason, cut(text), requested=asked, available=give, short=short)
+
+
+def _asks(asked: Mapping[int, float], give: Mapping[int, float], names: Sequence[str]) -> str:
+    """Of one resource the numbers suffice: it was named just before."""
+    if len(asked) != 1:
+        return f"asks {listed(asked, names)}, could give {listed(give, names)}"
+    (slot,) = asked
+    name = name_of(slot, names)
+    return f"asks {quantity(name, asked[slot])}, could give {quantity(name, give[slot])}"
 
 
 def can_ever(role: RoleFunnel) -> bool:

@@ -113,16 +113,15 @@ def _tried(answer: Answer) -> list[str]:
     if not turns and not conflicts:
         return []
     words = [
-        f"{tries[name]} {said}"
-        for name, said in (
-            ("placed", "placed"),
-            ("nominated", "nominated"),
-            ("infeasible", "infeasible"),
-            ("readConflicts", "read conflicts"),
-            ("trueConflicts", "true conflicts"),
-        )
-        if tries[name]
+        f"{tries[name]} {name}" for name in ("placed", "nominated", "infeasible") if tries[name]
     ]
+    lost = [
+        f"{tries[f'{name}Conflicts']} {name}"
+        for name in ("read", "true")
+        if tries[f"{name}Conflicts"]
+    ]
+    if lost:
+        words.append(f"{' and '.join(lost)} conflict{'' if conflicts == 1 else 's'}")
     shards = "1 shard" if tries["shards"] == 1 else f"{tries['shards']} shards"
     return [f"{'1 turn' if turns == 1 else f'{turns} turns'} on {shards}: {', '.join(words)}"]
 

@@ -104,7 +104,7 @@ def _text(answer: dict[str, Any], files: list[str]) -> list[str]:
         painted(line, COLOURS.get(verdict, ""), sys.stdout)
         for verdict, line in plan_lines(answer, columns=columns)
     ]
-    lines += ["", *totals(answer)]
+    lines += ["", *totals(answer, columns=columns)]
     if answer["verdict"] != "never":
         named = " ".join(f"-f {shlex.quote(name)}" for name in files)
         lines += ["", f"To submit: quadrant apply {named}"]

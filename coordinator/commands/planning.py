@@ -29,7 +29,7 @@ def plan_lines(answer: Answer, *, columns: int) -> list[tuple[str, str]]:
     return found
 
 
-def totals(answer: Answer) -> list[str]:
+def totals(answer: Answer, *, columns: int) -> list[str]:
     t = answer["totals"]
     words = [
         f"{t[word]} {said}"
@@ -43,14 +43,12 @@ def totals(answer: Answer) -> list[str]:
         )
         if t[word]
     ]
-    jobs = _count(t["jobs"], "job")
-    lines = [
-        f"{jobs}: {', '.join(words) or 'nothing to place'}; {t['tasksNow']} of {t['tasks']} "
-        "tasks could start now"
-    ]
+    said = [f"{_count(t['jobs'], 'job')}: {', '.join(words) or 'nothing to place'}"]
+    if t["tasks"]:
+        said[0] += f"; {t['tasksNow']} of {_count(t['tasks'], 'task')} could start now"
     if answer.get("revision"):
-        lines.append(f"At revision {answer['revision']}: {answer['note']}")
-    return lines
+        said.append(f"At revision {answer['revision']}: {answer['note']}")
+    return [line for text in said for line in textwrap.wrap(text, columns)]
 
 
 def _job(job: Answer) -> str:

@@ -50,6 +50,9 @@ async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
         await send(service, job("small", 4, gpus=5))
         await settled(service, bound=4)
         await send(service, job("wide", 3, gpus=4))
+        await service.until(
+            lambda s: s["outcomes"].get("infeasible", 0) > 0 and not s["open_turns"]
+        )
         told = await explained(service, "wide")
     adds_up(told)
     assert told["reason"] == "Fragmented"
@@ -69,7 +72,8 @@ async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
     helps = {entry["change"]: entry["fits"] for entry in told["if"]}
     assert helps[f"3 {GPU} per task"] is True
     assert helps["tolerate dedicated=infer"] is True
-    assert told["attempts"]["infeasible"] >= 0
+    assert told["attempts"]["infeasible"] >= 1
+    assert told["session"]
     assert told["shard"] in (0, 1)
     assert told["epoch"]
 
