@@ -111,6 +111,11 @@ def _refuse_if_taken(host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
+        except socket.gaierror as error:
+            raise CommandError(
+                f"--listen {host}:{port}: {error.strerror}; name an address of this machine, "
+                "such as 127.0.0.1"
+            ) from None
         except OSError as error:
             raise CommandError(
                 f"--listen {host}:{port}: {error.strerror}; end what listens there, or take "

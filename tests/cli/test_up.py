@@ -1,0 +1,117 @@
+"""``quadrant up``: where it listens, what it writes and says."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.commands import stack
+from coordinator.commands.up import DEFAULT_PORT, KUBECONFIG, reachable
+from tests.cli.conftest import Quadrant
+
+START_SECONDS = 100.0
+
+
+@pytest.mark.parametrize("words", [["--listen", "{}"], []])
+def test_a_port_that_is_taken_is_told_with_the_remedy(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        monkeypatch.setenv("QUADRANT_LISTEN_PORT", str(port))
+        said = quadrant("up", *(word.format(f"127.0.0.1:{port}") for word in words))
+    assert (said.code, said.out) == (1, "")
+    assert f"--listen 127.0.0.1:{port}: Address already in use" in said.err
+    assert "127.0.0.1:0" in said.err
+
+
+def test_an_address_of_nobody_is_told(quadrant: Quadrant) -> None:
+    said = quadrant("up", "--listen", "no-such-host.invalid:1")
+    assert said.code == 1
+    assert "name an address of this machine" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "wanted"),
+    [
+        ([], {}, DEFAULT_PORT),
+        ([], {"QUADRANT_LISTEN_PORT": "0"}, 0),
+        ([], {"QUADRANT_LISTEN_PORT": "18080"}, 18080),
+        (["--listen", "127.0.0.1:0"], {"QUADRANT_LISTEN_PORT": "18080"}, 0),
+    ],
+)
+def test_the_port(
+    quadrant: Quadrant,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    environ: dict[str, str],
+    wanted: int,
+) -> None:
+    """Somewhere else only where somebody said so; nothing is started here."""
+    from coordinator.commands import up
+
+    taken: list[int] = []
+    monkeypatch.setattr(up, "_refuse_if_taken", lambda host, port: taken.append(port))
+
+    def run(main: Callable[[], object]) -> int:
+        return 0
+
+    monkeypatch.setattr(stack, "run_to_exit_code", run)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert quadrant("up", *words).code == 0
+    assert taken == [wanted]
+
+
+def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
+    assert reachable("0.0.0.0") == reachable("127.0.0.1") == "127.0.0.1"
+    assert reachable("::") == reachable("::1") == "[::1]"
+    assert reachable("quadrant.example") == "quadrant.example"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_up_says_how_to_ask_it_and_then_answers(
+    short_dir: Path, quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-m", "coordinator.cli", "up", "--shards", "1"]
+    up = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "QUADRANT_RUN_DIR": str(short_dir)},
+        start_new_session=True,
+    )
+    try:
+        assert up.stdout is not None
+        ready, _, _ = select.select([up.stdout], [], [], START_SECONDS)
+        assert ready, "not up in time"
+        url = up.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url), url
+        path = short_dir / KUBECONFIG
+        looks = time.monotonic() + 10
+        while not path.exists() and time.monotonic() < looks:
+            time.sleep(0.05)
+        assert path.stat().st_mode & 0o777 == 0o600
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        said = quadrant("get", "queues", "-o", "name")
+        assert said == (0, "queue.scheduling.volcano.sh/default\n", "")
+    finally:
+        up.send_signal(signal.SIGINT)
+        out, error = up.communicate(timeout=60)
+    assert (up.returncode, out) == (130, "")
+    assert error.splitlines()[0] == f"export KUBECONFIG={path}"
+    assert "Next: " in error
