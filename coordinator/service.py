@@ -43,7 +43,9 @@ from coordinator.core import (
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
+from coordinator.kube.virtual import VIRTUAL, virtual_routes
 from coordinator.metrics import metrics_registry
+from coordinator.objects.store import Objects
 from coordinator.order import Order
 from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
@@ -83,6 +85,7 @@ class Service:
         self, settings: Settings, *, ledger: Ledger, cluster: ClusterDriver, shards: Shards
     ) -> None:
         self._settings = settings
+        self._shards = shards
         self._ledger = ledger
         self._cluster = cluster
         self._policies = PolicyFollower(settings)
@@ -101,8 +104,12 @@ class Service:
         )
         self.intake = Intake()
         self.probes = Probes()
+        self.objects: Objects
+        """What the outside sees; there from the moment the seat is taken."""
         self._guard = asyncio.Lock()
         self._kicked = asyncio.Event()
+        self._settled = asyncio.Event()
+        """We were asked to stop, and no worker is at work for us any more."""
         self._run_id = ""
         self.workers = Workers(
             settings,
@@ -169,6 +176,11 @@ class Service:
         for shard in range(self._settings.shards):
             await self.workers.claim(shard)
         recover(await self._ledger.snapshot(), self.intake, self.core)
+        self.objects = Objects(
+            self.core, lambda: self.intake.registry, epoch=epoch.counter, clock=time.time
+        )
+        self.objects.restore(self.intake.documents.values())
+        self.core.observer = self.objects
         self._recorder = Recorder(
             self._ledger,
             epoch=epoch,
@@ -188,12 +200,12 @@ class Service:
     async def _until(self, stop: asyncio.Event) -> None:
         """Stop in steps: nothing new comes in, what is under way comes back, the door closes."""
         await stop.wait()
-        assert self._serving is not None
+        if self._serving is None:
+            raise _Stopped
         self._serving.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
-                while any(state.calls for state in self.core.dispatcher.shards.values()):
-                    await asyncio.sleep(0.01)
+                await self._settled.wait()
         self._serving.close()
 
     async def _serve_http(self, writer: IntakeWriter) -> None:
@@ -209,6 +221,10 @@ class Service:
                     self.core, self.probes, lambda: self.intake.registry.slots.names
                 ),
                 list_codes=self.probes.list_codes,
+                routes=[
+                    *virtual_routes(core=self.core, shards=self._shards, intake=self.intake),
+                ],
+                virtual=VIRTUAL,
             )
         )
         await self._serving.run(self._settings.listen_host, self._settings.listen_port)
@@ -225,6 +241,8 @@ class Service:
                     await self._kicked.wait()
             self._kicked.clear()
             if self._serving is not None and self._serving.stopping:
+                if not any(state.calls for state in self.core.dispatcher.shards.values()):
+                    self._settled.set()
                 continue  # what is under way comes back; no more goes out
             for instruction in self.core.step(time.time()):
                 self._execute(instruction)
@@ -291,6 +309,8 @@ class Service:
         self._kicked.set()
 
     def _stored(self, changes: Any) -> None:
+        gone, purged = changes.documents_gone, changes.jobs_purged
+        self.objects.publish(changes.documents, gone, purged=purged)
         self.core.admitted(changes)
         self._kicked.set()
 
