@@ -8,6 +8,8 @@ import textwrap
 
 from coordinator.commands.terminal import BOLD, painted
 
+TIED = "\u00a0"
+"""A space at which no line ends; written as a plain one."""
 GAP = 8
 """Columns before the text."""
 WIDEST = 120
@@ -30,7 +32,9 @@ def block(word: str, paragraphs: list[str], *, columns: int) -> list[str]:
             break_on_hyphens=False,
             subsequent_indent="  " if len(paragraphs) > 1 else "",
         )
-    return [f"{word if not i else '':<{GAP}}{line}" for i, line in enumerate(lines)]
+    return [
+        f"{word if not i else '':<{GAP}}{line.replace(TIED, ' ')}" for i, line in enumerate(lines)
+    ]
 
 
 def painted_words(lines: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ import calendar
 import time
 from typing import Any
 
-from coordinator.commands.answers import block
+from coordinator.commands.answers import TIED, block
 from coordinator.commands.durations import age
 
 Answer = dict[str, Any]
@@ -70,8 +70,9 @@ def _nodes(answer: Answer) -> list[str]:
     if not nodes:
         return []
     terms = [f"{check['count']} {check['check']}" for check in nodes["first"]]
-    role = f" (role {answer['role']})" if answer.get("roles") else ""
-    return [f"{nodes['total']} = {' + '.join([*terms, str(nodes['fits']) + ' fit'])}{role}"]
+    terms = [term.replace(" ", TIED) for term in (*terms, f"{nodes['fits']} fit")]
+    role = f" (role{TIED}{answer['role']})" if answer.get("roles") else ""
+    return [f"{nodes['total']}{TIED}= {' + '.join(terms)}{role}"]
 
 
 def _near(near: Answer) -> str:
