@@ -44,6 +44,7 @@ from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
 from coordinator.kube.virtual import VIRTUAL, virtual_routes
+from coordinator.kube.writing import Writing, write_routes
 from coordinator.metrics import metrics_registry
 from coordinator.objects.store import Objects
 from coordinator.order import Order
@@ -221,8 +222,10 @@ class Service:
                     self.core, self.probes, lambda: self.intake.registry.slots.names
                 ),
                 list_codes=self.probes.list_codes,
+                objects=self.objects,
                 routes=[
                     *virtual_routes(core=self.core, shards=self._shards, intake=self.intake),
+                    *write_routes(Writing(writer, self.objects)),
                 ],
                 virtual=VIRTUAL,
             )
