@@ -58,6 +58,8 @@ def delete(
 ) -> None:
     """Delete objects, by name, by label or as files say
 
+    Waits until they are gone: a job keeps its name until its last task has ended.
+
     Examples:
 
       quadrant delete podgroup/train-7

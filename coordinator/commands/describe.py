@@ -37,6 +37,8 @@ def describe(
 ) -> None:
     """Show objects in full, with what happened to them
 
+    Labels, specification, status, why it waits, conditions and events.
+
     Examples:
 
       quadrant describe podgroup/train-7

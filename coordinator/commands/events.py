@@ -57,6 +57,8 @@ def events(
 ) -> None:
     """Show what happened, oldest first
 
+    Events live as long as the coordinator does.
+
     Examples:
 
       quadrant events --for podgroup/train-7

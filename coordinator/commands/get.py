@@ -48,6 +48,8 @@ def get(
 ) -> None:
     """Show objects: pods, nodes, jobs, podgroups, queues, shards, events
 
+    Kinds are those the server has, in plural, singular or short: quadrant get po,q
+
     Examples:
 
       quadrant get pods -A

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,13 +89,19 @@ def _tell_how_to_ask(settings: Settings) -> None:
     from coordinator.kubeconfig import write_kubeconfig
 
     server = f"http://{reachable(settings.listen_host)}:{settings.listen_port}"
-    path = write_kubeconfig(settings.run_dir / KUBECONFIG, server=server)
-    typer.echo(
-        f"export KUBECONFIG={path}\n"
-        "Next: kubectl get queues, or: quadrant top\n"
-        "Running; Ctrl-C stops everything",
-        err=True,
+    token_file = os.environ.get("QUADRANT_TOKEN_FILE")
+    path = write_kubeconfig(
+        settings.run_dir / KUBECONFIG,
+        server=server,
+        token_file=Path(token_file).absolute() if token_file else None,
     )
+    lines = [f"export KUBECONFIG={path}", "Next: kubectl get queues, or: quadrant top"]
+    if settings.tokens_file is not None and not token_file:
+        lines.append(
+            "Who asks needs a token: put it into a file and name that with QUADRANT_TOKEN_FILE, "
+            "or: kubectl config set-credentials quadrant --token=TOKEN"
+        )
+    typer.echo("\n".join([*lines, "Running; Ctrl-C stops everything"]), err=True)
 
 
 def reachable(host: str) -> str:
