@@ -33,6 +33,9 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _KUBERNETES = re.compile(r"QUADRANT_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
 """What Kubernetes puts into every container beside a service named ``quadrant``: not for us."""
 
+_OF_CLIENTS = frozenset(("QUADRANT_SERVER", "QUADRANT_TOKEN", "QUADRANT_TOKEN_FILE"))
+"""Which server a command asks, and as whom: no settings of a server that starts beside it."""
+
 _SERVER_FILES = ("redis_password", "ray_token")
 """Secrets that may also come from a file, named by ``QUADRANT_<NAME>_FILE``."""
 
@@ -106,6 +109,12 @@ class Settings(BaseSettings):
     )
     listen_host: str = Field("127.0.0.1", description="address the coordinator listens on")
     listen_port: Port = Field(0, description="its port; 0 = any that is free")
+    tokens_file: Path | None = Field(
+        None, description="file of tokens, made by quadrant token new; unset = only on loopback"
+    )
+    max_pending_jobs: Count = Field(
+        200_000, description="jobs of one queue that may wait; those beyond it are refused"
+    )
 
     # --- scheduling ---------------------------------------------------------------------------
     shards: int = Field(4, ge=1, le=1024, description="number of shard workers")
@@ -274,7 +283,7 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
         f"{name}: not known{_nearest(name.upper())}"
         for name in sorted(environment)
         if name.upper().startswith(PREFIX)
-        and name.upper() not in known
+        and name.upper() not in known | _OF_CLIENTS
         and not _KUBERNETES.fullmatch(name)
     ]
     if wrong:

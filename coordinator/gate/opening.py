@@ -1,0 +1,35 @@
+"""What a listener beyond this machine must have: tokens."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from coordinator.gate.token_file import TokenFile
+from shared.settings import PREFIX, Settings, SettingsError
+
+
+def open_gate(settings: Settings) -> TokenFile | None:
+    """The tokens to ask for; None = none are asked for.
+
+    Raises SettingsError for a file that cannot be used, and where others than this machine's users
+    could come in without a token.
+    """
+    if settings.tokens_file is not None:
+        return TokenFile(settings.tokens_file)
+    if not is_loopback(settings.listen_host):
+        raise SettingsError(
+            f"{PREFIX}LISTEN_HOST: {settings.listen_host} is reached from other machines, and no "
+            f"token is asked for; name a file of tokens with {PREFIX}TOKENS_FILE (quadrant token "
+            "new --file makes one), or listen on 127.0.0.1"
+        )
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it. A name other than localhost may mean anything."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

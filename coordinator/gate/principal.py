@@ -1,0 +1,51 @@
+"""Who asks, and what they may do."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Role(IntEnum):
+    """Each may do what those before it may."""
+
+    VIEW = 1
+    """Read everything; ask for explanations and plans."""
+    SUBMIT = 2
+    """Write Pods, PodGroups and Jobs, into all queues or into some."""
+    ADMIN = 3
+    """Write everything."""
+
+    @property
+    def word(self) -> str:
+        """As the file of tokens has it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """``queues``: those that jobs may be put into, None = all. Only of a submitter."""
+
+    name: str
+    role: Role
+    queues: frozenset[str] | None = None
+
+
+ANYONE = Principal("anyone", Role.ADMIN)
+"""Who asks where no tokens are asked for."""
+
+NOBODY = Principal("nobody", Role.VIEW)
+"""Who asks how the process is, which needs no token."""
+
+CALLER: ContextVar[Principal] = ContextVar("caller", default=ANYONE)
+"""Who is being served: for what is called without the request. Set for each request; the
+coordinator's own work is nobody's request, and may do everything."""
+
+
+def may_submit(principal: Principal, queue: str) -> bool:
+    """May they put jobs into this queue?"""
+    if principal.role >= Role.ADMIN:
+        return True
+    in_reach = principal.queues is None or queue in principal.queues
+    return principal.role >= Role.SUBMIT and in_reach

@@ -1,0 +1,111 @@
+"""The queue of an object: where it would go, and where what has its name is now.
+
+Cheap looks at objects as they were sent, before anything judged them: what makes no sense counts
+for the default queue, and is refused later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from coordinator.gate.rules import SUBMITTED
+from shared.manifests.metadata import GROUP_NAME, QUEUE_NAME
+from shared.model import Job
+
+DEFAULT = "default"
+SAMPLE = 8
+"""Objects of a list that are looked at to tell whose it is."""
+
+OTHERS = ""
+"""The lane of requests that put nothing into a queue, or into one that does not exist: whoever
+invents names of queues gets no more room by it."""
+
+Item = Mapping[str, Any]
+_NOTHING: Item = {}
+_NAMESPACE = "default"
+_TASK_BITS = 32
+
+
+class Names(Protocol):
+    """What is known of objects; :class:`coordinator.admission.registry.Registry` is one."""
+
+    @property
+    def jobs(self) -> Mapping[int, Job]: ...
+
+    @property
+    def groups(self) -> Mapping[str, int]: ...
+
+    @property
+    def batch_jobs(self) -> Mapping[str, int]: ...
+
+    @property
+    def pods(self) -> Mapping[str, int]: ...
+
+    @property
+    def queues(self) -> Mapping[str, object]: ...
+
+
+def queue_of(item: Item, names: Names) -> str:
+    """The queue that a Pod, PodGroup or Job goes to as it was sent; for other kinds the default."""
+    if item.get("kind") != "Pod":
+        return _text(_part(item, "spec").get("queue")) or DEFAULT
+    metadata = _part(item, "metadata")
+    annotations = _part(metadata, "annotations")
+    group = annotations.get(GROUP_NAME)
+    if group:
+        jid = names.groups.get(f"{metadata.get('namespace') or _NAMESPACE}/{group}", -1)
+        if (job := names.jobs.get(jid)) is not None:
+            return job.queue
+    return _text(annotations.get(QUEUE_NAME)) or DEFAULT
+
+
+def present_queue(item: Item, names: Names) -> str | None:
+    """The queue of the job that has this object's name by now; None where there is none."""
+    key = key_of(item)
+    match item.get("kind"):
+        case "Pod":
+            task = names.pods.get(key)
+            jid = -1 if task is None else task >> _TASK_BITS
+        case "PodGroup":
+            jid = names.groups.get(key, -1)
+        case "Job":
+            jid = names.batch_jobs.get(key, -1)
+        case _:
+            jid = -1
+    job = names.jobs.get(jid)
+    return None if job is None else job.queue
+
+
+def lane_of(items: Sequence[Item], names: Names) -> str:
+    """Whose request it is: the queue of the first of its objects that goes to one."""
+    for item in items[:SAMPLE]:
+        if item.get("kind") in SUBMITTED:
+            return lane(queue_of(item, names), names)
+    return OTHERS
+
+
+def lane(queue: str, names: Names) -> str:
+    return queue if queue in names.queues else OTHERS
+
+
+def key_of(item: Item) -> str:
+    """``namespace/name``."""
+    metadata = _part(item, "metadata")
+    return f"{metadata.get('namespace') or _NAMESPACE}/{metadata.get('name')}"
+
+
+def group_of(item: Item) -> str:
+    """``namespace/name`` of a Pod's PodGroup; "" where it is in none."""
+    metadata = _part(item, "metadata")
+    group = _part(metadata, "annotations").get(GROUP_NAME)
+    return f"{metadata.get('namespace') or _NAMESPACE}/{group}" if group else ""
+
+
+def _part(value: Item, name: str) -> Item:
+    part = value.get(name)
+    return part if isinstance(part, Mapping) else _NOTHING
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
