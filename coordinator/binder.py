@@ -164,8 +164,10 @@ _REPORTED = {
 }
 
 
-def read_reports(reports: Reports, *, row: Callable[[str], int]) -> list[StatusItem]:
+def read_reports(reports: Reports, *, row: Callable[[str, int, int], int]) -> list[StatusItem]:
     """The cluster's reports as ledger items: consecutive reports of one kind and job together.
+
+    ``row``: of the node of this name that the task (jid, tix) is on.
 
     Order within a job is kept, because a task starts before it ends.
     """
@@ -182,5 +184,5 @@ def read_reports(reports: Reports, *, row: Callable[[str], int]) -> list[StatusI
         else:
             item = known[1]
         item.tasks.append(tix)
-        item.rows.append(row(node))
+        item.rows.append(row(node, jid, tix))
     return items

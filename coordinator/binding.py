@@ -195,7 +195,7 @@ class Binding:
                 log.warning("Cluster did not answer", error=str(error))
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
                 continue
-            items = read_reports(reports, row=lambda name: self._core.rows.get(name, -1))
+            items = read_reports(reports, row=self._core.row_of)
             if items:
                 await self._recorder.record(items)
             after = max(after, reports.last)

@@ -19,9 +19,9 @@ event                     what follows
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.changes import Changes
 from coordinator.dispatch import Dispatcher
 from coordinator.instructions import (
     Fail,
@@ -33,7 +33,6 @@ from coordinator.instructions import (
     Stop,
 )
 from coordinator.jobs import JobState, Standing, amounts
-from coordinator.objects.document import Document, Key
 from coordinator.observer import Observer, Unobserved
 from coordinator.order import Order
 from coordinator.partition import partition
@@ -50,7 +49,7 @@ from shared.messages import (
     StatusItem,
     TaskState,
 )
-from shared.model import HyperNode, Job, Node, Queue, TaskClass
+from shared.model import HyperNode, Node
 
 __all__ = [
     "Changes",
@@ -67,29 +66,6 @@ __all__ = [
 SHARD_LOST, SHARD_RECOVERED, SHARD_REBALANCED = "ShardLost", "ShardRecovered", "ShardRebalanced"
 
 
-@dataclass(slots=True)
-class Changes:
-    """Objects that became durable together (what intake admitted)."""
-
-    classes: dict[int, TaskClass] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    nodes_gone: list[int] = field(default_factory=list)
-    queues: list[Queue] = field(default_factory=list)
-    hyper_nodes: list[HyperNode] = field(default_factory=list)
-    queues_gone: list[int] = field(default_factory=list)
-    hyper_nodes_gone: list[str] = field(default_factory=list)
-    jobs: list[Job] = field(default_factory=list)
-    jobs_gone: list[int] = field(default_factory=list)
-    """Deleted jobs: nothing more of them is placed, what runs is stopped."""
-    tasks_gone: list[tuple[int, int]] = field(default_factory=list)
-    """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped."""
-    jobs_purged: list[int] = field(default_factory=list)
-    """Deleted jobs that nothing is left of, their records neither."""
-    documents: list[Document] = field(default_factory=list)
-    """New or changed."""
-    documents_gone: list[Key] = field(default_factory=list)
-
-
 class Coordinator:
     def __init__(self, order: Order, dispatcher: Dispatcher) -> None:
         self.order = order
@@ -102,6 +78,8 @@ class Coordinator:
         """Of every node that was ever known: a bind may be under way to one that is gone."""
         self.rows: dict[str, int] = {}
         """Row of every name, of gone nodes too: their last tasks still report."""
+        self._gone_rows: set[int] = set()
+        """Rows of nodes that are gone: tasks may still be on them."""
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.revision = 0
         self._lost: set[int] = set()
@@ -149,11 +127,27 @@ class Coordinator:
         self.dispatcher.offer(node.row, node.allocatable, +1)
         self.order.accounts.put_node(node)
 
+    def row_of(self, name: str, jid: int, tix: int) -> int:
+        """The row of the node of this name that a task is on, -1 where there is none. A task may
+        still be on a node that is gone while another one has its name."""
+        if self._gone_rows and (state := self.order.known(jid)) is not None:
+            row = state.rows[tix]
+            if row in self._gone_rows and self.names[row] == name:
+                return row
+        return self.rows.get(name, -1)
+
+    def restore_gone_nodes(self, names: Mapping[int, str]) -> None:
+        """Recovery, before the nodes that there are: row -> name."""
+        self.names.update(names)
+        self.rows.update((name, row) for row, name in names.items())
+        self._gone_rows.update(names)
+
     def _drop_node(self, row: int) -> None:
         node = self.nodes.pop(row, None)
         if node is None:
             return
         self._nodes_moved = True
+        self._gone_rows.add(row)
         self.dispatcher.offer(row, node.allocatable, -1)
         self.order.accounts.drop_node(row)
 
@@ -289,14 +283,13 @@ class Coordinator:
         placed = known = 0
         for p in outcome.placements:
             if p.kind == ALLOCATE:
-                rows = [
-                    row
-                    for tix, row in zip(p.tasks, p.rows, strict=True)
-                    if self.order.expects(state, tix)
-                ]
+                tasks = [tix for tix in p.tasks if self.order.expects(state, tix)]
+                rows = p.rows
+                if len(tasks) != len(rows):
+                    at = dict(zip(p.tasks, p.rows, strict=True))
+                    rows = [at[tix] for tix in tasks]
                 self.dispatcher.used(rows, self.order.accounts.classes[p.cid].requests, +1)
-                if len(rows) == len(p.tasks):
-                    state.put_rows(p.tasks, rows)
+                state.put_rows(tasks, rows)
                 placed += len(p.tasks)
                 known += len(p.tasks) - len(rows)  # recorded before this outcome came
         if placed and now is not None:

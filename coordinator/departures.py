@@ -80,7 +80,7 @@ class Departures:
                     self._asked.pop(jid, None)
                     self.purge_jobs.append(jid)
                 return
-        self._ask(jid, [t for t, s in enumerate(states) if s in HOLDING])
+        self.ask(jid, [t for t, s in enumerate(states) if s in HOLDING])
 
     def purged(self, jid: int) -> None:
         """Intake and ledger know nothing of the job any more."""
@@ -108,7 +108,7 @@ class Departures:
         mine = self.members[jid]
         pending = [t for t in sorted(mine) if states[t] == TaskState.PENDING]
         ended = [t for t in sorted(mine) if states[t] in _ENDED and (jid, t) not in self._failing]
-        self._ask(jid, [t for t in sorted(mine) if states[t] in HOLDING])
+        self.ask(jid, [t for t in sorted(mine) if states[t] in HOLDING])
         if pending:
             self._accounts.move(state, pending, TaskState.FAILED)
             self._failing.update((jid, t) for t in pending)
@@ -134,11 +134,8 @@ class Departures:
 
     # --- stopping -----------------------------------------------------------------------------
 
-    def placed(self, state: JobState, tasks: Iterable[int]) -> None:
-        """Tasks of a deleted job turn out to hold nodes."""
-        self._ask(state.job.jid, list(tasks))
-
-    def _ask(self, jid: int, tasks: list[int]) -> None:
+    def ask(self, jid: int, tasks: list[int]) -> None:
+        """Have these tasks stopped, those that were not told before at once."""
         asked = self._asked.setdefault(jid, set())
         fresh = [t for t in tasks if t not in asked]
         if not fresh:

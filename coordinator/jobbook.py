@@ -99,7 +99,7 @@ class JobBook:
         if ends:
             self.departures.settle(state)
         else:
-            self.departures.placed(state, tasks)
+            self.departures.ask(state.job.jid, tasks)
 
     def _settle_members(self, state: JobState) -> None:
         """See to members that were deleted from a job that stays."""

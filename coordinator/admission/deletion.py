@@ -18,7 +18,13 @@ from coordinator.admission.result import Admission, refused
 from coordinator.objects.document import Document, Key
 from shared.ledger.protocol import DropJob, DropNode, DropQueue, PurgeJob, PutObject
 from shared.model import Job
-from shared.specs import HYPER_NODE_KEY, NUMBERS_KEY, PRIORITY_CLASS_KEY, encode_numbers
+from shared.specs import (
+    GONE_NODE_KEY,
+    HYPER_NODE_KEY,
+    NUMBERS_KEY,
+    PRIORITY_CLASS_KEY,
+    encode_numbers,
+)
 
 
 def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
@@ -28,7 +34,8 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
     match key.kind:
         case "Node" if name in (taken := registry.nodes):
             row = registry.nodes[name].row
-            out = Admission(ops=[DropNode(row)], nodes_gone=[row])
+            named = PutObject(f"{GONE_NODE_KEY}{row}", name.encode())
+            out = Admission(ops=[DropNode(row), named], nodes_gone=[row])
         case "HyperNode" if name in (taken := registry.hyper_nodes):
             out = Admission(ops=[PutObject(HYPER_NODE_KEY + name, None)], hyper_nodes_gone=[name])
         case "PriorityClass" if name in (taken := registry.priority_classes):

@@ -92,6 +92,9 @@ def _finished(jid: int, job: Job, findings: Findings) -> None:
         for tix, state in enumerate(job.states)
         if state < SUCCEEDED and (state != PENDING or (job.member[tix] and not job.gone))
     ]
+    if job.gone and not job.forgotten:
+        message = f"job {jid} ({job.key}) was deleted and never forgotten: {equation(job)}"
+        findings.add_at(job.line, "job", 6, message)
     if lacking:
         findings.add_at(
             job.line,
@@ -104,14 +107,17 @@ def _finished(jid: int, job: Job, findings: Findings) -> None:
 
 def equation(job: Job) -> str:
     """Where a job's tasks are. Pending ones of a deleted job, or no longer in it, are deleted."""
-    states = Counter(job.states)
-    deleted = sum(
-        state == PENDING and (job.gone or not job.member[tix])
-        for tix, state in enumerate(job.states)
-    )
+    states, gone = Counter(job.states), deleted(job)
     held = sum(states[state] for state in range(BOUND, RELEASING + 1))
     return (
-        f"{len(job.states)} submitted = {states[PENDING] - deleted} pending + "
+        f"{len(job.states)} submitted = {states[PENDING] - gone} pending + "
         f"{states[BINDING]} in flight + {held} held + {states[SUCCEEDED]} succeeded + "
-        f"{states[FAILED]} failed + {deleted} deleted"
+        f"{states[FAILED]} failed + {gone} deleted"
     )
+
+
+def deleted(job: Job) -> int:
+    """Tasks that were not placed when their job, or they themselves, were deleted."""
+    if job.gone:
+        return job.states.count(PENDING)
+    return sum(state == PENDING and not job.member[t] for t, state in enumerate(job.states))

@@ -169,6 +169,12 @@ class Queues:
             queue.parent = parent
             self.charge(parent, used, 1)
 
+    def drop(self, qid: int) -> str:
+        """The queue is gone; returns what was still in it, "" where nothing was."""
+        queue = self._queues.pop(qid, None)
+        used = {} if queue is None else {slot: n for slot, n in queue.used.items() if n}
+        return f"queue {qid} is gone, but {used} of it is in use" if used else ""
+
     def charge(self, qid: int, requests: list[tuple[int, int]], times: int) -> str:
         """Add requests to a queue and its ancestors; returns what it broke, "" where it fits."""
         broken = ""

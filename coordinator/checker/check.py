@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.checker.account import settle
+from coordinator.checker.account import deleted, settle
 from coordinator.checker.cluster import DONE, ClusterSide
-from coordinator.checker.ledger import SUCCEEDED, LedgerSide
+from coordinator.checker.ledger import FAILED, LedgerSide
 from coordinator.checker.report import CheckReport, Findings, HistoryError, Summary
 
 
@@ -84,11 +84,14 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
     jobs = ledger.jobs.values()
     return Summary(
         jobs_submitted=len(jobs),
-        jobs_finished=sum(job.states.count(SUCCEEDED) == len(job.states) for job in jobs),
+        jobs_finished=sum(job.finished for job in jobs),
+        jobs_deleted=sum(job.gone and not job.finished for job in jobs),
         tasks_submitted=sum(len(job.states) for job in jobs),
         tasks_bound=bound,
         tasks_bound_twice=len(ledger.twice | cluster.twice),
         tasks_finished=sum(binding.phase == DONE for binding in cluster.bindings.values()),
+        tasks_failed=sum(job.states.count(FAILED) for job in jobs),
+        tasks_deleted=sum(deleted(job) for job in jobs),
         gangs_partly_bound=len(ledger.partly),
         gangs_across_shards=len(ledger.across),
         levels=(ledger.levels[1], ledger.levels[2], ledger.levels[3], ledger.levels[4]),

@@ -40,6 +40,7 @@ class Job:
         "changed",
         "cids",
         "earlier",
+        "forgotten",
         "gone",
         "group_of",
         "groups",
@@ -61,6 +62,7 @@ class Job:
         self.qid = -1
         self.spec = -1
         self.gone = False
+        self.forgotten = False
         self.groups: list[list[int]] = []  # [parent, minimum]
         self.held: list[int] = []
         self.shards: list[int | None] = []  # where a gang's first member was placed
@@ -84,6 +86,11 @@ class Job:
             self.group_of += [0] * by
             self.submitted += [t] * by
             self.changed += [self.line] * by
+
+    @property
+    def finished(self) -> bool:
+        """Whether every task succeeded."""
+        return self.states.count(SUCCEEDED) == len(self.states)
 
     def chain(self, group: int) -> list[int]:
         """A group and its ancestors."""
@@ -119,10 +126,10 @@ class LedgerSide:
             "node_gone": self._nodes_gone,
             "observe": self._observe,
             "queue": self._put_queues,
-            "queue_gone": self._nothing,
+            "queue_gone": self._queues_gone,
             "job": self._jobs,
             "job_gone": self._jobs_gone,
-            "job_forgotten": self._nothing,
+            "job_forgotten": self._jobs_forgotten,
             "object": self._nothing,
             "epoch": self._nothing,
             "partition": self._partition,
@@ -237,6 +244,23 @@ class LedgerSide:
                 self.jobs[jid].gone = True
             self._end_nomination(jid)
 
+    def _jobs_forgotten(self, event: dict[str, Any]) -> None:
+        """Promise 6: nothing is forgotten that still holds a node."""
+        for jid in event["jids"]:
+            job = self.jobs.get(jid)
+            if job is None or job.forgotten:
+                continue
+            job.forgotten = True
+            held = [tix for tix, s in enumerate(job.states) if BINDING <= s <= RELEASING]
+            if not job.gone or held:
+                why = f"task {held[0]} is {STATES[job.states[held[0]]]}" if held else "not deleted"
+                self._findings.add(6, f"job {jid} ({job.key}) was forgotten, but {why}")
+
+    def _queues_gone(self, event: dict[str, Any]) -> None:
+        for qid in event["qids"]:
+            if broken := self._queues.drop(qid):
+                self._findings.add(6, broken)
+
     # --- statements -----------------------------------------------------------------------------
 
     def _refusal(self, event: dict[str, Any]) -> None:
@@ -253,6 +277,8 @@ class LedgerSide:
             if job is None:
                 self._findings.add(6, f"job {jid} was committed but never submitted")
                 continue
+            if job.gone:
+                self._findings.add(6, f"job {jid} ({job.key}) was committed after its deletion")
             self._end_nomination(jid)
             for other in statement["dropped"]:
                 self._end_nomination(other)
@@ -363,6 +389,8 @@ class LedgerSide:
             if job is None:
                 self._findings.add(6, f"job {jid} got state {name} but was never submitted")
                 continue
+            if job.forgotten:
+                self._findings.add(6, f"job {jid} ({job.key}) got state {name}, but is forgotten")
             for tix, row in zip(tasks, rows, strict=True):
                 self._change(jid, job, tix, row, state)
 

@@ -55,10 +55,15 @@ class Summary:
 
     jobs_submitted: int = 0
     jobs_finished: int = 0
+    jobs_deleted: int = 0
+    """Deleted before they had finished."""
     tasks_submitted: int = 0
     tasks_bound: int = 0
     tasks_bound_twice: int = 0
     tasks_finished: int = 0
+    tasks_failed: int = 0
+    tasks_deleted: int = 0
+    """Not placed when their job, or they themselves, were deleted."""
     gangs_partly_bound: int = 0
     gangs_across_shards: int = 0
     levels: tuple[int, int, int, int] = (0, 0, 0, 0)

@@ -68,18 +68,22 @@ class IntakeDesk:
         the name of something that is being deleted waits until that is gone."""
         admission = self._intake.admit(items, self._process.now, atomic=True)
         if admission.refused:
-            assert {refusal.reason for refusal in admission.refused} == {"AlreadyExists"}, (
-                admission.refused
-            )
+            going = ["being deleted" in refusal.message for refusal in admission.refused]
+            assert all(going), admission.refused
             self._process.after(TRY_AGAIN_SECONDS, lambda: self.admit(items, done))
         else:
             self._keep(admission, done)
 
     def remove(self, key: Key, done: Event) -> None:
-        """Delete an object. What is unknown was deleted before."""
+        """Delete an object. What is unknown was deleted before; what is needed by others goes when
+        they have gone."""
         admission = self._intake.remove(key.kind, key.namespace, key.name, self._process.now)
-        assert {refusal.reason for refusal in admission.refused} <= {"NotFound"}, admission.refused
-        self._keep(admission, done)
+        reasons = {refusal.reason for refusal in admission.refused}
+        assert reasons <= {"NotFound", "Conflict"}, admission.refused
+        if "Conflict" in reasons:
+            self._process.after(TRY_AGAIN_SECONDS, lambda: self.remove(key, done))
+        else:
+            self._keep(admission, done)
 
     def purge(self, jids: list[int], pods: list[tuple[int, int]], done: Event) -> None:
         """Nothing is left of these."""

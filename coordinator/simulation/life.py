@@ -20,7 +20,7 @@ from coordinator.dispatch import SendTurns
 from coordinator.intake import Intake
 from coordinator.objects.document import Key
 from coordinator.recovery import recover
-from coordinator.simulation.binding import SimulatedBinding
+from coordinator.simulation.binding import CONSUMER, SimulatedBinding
 from coordinator.simulation.books import INTAKE, IntakeDesk, Seat
 from coordinator.simulation.shards import SimulatedShards, WorkerConfig
 from coordinator.simulation.timeline import Alarm, Event, Lane, Process, Timeline
@@ -228,7 +228,8 @@ class Life:
 
     def _sweep(self) -> None:
         """Find nominations that nobody counts on."""
-        quiet = self.process.timeline.quiet() and settled(self.core)
+        bound = not at_once(self._ledger.read_binds(CONSUMER, own=True))
+        quiet = self.process.timeline.quiet() and settled(self.core) and bound
         self._idle_sweeps = self._idle_sweeps + 1 if quiet else 0
 
         def swept(held: Any) -> None:

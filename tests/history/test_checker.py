@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.checker import HistoryError, check
+from coordinator.checker import CheckReport, HistoryError, check
 from tests.history.story import BEST_EFFORT, GPU, GPU_TASK, PODS, Story, good_story
 
 
@@ -439,7 +439,54 @@ def test_deleted_tasks_need_not_finish(tmp_path: Path) -> None:
     story.acts("releasing", 1, {0: 0})
     story.acts("failed", 1, {0: 0})
     story.status("FAILED", 1, {0: 0})
+    story.ledger("job_forgotten", jids=[1])
     assert story.check(tmp_path, closed=True).ok
+
+
+def test_a_deleted_job_is_forgotten_in_the_end(tmp_path: Path) -> None:
+    story = Story()
+    story.job(1, 2)
+    story.ledger("job_gone", jids=[1])
+    assert "never forgotten" in _only(story.check(tmp_path, closed=True))
+
+
+def test_nothing_that_holds_a_node_is_forgotten(tmp_path: Path) -> None:
+    story = Story()
+    story.job(1, 2)
+    story.commit(1, {0: 0, 1: 0})
+    story.ledger("job_gone", jids=[1])
+    story.ledger("job_forgotten", jids=[1])
+    assert "was forgotten, but task 0 is BINDING" in _only(story.check(tmp_path))
+
+
+def test_a_job_that_stays_is_not_forgotten(tmp_path: Path) -> None:
+    story = Story()
+    story.job(1, 2)
+    story.ledger("job_forgotten", jids=[1])
+    assert "was forgotten, but not deleted" in _only(story.check(tmp_path))
+
+
+def test_a_deleted_job_gets_no_place(tmp_path: Path) -> None:
+    story = Story()
+    story.job(1, 2)
+    story.ledger("job_gone", jids=[1])
+    story.commit(1, {0: 0, 1: 0})
+    assert "committed after its deletion" in _only(story.check(tmp_path))
+
+
+def test_a_queue_that_is_in_use_does_not_go(tmp_path: Path) -> None:
+    story = Story()
+    story.job(1, 2)
+    story.commit(1, {0: 0, 1: 0})
+    story.ledger("queue_gone", qids=[1])
+    assert "queue 1 is gone" in _only(story.check(tmp_path))
+
+
+def _only(report: CheckReport) -> str:
+    """The message of the one violation there is."""
+    (violation,) = report.violations
+    assert violation.promise == 6
+    return violation.message
 
 
 def test_every_cut_of_a_good_history_is_good(tmp_path: Path) -> None:

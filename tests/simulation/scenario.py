@@ -14,11 +14,13 @@ from coordinator.cluster.local import LocalCluster
 from coordinator.core import Coordinator
 from coordinator.dispatch import Dispatcher
 from coordinator.history import HistoryFile
+from coordinator.objects.document import Key
 from coordinator.order import Order
 from coordinator.simulation import Network, Simulation
 from shard_worker.session import open_session
 from shard_worker.task_class import Mode
 from shared.policy import DEFAULT_POLICY
+from tests.simulation.churn import churn
 
 Item = dict[str, Any]
 
@@ -58,6 +60,8 @@ class Scenario:
     """(event of the run, seconds until a successor starts): the coordinator's."""
     restarts: list[float] = field(default_factory=list)
     """Seconds: the ledger's server."""
+    deletes: list[tuple[float, Key]] = field(default_factory=list)
+    """(seconds, object)."""
 
 
 def scenario(seed: int) -> Scenario:
@@ -73,12 +77,14 @@ def scenario(seed: int) -> Scenario:
         *_cordons(more, nodes),
         *[part for number in range(more.randint(0, 4)) for part in _group(more, number)],
     ]
+    changes = churn(Random(seed + 2_000_003), batches, QUEUES)
     return Scenario(
         seed=seed,
         mode=mode,
         shards=shards,
         nodes=nodes,
-        batches=batches,
+        batches=batches + changes.batches,
+        deletes=changes.deletes,
         network=_network(draw),
         faulty=seed % 7 in (1, 3),
         kills=kills,
@@ -252,6 +258,8 @@ def build(wanted: Scenario, history: HistoryFile | None = None) -> Simulation:
     )
     for at, items in wanted.batches:
         simulation.submit(items, at=at)
+    for at, key in wanted.deletes:
+        simulation.delete(key, at=at)
     for shard, at in wanted.kills:
         simulation.kill_worker(shard, at=at)
     for shard, at, seconds in wanted.pauses:

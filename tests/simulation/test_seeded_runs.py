@@ -45,8 +45,14 @@ def _finish(seed: int) -> Counter[str]:
     summary, core = report.summary, simulation.core
     assert report.first is None, f"seed {seed}: {report.first}"
     assert settled(core), f"seed {seed}: {core.status()}"
-    assert summary.jobs_finished == summary.jobs_submitted > 0, seed
-    assert summary.tasks_finished == summary.tasks_bound == summary.tasks_submitted, seed
+    assert summary.jobs_submitted > 0, seed
+    assert not core.leaving, seed
+    assert not core.order.departures.members, seed
+    ended = summary.tasks_finished + summary.tasks_failed + summary.tasks_deleted
+    assert ended == summary.tasks_submitted, f"seed {seed}: {summary}"
+    if not scenario(seed).deletes:
+        assert summary.jobs_finished == summary.jobs_submitted, seed
+        assert summary.tasks_finished == summary.tasks_bound == ended, seed
     assert (summary.tasks_bound_twice, summary.gangs_partly_bound) == (0, 0), seed
     assert core.order.open == sum(binding.elsewhere for binding in simulation.bindings) == 0, seed
     core.validate()
