@@ -131,10 +131,13 @@ class Intake:
             if isinstance(manifest, Refusal):
                 out.refused.append(manifest)
                 continue
-            assert isinstance(sent, dict)
+            assert type(sent) is dict
             own = sent
-            if not self._observe and (known := repeated(manifest, sent, self.documents)):
-                own, again = known, parse(known)
+            plain = type(manifest) is PodManifest and not (
+                manifest.uid or manifest.template.node_name
+            )
+            if not (plain or self._observe) and (mine := repeated(manifest, sent, self.documents)):
+                own, again = mine, parse(mine)
                 assert not isinstance(again, Refusal), "what is left out is never required"
                 manifest = again
             try:

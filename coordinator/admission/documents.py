@@ -13,8 +13,9 @@ from coordinator.admission.registry import Draft, unpack_task
 from coordinator.admission.step import Step, kind_of
 from coordinator.objects.document import Document, Key
 from coordinator.objects.kinds import BY_KIND
+from coordinator.objects.metadata import OWN
 from shared.errors import InvalidInput
-from shared.manifests import JobManifest, Manifest, PodGroupManifest, PodManifest
+from shared.manifests import JobManifest, Manifest, NodeManifest, PodGroupManifest, PodManifest
 
 NAMESPACED = frozenset(("Pod", "PodGroup", "Job", "PodDisruptionBudget"))
 
@@ -31,9 +32,9 @@ SERVER_OWNED = frozenset(
 )
 """Fields of ``metadata`` that an author may repeat and that mean nothing there."""
 
+_OURS = frozenset(OWN)
 _IDENTITY = SERVER_OWNED | {"name", "namespace", "managedFields"}
-_STATUS = {"Node": ("allocatable", "capacity"), "Queue": ("state",)}
-"""What of ``status`` an author says; all else there is ours."""
+_HOST_NAME = "kubernetes.io/hostname"
 
 
 _key = tuple.__new__
@@ -58,23 +59,37 @@ def body_of(item: dict[str, Any]) -> bytes:
 def repeated(
     manifest: Manifest, sent: dict[str, Any], known: dict[Key, Document]
 ) -> dict[str, Any] | None:
-    """An object that was read here and given again: without the uid and the node that are ours.
+    """An object that was read here and given again: without the words of it that are ours.
 
-    None where it says neither, or names another incarnation than the one that is here.
+    Those are the uid, a pod's node and a node's label of its own name. None where it has none of
+    them, or names another incarnation than the one that is here.
     """
-    if not isinstance(manifest, PodManifest | PodGroupManifest | JobManifest):
+    match manifest:
+        case PodManifest(uid=uid):
+            ours = bool(uid or manifest.template.node_name)
+        case PodGroupManifest(uid=uid) | JobManifest(uid=uid):
+            ours = bool(uid)
+        case NodeManifest():
+            uid, ours = "", manifest.labels.get(_HOST_NAME) == manifest.name
+        case _:
+            return None
+    document = known.get(document_key(manifest)) if ours else None
+    if document is None or uid not in ("", document.uid):
         return None
-    node = isinstance(manifest, PodManifest) and bool(manifest.template.node_name)
-    if not (manifest.uid or node):
-        return None
-    document = known.get(document_key(manifest))
-    if document is None or manifest.uid not in ("", document.uid):
-        return None
-    metadata = {name: value for name, value in sent["metadata"].items() if name != "uid"}
-    own = sent | {"metadata": metadata}
-    if node:
-        own["spec"] = {name: value for name, value in own["spec"].items() if name != "nodeName"}
+    before = document.object()
+    own = _without(sent, "metadata", "uid")
+    if isinstance(manifest, PodManifest):
+        own = _without(own, "spec", "nodeName")
+    if isinstance(manifest, NodeManifest) and _HOST_NAME not in (
+        before["metadata"].get("labels") or {}
+    ):
+        own["metadata"] = _without(own["metadata"], "labels", _HOST_NAME)
     return own
+
+
+def _without(obj: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    """A copy of the object without one field of a part that it has."""
+    return obj | {part: {field: value for field, value in obj[part].items() if field != name}}
 
 
 def documents_of(
@@ -138,10 +153,10 @@ def _specified(item: dict[str, Any]) -> dict[str, Any]:
     """What an author asks for, without labels, annotations and what the server adds."""
     said = {name: value for name, value in item.items() if name not in ("metadata", "status")}
     status = item.get("status") or {}
-    for name in _STATUS.get(item["kind"], ()):
-        said[f"status.{name}"] = status.get(name)
-    if item["kind"] == "Queue" and said["status.state"] is None:
-        said["status.state"] = "Open"
+    if item["kind"] == "Node":
+        said["offered"] = status.get("allocatable") or status.get("capacity")
+    elif item["kind"] == "Queue":
+        said["open"] = (status.get("state") or "Open") == "Open"
     if not said.get("spec"):
         said.pop("spec", None)
     return said
@@ -149,8 +164,10 @@ def _specified(item: dict[str, Any]) -> dict[str, Any]:
 
 def _described(item: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
     """Labels, annotations and the like; who manages which field only where it was sent."""
-    metadata = {name: value for name, value in item["metadata"].items() if value}
-    said = {name: value for name, value in metadata.items() if name not in _IDENTITY}
+    metadata = item["metadata"]
+    said = {name: value for name, value in metadata.items() if value and name not in _IDENTITY}
+    if (annotations := said.pop("annotations", None)) and not annotations.keys() <= _OURS:
+        said["annotations"] = {k: v for k, v in annotations.items() if k not in _OURS}
     if sent["metadata"].get("managedFields"):
         said["managedFields"] = metadata.get("managedFields")
     return said
