@@ -27,6 +27,7 @@ from typing import Any
 
 import structlog
 
+from coordinator.admission.registry import Registry
 from coordinator.binding import Binding
 from coordinator.cluster.client import SocketCluster
 from coordinator.cluster.protocol import ClusterDriver
@@ -41,6 +42,9 @@ from coordinator.core import (
     Stop,
 )
 from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.gate.middleware import middleware as gate
+from coordinator.gate.opening import open_gate, token_checks
+from coordinator.gate.rights import guarded, may_write
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
 from coordinator.kube.virtual import VIRTUAL, virtual_routes
@@ -59,7 +63,7 @@ from coordinator.workers import Workers
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import Epoch
-from shared.settings import Settings, load_settings
+from shared.settings import Settings, SettingsError, load_settings
 from shared.telemetry import configure_logging
 
 log = structlog.get_logger(__name__)
@@ -90,6 +94,7 @@ class Service:
         self._ledger = ledger
         self._cluster = cluster
         self._policies = PolicyFollower(settings)
+        self._tokens = open_gate(settings)
         self.core = Coordinator(
             Order(
                 self._policies.session(),
@@ -163,6 +168,8 @@ class Service:
                 group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read))
                 group.create_task(self.workers.follow_policy_forever())
                 group.create_task(self._sweep_forever())
+                if self._tokens is not None:
+                    group.create_task(self._tokens.follow_forever())
         except* _Stopped:
             log.info("Stopped")
 
@@ -213,7 +220,7 @@ class Service:
         self._serving = Serving(
             Door(
                 core=self.core,
-                submit=self.probes.counting(writer.submit),
+                submit=self.probes.counting(guarded(writer.submit, self._names)),
                 status=self.status,
                 started=lambda: self.workers.started,
                 ledger=self._ledger.run_id,
@@ -225,9 +232,11 @@ class Service:
                 objects=self.objects,
                 routes=[
                     *virtual_routes(core=self.core, shards=self._shards, intake=self.intake),
-                    *write_routes(Writing(writer, self.objects)),
+                    *write_routes(Writing(writer, self.objects, may=may_write(self._names))),
                 ],
                 virtual=VIRTUAL,
+                middlewares=[gate(self._tokens)],
+                checks=token_checks(self._tokens),
             )
         )
         await self._serving.run(self._settings.listen_host, self._settings.listen_port)
@@ -334,6 +343,9 @@ class Service:
 
     # --- tell ---------------------------------------------------------------------------------
 
+    def _names(self) -> Registry:
+        return self.intake.registry
+
     def status(self) -> dict[str, Any]:
         status = self.core.status()
         status["resources"] = self.core.order.accounts.resources(self.intake.registry.slots.names)
@@ -368,7 +380,12 @@ async def serve(settings: Settings) -> None:
 
 def main() -> int:
     """0 = asked to stop, 1 = a part failed or another coordinator took the seat."""
-    settings = load_settings()
+    try:
+        settings = load_settings()
+        open_gate(settings)
+    except SettingsError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return 1
     configure_logging(settings.log_level, settings.log_format, role="coordinator")
     # Jobs are many and live long: the default thresholds would walk through all of them for every
     # few hundred new ones.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from coordinator.gate.token_file import TokenFile
+from coordinator.kube.health import Check
 from shared.settings import PREFIX, Settings, SettingsError
 
 
@@ -23,6 +24,17 @@ def open_gate(settings: Settings) -> TokenFile | None:
             "new --file makes one), or listen on 127.0.0.1"
         )
     return None
+
+
+def token_checks(tokens: TokenFile | None) -> list[Check]:
+    """What health says of the tokens, where they are asked for."""
+    if tokens is None:
+        return []
+    return [Check("tokens", lambda: _told(tokens.error), needed=False)]
+
+
+def _told(error: str) -> str:
+    return f"older tokens count, the file is bad: {error}" if error else ""
 
 
 def is_loopback(host: str) -> bool:
