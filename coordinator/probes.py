@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.api import Submit
 from coordinator.cluster.protocol import BindAnswer
 from coordinator.intake import Admission
+from coordinator.kube.lists import Submit
 from shard_worker.figures import WorkerFigures
 from shard_worker.transport import PlaceReply
 from shared.histogram import Histogram, exponential

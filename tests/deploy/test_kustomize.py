@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from coordinator import ray_head
-from coordinator.api import make_app
+from coordinator.kube.app import make_app
 from shard_worker.session import open_session
 from shared.policy import parse_policy
 from shared.settings import Settings, load_settings

@@ -13,9 +13,10 @@ import pytest_asyncio
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
-from coordinator.api import BASE, Limits, make_app
 from coordinator.intake import Admission, Intake
 from coordinator.intake_writer import IntakeFull
+from coordinator.kube.app import make_app
+from coordinator.kube.lists import BASE, Limits
 from tests.intake.objects import node, pod
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(20)]

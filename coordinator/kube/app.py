@@ -1,0 +1,119 @@
+"""The HTTP door of the coordinator, put together.
+
+==================================================  ============================================
+``/api``, ``/apis``, ``/version``, ``/openapi/v3``  discovery, for kubectl and other clients
+``/api/v1/...``, ``/apis/GROUP/VERSION/...``        objects: get, list, watch; what writes is
+                                                    given by ``routes``
+``POST /apis/quadrant.dev/v1alpha1/lists``          a JSON List; each object is judged alone, with
+                                                    ``?atomic=true`` all are taken or none
+``GET /apis/quadrant.dev/v1alpha1/status``          counts, for progress and the final table
+``GET /stream``                                     changes as server-sent events
+``GET /livez``, ``/readyz``, ``/health``            for probes and people
+``GET /metrics``                                    for Prometheus
+==================================================  ============================================
+
+Below ``/apis`` an error is a Kubernetes ``Status``; elsewhere it is ``application/problem+json``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from coordinator.kube.answers import json_answer
+from coordinator.kube.discovery import discovery_routes
+from coordinator.kube.failures import failures
+from coordinator.kube.health import Check, health_routes
+from coordinator.kube.listing import listing_routes
+from coordinator.kube.lists import BASE, Limits, Lists, Submit, counted
+from coordinator.kube.openapi import openapi_routes
+from coordinator.kube.problems import Problem
+from coordinator.kube.source import Source
+from coordinator.kube.stream import stream_routes
+from coordinator.kube.streaming import Streams
+from shared.telemetry import METRICS
+
+STOPPING_SECONDS = 2.0
+"""Retry-After of what is refused because this process ends: another takes its seat."""
+
+
+def make_app(
+    submit: Submit,
+    status: Callable[[], dict[str, Any]],
+    ready: Callable[[], bool],
+    metrics_registry: CollectorRegistry | None = None,
+    *,
+    limits: Limits | None = None,
+    list_codes: Counter[int] | None = None,
+    objects: Source | None = None,
+    checks: Sequence[Check] = (),
+    stopping: Callable[[], bool] = lambda: False,
+    routes: Iterable[web.RouteDef] = (),
+    virtual: Iterable[tuple[str, dict[str, Any]]] = (),
+    middlewares: Iterable[Middleware] = (),
+) -> web.Application:
+    """The application. ``status`` gives plain JSON values. Serve it with the access log off.
+
+    ``metrics_registry`` None shows this process's own series. ``list_codes`` counts the answers to
+    lists by HTTP status. Without ``objects`` nothing can be read. ``routes`` are mounted as they
+    are, ``virtual`` is what discovery says of them. ``middlewares`` stand between the errors and
+    everything else. Once ``stopping`` is true, nothing is written any more.
+    """
+    limits = limits or Limits()
+    app = web.Application(
+        middlewares=[failures, *middlewares, _open_until(stopping)],
+        client_max_size=limits.body_bytes,
+    )
+    lists = Lists(submit, limits)
+    app.router.add_post(f"{BASE}/lists", counted(lists.post, list_codes))
+    app.router.add_get(f"{BASE}/status", _shows(lambda: json_answer(status())))
+    app.router.add_get("/metrics", _shows(lambda: _metrics(metrics_registry)))
+    serving = Check("serving", lambda: "" if ready() else "no worker is up yet, or it is stopping")
+    app.add_routes(health_routes([serving, *checks]))
+    app.add_routes(discovery_routes(virtual))
+    app.add_routes(openapi_routes())
+    app.add_routes(routes)
+    if objects is not None:
+        streams = Streams(objects)
+        app.on_shutdown.append(streams.stop)
+        app.add_routes(listing_routes(objects, streams))
+        app.add_routes(stream_routes(objects, streams))
+    return app
+
+
+def _open_until(stopping: Callable[[], bool]) -> Middleware:
+    """Reading goes on to the end; what would change something goes to the successor."""
+
+    @web.middleware
+    async def open_until(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if stopping() and request.method not in ("GET", "HEAD"):
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "this coordinator is stopping; send it again, its successor will take it",
+                retry_after=STOPPING_SECONDS,
+            )
+        return await handler(request)
+
+    return open_until
+
+
+def _shows(make: Callable[[], web.Response]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """A handler that looks at nothing of the request."""
+
+    async def handler(_: web.Request) -> web.Response:
+        return make()
+
+    return handler
+
+
+def _metrics(registry: CollectorRegistry | None) -> web.Response:
+    body = generate_latest(METRICS.registry if registry is None else registry)
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})

@@ -1,0 +1,104 @@
+"""Whether this process lives and may be given work: for probes, and for people.
+
+``/livez`` and ``/readyz`` answer in plain text as Kubernetes' own servers do: ``?verbose`` names
+each check, ``?exclude=NAME`` leaves one out, ``/readyz/NAME`` asks one. ``/health`` has it all as
+JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from coordinator.kube.answers import json_answer
+from coordinator.kube.problems import Problem
+from shared.errors import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``look`` says what is wrong, "" where nothing is. It must not wait for anything.
+
+    A check that is not ``needed`` is told, and does not make the process unready.
+    """
+
+    name: str
+    look: Callable[[], str]
+    needed: bool = True
+
+
+PING = Check("ping", lambda: "")
+"""That the process answers at all."""
+
+
+def health_routes(checks: Sequence[Check]) -> list[web.RouteDef]:
+    return [
+        *_probe("livez", [PING]),
+        *_probe("readyz", [PING, *checks]),
+        web.get("/health", _health(checks)),
+    ]
+
+
+def _probe(path: str, checks: Sequence[Check]) -> list[web.RouteDef]:
+    by_name = {check.name: check for check in checks}
+
+    async def all_of_them(request: web.Request) -> web.StreamResponse:
+        left_out = set(request.query.getall("exclude", []))
+        unknown = left_out - by_name.keys()
+        if unknown:
+            raise _no_check(min(unknown), by_name)
+        asked = [c for c in checks if c.name not in left_out and (c.needed or _verbose(request))]
+        return _told(path, asked, verbose=_verbose(request))
+
+    async def one(request: web.Request) -> web.StreamResponse:
+        name = request.match_info["check"]
+        if name not in by_name:
+            raise _no_check(name, by_name)
+        return _told(f"{path}/{name}", [by_name[name]], verbose=_verbose(request))
+
+    return [web.get(f"/{path}", all_of_them), web.get(f"/{path}/{{check}}", one)]
+
+
+def _told(path: str, checks: Sequence[Check], *, verbose: bool) -> web.Response:
+    lines = []
+    passed = True
+    single = len(checks) == 1
+    for check in checks:
+        wrong = check.look()
+        lines.append(f"[-]{check.name} failed: {wrong}" if wrong else f"[+]{check.name} ok")
+        passed = passed and not (wrong and (check.needed or single))
+    lines.append(f"{path} check {'passed' if passed else 'failed'}")
+    status = HTTPStatus.OK if passed else HTTPStatus.SERVICE_UNAVAILABLE
+    text = "ok" if passed and not verbose else "\n".join(lines)
+    return web.Response(status=status, text=text + "\n")
+
+
+def _health(checks: Sequence[Check]) -> Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        found = [(check, check.look()) for check in checks]
+        ready = not any(wrong for check, wrong in found if check.needed)
+        body = {
+            "healthy": not any(wrong for _, wrong in found),
+            "ready": ready,
+            "checks": [
+                {"name": c.name, "healthy": not wrong, "needed": c.needed, "message": wrong or "ok"}
+                for c, wrong in found
+            ],
+        }
+        status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return json_answer(body, status=status)
+
+    return handler
+
+
+def _verbose(request: web.Request) -> bool:
+    return request.query.get("verbose", "false") in ("", "true", "1")
+
+
+def _no_check(name: str, known: dict[str, Check]) -> Problem:
+    message = f"there is no check {shown(name)}; there are {', '.join(known)}"
+    return Problem(HTTPStatus.NOT_FOUND, "NotFound", message)

@@ -1,0 +1,180 @@
+"""Reading objects: one by name, or a list, in pages or as a whole.
+
+A list without a limit may be long: it is written in pieces, and other requests are served between
+them. It shows each object as it is when its piece is made; the version in the list is that of its
+first piece, so that a watch from there brings whatever changed meanwhile once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from coordinator.kube.answers import json_answer
+from coordinator.kube.negotiation import Form
+from coordinator.kube.problems import Problem, not_found
+from coordinator.kube.questions import Question, Token, question_of
+from coordinator.kube.shapes import list_head, one_shape, rows, table
+from coordinator.kube.source import Entry, Source
+from coordinator.kube.streaming import Streams, send
+from coordinator.kube.watching import Watching
+from coordinator.objects.kinds import KINDS, Kind
+from coordinator.objects.watchers import Expired
+
+PIECE = 500
+"""Objects that are rendered, or looked at, before others get their turn."""
+
+
+def listing_routes(
+    objects: Source, streams: Streams, kinds: tuple[Kind, ...] = KINDS
+) -> list[web.RouteDef]:
+    reading = Reading(objects, Watching(objects, streams))
+    routes = []
+    for kind in kinds:
+        at = f"/{'apis' if kind.group else 'api'}/{kind.api_version}"
+        lists, one = reading.lists(kind), reading.one(kind)
+        routes.append(web.get(f"{at}/{kind.plural}", lists))
+        if kind.namespaced:
+            at = f"{at}/namespaces/{{namespace}}"
+            routes.append(web.get(f"{at}/{kind.plural}", lists))
+        routes.append(web.get(f"{at}/{kind.plural}/{{name}}", one))
+    return routes
+
+
+class Reading:
+    def __init__(self, objects: Source, watching: Watching) -> None:
+        self._objects = objects
+        self._watching = watching
+
+    def one(self, kind: Kind) -> Handler:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            question = question_of(request, kind)
+            name = request.match_info["name"]
+            value = self._objects.get(kind, question.namespace or "", name)
+            if value is None:
+                raise not_found(kind.plural, name, group=kind.group)
+            return json_answer(one_shape(self._objects, question, value))
+
+        return handler
+
+    def lists(self, kind: Kind) -> Handler:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            question = question_of(request, kind)
+            if question.watch:
+                return await self._watching.watch(request, question)
+            return await self._list(request, question)
+
+        return handler
+
+    async def _list(self, request: web.Request, question: Question) -> web.StreamResponse:
+        version = self._version(question)
+        pieces = Pieces(self._objects, question)
+        first = pieces.take()
+        if pieces.more:
+            return await self._stream(request, question, version, pieces, first)
+        return json_answer(self._head(question, first) | {"metadata": pieces.metadata(version)})
+
+    def _version(self, question: Question) -> int:
+        """The version that the list will have. Raises Problem (410) where what is asked for is
+        not there any more, or was never there."""
+        if question.token is not None:
+            self._still_there(question.token.version, question.kind)
+            return question.token.version
+        now = self._objects.version
+        wanted = question.version or 0
+        if wanted > now:
+            raise expired(f"there is no version {wanted}; the newest is {now}")
+        if question.match == "Exact" and wanted:
+            if self._still_there(wanted, question.kind):
+                raise expired(f"the version {wanted} is not kept; list without resourceVersion")
+            return wanted
+        return now
+
+    def _still_there(self, version: int, kind: Kind) -> bool:
+        """Whether something changed since a version. Raises Problem (410) where that is not
+        known any more."""
+        try:
+            return bool(self._objects.changes(version, kind))
+        except Expired as error:
+            raise expired(str(error)) from error
+
+    def _head(self, question: Question, shown: list[Entry]) -> dict[str, Any]:
+        """The list with these items and without metadata."""
+        if question.form is Form.TABLE:
+            return table(self._objects, question, shown)
+        return list_head(question) | {"items": rows(self._objects, question, shown)}
+
+    async def _stream(
+        self,
+        request: web.Request,
+        question: Question,
+        version: int,
+        pieces: Pieces,
+        piece: list[Entry],
+    ) -> web.StreamResponse:
+        """The same, piece by piece; what is only known at the end (metadata) comes last."""
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        head = list_head(question)
+        if question.form is Form.TABLE:
+            head["columnDefinitions"] = self._objects.table(question.kind, [])["columnDefinitions"]
+        items = b"rows" if question.form is Form.TABLE else b"items"
+        await send(request, response, orjson.dumps(head)[:-1] + b',"' + items + b'":[')
+        separator = b""
+        while True:
+            if shown := rows(self._objects, question, piece):
+                await send(request, response, separator + orjson.dumps(shown)[1:-1])
+                separator = b","
+            if not pieces.more:
+                break
+            await asyncio.sleep(0)
+            piece = pieces.take()
+        ending = orjson.dumps(pieces.metadata(version))
+        await send(request, response, b'],"metadata":' + ending + b"}")
+        await response.write_eof()
+        return response
+
+
+class Pieces:
+    """The objects of a list, a few hundred at a time, up to its limit."""
+
+    def __init__(self, objects: Source, question: Question) -> None:
+        self._objects = objects
+        self._question = question
+        self._next = question.token.after if question.token else ""
+        self._left = question.limit
+        self._remaining = 0
+        self.more = True
+        """Whether there is another piece in the same answer."""
+
+    def take(self) -> list[Entry]:
+        """The next piece; it may be empty where a selector leaves nothing of it."""
+        question = self._question
+        size = PIECE if self._left is None else min(PIECE, self._left)
+        page = self._objects.list(
+            question.kind, namespace=question.namespace, after=self._next, limit=size
+        )
+        selector = question.selector
+        found = [e for e in page.items if not selector or selector.matches(e.labels, e.field)]
+        self._next, self._remaining = page.next, page.remaining
+        if self._left is not None:
+            self._left -= len(found)
+        self.more = bool(self._next) and self._left != 0
+        return found
+
+    def metadata(self, version: int) -> dict[str, Any]:
+        meta: dict[str, Any] = {"resourceVersion": str(version)}
+        if self._next:
+            meta["continue"] = Token(version, self._next).text()
+            if not self._question.selector:
+                meta["remainingItemCount"] = self._remaining
+        return meta
+
+
+def expired(message: str) -> Problem:
+    return Problem(HTTPStatus.GONE, "Expired", f"{message}; list again")

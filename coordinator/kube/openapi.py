@@ -1,0 +1,120 @@
+"""OpenAPI: what can be asked of this server, one document for each group and version.
+
+kubectl reads it before it applies (does PATCH take ``fieldValidation``?) and for ``explain``. Only
+version 3 is served, an index and documents, as Kubernetes does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from coordinator.kube.operations import operations
+from coordinator.kube.schemas import SCHEMAS, Schema
+from coordinator.objects.kinds import KINDS, Kind
+
+Json = dict[str, Any]
+_REF = "#/components/schemas/"
+_COMMON = ("DeleteOptions", "ListMeta", "ObjectMeta", "Status")
+HASH = 16
+"""Characters of the hash in an address: what an address answers never changes."""
+
+
+def openapi_routes(kinds: tuple[Kind, ...] = KINDS) -> list[web.RouteDef]:
+    by_version: dict[str, list[Kind]] = {}
+    for kind in kinds:
+        by_version.setdefault(kind.api_version, []).append(kind)
+    index: Json = {"paths": {}}
+    routes = []
+    for api_version, members in by_version.items():
+        path = f"{'apis' if '/' in api_version else 'api'}/{api_version}"
+        body = orjson.dumps(document(api_version, tuple(members)))
+        digest = hashlib.sha256(body).hexdigest()[:HASH]
+        address = f"/openapi/v3/{path}"
+        index["paths"][path] = {"serverRelativeURL": f"{address}?hash={digest}"}
+        routes.append(web.get(address, _gives(body)))
+    return [web.get("/openapi/v3", _gives(orjson.dumps(index))), *routes]
+
+
+def _gives(body: bytes) -> Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, content_type="application/json")
+
+    return handler
+
+
+@lru_cache(maxsize=32)
+def document(api_version: str, kinds: tuple[Kind, ...]) -> Json:
+    """Everything about the kinds of one group and version."""
+    paths: Json = {}
+    schemas: dict[str, Schema] = {}
+    for kind in kinds:
+        paths |= operations(kind)
+        schemas[kind.kind] = _of_kind(kind)
+        schemas[f"{kind.kind}List"] = _list_of(kind)
+    for name in _reached([*_COMMON, *(kind.kind for kind in kinds)]):
+        schemas.setdefault(name, SCHEMAS[name])
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Quadrant", "version": api_version},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _reached(names: list[str]) -> set[str]:
+    """These schemas, and all that they name."""
+    found: set[str] = set()
+    while names:
+        name = names.pop()
+        if name not in found:
+            found.add(name)
+            names += _named(SCHEMAS[name])
+    return found
+
+
+def _named(value: Any) -> list[str]:
+    match value:
+        case {"$ref": str(ref)}:
+            return [ref.removeprefix(_REF)]
+        case dict():
+            return [name for part in value.values() for name in _named(part)]
+        case list():
+            return [name for part in value for name in _named(part)]
+        case _:
+            return []
+
+
+def _of_kind(kind: Kind) -> Schema:
+    return SCHEMAS[kind.kind] | {"x-kubernetes-group-version-kind": [gvk(kind)]}
+
+
+def _list_of(kind: Kind) -> Schema:
+    return {
+        "description": f"Objects of kind {kind.kind}.",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"Always {kind.api_version}."},
+            "kind": {"type": "string", "description": f"Always {kind.kind}List."},
+            "metadata": {
+                "allOf": [{"$ref": f"{_REF}ListMeta"}],
+                "description": "Version of the list, and where its next page begins.",
+            },
+            "items": {
+                "type": "array",
+                "items": {"$ref": _REF + kind.kind},
+                "description": "The objects.",
+            },
+        },
+        "x-kubernetes-group-version-kind": [gvk(kind, "List")],
+    }
+
+
+def gvk(kind: Kind, suffix: str = "") -> Json:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind + suffix}

@@ -1,0 +1,107 @@
+"""What belongs to the whole cluster: nodes, domains, namespaces, priorities, shards; and events."""
+
+CLUSTER = """
+Node - A machine that tasks run on.
+  apiVersion: string         Always v1.
+  kind: string               Always Node.
+  metadata: ObjectMeta       Its name and labels.
+  spec: NodeSpec             Whether it takes tasks, and which.
+  status: NodeStatus         What it offers.
+
+NodeSpec - Whether a node takes tasks, and which.
+  taints: []Taint~key        What keeps tasks away that do not tolerate it.
+  unschedulable: boolean     true: it takes nothing new.
+  configSource: any          Kept and not looked at.
+  externalID: string         Kept and not looked at.
+  podCIDR: string            Kept and not looked at.
+  podCIDRs: []string         Kept and not looked at.
+  providerID: string         Kept and not looked at.
+
+Taint - Keeps tasks away from a node that do not tolerate it.
+  key: string!               Its key.
+  value: string              Its value.
+  effect: NoSchedule|PreferNoSchedule|NoExecute!  What it does to tasks.
+  timeAdded: time            Since when. Kept and not looked at.
+
+NodeStatus - What a node offers.
+  allocatable: quantities    What tasks can have: cpu, memory, pods, nvidia.com/gpu and others.
+  capacity: quantities       What it has in all; counts where allocatable is absent.
+  conditions: []Condition~type  Ready, and what else is known.
+  addresses: []any~type      Where it is reached.
+  nodeInfo: any              What it is.
+  used: quantities           What tasks hold of it now. Set by the server.
+  phase: string              An old field without a meaning.
+
+Namespace - A place for names: there is one for each that an object names.
+  apiVersion: string         Always v1.
+  kind: string               Always Namespace.
+  metadata: ObjectMeta       Its name.
+  spec: any                  Of no meaning here.
+  status: any                phase is always Active.
+
+Event - Something that happened to an object. Told on change, and not kept over a restart.
+  apiVersion: string         Always v1.
+  kind: string               Always Event.
+  metadata: ObjectMeta       Its name.
+  involvedObject: ObjectReference!  What it happened to.
+  reason: string             What happened, in one word.
+  message: string            What happened, in a sentence.
+  type: Normal|Warning       Whether somebody should look.
+  count: integer             How often.
+  firstTimestamp: time       When first.
+  lastTimestamp: time        When last.
+  eventTime: time            When, more exactly.
+  source: any                Who said it.
+  reportingComponent: string  Who said it.
+  reportingInstance: string  Which of those.
+  action: string             What was tried.
+  related: any               Another object that has to do with it.
+  series: any                How often, and when last.
+
+ObjectReference - The address of an object.
+  apiVersion: string         Its group and version.
+  kind: string               Its kind.
+  namespace: string          Its namespace.
+  name: string               Its name.
+  uid: string                Which of those that had this name.
+  resourceVersion: string    At which version.
+  fieldPath: string          Which part of it.
+
+PriorityClass - A name for a priority.
+  apiVersion: string         Always scheduling.k8s.io/v1.
+  kind: string               Always PriorityClass.
+  metadata: ObjectMeta       Its name.
+  value: integer!            The priority; higher goes first.
+  globalDefault: boolean     true: it counts for what names no class.
+  description: string        For whom it is.
+  preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace what has a lower one.
+
+HyperNode - A domain of the network: nodes that are close to one another, or such domains.
+  apiVersion: string         Always topology.volcano.sh/v1alpha1.
+  kind: string               Always HyperNode.
+  metadata: ObjectMeta       Its name.
+  spec: HyperNodeSpec        Its members.
+  status: any                What is known of it.
+
+HyperNodeSpec - The members of a domain.
+  tier: integer!             How far apart its members are; 1 is closest.
+  tierName: string           A name of the tier. Kept and not looked at.
+  members: []HyperNodeMember  Its nodes, or the domains it is made of.
+
+HyperNodeMember - One member of a domain.
+  type: Node|HyperNode!      Which of the two.
+  selector: MemberSelector!  Its name.
+
+MemberSelector - Names a member.
+  exactMatch: ExactMatch!    By its whole name, the only way in this version.
+
+ExactMatch - The whole name of a member.
+  name: string!              The name.
+
+Shard - Nodes that one worker is at home in.
+  apiVersion: string         Always quadrant.dev/v1alpha1.
+  kind: string               Always Shard.
+  metadata: ObjectMeta       Its name.
+  spec: any                  Its nodes.
+  status: any                Its worker: whether it is up, under which epoch, with how many turns.
+"""

@@ -1,0 +1,105 @@
+"""The short form in which schemas are written here, and its reading.
+
+::
+
+    Container - One container of a pod.
+      name: string!             Its name, unique in the pod.
+      ports: []Port~containerPort
+        The ports it listens on.
+
+A line without indentation begins a schema. A field has a type and a description, which may go on in
+deeper lines. Types: ``string``, ``integer``, ``number``, ``boolean``, ``time``, ``quantity`` (a
+number or a text with a unit), ``any`` (an object that is kept and not looked at), ``texts``,
+``quantities`` and ``counts`` (maps), the name of another schema, ``[]`` before any of these for a
+list, and ``one|other`` for a text of a closed set. ``!``: required. ``~key``: the items of the list
+are told apart by this field when lists are merged.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+Schema = dict[str, Any]
+
+_HEAD = re.compile(r"(\w+) - (.+)")
+_FIELD = re.compile(r" {2}([\w$]+): (\S+)(?:\s+(.+))?")
+_PLAIN: dict[str, Schema] = {
+    "string": {"type": "string"},
+    "integer": {"type": "integer", "format": "int64"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "time": {"type": "string", "format": "date-time"},
+    "quantity": {
+        "description": 'An amount: a number, or a text with a unit as "500m", "2", "4Gi".',
+        "oneOf": [{"type": "string"}, {"type": "number"}],
+    },
+    "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "counts": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+    "texts": {"type": "object", "additionalProperties": {"type": "string"}},
+    "quantities": {
+        "type": "object",
+        "additionalProperties": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    },
+}
+
+
+def read(text: str) -> dict[str, Schema]:
+    """Raises ValueError where a line is in no form that is known."""
+    found: dict[str, Schema] = {}
+    schema: Schema = {}
+    described: Schema = schema
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        if not line.startswith(" "):
+            head = _match(_HEAD, line)
+            schema = found[head[1]] = {"description": head[2], "type": "object", "properties": {}}
+            described = schema
+        elif line.startswith("    ") or not schema:
+            described["description"] = f"{described.get('description', '')} {line.strip()}".strip()
+        else:
+            field = _match(_FIELD, line)
+            described = _type(field[2].rstrip("!"))
+            if field[3]:
+                described["description"] = field[3]
+            schema["properties"][field[1]] = described
+            if field[2].endswith("!"):
+                schema.setdefault("required", []).append(field[1])
+    for name, made in found.items():
+        for field_name, value in made["properties"].items():
+            if not value.get("description"):
+                raise ValueError(f"{name}.{field_name} has no description")
+    return found
+
+
+def _type(text: str) -> Schema:
+    text, _, key = text.partition("~")
+    if text.startswith("[]"):
+        listed: Schema = {"type": "array", "items": _bare(text[2:])}
+        if key:
+            listed |= {
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": [key],
+                "x-kubernetes-patch-merge-key": key,
+                "x-kubernetes-patch-strategy": "merge",
+            }
+        return listed
+    if "|" in text:
+        return {"type": "string", "enum": text.split("|")}
+    bare = _bare(text)
+    # Beside a reference nothing may stand: the description is of the field, not of the schema.
+    return {"allOf": [bare]} if "$ref" in bare else dict(bare)
+
+
+def _bare(text: str) -> Schema:
+    if text in _PLAIN:
+        return dict(_PLAIN[text])
+    return {"$ref": f"#/components/schemas/{text}"}
+
+
+def _match(pattern: re.Pattern[str], line: str) -> re.Match[str]:
+    match = pattern.fullmatch(line)
+    if match is None:
+        raise ValueError(f"schemas: {line!r} is in no form that is known")
+    return match

@@ -1,0 +1,149 @@
+"""Pods and what is in them."""
+
+PODS = """
+Pod - A task: containers that run on one node together.
+  apiVersion: string         Always v1.
+  kind: string               Always Pod.
+  metadata: ObjectMeta       Its name, labels and annotations.
+  spec: PodSpec              What it needs, and where it may run.
+  status: PodStatus          What became of it.
+
+PodSpec - What a pod needs, and where it may run. What is not about placement is kept as it was sent
+    and not looked at.
+  affinity: Affinity         Conditions on the nodes it may run on.
+  containers: []Container~name!  Its containers; what they request adds up.
+  hostNetwork: boolean       Use the node's network: every port is then a port of the node.
+  initContainers: []Container~name  Containers that run before the others, one after another; their
+    largest request counts. One with restartPolicy Always stays, and adds up.
+  nodeName: string           The node it runs on. Set when it is bound.
+  nodeSelector: texts        Labels that its node must have.
+  overhead: quantities       What running it costs beside its containers; counted with them.
+  priority: integer          Its priority as a number; usually taken from its class.
+  priorityClassName: string  The class that gives its priority.
+  resourceClaims: []any~name  Not in this version: must be empty.
+  resources: any             Requests of the pod as a whole. Not in this version: must be empty.
+  schedulingGates: []any~name  While there is one, it waits.
+  tolerations: []Toleration  Taints of nodes that it does not mind.
+  topologySpreadConstraints: []TopologySpread  Wishes to be spread over domains. Only with
+    whenUnsatisfiable ScheduleAnyway, and not looked at in this version.
+  volumes: []any~name        Volumes that need nothing of the placement: configMap, downwardAPI,
+    emptyDir, hostPath, image, nfs, projected, secret.
+  activeDeadlineSeconds: integer  How long it may run. Kept and not looked at.
+  automountServiceAccountToken: boolean  Kept and not looked at.
+  dnsConfig: any             Kept and not looked at.
+  dnsPolicy: string          Kept and not looked at.
+  enableServiceLinks: boolean  Kept and not looked at.
+  ephemeralContainers: []any~name  Containers for looking inside. Kept and not looked at.
+  hostAliases: []any~ip      Kept and not looked at.
+  hostIPC: boolean           Kept and not looked at.
+  hostPID: boolean           Kept and not looked at.
+  hostUsers: boolean         Kept and not looked at.
+  hostname: string           Kept and not looked at.
+  hostnameOverride: string   Kept and not looked at.
+  imagePullSecrets: []any~name  Kept and not looked at.
+  os: any                    Kept and not looked at.
+  preemptionPolicy: string   Whether it may displace others. Kept and not looked at; the class says
+    it.
+  readinessGates: []any      Kept and not looked at.
+  restartPolicy: string      What happens when a container ends. Kept and not looked at.
+  runtimeClassName: string   Kept and not looked at.
+  schedulerName: string      Who schedules it. Kept and not looked at: here it is always us.
+  securityContext: any       Kept and not looked at.
+  serviceAccount: string     Kept and not looked at.
+  serviceAccountName: string  Kept and not looked at.
+  setHostnameAsFQDN: boolean  Kept and not looked at.
+  shareProcessNamespace: boolean  Kept and not looked at.
+  subdomain: string          Kept and not looked at.
+  terminationGracePeriodSeconds: integer  How long its end may take. Kept and not looked at.
+
+Container - One container of a pod. Only its requests and host ports matter for the placement.
+  name: string               Its name, unique in the pod.
+  image: string              The image it runs.
+  resources: Resources       What it needs.
+  ports: []Port~containerPort  The ports it listens on.
+  restartPolicy: string      Always makes an init container one that stays.
+  args: []string             Arguments of its command.
+  command: []string          What it runs instead of the image's own command.
+  env: []any~name            Its environment.
+  envFrom: []any             Where more of its environment is taken from.
+  imagePullPolicy: string    When the image is fetched. Kept and not looked at.
+  lifecycle: any             Kept and not looked at.
+  livenessProbe: any         Kept and not looked at.
+  readinessProbe: any        Kept and not looked at.
+  resizePolicy: []any        Kept and not looked at.
+  restartPolicyRules: []any  Kept and not looked at.
+  securityContext: any       Kept and not looked at.
+  startupProbe: any          Kept and not looked at.
+  stdin: boolean             Kept and not looked at.
+  stdinOnce: boolean         Kept and not looked at.
+  terminationMessagePath: string  Kept and not looked at.
+  terminationMessagePolicy: string  Kept and not looked at.
+  tty: boolean               Kept and not looked at.
+  volumeDevices: []any~devicePath  Kept and not looked at.
+  volumeMounts: []any~mountPath  Where volumes are seen.
+  workingDir: string         Where its command starts.
+
+Resources - What a container needs of its node.
+  requests: quantities       Amounts that are set aside for it: cpu, memory, nvidia.com/gpu and any
+    other that nodes offer.
+  limits: quantities         Amounts it may not exceed. A resource with a limit only requests that.
+
+Port - One port of a container.
+  containerPort: integer     Its number in the container.
+  hostPort: integer          The port of the node it takes; one pod of a node can have it.
+  hostIP: string             The address of the node. Not looked at: a number is taken once.
+  name: string               Its name.
+  protocol: TCP|UDP|SCTP     TCP where nothing is said.
+
+Toleration - A taint that a pod does not mind.
+  key: string                Key of the taint; empty for all, with operator Exists.
+  operator: string           Equal (where nothing is said) or Exists.
+  value: string              Value of the taint.
+  effect: string             NoSchedule, PreferNoSchedule or NoExecute; empty for all.
+  tolerationSeconds: integer  For how long. Kept and not looked at.
+
+Affinity - Conditions on the nodes, and between pods.
+  nodeAffinity: NodeAffinity  Conditions on the labels of its node.
+  podAffinity: any           Beside which pods. Only wishes, which this version does not look at.
+  podAntiAffinity: any       Away from which pods. Only wishes, which this version does not look at.
+
+NodeAffinity - Conditions and wishes about the node of a pod.
+  requiredDuringSchedulingIgnoredDuringExecution: NodeSelector  What its node must satisfy.
+  preferredDuringSchedulingIgnoredDuringExecution: []any  Wishes, which this version does not look
+    at.
+
+NodeSelector - Terms of which a node must satisfy one.
+  nodeSelectorTerms: []NodeSelectorTerm!  The terms.
+
+NodeSelectorTerm - Expressions that a node must satisfy all together.
+  matchExpressions: []Requirement  About its labels.
+  matchFields: []Requirement  About its name: key metadata.name, one value.
+
+Requirement - One expression about a label or field of a node.
+  key: string!               The label or field.
+  operator: In|NotIn|Exists|DoesNotExist|Gt|Lt!  How it is compared.
+  values: []string           What it is compared with; none for Exists and DoesNotExist.
+
+TopologySpread - A wish to spread pods over domains.
+  labelSelector: any         The pods that are counted.
+  matchLabelKeys: []string   Labels of this pod that are added to the selector.
+  maxSkew: integer           How far domains may be apart.
+  minDomains: integer        How many domains there must be.
+  nodeAffinityPolicy: string  Whether nodes it may not use count.
+  nodeTaintsPolicy: string   Whether nodes with taints count.
+  topologyKey: string        The label that makes domains.
+  whenUnsatisfiable: DoNotSchedule|ScheduleAnyway  Only ScheduleAnyway is taken in this version.
+
+PodTemplate - A pod as a Job makes several of.
+  metadata: any              Labels and annotations of the pods.
+  spec: PodSpec              What each of them needs.
+
+PodStatus - What became of a pod.
+  phase: Pending|Running|Succeeded|Failed|Unknown  Where it is in its life.
+  conditions: []Condition~type  PodScheduled: whether it has a node, and why not.
+  reason: string             Why it is in this phase, in one word.
+  message: string            The same in a sentence.
+  startTime: time            When it was started.
+  nominatedNodeName: string  The node that is held for it until others have left.
+  qosClass: string           Guaranteed, Burstable or BestEffort, from its requests and limits.
+"""

@@ -1,0 +1,136 @@
+"""``GET /stream``: changes of objects as server-sent events, for pages and scripts.
+
+``?kind=Pod&kind=Job`` chooses the kinds. Each event is named ADDED, MODIFIED or DELETED, its data
+is the object, its id the version: a client that comes again with ``Last-Event-ID`` goes on from
+there. The first event is ``ready``; where the id is too old it is ``reset``: load everything anew,
+changes follow from its id on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from aiohttp import ClientConnectionResetError, web
+from aiohttp_sse import EventSourceResponse
+
+from coordinator.kube.problems import Problem
+from coordinator.kube.shapes import version_of
+from coordinator.kube.source import Change, Source
+from coordinator.kube.streaming import Streams
+from coordinator.kube.watching import LONGEST_SECONDS, SLICE, last_of
+from coordinator.objects.kinds import BY_KIND, JOB, NODE, POD_GROUP, QUEUE, SHARD, Kind
+from coordinator.objects.watchers import Expired
+from shared.errors import shown
+
+USUAL = (JOB, POD_GROUP, QUEUE, NODE, SHARD)
+"""What is told where no kind is chosen: not each pod."""
+HEARTBEAT_SECONDS = 15.0
+RETRY_MILLISECONDS = 2000
+
+
+def stream_routes(objects: Source, streams: Streams) -> list[web.RouteDef]:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        kinds = _kinds(request)
+        since = _since(request)
+        with streams.one():
+            response = EventSourceResponse(
+                send_timeout=streams.send_seconds, ping_interval=HEARTBEAT_SECONDS
+            )
+            await response.prepare(request)
+            try:
+                async with response:
+                    await _Telling(objects, streams, kinds, response).run(since)
+            except TimeoutError:
+                raise ClientConnectionResetError("the client was too slow") from None
+            return response
+
+    return [web.get("/stream", handler)]
+
+
+def _kinds(request: web.Request) -> tuple[Kind, ...]:
+    names = request.query.getall("kind", [])
+    for name in names:
+        if name not in BY_KIND:
+            raise _bad(f"kind {shown(name)} is unknown; write one of {', '.join(BY_KIND)}")
+    return tuple(BY_KIND[name] for name in dict.fromkeys(names)) or USUAL
+
+
+def _since(request: web.Request) -> int | None:
+    """The version to go on from. What is no version of ours counts as too old."""
+    text = request.headers.get("Last-Event-ID") or request.query.get("lastEventId")
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
+
+
+class _Telling:
+    """One open stream."""
+
+    def __init__(
+        self,
+        objects: Source,
+        streams: Streams,
+        kinds: tuple[Kind, ...],
+        response: EventSourceResponse,
+    ) -> None:
+        self._objects = objects
+        self._streams = streams
+        self._kinds = kinds
+        self._response = response
+        self._since = 0
+
+    async def run(self, since: int | None) -> None:
+        """Until the server stops; once an hour the client is asked to come again."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + LONGEST_SECONDS
+        await self._greet(since)
+        while not self._streams.stopped and clock() < end:
+            try:
+                await self._catch_up()
+            except Expired:
+                await self._greet(0)
+            await self._streams.moved(self._since, end - clock())
+
+    async def _greet(self, since: int | None) -> None:
+        now = self._objects.version
+        if since is not None and 0 < since <= now:
+            self._since = since
+            return
+        self._since = now
+        event = "ready" if since is None else "reset"
+        data = orjson.dumps({"resourceVersion": str(now)}).decode()
+        await self._response.send(data, id=str(now), event=event, retry=RETRY_MILLISECONDS)
+
+    async def _catch_up(self) -> None:
+        upto = self._objects.version
+        if upto <= self._since:
+            return
+        changes = [
+            (change, kind)
+            for kind in self._kinds
+            for change in self._objects.changes(self._since, kind)
+        ]
+        changes.sort(key=lambda pair: pair[0].version)
+        for start in range(0, len(changes), SLICE):
+            async with self._streams.turn():
+                pairs = changes[start : start + SLICE]
+                told = [(c, self._value(c, kind, upto)) for c, kind in pairs]
+            for change, value in told:
+                if value is not None:
+                    data = orjson.dumps(value).decode()
+                    await self._response.send(data, id=str(change.version), event=change.type)
+        self._since = upto
+
+    def _value(self, change: Change, kind: Kind, upto: int) -> dict[str, Any] | None:
+        """The object; None where the next round will tell it as it became meanwhile."""
+        if change.type == "DELETED":
+            return last_of(change, kind)
+        value = self._objects.get(kind, change.key.namespace, change.key.name)
+        return None if value is None or int(version_of(value) or 0) > upto else value
+
+
+def _bad(message: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)

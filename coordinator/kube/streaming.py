@@ -1,0 +1,101 @@
+"""What all long answers share: how many there may be, when they end, who is too slow for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+
+from aiohttp import ClientConnectionResetError, web
+
+from coordinator.kube.problems import Problem
+from coordinator.kube.source import Source
+
+MOST_STREAMS = 128
+"""Watches and event streams that may be open at once."""
+RETRY_SECONDS = 5.0
+"""Retry-After where there are too many."""
+SEND_SECONDS = 10.0
+"""A client that has not taken what was sent for so long is cut; it may come again and list."""
+GATHER_SECONDS = 0.05
+"""Changes that follow one another are told together."""
+
+
+class Streams:
+    """The open streams of one server."""
+
+    def __init__(
+        self, objects: Source, *, most: int = MOST_STREAMS, send_seconds: float = SEND_SECONDS
+    ) -> None:
+        self._objects = objects
+        self._most = most
+        self._waits: set[asyncio.Timeout] = set()
+        self._rendering = asyncio.Lock()
+        self.send_seconds = send_seconds
+        self.open = 0
+        self.stopped = False
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[None]:
+        """A place for one more stream. Raises Problem (429) where all are taken."""
+        if self.open >= self._most:
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                f"{self.open} watches and streams are open; close some, or come again later",
+                retry_after=RETRY_SECONDS,
+            )
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
+
+    async def stop(self, _: web.Application) -> None:
+        """Tell all streams to end: the server waits for them."""
+        self.stopped = True
+        now = asyncio.get_running_loop().time()
+        for wait in self._waits:
+            wait.reschedule(now)
+
+    async def moved(self, since: int, seconds: float) -> None:
+        """Until there is a newer version, ``seconds`` are over, or the server stops."""
+        if self.stopped:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds) as wait:
+                self._waits.add(wait)
+                try:
+                    await self._objects.wait(since)
+                    await asyncio.sleep(GATHER_SECONDS)
+                finally:
+                    self._waits.discard(wait)
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Rendering takes turns, and no more than a third of the time: the scheduler runs in the
+        same loop."""
+        async with self._rendering:
+            clock = asyncio.get_running_loop().time
+            started = clock()
+            yield
+            await asyncio.sleep(2 * (clock() - started))
+
+
+async def send(
+    request: web.BaseRequest,
+    response: web.StreamResponse,
+    data: bytes,
+    *,
+    seconds: float = SEND_SECONDS,
+) -> None:
+    """Write, and wait until the client has taken most of it. Raises ClientConnectionResetError
+    where the client left, or was cut because it took too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await response.write(data)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ClientConnectionResetError("the client was too slow") from None
