@@ -1,0 +1,67 @@
+"""Stock kubectl against a service: ``$KUBECTL``, or the one in PATH."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS = 40.0
+
+
+def found() -> str | None:
+    return os.environ.get("KUBECTL") or shutil.which("kubectl")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    def __str__(self) -> str:
+        return f"{self.code}\n{self.out}\n{self.err}"
+
+
+class Kubectl:
+    """``home`` keeps its caches, so that tests do not share them."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self._url = url
+        self._home = home
+
+    async def __call__(self, *words: str, text: str = "", **environment: str) -> Said:
+        """Run a command. ``text`` goes to its standard input."""
+        program = found()
+        assert program is not None
+        process = await asyncio.create_subprocess_exec(
+            program,
+            f"--server={self._url}",
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self._home),
+                "KUBECONFIG": os.devnull,
+                **environment,
+            },
+        )
+        try:
+            async with asyncio.timeout(SECONDS):
+                out, err = await process.communicate(text.encode())
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise
+        assert process.returncode is not None
+        return Said(process.returncode, out.decode(), err.decode())
+
+    async def ok(self, *words: str, text: str = "", **environment: str) -> str:
+        """What it prints, of a command that must succeed."""
+        said = await self(*words, text=text, **environment)
+        assert said.code == 0, (words, str(said))
+        return said.out
