@@ -217,7 +217,9 @@ def workspace(*, history: Path | None, **flags: Any) -> Iterator[Workspace]:
     space: Workspace | None = None
     try:
         path = None if history is None else history.absolute()
-        space = Workspace(load_settings(run_dir=directory, history=path, **flags))
+        settings = load_settings(run_dir=directory, history=path, **flags)
+        # Nobody else is to ask this one, and its own command has no token.
+        space = Workspace(settings.replace(tokens_file=None))
         yield space
     except SettingsError as error:
         raise CommandError(str(error)) from None

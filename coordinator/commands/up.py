@@ -55,6 +55,7 @@ def up(
     """
     host, port = _host_and_port(listen)
     from coordinator.commands.stack import run_to_exit_code
+    from coordinator.gate.opening import open_gate
     from shared.settings import SettingsError, load_settings, origins
 
     try:
@@ -68,6 +69,7 @@ def up(
             listen_port=port,
             policy=policy,
         )
+        open_gate(settings)  # told here at once, not in the log of a child that cannot start
     except SettingsError as error:
         raise CommandError(str(error)) from None
     _refuse_if_taken(settings.listen_host, settings.listen_port)
