@@ -23,6 +23,7 @@ def status(order: Order, dispatcher: Dispatcher, tally: Tally) -> dict[str, Any]
             "finished": finished,
             "running": running,
             "pending": len(order.jobs) - finished - running,
+            "deleted": order.departures.jobs_gone,
         },
         "tasks": {
             "submitted": states.total(),
@@ -30,6 +31,7 @@ def status(order: Order, dispatcher: Dispatcher, tally: Tally) -> dict[str, Any]
             "bound": bound,
             "running": states[TaskState.RUNNING],
             "finished": states[TaskState.SUCCEEDED] + states[TaskState.FAILED],
+            "deleted": order.departures.tasks_gone,
         },
         "statements": {
             name: total.statements[name]

@@ -1,0 +1,464 @@
+"""Deleted jobs and members: what they hold counts to the end, then they are purged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.core import Changes, Coordinator, Fail, Lapse, Purge, Reread, Stop
+from coordinator.departures import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
+from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.instructions import Instruction
+from coordinator.jobs import Standing
+from shared.ledger.protocol import JobRecord, TaskRecord
+from shared.messages import Epoch, Group, OutcomeCode, StatusItem, TaskState, Turn
+from shared.model import HyperNode, Job, Node, Queue
+from shared.slots import CPU, PODS
+from tests.order.helpers import ONE, answer, job, order, placed
+
+PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED = TaskState
+
+
+def coordinator(*jobs: Job, nodes: int = 1, cpus: int = 4) -> Coordinator:
+    core = Coordinator(order(nodes=0, window=16, queues=("a", "b")), Dispatcher(1))
+    offered = [
+        Node(row=r, name=f"n{r}", allocatable=((CPU, 1000 * cpus), (PODS, 110)))
+        for r in range(nodes)
+    ]
+    core.admitted(Changes(classes={0: ONE}, nodes=offered, jobs=list(jobs)))
+    core.repartition()
+    core.worker_up(0, Epoch(1, "x"))
+    return core
+
+
+def step(core: Coordinator, now: float = 0.0) -> list[Instruction]:
+    out = core.step(now)
+    core.validate()
+    return out
+
+
+def opened(core: Coordinator, now: float = 0.0) -> dict[int, tuple[int, Turn]]:
+    """jid -> (call, turn)."""
+    sends = [i for i in step(core, now) if isinstance(i, SendTurns)]
+    return {turn.jid: (send.call, turn) for send in sends for turn in send.turns}
+
+
+def run(core: Coordinator, jid: int, now: float = 0.0) -> None:
+    """Place what the job waits for, all of it on row 0, and let it run."""
+    call, turn = opened(core, now)[jid]
+    core.turns_returned(0, call, [placed(turn)])
+    record(core, BOUND, jid, turn.runs[0].tasks)
+    record(core, RUNNING, jid, turn.runs[0].tasks)
+
+
+def record(core: Coordinator, state: TaskState, jid: int, tasks: list[int]) -> None:
+    core.recorded([StatusItem(state, jid, tasks, [0] * len(tasks))], [tasks])
+    core.validate()
+
+
+def drop(core: Coordinator, *jids: int) -> None:
+    core.admitted(Changes(jobs_gone=list(jids)))
+    core.validate()
+
+
+def purge(core: Coordinator, *jids: int) -> None:
+    """What the ledger says when the coordinator's wish was followed."""
+    assert [i for i in step(core) if isinstance(i, Purge)] == [Purge(list(jids), [])]
+    core.admitted(Changes(jobs_purged=list(jids)))
+    core.validate()
+
+
+def idle(core: Coordinator) -> int:
+    """Cores that Order takes for free; the shards' sums must say the same."""
+    total = core.order.accounts.capacity.idle[CPU]
+    assert total == sum(s.idle[CPU] for s in core.dispatcher.shards.values())
+    return total // 1000
+
+
+def truth(*states: TaskState) -> tuple[JobRecord, dict[int, TaskRecord]]:
+    record = JobRecord(spec_version=0, qid=0, gone=True, groups=[Group(-1, 1)])
+    tasks = {t: TaskRecord(s, 0, 0, 1) for t, s in enumerate(states) if s is not PENDING}
+    return record, tasks
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def test_a_pending_job_is_purged_at_once_and_leaves_no_trace() -> None:
+    core = coordinator(job(1, count=40))
+    drop(core, 1)
+    assert 1 in core.leaving
+    assert 1 not in core.order.jobs
+    purge(core, 1)
+    assert core.leaving == {}
+    assert core.order.accounts.tasks.total() == 0
+    assert core.order.accounts.cluster.queues[0].requested.get(CPU, 0) == 0
+    assert step(core) == []
+    assert core.status()["jobs"]["deleted"] == 1
+    assert core.status()["tasks"]["deleted"] == 40
+
+
+def test_a_running_job_keeps_its_nodes_until_its_tasks_have_ended() -> None:
+    core = coordinator(job(1, count=3))
+    run(core, 1)
+    drop(core, 1)
+    assert step(core) == [Stop([(1, 0), (1, 1), (1, 2)])]
+    assert idle(core) == 1
+    record(core, RELEASING, 1, [0, 1, 2])
+    record(core, FAILED, 1, [0, 1])
+    assert idle(core) == 3
+    assert core.order.accounts.cluster.queues[0].releasing[CPU] == 1000
+    assert step(core) == []
+    record(core, FAILED, 1, [2])
+    assert idle(core) == 4
+    purge(core, 1)
+
+
+def test_stopping_is_asked_for_again_until_the_end_is_recorded() -> None:
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    drop(core, 1)
+    assert step(core, 0.0) == [Stop([(1, 0), (1, 1)])]
+    assert step(core, STOP_AGAIN_SECONDS * 0.9) == []
+    record(core, FAILED, 1, [1])
+    assert step(core, STOP_AGAIN_SECONDS) == [Stop([(1, 0)])]
+    due = core.order.next_due()
+    assert due == STOP_AGAIN_SECONDS * 3
+    waits = []
+    for _ in range(10):
+        due = core.order.next_due()
+        assert due is not None
+        assert step(core, due) == [Stop([(1, 0)])]
+        waits.append((core.order.next_due() or 0) - due)
+    assert waits[-1] == STOP_AGAIN_LIMIT_SECONDS
+    record(core, FAILED, 1, [0])
+    purge(core, 1)
+    assert step(core, 1e6) == []
+    assert core.order.next_due() is None
+
+
+def test_a_task_that_the_cluster_never_had_is_called_failed() -> None:
+    """Its bind entry came when the job was deleted already, and was acknowledged without it."""
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn)])
+    drop(core, 1)
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    items = core.never_held([(1, 0), (1, 1), (7, 0)])
+    assert items == [StatusItem(FAILED, 1, [0, 1], [0, 0])]
+    core.recorded(items, [[0, 1]])
+    assert core.never_held([(1, 0)]) == []
+    assert idle(core) == 4
+    purge(core, 1)
+
+
+def test_a_turn_that_was_out_may_have_placed_tasks_of_a_deleted_job() -> None:
+    core = coordinator(job(1, count=3))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    assert step(core) == []  # its outcome is awaited
+    assert core.order.open == 1
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    assert core.order.open == 0
+    assert idle(core) == 1
+    assert step(core) == [Stop([(1, 0), (1, 1), (1, 2)])]
+    record(core, FAILED, 1, [0, 1, 2])
+    purge(core, 1)
+
+
+def test_a_bind_may_be_recorded_before_the_outcome_of_the_deleted_jobs_turn() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    record(core, BOUND, 1, [0, 1])
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    record(core, FAILED, 1, [0, 1])
+    assert step(core) == []
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    assert idle(core) == 4
+    purge(core, 1)
+
+
+@pytest.mark.parametrize("code", [OutcomeCode.INFEASIBLE, OutcomeCode.CONFLICT])
+def test_a_turn_that_placed_nothing_frees_the_deleted_job(code: OutcomeCode) -> None:
+    core = coordinator(job(1, count=3))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    core.turns_returned(0, call, [answer(turn, code, {"Insufficient cpu": 1})])
+    purge(core, 1)
+
+
+@pytest.mark.parametrize("states", [(PENDING, PENDING), (BINDING, BINDING), (RUNNING, SUCCEEDED)])
+def test_a_deleted_job_whose_turn_was_lost_is_read_from_the_ledger(
+    states: tuple[TaskState, ...],
+) -> None:
+    core = coordinator(job(1, count=2))
+    opened(core)
+    drop(core, 1)
+    core.worker_lost(0)
+    assert core.step(0.0) == [Reread([1])]
+    core.order.validate()
+    core.reread({1: truth(*states)})
+    core.validate()
+    held = [t for t, s in enumerate(states) if s in (BINDING, RUNNING)]
+    assert idle(core) == 4 - len(held)
+    if held:
+        assert step(core) == [Stop([(1, t) for t in held])]
+        record(core, FAILED, 1, held)
+    purge(core, 1)
+
+
+def test_a_deleted_job_whose_turn_was_refused_as_out_of_date_is_read_from_the_ledger() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    core.turns_returned(0, call, [answer(turn, OutcomeCode.STALE)])
+    assert core.order.open == 0
+    assert step(core) == [Reread([1])]
+    core.reread({1: truth(PENDING, PENDING)})
+    purge(core, 1)
+
+
+def test_a_job_that_is_read_anew_when_it_is_deleted_waits_for_that() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [answer(turn, OutcomeCode.STALE)])
+    assert step(core) == [Reread([1])]
+    drop(core, 1)
+    assert step(core) == []
+    core.reread({1: truth(BINDING, BINDING)})
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+
+
+def test_a_bind_that_is_refused_frees_the_deleted_job() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn)])
+    drop(core, 1)
+    step(core)
+    record(core, PENDING, 1, [0, 1])
+    assert idle(core) == 4
+    purge(core, 1)
+
+
+def test_what_a_deleted_job_leaves_wakes_a_nominated_one() -> None:
+    core = coordinator(job(1, count=4))
+    run(core, 1)
+    drop(core, 1)
+    step(core)
+    record(core, RELEASING, 1, [0, 1, 2, 3])
+    core.admitted(Changes(jobs=[job(2, count=4)]))
+    call, turn = opened(core)[2]
+    core.turns_returned(0, call, [placed(turn, level=3)])
+    core.validate()
+    assert core.order.jobs[2].standing is Standing.NOMINATED
+    record(core, FAILED, 1, [0, 1, 2])
+    assert opened(core) == {}
+    record(core, FAILED, 1, [3])
+    assert list(opened(core)) == [2]
+
+
+def test_a_nominated_job_that_is_deleted_promises_nothing_any_more() -> None:
+    core = coordinator(job(1, count=4))
+    run(core, 1)
+    record(core, RELEASING, 1, [0, 1, 2, 3])
+    core.admitted(Changes(jobs=[job(2, count=4)]))
+    call, turn = opened(core)[2]
+    core.turns_returned(0, call, [placed(turn, level=3)])
+    drop(core, 2)
+    assert not any(core.order.accounts.capacity.promised.values())
+    purge(core, 2)
+    record(core, FAILED, 1, [0, 1, 2, 3])
+    assert opened(core) == {}
+
+
+def test_a_job_that_has_ended_is_purged_at_once() -> None:
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    record(core, SUCCEEDED, 1, [0, 1])
+    drop(core, 1)
+    purge(core, 1)
+
+
+def test_a_job_of_an_unknown_queue_is_purged_at_once() -> None:
+    core = coordinator(job(1, queue="nope"))
+    assert core.order.jobs[1].reason == "Misconfigured"
+    drop(core, 1)
+    purge(core, 1)
+    core.admitted(Changes(queues=[Queue(qid=5, name="nope")]))
+    assert opened(core) == {}
+
+
+def test_a_job_is_deleted_while_another_of_its_name_was_not_created_yet() -> None:
+    """Deleting it twice changes nothing more."""
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    drop(core, 1)
+    drop(core, 1)
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+
+
+# --- queues and domains ---------------------------------------------------------------------------
+
+
+def test_tasks_of_a_job_that_moves_to_an_unknown_queue_still_count() -> None:
+    core = coordinator(job(1, count=4, minimum=2))
+    run(core, 1)
+    moved = replace(core.order.jobs[1].job, queue="nope", spec=1)
+    core.admitted(Changes(jobs=[moved]))
+    core.validate()
+    assert idle(core) == 2
+    assert opened(core) == {}
+    record(core, SUCCEEDED, 1, [0])
+    assert idle(core) == 3
+    core.admitted(Changes(queues=[Queue(qid=5, name="nope")]))
+    core.validate()
+    assert core.order.accounts.cluster.queues[5].allocated[CPU] == 1000
+    assert list(opened(core)) == [1]
+
+
+def test_a_job_whose_turn_is_out_may_move_to_an_unknown_queue_and_back() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    known = core.order.jobs[1].job
+    core.admitted(Changes(jobs=[replace(known, queue="nope", spec=1)]))
+    core.validate()
+    core.admitted(Changes(queues=[Queue(qid=5, name="nope")]))
+    core.validate()
+    assert opened(core) == {}  # one turn at a time
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    assert core.order.accounts.cluster.queues[5].allocated[CPU] == 2000
+
+
+def test_a_queue_goes_and_its_jobs_have_none() -> None:
+    core = coordinator(job(1, queue="b"))
+    core.admitted(Changes(queues_gone=[1]))
+    core.validate()
+    assert core.order.jobs[1].reason == "Misconfigured"
+    assert 1 not in core.order.accounts.cluster.queues
+    assert opened(core) == {}
+    core.admitted(Changes(queues=[Queue(qid=7, name="b")]))
+    assert list(opened(core)) == [1]
+
+
+def test_a_domain_that_goes_leads_to_another_partition() -> None:
+    core = coordinator(nodes=2)
+    core.admitted(Changes(hyper_nodes=[HyperNode("h", 1, ("n0", "n1"))]))
+    assert core.repartition() is not None
+    core.admitted(Changes(hyper_nodes_gone=["h"]))
+    assert core.hyper_nodes == {}
+    assert core.repartition() is not None
+    core.admitted(Changes(hyper_nodes_gone=["h"]))
+    assert core.repartition() is None
+
+
+# --- members --------------------------------------------------------------------------------------
+
+
+def delete_members(core: Coordinator, jid: int, *tasks: int) -> None:
+    known = core.order.jobs[jid].job
+    core.admitted(
+        Changes(jobs=[replace(known, spec=known.spec + 1)], tasks_gone=[(jid, t) for t in tasks])
+    )
+    core.validate()
+
+
+def test_a_pending_member_is_failed_and_not_placed_any_more() -> None:
+    core = coordinator(job(1, count=4, minimum=2))
+    core.worker_lost(0)
+    step(core)
+    delete_members(core, 1, 0, 3)
+    (fail,) = step(core)
+    assert fail == Fail([StatusItem(FAILED, 1, [0, 3], [0, 0])])
+    core.worker_up(0, Epoch(2, "y"))
+    _, turn = opened(core)[1]
+    assert turn.runs[0].tasks == [1, 2]
+    core.recorded(fail.items, [[0, 3]])
+    core.failed(fail.items)
+    assert step(core) == [Purge([], [(1, 0), (1, 3)])]
+    assert core.order.departures.members == {}
+
+
+def test_a_running_member_is_stopped_and_then_purged() -> None:
+    core = coordinator(job(1, count=2, minimum=2))
+    run(core, 1)
+    delete_members(core, 1, 1)
+    assert step(core) == [Stop([(1, 1)])]
+    record(core, RELEASING, 1, [1])
+    assert step(core) == []
+    record(core, FAILED, 1, [1])
+    assert step(core) == [Purge([], [(1, 1)])]
+    record(core, SUCCEEDED, 1, [0])
+    assert core.order.jobs[1].standing is Standing.DONE
+
+
+def test_a_member_that_ended_is_purged_at_once() -> None:
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    record(core, SUCCEEDED, 1, [0, 1])
+    delete_members(core, 1, 1)
+    assert step(core) == [Purge([], [(1, 1)])]
+
+
+def test_a_member_is_deleted_while_its_turn_is_out() -> None:
+    core = coordinator(job(1, count=2, minimum=1))
+    call, turn = opened(core)[1]
+    delete_members(core, 1, 0, 1)
+    assert step(core) == []
+    core.turns_returned(0, call, [placed(turn, count=1)])
+    core.validate()
+    instructions = step(core)
+    assert Stop([(1, 0)]) in instructions
+    assert Fail([StatusItem(FAILED, 1, [1], [0])]) in instructions
+    assert not any(isinstance(i, SendTurns) for i in instructions)
+
+
+def test_a_deleted_member_whose_bind_was_refused_is_not_placed_again() -> None:
+    core = coordinator(job(1, count=2, minimum=2))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn)])
+    delete_members(core, 1, 1)
+    assert step(core) == [Stop([(1, 1)])]
+    record(core, PENDING, 1, [1])
+    assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0])])]
+
+
+def test_a_job_goes_with_the_members_that_were_deleted_before() -> None:
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    delete_members(core, 1, 1)
+    assert step(core) == [Stop([(1, 1)])]
+    drop(core, 1)
+    assert step(core) == [Stop([(1, 0)])]
+    record(core, FAILED, 1, [0, 1])
+    purge(core, 1)
+
+
+# --- another coordinator --------------------------------------------------------------------------
+
+
+def test_a_successor_goes_on_with_what_leaves() -> None:
+    core = coordinator(job(2))
+    states = bytearray([PENDING, RUNNING, SUCCEEDED])
+    core.order.put_leaving(job(1, count=3), states)
+    core.occupied(1, truth(*map(TaskState, states))[1])
+    core.order.drop_members([(2, 0)])
+    core.validate()
+    assert idle(core) == 3
+    instructions = step(core)
+    assert Stop([(1, 1)]) in instructions
+    assert Fail([StatusItem(FAILED, 2, [0], [0])]) in instructions
+    assert core.never_held([(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
+    record(core, FAILED, 1, [1])
+    purge(core, 1)
+
+
+def test_nominations_that_a_deleted_job_left_are_given_up() -> None:
+    core = coordinator(job(1))
+    drop(core, 1)
+    core.order.give_up_nominations(1)
+    assert Lapse([1]) in step(core)
