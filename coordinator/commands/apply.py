@@ -141,10 +141,8 @@ def bare(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    versions = [(one.get("metadata") or {}).get("resourceVersion") for one in (before, after)]
-    if versions[0] == versions[1]:
-        return False
-    # The state may have moved between the two: that is no change of ours.
+    """Not by their versions: the state may have moved between the two, and what was only
+    pretended has the old version."""
     ours = [{k: v for k, v in bare(one).items() if k != "status"} for one in (before, after)]
     return ours[0] != ours[1]
 

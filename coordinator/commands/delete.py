@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from coordinator.kubekinds import Resource
 
 POLL_SECONDS = 0.1
+MISSING = 404
+CONFLICT = 409
 
 
 def delete(
@@ -77,28 +79,26 @@ def delete(
     patience = seconds_of(timeout, "--timeout")
     if bool(targets) == bool(files):
         raise CommandError("name objects, or files with -f; one of both", code=EXIT_USAGE)
-    failed = 0
-    gone: list[tuple[str, str]] = []
     with session(server=server, context=context, namespace=namespace, verbose=verbose) as asked:
         if targets:
             wanted = _named(asked, targets, selector, field_selector, everything=everything)
         else:
             wanted = _in_files(asked, files or [])
+        deletion = _Deletion(asked, dry_run, wait=wait, patience=patience)
         for resource, place, name in wanted:
             path, label = resource.path(place, name), f"{resource.label}/{name}"
             try:
-                _delete(asked, path, dry_run)
+                deletion.delete(path, label)
             except KubeError as error:
-                if error.code == 404 and ignore_not_found:
-                    continue
-                failed += 1
-                say_error(str(error))
+                if not error.code:
+                    raise
+                if error.code != MISSING or not ignore_not_found:
+                    deletion.failed += 1
+                    say_error(str(error))
                 continue
             write(f"{label} deleted{SUFFIX[dry_run]}\n")
-            gone.append((path, label))
-        if wait and dry_run is DryRun.NONE:
-            failed += _wait_until_gone(asked, gone, patience)
-    if failed:
+        deletion.wait_until_gone()
+    if deletion.failed:
         raise typer.Exit(EXIT_ERROR)
 
 
@@ -133,34 +133,61 @@ def _in_files(session: Session, files: list[str]) -> list[Place]:
     return [(m.resource, m.namespace, m.name) for m in reversed(manifests)]
 
 
-def _delete(session: Session, path: str, dry_run: DryRun) -> None:
-    if dry_run is DryRun.CLIENT:
-        session.client.get(path)
-        return
-    query = {"dryRun": "All" if dry_run is DryRun.SERVER else ""}
-    session.client.ask("DELETE", path, query)
+class _Deletion:
+    """Deletes objects one by one, and waits for those that are leaving."""
 
+    def __init__(self, session: Session, dry_run: DryRun, *, wait: bool, patience: float) -> None:
+        self._client = session.client
+        self._dry_run = dry_run
+        self._wait = wait and dry_run is DryRun.NONE
+        self._patience = patience
+        self._leaving: list[tuple[str, str]] = []
+        """Path and label."""
+        self.failed = 0
 
-def _wait_until_gone(session: Session, gone: list[tuple[str, str]], patience: float) -> int:
-    """Returns how many were still there when the time was over."""
-    from coordinator.commands.terminal import say_error
-    from coordinator.kubeclient import KubeError
+    def delete(self, path: str, label: str) -> None:
+        """Raises KubeError where the object is not there, or the server refuses."""
+        from coordinator.kubeclient import KubeError
 
-    deadline = time.monotonic() + patience if patience else None
-    left = 0
-    for path, label in gone:
-        while True:
-            try:
-                found = session.client.get(path)
-            except KubeError as error:
-                if error.code != 404:
-                    raise
-                break
-            if not (found.get("metadata") or {}).get("deletionTimestamp"):
-                break  # created again meanwhile
-            if deadline is not None and time.monotonic() > deadline:
-                left += 1
-                say_error(f"{label}: still there when --timeout was over; its tasks are ending")
-                break
-            time.sleep(POLL_SECONDS)
-    return left
+        try:
+            self._ask(path)
+        except KubeError as error:
+            if error.code != CONFLICT or not self._wait or not self._leaving:
+                raise
+            # A queue goes only after its jobs, and those may be among what was named before it.
+            self.wait_until_gone()
+            self._ask(path)
+        self._leaving.append((path, label))
+
+    def _ask(self, path: str) -> None:
+        if self._dry_run is DryRun.CLIENT:
+            self._client.get(path)
+            return
+        query = {"dryRun": "All" if self._dry_run is DryRun.SERVER else ""}
+        self._client.ask("DELETE", path, query)
+
+    def wait_until_gone(self) -> None:
+        """Those that are still there when the time is over have failed."""
+        from coordinator.commands.terminal import say_error
+
+        deadline = time.monotonic() + self._patience if self._patience else None
+        leaving, self._leaving = self._leaving if self._wait else [], []
+        for path, label in leaving:
+            while self._is_there(path):
+                if deadline is not None and time.monotonic() > deadline:
+                    self.failed += 1
+                    say_error(f"{label}: still there when --timeout was over; its tasks are ending")
+                    break
+                time.sleep(POLL_SECONDS)
+
+    def _is_there(self, path: str) -> bool:
+        """One that was created again meanwhile is another."""
+        from coordinator.kubeclient import KubeError
+
+        try:
+            found = self._client.get(path)
+        except KubeError as error:
+            if error.code != MISSING:
+                raise
+            return False
+        return bool((found.get("metadata") or {}).get("deletionTimestamp"))

@@ -85,7 +85,10 @@ def waiting_for(value: Object) -> str:
 
 
 def _sentence(told: Mapping[str, Any]) -> str:
+    """Of a condition whose reason is Kubernetes' general word, the message begins with ours."""
     reason, message = str(told.get("reason") or ""), str(told.get("message") or "")
+    if re.match(r"[A-Z][A-Za-z]+: ", message):
+        return message
     return f"{reason}: {message}" if message else reason
 
 

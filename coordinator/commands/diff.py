@@ -77,7 +77,8 @@ def _lines(value: dict[str, Any] | None) -> list[str]:
 
     if value is None:
         return []
-    return as_yaml({k: v for k, v in bare(value).items() if k != "status"}).splitlines()
+    shown = {k: v for k, v in bare(value).items() if k != "status"}
+    return as_yaml(shown, ordered=True).splitlines()
 
 
 def _show(lines: list[str]) -> None:

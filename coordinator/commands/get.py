@@ -42,6 +42,9 @@ def get(
     ignore_not_found: Annotated[
         bool, typer.Option("--ignore-not-found", help="End well where a name is not there")
     ] = False,
+    show_managed_fields: Annotated[
+        bool, typer.Option("--show-managed-fields", help="With json and yaml: who wrote what")
+    ] = False,
     server: Server = None,
     context: Context = None,
     verbose: Verbose = False,
@@ -70,6 +73,7 @@ def get(
         headers=not no_headers,
         sort=path_of(sort_by, "--sort-by") if sort_by else None,
         ignore_missing=ignore_not_found,
+        managers=show_managed_fields,
     )
     if sort_by and (watch or watch_only):
         raise CommandError("--sort-by and --watch exclude each other", code=EXIT_USAGE)

@@ -143,13 +143,22 @@ def as_json(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def as_yaml(value: Any) -> str:
+def as_yaml(value: Any, *, ordered: bool = False) -> str:
+    """``ordered``: fields by name, so that two texts differ only where their objects do."""
     import yaml
 
     text: str = yaml.dump(
-        value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=1 << 20
+        value, Dumper=yaml.CSafeDumper, sort_keys=ordered, allow_unicode=True, width=1 << 20
     )
     return text
+
+
+def without_managers(value: Object) -> Object:
+    """The object without who wrote which field, which is longer than the rest."""
+    meta = value.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return value
+    return {**value, "metadata": {k: v for k, v in meta.items() if k != "managedFields"}}
 
 
 def documents(value: Iterable[Object]) -> str:

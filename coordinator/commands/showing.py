@@ -15,6 +15,7 @@ from coordinator.commands.printing import (
     cell,
     documents,
     one_or_list,
+    without_managers,
     write,
     write_form,
 )
@@ -38,6 +39,8 @@ class Question:
     headers: bool = True
     sort: JsonPath | None = None
     ignore_missing: bool = False
+    managers: bool = False
+    """Whether to show who wrote which field."""
 
 
 @dataclass(slots=True)
@@ -195,6 +198,8 @@ class Shower:
                 resource = self._session.catalog.of_object(item)
                 write(f"{resource.label}/{item['metadata']['name']}\n")
             return
+        if not self._question.managers:
+            found = [without_managers(item) for item in found]
         single = len(targets) == 1 and len(targets[0].names) == 1
         if single and not found:
             return
@@ -275,6 +280,7 @@ class Shower:
         return columns, version
 
     def _write_one(self, item: Object) -> None:
+        item = item if self._question.managers else without_managers(item)
         match self._question.form.word:
             case "name":
                 resource = self._session.catalog.of_object(item)

@@ -108,6 +108,15 @@ def test_forms_for_scripts(quadrant: Quadrant) -> None:
         assert out("pods", "-o", "jsonpath={.items[*].metadata.name}") == "a b"
 
 
+def test_who_wrote_what_is_shown_only_when_asked_for(quadrant: Quadrant) -> None:
+    value = pod("a")
+    value["metadata"]["managedFields"] = [{"manager": "x"}]
+    with serving({("GET", f"{PODS}/a"): (200, value)}) as server:
+        words = ("get", "pod/a", "-o", "json", "-s", server.url)
+        assert json.loads(quadrant(*words).out) == pod("a")
+        assert json.loads(quadrant(*words, "--show-managed-fields").out) == value
+
+
 def test_the_order_that_was_asked_for(quadrant: Quadrant) -> None:
     ten, two, none = pod("a", x=10), pod("b", x=2), pod("c")
     answers = {

@@ -71,7 +71,7 @@ def test_describe(quadrant: Quadrant) -> None:
     assert "Kind: Pod (v1)" in lines
     assert lines[lines.index("Labels: app=web") + 1] == "b=c"
     assert "Annotations: <none>" in lines
-    assert "Reason: Unschedulable: Fragmented: 8 asked, no node has more than 6" in lines
+    assert "Reason: Fragmented: 8 asked, no node has more than 6" in lines
     spec = lines.index("Spec:")
     assert lines[spec + 1 : spec + 6] == [
         "Containers:",

@@ -37,7 +37,12 @@ def test_a_port_that_is_taken_is_told_with_the_remedy(
     assert "127.0.0.1:0" in said.err
 
 
-def test_an_address_of_nobody_is_told(quadrant: Quadrant) -> None:
+def test_an_address_of_nobody_is_told(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("")
+    monkeypatch.setenv("QUADRANT_TOKENS_FILE", str(tokens))
     said = quadrant("up", "--listen", "no-such-host.invalid:1")
     assert said.code == 1
     assert "name an address of this machine" in said.err
