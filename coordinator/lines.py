@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from coordinator.accounts import Capacity
 from coordinator.jobs import JobState, Need, Standing
-from coordinator.reason_words import word
+from coordinator.reason_words import Reason, word
 from shard_worker.workload import Amounts, QueueInfo
 
 PROBE_SECONDS = 0.02
@@ -170,6 +170,13 @@ class Lines:
         for reason, count in reasons.items():
             told[word(reason).value] += count
         return +told
+
+    def outside(self) -> Counter[Reason]:
+        """Jobs that stand in no line, by why they wait."""
+        told: Counter[Reason] = Counter()
+        for reason, count in self._reasons.items():
+            told[word(reason)] += count if reason else 0
+        return told
 
     def _all(self) -> Iterator[Line]:
         for queue in self.queues.values():

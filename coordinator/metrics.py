@@ -108,7 +108,7 @@ class CoordinatorMetrics(Collector):
         page.put("jobs", ended, "finished")
         for task in TaskState:
             page.put("tasks", core.order.accounts.tasks[task], task.name.lower())
-        waiting = count_waiting(core.order, time.time())
+        waiting = count_waiting(core, time.time(), names=self._resources())
         for status in STATUSES:
             page.put("pending_tasks", waiting.tasks[status], status)
         queues = {qid: state.info.queue.name for qid, state in core.order.lines.queues.items()}

@@ -30,7 +30,21 @@ from shared.messages import OutcomeCode
 from shared.model import TaskClass
 from shared.slots import BASE, PODS
 
-__all__ = ["NEVER", "Reason", "Why", "never", "of_counts", "told_counts", "why", "word"]
+__all__ = [
+    "NEVER",
+    "Reason",
+    "Why",
+    "line_reason",
+    "never",
+    "of_counts",
+    "told_counts",
+    "why",
+    "word",
+]
+
+
+_LOOKED = frozenset({OutcomeCode.INFEASIBLE, OutcomeCode.PLACED})
+"""Outcomes whose reasons count nodes: of a conflict they count refusals."""
 
 
 def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> Why | None:
@@ -38,6 +52,33 @@ def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> W
     if state.standing in (Standing.DONE, Standing.SETTLED):
         return None
     return _Judge(core, state, names).judge()
+
+
+def line_reason(
+    core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
+) -> Reason:
+    """The word for every job of a line that is held back, as :func:`why` has it for each."""
+    order = core.order
+    found = never(core, queue, line.need, classes=order.accounts.classes, names=names)
+    if found is not None:
+        return found[0]
+    if not queue.queue.open:
+        return Reason.QUEUE_CLOSED
+    if not order.accounts.capacity.covers(line.amounts):
+        within = within_capability(core, queue, line.amounts)
+        return Reason.NOT_ENOUGH_RESOURCES if within else Reason.WAITING_FOR_QUOTA
+    first = order.jobs.get(line.heap[0][2]) if line.heap else None
+    last = None if first is None else first.last
+    if last is None or not last.reasons or last.code not in _LOOKED:
+        return Reason.NOT_ENOUGH_RESOURCES
+    return _placeless(last.reasons)
+
+
+def _placeless(counts: Mapping[str, int]) -> Reason:
+    """The word where the total suffices, but a session found no place."""
+    reason = of_counts(counts)
+    lacks = any(text.startswith(INSUFFICIENT) or text == PARTLY for text in counts)
+    return Reason.FRAGMENTED if lacks and reason is Reason.NOT_ENOUGH_RESOURCES else reason
 
 
 # --- the judgement of one job -------------------------------------------------------------------
@@ -128,16 +169,16 @@ class _Judge:
         return first.last if held and first is not None else None
 
     def _after_try(self, last: LastTry, need: Need) -> Why | None:
-        if not last.reasons or last.code in (OutcomeCode.CONFLICT, OutcomeCode.NOMINATED):
+        if not last.reasons or last.code not in _LOOKED:
             return None
-        reason = of_counts(last.reasons)
+        reason = _placeless(last.reasons)
         counts = told_counts(last.reasons)
         if reason is Reason.NO_MATCHING_NODES:
             return self._tried(reason, f"no node takes {self._tasks(last)}: {counts}", need)
-        if reason is Reason.NOT_ENOUGH_RESOURCES and (INSUFFICIENT in counts or PARTLY in counts):
+        if reason is Reason.FRAGMENTED:
             asked = listed(_counted(amounts(need, self.classes)), self.names)
             text = f"{asked} are free in total, but not where {self._tasks(last)} fit: {counts}"
-            return self._tried(Reason.FRAGMENTED, text, need)
+            return self._tried(reason, text, need)
         return self._tried(reason, counts, need)
 
     def _tasks(self, last: LastTry) -> str:

@@ -59,6 +59,7 @@ from coordinator.recovery import recover
 from coordinator.serving import Door, Serving
 from coordinator.shards import RayShards, Shards
 from coordinator.trim import trim_forever
+from coordinator.waiting import pending_reasons
 from coordinator.workers import Workers
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis_ledger import RedisLedger
@@ -314,6 +315,7 @@ class Service:
             await asyncio.sleep(SWEEP_SECONDS)
             held = await insist(self._ledger.read_nominations, what="read nominations")
             self.core.stray_nominations(held, time.time())
+            self.objects.tell_waiting()
             self._kicked.set()
 
     def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
@@ -348,6 +350,8 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         status = self.core.status()
+        names = self.intake.registry.slots.names
+        status["pending_reasons"] = pending_reasons(self.core, time.time(), names=names)
         status["resources"] = self.core.order.accounts.resources(self.intake.registry.slots.names)
         status["policy"] = self._policies.status()
         for shard in status["shards"]:

@@ -6,12 +6,12 @@ Nothing of this is kept while jobs move; the pass takes a fraction of a microsec
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
+from coordinator.core import Coordinator
 from coordinator.jobs import JobState, Standing
-from coordinator.order import Order
-from coordinator.reason_words import Reason, word
+from coordinator.reasons import Reason, line_reason, word
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
 """``active``: its turn comes, or is under way. ``backoff``: tried in vain, tried again soon.
@@ -33,11 +33,12 @@ class Waiting:
     """Jobs without any place, by queue (qid, or UNKNOWN_QUEUE) and reason of the closed list."""
 
 
-def count_waiting(order: Order, now: float) -> Waiting:
-    """``now``: seconds since 1970."""
-    found, jobs, accounts = Waiting(), order.jobs, order.accounts
-    back = _held_lines(order, now)
-    for jid, info in chain(accounts.cluster.jobs.items(), accounts.queueless.items()):
+def count_waiting(core: Coordinator, now: float, *, names: Sequence[str]) -> Waiting:
+    """``now``: seconds since 1970. ``names``: the resource of each slot."""
+    order = core.order
+    found, jobs = Waiting(), order.jobs
+    back = _held_lines(core, now, names)
+    for jid, info in order.accounts.cluster.jobs.items():
         pending = info.pending + info.best_effort[0]
         if not pending:
             continue
@@ -52,9 +53,25 @@ def count_waiting(order: Order, now: float) -> Waiting:
             found.jobs[info.qid, word(state.reason)] += 1
     for line in back.values():
         found.tasks[line.status] += line.tasks
-        found.jobs[line.qid, Reason.NOT_ENOUGH_RESOURCES] += line.jobs
+        found.jobs[line.qid, line.reason] += line.jobs
+    for info in order.accounts.queueless.values():
+        found.tasks["gated"] += info.pending + info.best_effort[0]
+        found.jobs[UNKNOWN_QUEUE, Reason.MISCONFIGURED] += not info.held[0]
     found.jobs = +found.jobs
     return found
+
+
+def pending_reasons(core: Coordinator, now: float, *, names: Sequence[str]) -> dict[str, int]:
+    """Why jobs wait, counted by line and not by job: for what is asked many times a second."""
+    told = core.order.lines.outside()
+    for state in core.order.lines.queues.values():
+        for line in state.lines.values():
+            if core.order.lines.held_back(line, now):
+                told[line_reason(core, state.info, line, names)] += line.reasons.total()
+            else:
+                for reason, count in line.reasons.items():
+                    told[word(reason)] += count
+    return {reason.value: count for reason, count in (+told).items()}
 
 
 @dataclass(slots=True)
@@ -63,19 +80,22 @@ class _HeldLine:
 
     qid: int
     status: str
+    reason: Reason
     tasks: int = 0
     jobs: int = 0
 
 
-def _held_lines(order: Order, now: float) -> dict[int, _HeldLine]:
+def _held_lines(core: Coordinator, now: float, names: Sequence[str]) -> dict[int, _HeldLine]:
     """By the line's identity."""
     held: dict[int, _HeldLine] = {}
+    order = core.order
     for qid, queue in order.lines.queues.items():
         for line in queue.lines.values():
             if order.lines.held_back(line, now):
                 tried = 0 <= line.infeasible_at < order.accounts.capacity.changes
-                later = tried and now < line.not_before
-                held[id(line)] = _HeldLine(qid, "backoff" if later else "unschedulable")
+                status = "backoff" if tried and now < line.not_before else "unschedulable"
+                reason = line_reason(core, queue.info, line, names)
+                held[id(line)] = _HeldLine(qid, status, reason)
     return held
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiohttp import ClientSession
 
 from coordinator.client import ApiClient
 from coordinator.commands.stack import Sender
+from shared.ledger.redis_ledger import RedisLedger
 from tests.service.harness import Running
 
 GPU = "nvidia.com/gpu"
@@ -82,6 +84,18 @@ async def settled(service: Running, *, bound: int) -> None:
             and sum(shard["nodes"] for shard in status["shards"]) == len(core.nodes)
         )
     )
+    async with asyncio.timeout(10.0):  # what the coordinator decided, workers read in the ledger
+        while await _partition(service) != core.revision:
+            await asyncio.sleep(0.02)
+
+
+async def _partition(service: Running) -> int:
+    ledger = RedisLedger(service.service._settings.redis_url or "")
+    try:
+        snapshot = await ledger.snapshot(workload=False)
+    finally:
+        await ledger.close()
+    return 0 if snapshot.partition is None else snapshot.partition.revision
 
 
 def asking(service: Running) -> ClientSession:
