@@ -95,6 +95,13 @@ def key_of(item: Item) -> str:
     return f"{metadata.get('namespace') or _NAMESPACE}/{metadata.get('name')}"
 
 
+def name_of(item: Item) -> str:
+    """As answers name it: ``namespace/name`` where it goes to a queue, else the name alone."""
+    if item.get("kind") in SUBMITTED:
+        return key_of(item)
+    return f"{_part(item, 'metadata').get('name')}"
+
+
 def group_of(item: Item) -> str:
     """``namespace/name`` of a Pod's PodGroup; "" where it is in none."""
     metadata = _part(item, "metadata")

@@ -13,13 +13,13 @@ from aiohttp import web
 
 from coordinator.gate.middleware import KEY
 from coordinator.gate.principal import ANYONE, CALLER, Principal, Role, may_submit
-from coordinator.gate.queues import Item, Names, group_of, key_of, present_queue, queue_of
+from coordinator.gate.queues import Item, Names, group_of, key_of, name_of, present_queue, queue_of
 from coordinator.gate.rules import SUBMITTED
 from coordinator.intake import Admission
 from coordinator.kube.lists import Submit
 from coordinator.kube.problems import Problem
 from coordinator.objects.kinds import Kind
-from shared.errors import Refusal, shown
+from shared.errors import SHOWN, Refusal, shown
 
 FORBIDDEN = "Forbidden"
 
@@ -80,9 +80,7 @@ def _why_not(
 
 
 def _refusal(item: Item, why: str) -> Refusal:
-    metadata = item.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return Refusal(shown(item.get("kind")), shown(name), "", "", why, FORBIDDEN)
+    return Refusal(f"{item.get('kind')}"[:SHOWN], name_of(item)[:SHOWN], "", "", why, FORBIDDEN)
 
 
 # --- the doors --------------------------------------------------------------------------------
@@ -95,7 +93,7 @@ def may_write(names: Callable[[], Names]) -> Callable[[web.Request, Kind, Mappin
         principal = request.get(KEY, ANYONE)
         why = _why_not(principal, {**obj, "kind": kind.kind}, names())
         if why:
-            name = _name(obj)
+            name = name_of({**obj, "kind": ""})
             raise Problem(
                 HTTPStatus.FORBIDDEN,
                 FORBIDDEN,
@@ -135,8 +133,3 @@ def _told(refusal: Refusal) -> dict[str, str]:
         "reason": refusal.reason,
         "message": refusal.message,
     }
-
-
-def _name(obj: Mapping[str, Any]) -> str:
-    metadata = obj.get("metadata")
-    return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""

@@ -1,0 +1,206 @@
+"""Tokens at the doors of a real service: roles, queues, and what health says of the file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from aiohttp import ClientSession
+
+from coordinator.gate import token_file
+from coordinator.gate.tokens import new_token
+from shared.ledger.server import EmbeddedServer
+from tests.gate.files import entry, write_tokens
+from tests.service.harness import Running, running
+
+ADMIN, OPS, ALL, VIEW = (new_token() for _ in range(4))
+LISTS = "/apis/quadrant.dev/v1alpha1/lists"
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+
+Json = dict[str, Any]
+
+
+class Asking:
+    def __init__(self, running: Running, session: ClientSession) -> None:
+        self.running = running
+        self._session = session
+
+    async def __call__(
+        self, token: str, method: str, path: str, body: Json | None = None, *, form: str = "json"
+    ) -> tuple[int, Json]:
+        headers = {"Authorization": f"Bearer {token}"}
+        if body is not None:
+            headers["Content-Type"] = f"application/{form}"
+        url = self.running.url + path
+        async with self._session.request(method, url, json=body, headers=headers) as answer:
+            text = await answer.text()
+            return answer.status, json.loads(text) if text.startswith("{") else {"text": text}
+
+
+@asynccontextmanager
+async def asking(server: EmbeddedServer, path: Path) -> AsyncIterator[Asking]:
+    """A service with two queues, ``research`` and ``ops``, and four tokens."""
+    with redis.Redis.from_url(server.url) as ledger:
+        ledger.flushall()
+    tokens = write_tokens(
+        path / "tokens",
+        entry("root", "admin", ADMIN),
+        entry("ops", "submit", OPS, queues=["ops"]),
+        entry("all", "submit", ALL),
+        entry("look", "view", VIEW),
+    )
+    async with running(server.url, path, tokens_file=tokens) as service, ClientSession() as session:
+        ask = Asking(service, session)
+        for name in ("research", "ops"):
+            status, body = await ask(ADMIN, "POST", QUEUES, queue(name))
+            assert status == 201, body
+        yield ask
+
+
+def queue(name: str) -> Json:
+    return _object("scheduling.volcano.sh/v1beta1", "Queue", name, {"weight": 1})
+
+
+def group(name: str, queue: str | None = None) -> Json:
+    spec: Json = {"minMember": 1} if queue is None else {"minMember": 1, "queue": queue}
+    return _object("scheduling.volcano.sh/v1beta1", "PodGroup", name, spec)
+
+
+def job(name: str, queue: str) -> Json:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    tasks = [{"name": "t", "replicas": 1, "template": template}]
+    spec = {"queue": queue, "minAvailable": 1, "tasks": tasks}
+    return _object("batch.volcano.sh/v1alpha1", "Job", name, spec)
+
+
+def pod(name: str, *, queue: str = "", group: str = "") -> Json:
+    made = _object("v1", "Pod", name, {"containers": [{"name": "c", "image": "i"}]})
+    annotations = {}
+    if queue:
+        annotations["scheduling.volcano.sh/queue-name"] = queue
+    if group:
+        annotations["scheduling.k8s.io/group-name"] = group
+    made["metadata"]["annotations"] = annotations
+    return made
+
+
+def node(name: str) -> Json:
+    made = _object("v1", "Node", name, {})
+    made["status"] = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
+    return made
+
+
+def _object(version: str, kind: str, name: str, spec: Json) -> Json:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def a_list(*items: Json) -> Json:
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+async def test_single_objects_go_where_their_author_may_submit(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    async with asking(embedded_server, short_dir) as ask:
+        for path, good, bad in (
+            (GROUPS, group("g1", "ops"), group("g2", "research")),
+            (JOBS, job("j1", "ops"), job("j2", "research")),
+            (PODS, pod("p1", queue="ops"), pod("p2", queue="research")),
+            (PODS, pod("p3", group="g1"), pod("p4")),  # without a queue: into the default one
+        ):
+            status, body = await ask(OPS, "POST", path, good)
+            assert status == 201, body
+            status, body = await ask(OPS, "POST", path, bad)
+            assert (status, body["reason"]) == (403, "Forbidden"), body
+            assert "the token ops may submit to ops only" in body["message"]
+            status, body = await ask(ALL, "POST", path, bad)
+            assert status == 201, body
+        # what others have in their queue can neither be taken over nor deleted
+        move = {"spec": {"queue": "ops"}}
+        status, body = await ask(OPS, "PATCH", f"{GROUPS}/g2", move, form="merge-patch+json")
+        assert status == 403, body
+        assert (await ask(OPS, "DELETE", f"{JOBS}/j2"))[0] == 403
+        assert (await ask(OPS, "GET", f"{JOBS}/j2"))[0] == 200
+        # and own ones not moved out
+        move = {"spec": {"queue": "research"}}
+        status, body = await ask(OPS, "PATCH", f"{GROUPS}/g1", move, form="merge-patch+json")
+        assert status == 403, body
+        assert (await ask(OPS, "DELETE", f"{JOBS}/j1"))[0] == 200
+        # the cluster is not theirs
+        for token in (OPS, ALL):
+            assert (await ask(token, "POST", "/api/v1/nodes", node("n1")))[0] == 403
+        assert (await ask(ADMIN, "POST", "/api/v1/nodes", node("n1")))[0] == 201
+
+
+async def test_objects_of_a_list_are_judged_alone(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    async with asking(embedded_server, short_dir) as ask:
+        items = [pod("p1", group="g"), group("g", "ops"), job("j1", "research"), node("n1")]
+        status, body = await ask(OPS, "POST", LISTS, a_list(*items))
+        assert (status, body["accepted"]) == (200, 2), body
+        assert [(r["kind"], r["name"]) for r in body["refused"]] == [
+            ("Job", "default/j1"),
+            ("Node", "n1"),
+        ]
+        assert "needs role admin" in body["refused"][1]["message"]
+        # all or nothing, and nothing at all
+        for query, sent in (("?atomic=true", [job("j3", "ops"), node("n1")]), ("", [node("n1")])):
+            status, body = await ask(OPS, "POST", LISTS + query, a_list(*sent))
+            assert (status, body["reason"]) == (403, "Forbidden"), body
+        assert (await ask(VIEW, "GET", f"{JOBS}/j3"))[0] == 404
+        # a member that comes later goes to the queue of its group, whatever it says itself
+        status, _ = await ask(ALL, "POST", LISTS, a_list(group("h", "research")))
+        assert status == 200
+        status, body = await ask(OPS, "POST", LISTS, a_list(pod("p2", group="h", queue="ops")))
+        assert status == 403, body
+
+
+async def test_who_may_look_changes_nothing(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    async with asking(embedded_server, short_dir) as ask:
+        assert (await ask(VIEW, "GET", QUEUES))[0] == 200
+        assert (await ask(VIEW, "POST", PODS, pod("p1")))[0] == 403
+        assert (await ask(VIEW, "POST", LISTS, a_list(pod("p1"))))[0] == 403
+        plans = "/apis/quadrant.dev/v1alpha1/plans"
+        status, body = await ask(VIEW, "POST", plans, a_list(job("j", "ops")))
+        assert status == 200, body
+        assert (await ask("", "GET", "/metrics"))[0] == 401
+
+
+async def test_health_tells_of_a_bad_file_and_the_old_tokens_count(
+    embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
+
+    async def until(ask: Asking, healthy: bool) -> Json:
+        async with asyncio.timeout(10.0):
+            while True:
+                _, body = await ask(ADMIN, "GET", "/health")
+                (check,) = [c for c in body["checks"] if c["name"] == "tokens"]
+                if check["healthy"] is healthy:
+                    return dict(check)
+                await asyncio.sleep(0.01)
+
+    async with asking(embedded_server, short_dir) as ask:
+        path = short_dir / "tokens"
+        path.write_text("- name: broken")
+        check = await until(ask, False)
+        assert "older tokens count" in check["message"]
+        assert (await ask(VIEW, "GET", QUEUES))[0] == 200
+        assert (await ask("", "GET", "/readyz?verbose"))[0] == 200
+        newest = new_token()
+        write_tokens(path, entry("new", "view", newest))
+        await until(ask, True)
+        assert (await ask(newest, "GET", QUEUES))[0] == 200
+        assert (await ask(VIEW, "GET", QUEUES))[0] == 401
