@@ -41,7 +41,8 @@ def test_an_address_of_nobody_is_told(
     quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tokens = tmp_path / "tokens"
-    tokens.write_text("")
+    made = quadrant("token", "new", "--name", "me", "--role", "view", "--file", str(tokens))
+    assert made.code == 0
     monkeypatch.setenv("QUADRANT_TOKENS_FILE", str(tokens))
     said = quadrant("up", "--listen", "no-such-host.invalid:1")
     assert said.code == 1
