@@ -117,6 +117,28 @@ def test_asking_until_answered_binds_everything_once(
     assert sorted(taken) == [(f"1.{i}", f"n{i}") for i in range(8)]
 
 
+def test_a_delete_whose_request_is_lost_changes_nothing() -> None:
+    local = LocalCluster(grace=0.0)
+    cluster = FaultyCluster(local, Faults(silent_before=1.0), seed=1)
+    local.bind(asking({"1.0": "n0"}, duration=None), 0.0)
+    with pytest.raises(ClusterTimeout):
+        cluster.delete(["1.0", "2.0"], 1.0)
+    cluster.advance(2.0)
+    assert local.holds("1.0")
+    assert not local.knows("2.0")
+
+
+def test_a_delete_whose_answer_is_lost_is_done_all_the_same() -> None:
+    local = LocalCluster(grace=0.0)
+    cluster = FaultyCluster(local, Faults(silent_after=1.0), seed=1)
+    local.bind(asking({"1.0": "n0"}, duration=None), 0.0)
+    with pytest.raises(ClusterTimeout):
+        cluster.delete(["1.0", "2.0"], 1.0)
+    cluster.advance(2.0)
+    assert not local.holds("1.0")
+    assert local.delete(["1.0", "2.0"], 3.0) == ["2.0"]
+
+
 def test_faults_from_text() -> None:
     assert parse_faults("") == Faults()
     assert parse_faults("refuse=0.25, duplicate=1") == Faults(refuse=0.25, duplicate=1.0)

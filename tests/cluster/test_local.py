@@ -84,9 +84,22 @@ def test_an_incarnation_runs_once() -> None:
 
 def test_what_was_deleted_before_its_bind_is_gone() -> None:
     cluster = LocalCluster()
-    cluster.delete(["1.0"], 0.0)
+    assert cluster.delete(["1.0"], 0.0) == ["1.0"]
     assert cluster.bind(asking({"1.0": "n0"}), 1.0).answers == [BindAnswer.GONE]
     assert told(cluster.reports(0)) == []
+    assert cluster.delete(["1.0"], 2.0) == ["1.0"]  # the first answer may have been lost
+
+
+def test_deleting_tells_which_tasks_will_never_report() -> None:
+    cluster = LocalCluster(grace=0.5)
+    cluster.bind(asking({"1.0": "n0", "1.1": "n0"}, duration=1), 0.0)
+    cluster.bind(asking({"1.2": "n0"}, duration=None), 0.0)
+    cluster.advance(1.2)  # two are leaving by themselves
+    assert cluster.delete(["1.0", "1.1", "1.2", "2.0"], 1.2) == ["2.0"]
+    cluster.advance(9.0)
+    assert cluster.delete(["1.0", "1.1", "1.2"], 9.0) == []
+    cluster.reports(cluster.reports(0).last)
+    assert cluster.delete(["1.0", "1.1", "1.2"], 9.0) == []  # their ends are known
 
 
 def test_deleting_what_already_leaves_changes_nothing() -> None:
