@@ -66,11 +66,9 @@ def identified(
         said = sent.get(field)
         if said is not None and said != wanted:
             raise bad(f"{field} is {shown(said)}, but the path is that of {wanted}; correct one")
-    metadata = sent.get("metadata")
+    metadata = {} if sent.get("metadata") is None else sent["metadata"]
     if not isinstance(metadata, dict):
-        metadata = {} if metadata is None else metadata
-        if metadata:
-            raise bad("metadata is not an object; write the name in it")
+        raise bad("metadata is not an object; write the name in it")
     given = metadata.get("namespace") or ""
     if given not in ("", namespace):
         where = f"namespace {namespace} of the path" if kind.namespaced else "a kind that has none"
