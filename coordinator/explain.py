@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from coordinator.kube.problems import not_found
 from coordinator.objects.kinds import BY_KIND
 from coordinator.reasons import Reason, Why, why
 from coordinator.standing import holders, place_in_queue
-from coordinator.verdict import KEPT, settled
+from coordinator.verdict import KEPT, larger_than_shards, settled
 from coordinator.wording import by_name, name_of, quantity
 from shard_worker.funnel import Funnel
 from shard_worker.inquiry import Finding, Inquiry, RoleFunnel
@@ -51,6 +51,30 @@ class Subject:
 
     jid: int
     tix: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a worker found."""
+
+    finding: Finding | None = None
+    shard: int = -1
+    silent: str = ""
+    """Why none answered."""
+    apart: str = ""
+    """Behind walls: said where no shard could ever hold what all together could."""
+
+
+def _best(found: list[tuple[int, Finding]]) -> _Seen:
+    """Behind walls each shard looks at its own nodes: the one that comes closest is told."""
+    if not found:
+        return _Seen(silent="no shard has a worker")
+    shard, best = min(found, key=lambda told: (told[1].code, -_starts(told[1])))
+    return _Seen(best, shard, apart=larger_than_shards([finding for _, finding in found]))
+
+
+def _starts(finding: Finding) -> int:
+    return finding.funnels[0].funnel.starts if finding.funnels else 0
 
 
 class Explainer:
@@ -121,50 +145,50 @@ class Explainer:
         answer = self._head(kind, subject, state, now)
         if told is None:
             return answer | _no_reason(state)
-        finding, shard, silent = await self._look(state, told)
+        seen = await self._look(state, told)
+        finding = seen.finding
         if finding is not None and finding.funnels:
-            told = self._judge(state, told, finding, shard, now)
+            told = self._judge(state, told, seen, finding)
         answer |= self._why(told, now, names)
-        if silent:
-            answer["incomplete"] = f"{silent}; what follows is what the coordinator remembers"
+        if seen.silent:
+            answer["incomplete"] = f"{seen.silent}; what follows is what the coordinator remembers"
         if finding is not None and finding.funnels:
             answer |= self._figures(told, finding, names)
         answer["next"] = next_step(told, state.job)
         return answer
 
-    async def _look(self, state: JobState, told: Why) -> tuple[Finding | None, int, str]:
-        """What a worker finds, which one, and why none did (else "")."""
+    async def _look(self, state: JobState, told: Why) -> _Seen:
         look = told.reason not in KEPT or told.reason is Reason.EXCEEDS_CAPABILITY
         if not look or not state.info.pending or state.info.qid < 0:
-            return None, -1, ""
-        turn, wanted = draft_turn(self._core, state, self._core.order.accounts.classes)
+            return _Seen()
+        core = self._core
+        turn, wanted = draft_turn(core, state, core.order.accounts.classes)
+        asked = amounts(tuple(wanted.items()), core.order.accounts.classes)
         home = -1 if state.last is None else state.last.shard
+        shards = best_shards(core, asked, home)
         inquiry = Inquiry(turns=[turn], wanted=[wanted], funnels=True)
         try:
-            asked = amounts(tuple(wanted.items()), self._core.order.accounts.classes)
-            shards = best_shards(self._core, asked, home)
+            if core.order.walls:
+                found = [(n, await self._inquiries.ask(n, inquiry)) for n in shards]
+                return _best([(n, answer.findings[0]) for n, answer in found])
             shard, answer = await self._inquiries.ask_any(shards, inquiry)
+            return _Seen(answer.findings[0], shard)
         except NoAnswer as error:
-            return None, -1, str(error)
-        return answer.findings[0], shard, ""
+            return _Seen(silent=str(error))
 
-    def _judge(self, state: JobState, told: Why, finding: Finding, shard: int, now: float) -> Why:
-        cid = finding.funnels[0].cid
-        requests = self._core.order.accounts.classes[cid].requests
-        names = self._registry().slots.names
-        found = settled(told, finding, requests, names)
-        epoch = self._core.dispatcher.shards[shard].epoch
-        return Why(
-            reason=found.reason,
-            message=found.message,
-            evaluated_at=now,
-            shard=shard,
+    def _judge(self, state: JobState, told: Why, seen: _Seen, finding: Finding) -> Why:
+        requests = self._core.order.accounts.classes[finding.funnels[0].cid].requests
+        found = settled(told, finding, requests, self._registry().slots.names)
+        if seen.apart and found.reason in (Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED):
+            found = replace(found, reason=Reason.LARGER_THAN_SHARD, message=seen.apart)
+        epoch = self._core.dispatcher.shards[seen.shard].epoch
+        return replace(
+            found,
+            evaluated_at=self._clock(),
+            shard=seen.shard,
             session=0 if state.last is None else state.last.session,
             epoch=str(epoch) if epoch is not None else "",
             generation=state.job.spec,
-            requested=found.requested,
-            available=found.available,
-            short=found.short,
         )
 
     # --- parts ----------------------------------------------------------------------------------

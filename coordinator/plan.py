@@ -22,7 +22,7 @@ from coordinator.jobs import JobState, amounts, open_job
 from coordinator.kube.problems import Problem
 from coordinator.plan_report import report
 from coordinator.reasons import NEVER, Reason, Why, held, never, upwards
-from coordinator.verdict import can_ever, from_funnel
+from coordinator.verdict import can_ever, from_funnel, larger_than_shards
 from coordinator.wording import listed, name_of, quantity
 from shard_worker.inquiry import Finding, Inquiry
 from shard_worker.workload import Amounts, JobInfo, QueueInfo
@@ -300,8 +300,9 @@ class _Drawing:
         """Turn what one shard found, or several, into a verdict: the best of them counts."""
         judged = [(*self._verdict(finding), shard, finding) for shard, finding in found]
         verdict, why, shard, finding = min(judged, key=lambda told: _ORDER.index(told[0]))
-        if verdict is Verdict.NEVER and why is not None and len(found) > 1:
-            why = self._across([finding for _, finding in found]) or why
+        apart = larger_than_shards([finding for _, finding in found])
+        if verdict is Verdict.NEVER and apart:
+            why = Why(Reason.LARGER_THAN_SHARD, apart)
         planned = one.planned
         planned.verdict, planned.why, planned.shard, planned.finding = verdict, why, shard, finding
 
@@ -319,15 +320,6 @@ class _Drawing:
             case _:
                 text = "the shard has not heard of it yet; plan again in a moment"
                 return Verdict.WAITS, Why(Reason.PENDING_EVALUATION, text)
-
-    def _across(self, findings: list[Finding]) -> Why | None:
-        """Behind walls: whether the shards together could hold what none of them can."""
-        roles = [finding.funnels[0] for finding in findings if finding.funnels]
-        wanted = max((role.wanted for role in roles), default=0)
-        if sum(role.funnel.empty for role in roles) < wanted:
-            return None
-        text = f"no shard could ever hold its {wanted} tasks, all shards together could"
-        return Why(Reason.LARGER_THAN_SHARD, f"{text}; use fewer shards, or mode soft")
 
 
 def _names(known: Slots, admission: Admission) -> list[str]:

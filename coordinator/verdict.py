@@ -105,6 +105,19 @@ def can_ever(role: RoleFunnel) -> bool:
     return role.funnel.empty >= role.wanted
 
 
+def larger_than_shards(findings: Sequence[Finding]) -> str:
+    """Behind walls: what to say where no shard could ever hold what all of them together could;
+    "" where one could, or they could not either."""
+    roles = [finding.funnels[0] for finding in findings if finding.funnels]
+    if len(roles) < 2 or any(map(can_ever, roles)):
+        return ""
+    wanted = max(role.wanted for role in roles)
+    if sum(role.funnel.empty for role in roles) < wanted:
+        return ""
+    text = f"no shard could ever hold its {wanted} tasks, all shards together could"
+    return f"{text}; use fewer shards, or mode soft"
+
+
 def _nodes(f: Funnel) -> str:
     return plural(f.total, "node")
 

@@ -84,9 +84,11 @@ async def settled(service: Running, *, bound: int) -> None:
             and sum(shard["nodes"] for shard in status["shards"]) == len(core.nodes)
         )
     )
-    async with asyncio.timeout(10.0):  # what the coordinator decided, workers read in the ledger
-        while await _partition(service) != core.revision:
-            await asyncio.sleep(0.02)
+    for _ in range(500):  # what the coordinator decided, workers read in the ledger
+        if await _partition(service) == core.revision:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the partition was not stored")
 
 
 async def _partition(service: Running) -> int:

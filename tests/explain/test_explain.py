@@ -195,3 +195,55 @@ async def test_what_does_not_exist_is_not_found(tmp_path: Path, redis_url: str) 
     assert answer.status == 404
     assert body["reason"] == "NotFound"
     assert body["message"] == 'jobs.batch.volcano.sh "none" not found'
+
+
+async def test_behind_walls_a_gang_that_no_shard_could_ever_hold(
+    tmp_path: Path, redis_url: str
+) -> None:
+    """One node of each shard has the label that it asks for: together they would do."""
+    async with running(redis_url, tmp_path, shards=2, mode="hard") as service:
+        await send(service, *[node(f"n{n}", gpus=8) for n in range(4)])
+        await settled(service, bound=0)
+        core = service.service.core
+        one_of_each = {shard: core.names[row] for row, shard in core.dispatcher.shard_of.items()}
+        fast = [node(name, gpus=8, labels={"fast": "yes"}) for name in one_of_each.values()]
+        await send(service, *fast, job("wide", 2, gpus=8, nodeSelector={"fast": "yes"}))
+        told = await explained(service, "wide")
+    adds_up(told)
+    assert told["reason"] == "LargerThanShard"
+    assert "no shard could ever hold its 2 tasks" in told["message"]
+    assert told["nodes"]["first"][0]["kind"] == "foreign"
+
+
+async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
+    tmp_path: Path, redis_url: str
+) -> None:
+    group: Item = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "pg", "namespace": "default"},
+        "spec": {"minMember": 3, "queue": "default"},
+    }
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"))
+        await send(service, pod("lone", cpu="80"), group, pod("m-0", group="pg"))
+        lone = await explained(service, "lone", kind="pods")
+        member = await explained(service, "m-0", kind="pods")
+        whole = await explained(service, "pg", kind="podgroups")
+    assert lone["reason"] == "ExceedsNodeCapacity"
+    assert lone["of"] == {"kind": "Pod", "namespace": "default", "name": "lone"}
+    assert member["job"]["name"] == "pg"
+    assert member["pod"]["name"] == "m-0"
+    assert member["reason"] == whole["reason"] == "NotEnoughTasks"
+    assert whole["message"] == "1 of the 3 members that the job needs exist"
+
+
+def pod(name: str, *, cpu: str = "1", group: str = "") -> Item:
+    notes = {"scheduling.k8s.io/group-name": group} if group else {}
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": notes},
+        "spec": {"schedulerName": "volcano", "containers": [container]},
+    }
