@@ -283,7 +283,7 @@ class Coordinator:
         placed = known = 0
         for p in outcome.placements:
             if p.kind == ALLOCATE:
-                tasks = [tix for tix in p.tasks if self.order.expects(state, tix)]
+                tasks = state.expected(p.tasks)
                 rows = p.rows
                 if len(tasks) != len(rows):
                     at = dict(zip(p.tasks, p.rows, strict=True))

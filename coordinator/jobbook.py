@@ -219,14 +219,6 @@ class JobBook:
                 self._settle_members(state)
                 self._settle(state)
 
-    @staticmethod
-    def expects(state: JobState, tix: int) -> bool:
-        """Whether an outcome still tells something new of a task.
-
-        Its bind, even its end, may have been recorded before the call that placed it returned.
-        """
-        return state.states[tix] == TaskState.PENDING and tix not in state.returned
-
     def _late(self, state: JobState, outcome: Outcome) -> None:
         """The outcome of a turn that was out when its job was deleted."""
         self.open -= 1
@@ -238,8 +230,7 @@ class JobBook:
             return
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
-                fresh = [t for t in placement.tasks if self.expects(state, t)]
-                self.accounts.move(state, fresh, TaskState.BINDING)
+                self.accounts.move(state, state.expected(placement.tasks), TaskState.BINDING)
         state.returned.clear()
         self.departures.settle(state)
 

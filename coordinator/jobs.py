@@ -107,6 +107,14 @@ class JobState:
     """What its last turn did is not known yet: no turn until the ledger was read."""
     tries: Tries = field(default_factory=Tries)
 
+    def expected(self, tasks: list[int]) -> list[int]:
+        """Those of which an outcome still tells something new: the bind of others, even their end,
+        was recorded before the call that placed them returned."""
+        states, returned = self.states, self.returned
+        if not returned:
+            return [t for t in tasks if not states[t]]
+        return [t for t in tasks if not states[t] and t not in returned]
+
     def put_rows(self, tasks: Sequence[int], rows: Sequence[int]) -> None:
         """These tasks are on these nodes."""
         at = self.rows

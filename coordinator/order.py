@@ -190,8 +190,7 @@ class Order(JobBook):
         self.nominations.drop(state)
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
-                fresh = [t for t in placement.tasks if self.expects(state, t)]
-                self.accounts.move(state, fresh, TaskState.BINDING)
+                self.accounts.move(state, state.expected(placement.tasks), TaskState.BINDING)
         state.returned.clear()
         if outcome.reasons and state.info.pending:
             self._infeasible(state, outcome, shard)
