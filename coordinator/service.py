@@ -42,8 +42,10 @@ from coordinator.core import (
     Stop,
 )
 from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.gate.backlog import Backlog
 from coordinator.gate.middleware import middleware as gate
 from coordinator.gate.opening import open_gate, token_checks
+from coordinator.gate.pending import PendingBound
 from coordinator.gate.rights import guarded, may_write
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
@@ -145,6 +147,9 @@ class Service:
             epoch=intake_epoch,
             run_id=self._blessed,
             stored=self._stored,
+            bound=PendingBound(
+                Backlog(self.core.order), self._names, limit=self._settings.max_pending_jobs
+            ),
         )
         assert self._recorder is not None
         self._binding = binding = Binding(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coordinator.jobs import JobState
@@ -24,7 +25,7 @@ from shared.model import Job
 
 Json = dict[str, Any]
 
-PUBLISHED = 100_000
+PUBLISHED = 200_000
 """Publications that are remembered."""
 GONE_BYTES = 32 << 20
 """The same of bodies of objects that are gone."""
@@ -32,7 +33,8 @@ GONE_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What last became of one object. ``last``: as it was, where it is gone."""
+    """What last became of one object. ``last``: as it was, where it is gone. ``version``: from
+    where to go on after this and all before it; the object itself may have a newer one."""
 
     version: int
     type: str
@@ -125,14 +127,15 @@ class Reader:
         match kind.kind:
             case "Pod" | "PodGroup" | "Job":
                 for jid, story in self._stories.since(since):
-                    for key in self._moved(jid, story, since, kind.kind):
-                        self._touch(key, story.version)
+                    for key, version in self._moved(jid, story, since, kind.kind):
+                        self._touch(key, version)
             case "Event":
                 self._events(since, told)
             case _:
                 for key, version in moved:
                     self._touch(key, version)
-        return sorted([*self._ended, *self._found.values()], key=lambda change: change.version)
+        every = sorted([*self._ended, *self._found.values()], key=lambda change: change.version)
+        return [_resumable(one, following) for one, following in pairwise([*every, None]) if one]
 
     # --- several changes are one ------------------------------------------------------------------
 
@@ -169,24 +172,24 @@ class Reader:
                 last = None if record is None else self._last(record, item.state, kind, tix)
                 yield Key(kind, key.namespace, name), last
 
-    def _moved(self, jid: int, story: Story, since: int, kind: str) -> Iterator[Key]:
-        """The objects of this kind that belong to a job that moved."""
+    def _moved(self, jid: int, story: Story, since: int, kind: str) -> Iterator[tuple[Key, int]]:
+        """The objects of this kind that belong to a job that moved, and when they did."""
         state = self._glance.state(jid)
         if state is None:
             return
         job = state.job
         match kind:
             case "Pod":
-                tasks = story.changed(since)
-                for tix in range(len(state.states)) if tasks is None else sorted(tasks):
+                for tix, version in sorted(story.changed(since).items()):
                     if name := job.pod_name(tix):
-                        yield Key(kind, job.namespace, name)
+                        yield Key(kind, job.namespace, name), version
             case "PodGroup" if job.kind == "Job":
                 record = self._glance.record("Job", job.key)
                 if record is not None:
-                    yield Key(kind, job.namespace, group_name(record.document))
+                    key = Key(kind, job.namespace, group_name(record.document))
+                    yield key, story.version
             case _ if job.kind == kind and not job.dangling:
-                yield Key(kind, job.namespace, job.name)
+                yield Key(kind, job.namespace, job.name), story.version
             case _:
                 pass
 
@@ -199,6 +202,14 @@ class Reader:
         for jid, story in self._stories.since(since):
             for version, event, key in events.changed(self._glance, jid, story, since):
                 self._note(Change(version, event, key))
+
+
+def _resumable(change: Change, following: Change | None) -> Change:
+    """Tasks that moved together have one version. Whoever has seen all but the last of them must
+    not say that it has seen that version, or it would miss the rest when it comes again."""
+    if following is None or following.version != change.version:
+        return change
+    return Change(change.version - 1, change.type, change.key, change.last)
 
 
 def _names(document: Document, job: Job, kind: str) -> Iterator[tuple[int, str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
+from coordinator.ceiling import ceiling_of
 from coordinator.dispatch import ShardState
 from coordinator.objects.amounts import quantities
 from coordinator.objects.document import Key, make_uid
@@ -61,7 +61,7 @@ def written_queue(glance: Glance, record: Record, version: int) -> Json:
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
     name = record.document.key.name
-    counts: Counter[str] = glance.groups_of_queues().get(name, Counter())
+    counts = glance.groups_of(name)
     qid = glance.core.order.queue_ids.get(name, -1)
     known = glance.core.order.lines.queues.get(qid)
     state = (value.get("status") or {}).get("state") or "Open"
@@ -82,12 +82,7 @@ def written_queue(glance: Glance, record: Record, version: int) -> Json:
 def shard(glance: Glance, state: ShardState, version: int, *, started: float) -> Json:
     key = Key(SHARD.kind, "", shard_name(state.shard))
     value = virtual(SHARD, key, version, created=started, uid=make_uid(key, 0.0))
-    total: Amounts = {}
-    for row, at in glance.core.dispatcher.shard_of.items():
-        node = glance.core.nodes.get(row)
-        if at == state.shard and node is not None:
-            for slot, amount in node.allocatable:
-                total[slot] = total.get(slot, 0) + amount
+    total = ceiling_of(glance.core).shards.get(state.shard, {})
     value["spec"] = {}
     value["status"] = {
         "nodes": state.nodes,

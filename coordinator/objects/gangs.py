@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.jobs import JobState
 from coordinator.objects.document import Document, Key
-from coordinator.objects.glance import Glance, group_name, phase
+from coordinator.objects.glance import NOT_TRIED, Glance, group_name, phase
 from coordinator.objects.kinds import JOB, POD_GROUP
 from coordinator.objects.metadata import REASON as REASON_ANNOTATION
 from coordinator.objects.metadata import annotate, condition, owned_by, virtual, written
@@ -22,9 +22,6 @@ NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 READY = "tasks in gang are ready to be scheduled"
 """Volcano's reason of the condition ``Scheduled``."""
-
-_NOT_TRIED = (Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION)
-"""Nobody has found yet that it does not fit: no condition may say so."""
 
 
 def written_group(glance: Glance, record: Record, version: int) -> Json:
@@ -102,7 +99,7 @@ def _waits(glance: Glance, state: JobState) -> Json:
     if held and held >= minimum:
         at = placed.first if placed is not None else None
         conditions.append(condition("Scheduled", True, reason=READY, message="", at=at))
-    elif found is not None and found.reason not in _NOT_TRIED:
+    elif found is not None and found.reason not in NOT_TRIED:
         few = found.reason is Reason.NOT_ENOUGH_TASKS
         conditions.append(
             condition(

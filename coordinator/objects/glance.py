@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,10 +14,13 @@ from coordinator.jobs import JobState, Standing
 from coordinator.objects.document import Document, Key, make_uid
 from coordinator.objects.shelf import Record, Shelf
 from coordinator.objects.story import Story
-from coordinator.reasons import Why, why
+from coordinator.reasons import Reason, Why, why
 from shared.manifests.metadata import GROUP_NAME, QUEUE_NAME, TASK_SPEC
 from shared.messages import TaskState
 from shared.model import Job, Role
+
+NOT_TRIED = frozenset((Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION))
+"""Nobody has found yet that the job does not fit: nothing may say so."""
 
 JOB_NAME = "volcano.sh/job-name"
 JOB_NAMESPACE = "volcano.sh/job-namespace"
@@ -25,6 +28,8 @@ QUEUE_LABEL = "volcano.sh/queue-name"
 TASK_INDEX = "volcano.sh/task-index"
 
 Shelves = Mapping[str, Shelf]
+QueueCounts = dict[str, Counter[str]]
+"""Of each queue how many jobs it has, by phase."""
 Json = dict[str, Any]
 
 
@@ -39,7 +44,8 @@ class Template(NamedTuple):
 class Glance:
     """The state of things while one answer is made. Nothing may change in between.
 
-    ``gone``: the last states of jobs that are there no more.
+    ``gone``: the last states of jobs that are there no more. ``queues``: counts of jobs that were
+    made before.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Glance:
         stories: Mapping[int, Story],
         *,
         gone: Mapping[int, JobState] | None = None,
+        queues: Callable[[], QueueCounts] | None = None,
     ) -> None:
         self.core = core
         self.registry = registry
@@ -59,7 +66,8 @@ class Glance:
         self._gone = gone or {}
         self._whys: dict[int, Why | None] = {}
         self._templates: dict[tuple[int, str], Template] = {}
-        self._counts: dict[str, Counter[str]] | None = None
+        self._queues = queues or (lambda: count_queues(core))
+        self._counts: QueueCounts | None = None
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -92,14 +100,11 @@ class Glance:
         shard = self.core.dispatcher.shard_of.get(row)
         return "" if shard is None else shard_name(shard)
 
-    def groups_of_queues(self) -> dict[str, Counter[str]]:
-        """How many jobs each queue has, by phase."""
+    def groups_of(self, queue: str) -> Counter[str]:
+        """How many jobs a queue has, by phase."""
         if self._counts is None:
-            self._counts = {}
-            for state in self.core.order.jobs.values():
-                counts = self._counts.setdefault(state.job.queue, Counter())
-                counts[phase(state)] += 1
-        return self._counts
+            self._counts = self._queues()
+        return self._counts.get(queue) or Counter()
 
     # --- pods of Jobs -------------------------------------------------------------------------
 
@@ -165,6 +170,14 @@ def split_pod_name(job: Job, name: str) -> int:
 
 def role_of(job: Job, tix: int) -> Role:
     return job.roles[0] if len(job.roles) == 1 else job.role_of(tix)
+
+
+def count_queues(core: Coordinator) -> QueueCounts:
+    """Walks through all jobs."""
+    counts: QueueCounts = {}
+    for state in core.order.jobs.values():
+        counts.setdefault(state.job.queue, Counter())[phase(state)] += 1
+    return counts
 
 
 def phase(state: JobState) -> str:

@@ -6,20 +6,23 @@ waits is only put into a sentence when the word is another than before.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.core import Coordinator
 from coordinator.jobs import JobState
 from coordinator.objects.document import Document, Key
 from coordinator.objects.events import Told, placed_message
-from coordinator.objects.glance import shard_name
+from coordinator.objects.glance import NOT_TRIED, shard_name
 from coordinator.objects.kinds import Kind
 from coordinator.objects.story import Happening, Stories, Story, Whom
-from coordinator.reasons import Reason, of_counts, why
+from coordinator.reasons import Reason, Why, of_counts, why
 from coordinator.wording import plural
 from shared.messages import ALLOCATE, Outcome, OutcomeCode, StatusItem, TaskState
 
 CLUSTER_HAPPENINGS = 256
+WAITING = 100_000
+"""Jobs that are looked at, in turn, for why they wait."""
 _WARNINGS = frozenset(("ShardLost", "QueueClosed"))
 _CLUSTER = {
     "ShardLost": "its worker does not answer; another takes its place, and its turns are read anew",
@@ -32,8 +35,17 @@ _CLUSTER = {
 class Observing:
     """The half of :class:`coordinator.objects.store.Objects` that is told."""
 
-    def __init__(self, core: Coordinator, *, first: int, notify: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        core: Coordinator,
+        *,
+        first: int,
+        names: Callable[[], Sequence[str]],
+        notify: Callable[[], None],
+    ) -> None:
+        """``names``: the resource of each slot."""
         self.core = core
+        self._names = names
         self.version = first
         """Of the last change of anything."""
         self.told: list[Told] = []
@@ -44,6 +56,9 @@ class Observing:
         self._queues: dict[int, int] = {}
         """qid -> version at which a job of it last moved."""
         self._shards: dict[int, int] = {}
+        self._waiting: deque[int] = deque(maxlen=WAITING)
+        """Jobs that may have to be told why they wait, though no turn told it."""
+        self._listed: set[int] = set()
 
     # --- the calls --------------------------------------------------------------------------------
 
@@ -104,12 +119,43 @@ class Observing:
         self._of_cluster(Key("Shard", "", shard_name(shard)), what)
         self._notify()
 
+    # --- those without a turn ---------------------------------------------------------------------
+
+    def _came(self, jid: int) -> None:
+        """A document of a job, or of a member of it, was published."""
+        self._list(jid)
+        state = self.core.order.jobs.get(jid)
+        if state is not None and state.job.kind == "PodGroup":
+            self._move(state, ())
+
+    def _list(self, jid: int) -> None:
+        if jid >= 0 and jid not in self._listed and len(self._waiting) < WAITING:
+            self._listed.add(jid)
+            self._waiting.append(jid)
+
+    def tell_waiting(self, most: int = 100) -> None:
+        """Look at some of the jobs that wait, in turn: what keeps them may have been found without
+        their having had a turn, or be another than when they had one."""
+        for _ in range(min(most, len(self._waiting))):
+            jid = self._waiting.popleft()
+            state = self.core.order.jobs.get(jid)
+            found = None if state is None else why(self.core, state, names=self._names())
+            if state is None or found is None:
+                self._listed.discard(jid)
+                continue
+            self._waiting.append(jid)
+            story = self._stories.jobs.get(jid)
+            if found.reason in NOT_TRIED or (story is not None and story.word == found.reason):
+                continue
+            self._wait_told(self._move(state, None), found)
+            self._notify()
+
     # --- what moved -------------------------------------------------------------------------------
 
     def _move(self, state: JobState, tasks: Sequence[int] | None) -> Story:
         self.version += 1
         self._queues[state.info.qid] = self.version
-        return self._stories.move(state.job.jid, self.version, tasks)
+        return self._stories.move(state.job.jid, self.version, tasks, of=len(state.states))
 
     def queue_version(self, name: str) -> int:
         return self._queues.get(self.core.order.queue_ids.get(name, -1), 0)
@@ -133,7 +179,7 @@ class Observing:
 
     def _placed(self, story: Story, outcome: Outcome, shard: int, count: int) -> None:
         if not outcome.reasons:
-            story.told = ""
+            story.told = story.word = ""
         placements = [p for p in outcome.placements if p.kind == ALLOCATE]
         if placements:
             text = placed_message(count, shard)
@@ -165,11 +211,20 @@ class Observing:
                 known.last = self.core.order.now
                 return
         story.told = word
-        found = why(self.core, state)
-        if found is None:
-            return
+        found = why(self.core, state, names=self._names())
+        if found is not None and found.reason != story.word:
+            self._wait_told(story, found)
+
+    def _wait_told(self, story: Story, found: Why) -> None:
+        story.word = found.reason
         text = f"{found.reason}: {found.message}"
-        story.parts[-1] = (story.version, None)
+        story.parts[-1] = (story.version, None)  # the condition of every pod that waits
+        known = story.last("FailedScheduling", begins=f"{found.reason}: ")
+        if known is not None:
+            self.version += 1
+            known.version = story.version = self.version
+            known.message, known.last, known.count = text, self.core.order.now, known.count + 1
+            return
         self._tell(story, "FailedScheduling", text, Whom.WAITING, warning=True, shard=found.shard)
 
     def _again(

@@ -10,7 +10,7 @@ nobody can have seen a version of this one that it does not know.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -33,7 +33,13 @@ from coordinator.objects.entries import (
     PodEntry,
     WrittenEntry,
 )
-from coordinator.objects.glance import Glance, group_name, shard_name
+from coordinator.objects.glance import (
+    Glance,
+    QueueCounts,
+    count_queues,
+    group_name,
+    shard_name,
+)
 from coordinator.objects.kinds import EVENT, NAMESPACE, POD, POD_GROUP, SHARD, Kind
 from coordinator.objects.observing import Observing
 from coordinator.objects.pods import task_of
@@ -44,6 +50,9 @@ Json = dict[str, Any]
 
 EPOCH_BITS = 40
 """Versions of one coordinator: about a trillion."""
+DEFAULT = "default"
+FEW_JOBS = 5000
+COUNTED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +77,20 @@ class Objects(Observing):
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._watchers = Watchers()
-        super().__init__(core, first=epoch << EPOCH_BITS, notify=self._watchers.notify)
+        super().__init__(
+            core,
+            first=epoch << EPOCH_BITS,
+            names=lambda: registry().slots.names,
+            notify=self._watchers.notify,
+        )
         self._registry = registry
         self._clock = clock or (lambda: core.order.now)
         self._started = self._clock()
         self._shelves: defaultdict[str, Shelf] = defaultdict(Shelf)
         self._ring = Ring(self.version)
+        self._namespaces: Counter[str] = Counter()
+        """Documents by namespace."""
+        self._counted: tuple[float, QueueCounts] = (0.0, {})
 
     # --- what was written -------------------------------------------------------------------------
 
@@ -81,6 +98,7 @@ class Objects(Observing):
         """What earlier coordinators published; all of it has the first version."""
         for document in documents:
             self._put(document, self.version)
+            self._list(document.jid)
 
     def publish(
         self, documents: Iterable[Document], gone: Iterable[Key], *, purged: Iterable[int] = ()
@@ -97,7 +115,9 @@ class Objects(Observing):
             before = self._put(document, self.version)
             event = "ADDED" if before is None else "MODIFIED"
             self._ring.add(self.version, event, document.key)
-            if document.key.kind == "Queue":
+            if document.jid >= 0:
+                self._came(document.jid)
+            elif document.key.kind == "Queue":
                 self._queue_published(before.document if before is not None else None, document)
         self._watchers.notify()
 
@@ -110,6 +130,8 @@ class Objects(Observing):
             task = self._registry().pods.get(path, -1 if known is None else known.task)
         record = Record(document, version, task, version if known is None else known.since)
         before = shelf.put(record)
+        if before is None:
+            self._enter(key.namespace, version)
         if before is None and key.kind == "Job":
             for kind, count in self._behind(document):
                 self._shelves[kind].mark(path, key.namespace, count)
@@ -127,6 +149,20 @@ class Objects(Observing):
         self.version += 1
         state = self.core.order.known(document.jid)
         self._ring.add(self.version, "DELETED", key, record=record, state=state)
+        self._leave(key.namespace)
+
+    def _enter(self, namespace: str, version: int) -> None:
+        """An object came: the first one makes its namespace."""
+        self._namespaces[namespace] += 1
+        if self._namespaces[namespace] == 1 and namespace not in ("", DEFAULT):
+            self._ring.add(version, "ADDED", Key(NAMESPACE.kind, "", namespace))
+
+    def _leave(self, namespace: str) -> None:
+        self._namespaces[namespace] -= 1
+        if not self._namespaces[namespace]:
+            del self._namespaces[namespace]
+            if namespace not in ("", DEFAULT):
+                self._ring.add(self.version, "DELETED", Key(NAMESPACE.kind, "", namespace))
 
     def _behind(self, document: Document) -> Iterator[tuple[str, int]]:
         """How many objects without documents a Job stands for, by kind."""
@@ -170,7 +206,21 @@ class Objects(Observing):
                 return None
 
     def _glance(self) -> Glance:
-        return Glance(self.core, self._registry(), self._shelves, self._stories.jobs)
+        return Glance(
+            self.core,
+            self._registry(),
+            self._shelves,
+            self._stories.jobs,
+            queues=self._queue_counts,
+        )
+
+    def _queue_counts(self) -> QueueCounts:
+        """Where jobs are many, not counted again within a moment."""
+        at, _ = self._counted
+        now = self._clock()
+        if len(self.core.order.jobs) < FEW_JOBS or not at <= now < at + COUNTED_SECONDS:
+            self._counted = now, count_queues(self.core)
+        return self._counted[1]
 
     def _written(self, glance: Glance, record: Record) -> Entry:
         document = record.document
@@ -285,10 +335,9 @@ class Objects(Observing):
 
     def _made(self, glance: Glance, kind: Kind) -> Iterator[Entry]:
         if kind is NAMESPACE:
-            known = {"default"}.union(*(shelf.counts for shelf in self._shelves.values())) - {""}
-            for name in sorted(known):
+            for name in sorted({DEFAULT, *self._namespaces} - {""}):
                 key = Key(kind.kind, "", name)
-                first = self._ring.floor
+                first = self._ring.first
                 yield MadeEntry(key, namespace_object(name, first, started=self._started))
             return
         shards = self.core.dispatcher.shards.values()

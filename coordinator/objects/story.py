@@ -71,6 +71,7 @@ class Happening:
 class Story:
     """One job. ``parts`` are (version, its tasks that changed then, None for all), oldest first."""
 
+    tasks: int
     version: int = 0
     parts: list[tuple[int, Sequence[int] | None]] = field(default_factory=list)
     floor: int = 0
@@ -78,23 +79,27 @@ class Story:
     happenings: list[Happening] = field(default_factory=list)
     moments: list[tuple[TaskState, float, Sequence[int]]] = field(default_factory=list)
     told: str = ""
-    """The word by which it was last said why the job waits; "" where it was not."""
+    """What its last turn was refused for, in one word; "" where it was not."""
+    word: str = ""
+    """The reason that was last told; "" where it does not wait any more."""
 
-    def changed(self, since: int) -> set[int] | None:
-        """The tasks that changed beyond a version; None for all of them."""
-        if since < self.floor:
-            return None
-        found: set[int] = set()
+    def changed(self, since: int) -> dict[int, int]:
+        """The tasks that changed beyond a version, each with the version of its last change."""
+        found: dict[int, int] = {}
+        every = range(self.tasks) if since < self.floor else None
         for version, tasks in reversed(self.parts):
             if version <= since:
                 break
-            if tasks is None:
-                return None
-            found.update(tasks)
+            for tix in range(self.tasks) if tasks is None else tasks:
+                found.setdefault(tix, version)
+        for tix in every or ():
+            found.setdefault(tix, self.floor)
         return found
 
-    def last(self, reason: str) -> Happening | None:
-        return next((h for h in reversed(self.happenings) if h.reason == reason), None)
+    def last(self, reason: str, *, begins: str = "") -> Happening | None:
+        """The last of a reason, whose message begins so."""
+        of_it = (h for h in reversed(self.happenings) if h.reason == reason)
+        return next((h for h in of_it if h.message.startswith(begins)), None)
 
     def find(self, number: int) -> Happening | None:
         at = bisect_left(self.happenings, number, key=lambda h: h.number)
@@ -129,13 +134,14 @@ class Stories:
         """The same jobs by number."""
         self.happenings = 0
 
-    def move(self, jid: int, version: int, tasks: Sequence[int] | None) -> Story:
-        """Tasks of a job (None: all) changed."""
+    def move(self, jid: int, version: int, tasks: Sequence[int] | None, *, of: int) -> Story:
+        """Tasks of a job (None: all) changed; it has so many ``of`` them."""
         story = self.jobs.pop(jid, None)
         if story is None:
-            story = Story()
+            story = Story(of)
             self.order.add(jid)
         self.jobs[jid] = story
+        story.tasks = of
         story.version = version
         story.parts.append((version, tasks))
         if len(story.parts) > PARTS:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def rfc3339(at: float) -> str:
     """Whole seconds in UTC: ``2026-01-31T12:00:00Z``."""
-    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _written(int(at))
+
+
+@lru_cache(maxsize=1024)
+def _written(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str) -> float:

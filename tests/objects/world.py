@@ -9,6 +9,7 @@ from coordinator.core import Coordinator
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.intake import Intake
 from coordinator.intake_writer import changes_of
+from coordinator.objects.document import Key
 from coordinator.objects.kinds import KINDS, Kind
 from coordinator.objects.store import Objects
 from coordinator.order import Order
@@ -88,8 +89,6 @@ class World:
         self.core.recorded([item], [tasks])
 
     def jid(self, kind: str, name: str, namespace: str = "ns") -> int:
-        from coordinator.objects.document import Key
-
         return self.intake.documents[Key(kind, namespace, name)].jid
 
     # --- reading ------------------------------------------------------------------------------
