@@ -14,9 +14,14 @@ from typing import Any
 
 from coordinator.admission.documents import SERVER_OWNED
 from coordinator.core import Changes
+from coordinator.gate.fair_queue import FairQueue, LineFull
+from coordinator.gate.pending import PendingBound, too_many
+from coordinator.gate.principal import CALLER
+from coordinator.gate.queues import lane, lane_of, present_queue
 from coordinator.intake import Admission, Intake
 from coordinator.objects.document import Document, Key, encode_document
 from coordinator.recorder import write
+from shared.errors import Refusal
 from shared.ledger.protocol import IntakeBatch, IntakeOp, IntakeReply, Ledger
 from shared.messages import Epoch
 
@@ -24,7 +29,11 @@ BATCH_OPS = 4000
 """Operations of one store call: bounds how long the ledger's one thread is busy with it."""
 
 QUEUE_REQUESTS = 64
-"""Requests that may wait; beyond it the API answers 429 and the client comes back."""
+"""Requests of one queue that may wait while no other's do; beyond its share the API answers 429 and
+the client comes back."""
+
+_OWN = "the coordinator"
+"""Line of what the coordinator itself has to store; no queue has such a name."""
 
 
 class IntakeFull(Exception):
@@ -71,7 +80,9 @@ class IntakeWriter:
         epoch: Epoch,
         run_id: Callable[[], Awaitable[str]],
         stored: Callable[[Changes], None],
+        bound: PendingBound | None = None,
     ) -> None:
+        """``bound``: how many jobs may wait in a queue; None = any number."""
         self._intake = intake
         self._ledger = ledger
         self._writer = writer
@@ -79,20 +90,26 @@ class IntakeWriter:
         self._run_id = run_id
         self._stored = stored
         self._sequence = 0
-        self._queue: asyncio.Queue[_Request] = asyncio.Queue(QUEUE_REQUESTS)
+        self._bound = bound
+        self._queue: FairQueue[_Request] = FairQueue(2 * QUEUE_REQUESTS)
 
     # --- what can be asked ----------------------------------------------------------------------
 
     async def submit(
         self, items: list[dict[str, Any]], *, atomic: bool = False, dry_run: bool = False
     ) -> Admission:
-        """Parse, store, answer. Raises IntakeFull at once where too many wait."""
+        """Parse, store, answer. Raises IntakeFull at once where too many wait, Problem where all
+        objects (with ``atomic``: one) are jobs beyond what may wait in their queues."""
 
         def work(now: float) -> _Done:
-            admission = self._intake.admit(items, now, atomic=atomic, keep=not dry_run)
+            kept, beyond = self._within(items)
+            if beyond and (atomic or not kept):
+                raise too_many(beyond)
+            admission = self._intake.admit(kept, now, atomic=atomic, keep=not dry_run)
+            admission.refused += beyond
             return _Done(admission, admission) if not dry_run else _dry(admission)
 
-        admission: Admission = await self._ask(work)
+        admission: Admission = await self._ask(work, lane_of(items, self._intake.registry))
         return admission
 
     async def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Changed:
@@ -107,12 +124,24 @@ class IntakeWriter:
         def work(now: float) -> _Done:
             before = self._intake.documents.get(key)
             new = make(before)
+            if new is not None and (beyond := self._within([new])[1]):
+                raise too_many(beyond)
             admission = self._one(key, new, now, keep=not dry_run)
             changed = Changed(admission, before, _after(key, before, admission))
             return _Done(changed, admission) if not dry_run else _dry(changed)
 
-        changed: Changed = await self._ask(work, reads=key)
+        changed: Changed = await self._ask(work, self._line(key), reads=key)
         return changed
+
+    async def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
+        """Keep what a controller knows of an object; nothing where the object is gone meanwhile."""
+
+        def work(now: float) -> _Done:
+            admission = self._intake.remember(key, state)
+            return _Done(admission, admission)
+
+        admission: Admission = await self._wait(work)
+        return admission
 
     async def purge(self, jids: Sequence[int], pods: Sequence[tuple[int, int]]) -> Admission:
         """Forget deleted jobs and deleted members (jid, tix) that nothing is left of."""
@@ -128,23 +157,37 @@ class IntakeWriter:
         """Store operations that are not objects of a user (a partition)."""
         await self._wait(lambda now: _Done(None, Admission(ops=ops), tell=False))
 
-    async def _ask(self, work: Callable[[float], _Done], reads: Key | None = None) -> Any:
+    async def _ask(
+        self, work: Callable[[float], _Done], line: str, reads: Key | None = None
+    ) -> Any:
         request = _Request(work, asyncio.get_running_loop().create_future(), reads)
         try:
-            self._queue.put_nowait(request)
-        except asyncio.QueueFull as error:
-            raise IntakeFull(f"{QUEUE_REQUESTS} requests wait to be stored") from error
+            self._queue.put_nowait(request, line)
+        except LineFull as error:
+            raise IntakeFull(str(error)) from error
         return await request.done
+
+    def _line(self, key: Key) -> str:
+        """That of the queue an object is in; a new one's is not known yet, so its author's."""
+        names = self._intake.registry
+        queue = present_queue(key.kind, key.path, names)
+        return f"by {CALLER.get().name}" if queue is None else lane(queue, names)
+
+    def _within(self, items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Refusal]]:
+        return (items, []) if self._bound is None else self._bound.split(items)
 
     async def _wait(self, work: Callable[[float], _Done]) -> Any:
         """For the coordinator's own requests: they are not turned away."""
         request = _Request(work, asyncio.get_running_loop().create_future())
-        await self._queue.put(request)
+        await self._queue.put(request, _OWN)
         return await request.done
 
     def _one(self, key: Key, new: dict[str, Any] | None, now: float, *, keep: bool) -> Admission:
         if new is None:
             return self._intake.remove(key.kind, key.namespace, key.name, now, keep=keep)
+        if not _is(new, key):
+            message = f"kind, namespace and name must stay those of {key.kind} {key.path}"
+            return Admission(refused=[Refusal(key.kind, key.path, "metadata.name", "", message)])
         return self._intake.admit([_own_words(new)], now, keep=keep)
 
     # --- the single writer ----------------------------------------------------------------------
@@ -160,7 +203,7 @@ class IntakeWriter:
                 if done is not None:
                     batch.append((following, done))
                     size += len(done.admission.ops) + len(done.admission.documents)
-                following = None if self._queue.empty() else self._queue.get_nowait()
+                following = self._queue.get_nowait() if len(self._queue) else None
             await self._store(batch)
             request = following or await self._queue.get()
 
@@ -180,6 +223,8 @@ class IntakeWriter:
                 self._stored(changes_of(done.admission))
             if not request.done.done():
                 request.done.set_result(done.answer)
+        if self._bound is not None:
+            self._bound.published()
 
     async def _send(self, admissions: list[Admission]) -> None:
         ops = [op for admission in admissions for op in admission.ops]
@@ -213,6 +258,14 @@ def _rests_on(request: _Request, batch: list[tuple[_Request, _Done]]) -> bool:
         or key in done.admission.documents_gone
         for _, done in batch
     )
+
+
+def _is(item: dict[str, Any], key: Key) -> bool:
+    metadata = item.get("metadata")
+    if item.get("kind") != key.kind or not isinstance(metadata, dict):
+        return False
+    namespace = (metadata.get("namespace") or "default") if key.namespace else ""
+    return (namespace, metadata.get("name")) == (key.namespace, key.name)
 
 
 def _after(key: Key, before: Document | None, admission: Admission) -> Document | None:

@@ -60,10 +60,9 @@ def queue_of(item: Item, names: Names) -> str:
     return _text(annotations.get(QUEUE_NAME)) or DEFAULT
 
 
-def present_queue(item: Item, names: Names) -> str | None:
-    """The queue of the job that has this object's name by now; None where there is none."""
-    key = key_of(item)
-    match item.get("kind"):
+def present_queue(kind: object, key: str, names: Names) -> str | None:
+    """The queue of the job that has this ``namespace/name`` by now; None where there is none."""
+    match kind:
         case "Pod":
             task = names.pods.get(key)
             jid = -1 if task is None else task >> _TASK_BITS
@@ -77,16 +76,21 @@ def present_queue(item: Item, names: Names) -> str | None:
     return None if job is None else job.queue
 
 
-def lane_of(items: Sequence[Item], names: Names) -> str:
+def lane_of(items: Sequence[object], names: Names) -> str:
     """Whose request it is: the queue of the first of its objects that goes to one."""
     for item in items[:SAMPLE]:
-        if item.get("kind") in SUBMITTED:
+        if isinstance(item, Mapping) and is_submitted(item):
             return lane(queue_of(item, names), names)
     return OTHERS
 
 
 def lane(queue: str, names: Names) -> str:
     return queue if queue in names.queues else OTHERS
+
+
+def is_submitted(item: Item) -> bool:
+    """Whether it is a Pod, PodGroup or Job."""
+    return _text(item.get("kind")) in SUBMITTED
 
 
 def key_of(item: Item) -> str:
@@ -97,7 +101,7 @@ def key_of(item: Item) -> str:
 
 def name_of(item: Item) -> str:
     """As answers name it: ``namespace/name`` where it goes to a queue, else the name alone."""
-    if item.get("kind") in SUBMITTED:
+    if is_submitted(item):
         return key_of(item)
     return f"{_part(item, 'metadata').get('name')}"
 

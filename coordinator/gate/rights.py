@@ -13,8 +13,16 @@ from aiohttp import web
 
 from coordinator.gate.middleware import KEY
 from coordinator.gate.principal import ANYONE, CALLER, Principal, Role, may_submit
-from coordinator.gate.queues import Item, Names, group_of, key_of, name_of, present_queue, queue_of
-from coordinator.gate.rules import SUBMITTED
+from coordinator.gate.queues import (
+    Item,
+    Names,
+    group_of,
+    is_submitted,
+    key_of,
+    name_of,
+    present_queue,
+    queue_of,
+)
 from coordinator.intake import Admission
 from coordinator.kube.lists import Submit
 from coordinator.kube.problems import Problem
@@ -54,7 +62,7 @@ def may_submit_all(principal: Principal) -> bool:
 
 
 def _only_submitted(items: Sequence[Any]) -> bool:
-    return all(isinstance(item, Mapping) and item.get("kind") in SUBMITTED for item in items)
+    return all(isinstance(item, Mapping) and is_submitted(item) for item in items)
 
 
 def _why_not(
@@ -65,14 +73,14 @@ def _why_not(
     who = f"the token {principal.name}"
     if principal.role >= Role.ADMIN:
         return ""
-    if kind not in SUBMITTED:
+    if not is_submitted(item):
         return f"this kind needs role admin; {who} has role {principal.role.word}"
     if principal.role < Role.SUBMIT:
         return f"writing needs role submit; {who} has role {principal.role.word}"
     queue = queue_of(item, names)
     if coming and kind == "Pod":
         queue = coming.get(group_of(item), queue)
-    for wanted in (queue, present_queue(item, names)):
+    for wanted in (queue, present_queue(kind, key_of(item), names)):
         if wanted is not None and not may_submit(principal, wanted):
             has = ", ".join(sorted(principal.queues or ()))
             return f"it goes to, or is in, queue {shown(wanted)}; {who} may submit to {has} only"
@@ -80,7 +88,9 @@ def _why_not(
 
 
 def _refusal(item: Item, why: str) -> Refusal:
-    return Refusal(f"{item.get('kind')}"[:SHOWN], name_of(item)[:SHOWN], "", "", why, FORBIDDEN)
+    kind = item.get("kind")
+    told = kind[:SHOWN] if isinstance(kind, str) else shown(kind)
+    return Refusal(told, name_of(item)[:SHOWN], "", "", why, FORBIDDEN)
 
 
 # --- the doors --------------------------------------------------------------------------------

@@ -1,0 +1,33 @@
+"""The coordinator's jobs, as :mod:`coordinator.gate.pending` asks for them."""
+
+from __future__ import annotations
+
+from coordinator.order import Order
+from shard_worker.workload import QueueInfo
+
+
+class Backlog:
+    """Jobs of queues that do not exist count together."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def unfinished(self, queue: str) -> int:
+        return self._info(queue).jobs
+
+    def most_unfinished(self) -> int:
+        accounts = self._order.accounts
+        return max([accounts.nowhere.jobs, *(q.jobs for q in accounts.cluster.queues.values())])
+
+    def waiting(self, queue: str) -> int:
+        accounts, info = self._order.accounts, self._info(queue)
+        if info is accounts.nowhere:
+            return info.jobs
+        qid = info.queue.qid
+        jobs = accounts.cluster.jobs.values()
+        return sum(job.qid == qid and not job.held[0] for job in jobs)
+
+    def _info(self, queue: str) -> QueueInfo:
+        order = self._order
+        info = order.accounts.cluster.queues.get(order.queue_ids.get(queue, -1))
+        return order.accounts.nowhere if info is None else info

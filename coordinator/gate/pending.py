@@ -1,0 +1,151 @@
+"""How many jobs may wait in each queue: those beyond it are refused, and may be sent again later.
+
+Counting who waits takes a pass over all jobs. So it is done where a queue has more jobs than may
+wait, of which some run; and then not again within :data:`COUNT_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from coordinator.gate.queues import Item, Names, group_of, key_of, name_of, queue_of
+from coordinator.kube.problems import Problem
+from shared.errors import Refusal, shown
+
+TOO_MANY = "TooManyPending"
+COUNT_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+"""Retry-After of what is refused: room comes as jobs start."""
+
+
+UNSORTED = ""
+"""In the place of a queue's name: jobs of whatever queue, which count for each."""
+
+
+class Jobs(Protocol):
+    """The jobs that the coordinator knows, by queue."""
+
+    def unfinished(self, queue: str) -> int:
+        """Jobs that are not done: at least as many as wait. Cheap."""
+        ...
+
+    def most_unfinished(self) -> int:
+        """The largest of these numbers. Cheap."""
+        ...
+
+    def waiting(self, queue: str) -> int:
+        """Jobs of which nothing has started; a pass over all jobs."""
+        ...
+
+
+class PendingBound:
+    """Judges what comes in, one request after the other, in the order in which it is stored."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        names: Callable[[], Names],
+        *,
+        limit: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._jobs = jobs
+        self._names = names
+        self._limit = limit
+        self._clock = clock
+        self._coming: Counter[str] = Counter()
+        """Jobs that were let in and that the coordinator may not know yet."""
+        self._counted: dict[str, tuple[float, int]] = {}
+        """Queue -> when its waiting jobs were counted, and how many more it takes since then."""
+
+    def split(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
+        """The objects that there is room for, in their order, and those that are refused."""
+        coming = max(self._coming.values(), default=0) if self._coming else 0
+        if self._jobs.most_unfinished() + coming + len(items) <= self._limit:
+            self._coming[UNSORTED] += len(items)
+            self._counted.clear()
+            return items, []
+        return self._judge(items)
+
+    def published(self) -> None:
+        """Everything that was let in so far is known to the coordinator."""
+        self._coming.clear()
+
+    def _judge(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
+        names = self._names()
+        verdicts: dict[str, str] = {}
+        for item in items:
+            if isinstance(item, Mapping) and item.get("kind") == "PodGroup":
+                verdicts[key_of(item)] = self._take(item, names, known=names.groups)
+        kept: list[Any] = []
+        refused: list[Refusal] = []
+        for item in items:
+            why = self._why_not(item, names, verdicts) if isinstance(item, Mapping) else ""
+            if why:
+                refused.append(Refusal(str(item["kind"]), name_of(item), "", "", why, TOO_MANY))
+            else:
+                kept.append(item)
+        return kept, refused
+
+    def _why_not(self, item: Item, names: Names, verdicts: dict[str, str]) -> str:
+        match item.get("kind"):
+            case "PodGroup":
+                return verdicts[key_of(item)]
+            case "Job":
+                return self._take(item, names, known=names.batch_jobs)
+            case "Pod":
+                group = group_of(item)
+                if not group:
+                    return self._take(item, names, known=names.pods)
+                if group not in verdicts and group not in names.groups:
+                    verdicts[group] = self._take(item, names, known={})
+                return verdicts.get(group, "")
+            case _:
+                return ""
+
+    def _take(self, item: Item, names: Names, *, known: Mapping[str, int]) -> str:
+        """Room for one more job, unless it is known already; else why there is none."""
+        if key_of(item) in known:
+            return ""
+        queue = queue_of(item, names)
+        if self._room(queue) <= 0:
+            return (
+                f"{self._limit} jobs wait in queue {shown(queue)}, and no more may; send it again "
+                "when some have started"
+            )
+        self._coming[queue] += 1
+        if queue in self._counted:
+            at, left = self._counted[queue]
+            self._counted[queue] = at, left - 1
+        return ""
+
+    def _room(self, queue: str) -> int:
+        """How many more jobs the queue takes."""
+        coming = self._coming[queue] + self._coming[UNSORTED]
+        if (room := self._limit - self._jobs.unfinished(queue) - coming) > 0:
+            return room
+        now = self._clock()
+        at, left = self._counted.get(queue, (-COUNT_SECONDS, 0))
+        if now - at >= COUNT_SECONDS:
+            left = self._limit - self._jobs.waiting(queue) - coming
+            self._counted[queue] = now, left
+        return left
+
+
+def too_many(refused: list[Refusal]) -> Problem:
+    """The answer where nothing of a request was taken."""
+    first = refused[0]
+    return Problem(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "TooManyRequests",
+        f"{first.kind} {first.name}: {first.message}",
+        retry_after=RETRY_SECONDS,
+        refused=[
+            {"kind": r.kind, "name": r.name, "reason": r.reason, "message": r.message}
+            for r in refused
+        ],
+    )
