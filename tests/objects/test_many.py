@@ -1,0 +1,144 @@
+"""Many objects: what a walk through all of them costs, counted in steps and not in seconds."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from coordinator.objects import shelf
+from coordinator.objects.document import Document, Key
+from coordinator.objects.kinds import POD
+from coordinator.objects.shelf import Keys, Record, Shelf
+from tests.intake.objects import job, node, pod, task
+from tests.objects.world import KIND, World, infeasible
+
+PODS = 100_000
+
+
+class CountedKeys(Keys[str]):
+    """Counts what is put in order, and what is passed on the way."""
+
+    work = 0
+
+    def between(self, first: str, last: str | None = None):  # type: ignore[no-untyped-def]
+        for key in super().between(first, last):
+            CountedKeys.work += 1
+            yield key
+
+    def _settle(self) -> None:
+        fresh = len(self._fresh)
+        if fresh:
+            CountedKeys.work += fresh if fresh < 32 else len(self._sorted) + fresh
+        super()._settle()
+
+
+@pytest.fixture(scope="module")
+def many() -> World:
+    world = World()
+    world.objects._shelves["Pod"] = Shelf(paths=CountedKeys())
+    items = []
+    for i in range(PODS):
+        items.append(pod(f"p{i}"))
+        items[-1]["metadata"]["labels"] = {"tenth": str(i % 10), "app": "many"}
+    for at in range(0, PODS, 20_000):
+        world.put(*items[at : at + 20_000])
+    return world
+
+
+def test_a_walk_by_pages_with_a_selector_passes_each_object_about_once(many: World) -> None:
+    CountedKeys.work = 0
+    found, after, pages = 0, "", 0
+    while True:
+        page = many.objects.list(KIND["Pod"], namespace="ns", after=after, limit=500)
+        found += sum(entry.labels.get("tenth") == "3" for entry in page.items)
+        pages += 1
+        if not (after := page.next):
+            break
+        assert page.remaining == PODS - pages * 500
+    assert (found, pages) == (PODS // 10, PODS // 500)
+    assert CountedKeys.work <= 2 * PODS + 2 * pages
+
+
+def test_a_walk_while_others_write_does_not_sort_everything_for_each_page(many: World) -> None:
+    CountedKeys.work = 0
+    after, pages = "", 0
+    while True:
+        page = many.objects.list(KIND["Pod"], namespace=None, after=after, limit=500)
+        assert sum(1 for _ in page.items)
+        many.put(pod(f"new-{pages}"))
+        pages += 1
+        if not (after := page.next):
+            break
+    assert CountedKeys.work <= 2 * PODS + 5 * pages
+
+
+def test_one_object_of_many_is_found_without_looking_at_others(many: World) -> None:
+    CountedKeys.work = 0
+    assert many.get("Pod", "p77777")["metadata"]["labels"]["tenth"] == "7"
+    assert CountedKeys.work == 0
+
+
+def test_what_changed_among_many_is_found_without_looking_at_the_rest(many: World) -> None:
+    since = many.objects.version
+    many.put(node("n0"))
+    turns = many.answer(infeasible)
+    assert turns
+    CountedKeys.work = 0
+    assert len(many.objects.changes(since, KIND["Pod"])) == len(turns)
+    assert CountedKeys.work == 0
+
+
+def test_a_large_job_is_listed_by_pages_without_documents() -> None:
+    world = World()
+    world.put(job("big", tasks=[task("w", replicas=5000), task("x", replicas=5000)]), pod("a"))
+    names = world.names("Pod", "ns", limit=499)
+    assert len(names) == 10_001 == len(set(names))
+    assert (names[0], names[1], names[-1]) == ("a", "big-w-0", "big-x-4999")
+    page = world.objects.list(KIND["Pod"], namespace="ns", limit=1)
+    assert page.remaining == 10_000
+
+
+def test_events_of_a_large_gang_are_walked_by_pages() -> None:
+    world = World()
+    world.put(node("n0"), job("big", tasks=[task("w", replicas=3000)]))
+    world.answer(infeasible)
+    names = world.names("Event", "ns", limit=250)
+    if not names:  # it was counted out before it had a turn
+        world.objects.tell_waiting()
+        names = world.names("Event", "ns", limit=250)
+    assert len(names) == 3002 == len(set(names))  # each pod, the Job and its PodGroup
+
+
+def test_a_record_of_a_document_is_small() -> None:
+    document = Document(Key("Pod", "ns", "p"), b"{}", 0.0)
+    made = Shelf()
+    tracemalloc.start()
+    try:
+        for i in range(10_000):
+            made.put(Record(Document(Key("Pod", "ns", f"p{i}"), b"", 0.0), i, i, i))
+        size = tracemalloc.get_traced_memory()[0] / 10_000
+    finally:
+        tracemalloc.stop()
+    assert document.key.kind == POD.kind
+    assert size < 1000
+
+
+def test_keys_stay_in_order_through_coming_and_going(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf, "_FEW", 4)
+    keys: Keys[int] = Keys()
+    model: set[int] = set()
+    step = 0
+    for i in range(4000):
+        step = (step * 1103515245 + 12345) % (1 << 31)
+        key = step % 700
+        if key in model:
+            model.discard(key)
+            keys.discard(key)
+        else:
+            model.add(key)
+            keys.add(key)
+        if i % 37 == 0:
+            assert [*keys.between(100, 600)] == sorted(k for k in model if 100 <= k < 600)
+    assert len(keys) == len(model)
+    assert [*keys.between(0)] == sorted(model)
