@@ -62,6 +62,12 @@ class KubeClient:
         self._url = urlsplit(access.server)
         self._kept: http.client.HTTPConnection | None = None
 
+    def twin(self) -> KubeClient:
+        """Another client of the same server, with a connection of its own."""
+        return KubeClient(
+            self.access, timeout=self._timeout, patience=self._patience, verbose=self._verbose
+        )
+
     def close(self) -> None:
         if self._kept is not None:
             self._kept.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,33 +53,30 @@ def apply(
 
       cat jobs.yaml | quadrant apply -f - --dry-run=server
     """
-    from coordinator.commands.manifests import placed, read_files
+    from coordinator.commands.manifests import read_files
+    from coordinator.commands.parallel import side_by_side
     from coordinator.commands.printing import form_of, one_or_list, write, write_form
     from coordinator.commands.session import session
     from coordinator.commands.terminal import say_error
-    from coordinator.kubeclient import KubeError
 
     form = form_of(output)
     documents = read_files(files)
     results: list[dict[str, Any]] = []
     failed = 0
     with session(server=server, context=context, namespace=namespace, verbose=verbose) as asked:
-        for source, value in documents:
-            try:
-                manifest = placed(asked, source, value)
-                verb, result = _apply(asked, manifest, dry_run, force=force_conflicts)
-            except (KubeError, CommandError) as error:
-                if isinstance(error, KubeError) and not error.code:
-                    _stop_where_unreachable(error)
+        _ = asked.catalog  # without a server, that is the one thing to tell
+        wishes = [_wish(asked, source, value) for source, value in documents]
+        work = partial(_apply, dry_run=dry_run, force=force_conflicts)
+        for wish, result in side_by_side(asked, wishes, work, alike=_alike(wishes)):
+            if result.error:
                 failed += 1
-                say_error(f"{source}: {_of(value)}{error}")
-                continue
-            if form.word == "name":
-                write(f"{manifest.label}\n")
+                say_error(f"{wish.source}: {_of(wish.value)}{result.error}")
+            elif form.word == "name":
+                write(f"{wish.label}\n")
             elif form.table:
-                write(f"{manifest.label} {verb}{SUFFIX[dry_run]}\n")
+                write(f"{wish.label} {result.verb}{SUFFIX[dry_run]}\n")
             else:
-                results.append(result)
+                results.append(result.object)
     if results:
         write_form(form, one_or_list(results, single=len(documents) == 1))
     if failed:
@@ -87,17 +87,66 @@ SUFFIX = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server
 """Stands after the verb of a change that was only pretended."""
 
 
-def _apply(
-    session: Session, manifest: Manifest, dry_run: DryRun, *, force: bool
-) -> tuple[str, dict[str, Any]]:
-    """The verb, and the object as it is afterwards. Raises KubeError."""
-    before = live(session, manifest)
-    if dry_run is DryRun.CLIENT:
-        return ("configured" if before else "created"), manifest.object
-    after = apply_patch(session, manifest, dry_run=dry_run is DryRun.SERVER, force=force)
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One object of the files; ``manifest`` None: it cannot be asked for, and ``error`` says why."""
+
+    source: str
+    value: dict[str, Any]
+    manifest: Manifest | None
+    error: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.manifest.label if self.manifest is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of a wish."""
+
+    verb: str = ""
+    object: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+def _wish(session: Session, source: str, value: dict[str, Any]) -> Wish:
+    from coordinator.commands.manifests import placed
+    from coordinator.kubeclient import KubeError
+
+    try:
+        return Wish(source, value, placed(session, source, value))
+    except (KubeError, CommandError) as error:
+        return Wish(source, value, None, str(error))
+
+
+def _alike(wishes: list[Wish]) -> Callable[[Wish], Hashable]:
+    """The kind; one after the other where an object is named twice, for the last one counts."""
+    paths = [wish.manifest.path for wish in wishes if wish.manifest is not None]
+    if len(set(paths)) < len(paths):
+        return id
+    return lambda wish: wish.manifest.resource if wish.manifest is not None else None
+
+
+def _apply(session: Session, wish: Wish, *, dry_run: DryRun, force: bool) -> Applied:
+    """Raises KubeError where no server answers; a refusal is a result."""
+    from coordinator.kubeclient import KubeError
+
+    manifest = wish.manifest
+    if manifest is None:
+        return Applied(error=wish.error)
+    try:
+        before = live(session, manifest)
+        if dry_run is DryRun.CLIENT:
+            return Applied("configured" if before else "created", manifest.object)
+        after = apply_patch(session, manifest, dry_run=dry_run is DryRun.SERVER, force=force)
+    except KubeError as error:
+        if not error.code:
+            raise
+        return Applied(error=str(error))
     if before is None:
-        return "created", after
-    return ("configured" if _changed(before, after) else "unchanged"), after
+        return Applied("created", after)
+    return Applied("configured" if _changed(before, after) else "unchanged", after)
 
 
 def live(session: Session, manifest: Manifest) -> dict[str, Any] | None:
@@ -152,9 +201,3 @@ def _of(value: dict[str, Any]) -> str:
     meta = value.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return f"{value.get('kind') or 'object'} {name}: " if name else ""
-
-
-def _stop_where_unreachable(error: Exception) -> None:
-    """Where nobody answers, every other object would fail with the same words."""
-    if "cannot reach" in str(error):
-        raise error

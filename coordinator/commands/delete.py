@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,7 @@ from coordinator.commands.kube_options import (
 
 if TYPE_CHECKING:
     from coordinator.commands.session import Session
+    from coordinator.kubeclient import KubeError
     from coordinator.kubekinds import Resource
 
 POLL_SECONDS = 0.1
@@ -74,7 +76,6 @@ def delete(
     from coordinator.commands.printing import write
     from coordinator.commands.session import session
     from coordinator.commands.terminal import say_error
-    from coordinator.kubeclient import KubeError
 
     patience = seconds_of(timeout, "--timeout")
     if bool(targets) == bool(files):
@@ -85,18 +86,14 @@ def delete(
         else:
             wanted = _in_files(asked, files or [])
         deletion = _Deletion(asked, dry_run, wait=wait, patience=patience)
-        for resource, place, name in wanted:
+        for (resource, place, name), first in deletion.try_all(wanted):
             path, label = resource.path(place, name), f"{resource.label}/{name}"
-            try:
-                deletion.delete(path, label)
-            except KubeError as error:
-                if not error.code:
-                    raise
-                if error.code != MISSING or not ignore_not_found:
-                    deletion.failed += 1
-                    say_error(str(error))
-                continue
-            write(f"{label} deleted{SUFFIX[dry_run]}\n")
+            error = deletion.settle(path, label, first)
+            if error is None:
+                write(f"{label} deleted{SUFFIX[dry_run]}\n")
+            elif error.code != MISSING or not ignore_not_found:
+                deletion.failed += 1
+                say_error(str(error))
         deletion.wait_until_gone()
     if deletion.failed:
         raise typer.Exit(EXIT_ERROR)
@@ -137,7 +134,7 @@ class _Deletion:
     """Deletes objects one by one, and waits for those that are leaving."""
 
     def __init__(self, session: Session, dry_run: DryRun, *, wait: bool, patience: float) -> None:
-        self._client = session.client
+        self._session = session
         self._dry_run = dry_run
         self._wait = wait and dry_run is DryRun.NONE
         self._patience = patience
@@ -145,26 +142,40 @@ class _Deletion:
         """Path and label."""
         self.failed = 0
 
-    def delete(self, path: str, label: str) -> None:
-        """Raises KubeError where the object is not there, or the server refuses."""
+    def try_all(self, places: list[Place]) -> Iterator[tuple[Place, KubeError | None]]:
+        """Each with the refusal of the server, in order. Raises KubeError without a server."""
+        from coordinator.commands.parallel import side_by_side
+
+        return side_by_side(self._session, places, self._try, alike=lambda place: place[0])
+
+    def settle(self, path: str, label: str, error: KubeError | None) -> KubeError | None:
+        """A queue goes only after its jobs, and those may be among what was named before it: it is
+        asked for once more when they are gone."""
+        if error is not None and error.code == CONFLICT and self._wait and self._leaving:
+            self.wait_until_gone()
+            error = self._ask(self._session, path)
+        if error is None:
+            self._leaving.append((path, label))
+        return error
+
+    def _try(self, session: Session, place: Place) -> KubeError | None:
+        resource, namespace, name = place
+        return self._ask(session, resource.path(namespace, name))
+
+    def _ask(self, session: Session, path: str) -> KubeError | None:
         from coordinator.kubeclient import KubeError
 
         try:
-            self._ask(path)
+            if self._dry_run is DryRun.CLIENT:
+                session.client.get(path)
+            else:
+                query = {"dryRun": "All" if self._dry_run is DryRun.SERVER else ""}
+                session.client.ask("DELETE", path, query)
         except KubeError as error:
-            if error.code != CONFLICT or not self._wait or not self._leaving:
+            if not error.code:
                 raise
-            # A queue goes only after its jobs, and those may be among what was named before it.
-            self.wait_until_gone()
-            self._ask(path)
-        self._leaving.append((path, label))
-
-    def _ask(self, path: str) -> None:
-        if self._dry_run is DryRun.CLIENT:
-            self._client.get(path)
-            return
-        query = {"dryRun": "All" if self._dry_run is DryRun.SERVER else ""}
-        self._client.ask("DELETE", path, query)
+            return error
+        return None
 
     def wait_until_gone(self) -> None:
         """Those that are still there when the time is over have failed."""
@@ -185,7 +196,7 @@ class _Deletion:
         from coordinator.kubeclient import KubeError
 
         try:
-            found = self._client.get(path)
+            found = self._session.client.get(path)
         except KubeError as error:
             if error.code != MISSING:
                 raise

@@ -33,6 +33,12 @@ class Session:
     def catalog(self) -> Catalog:
         return discover(self.client)
 
+    def twin(self) -> Session:
+        """The same for another thread: a connection of its own."""
+        twin = Session(self.client.twin(), self.namespace, self.named)
+        twin.catalog = self.catalog
+        return twin
+
     def list_query(self, *, labels: str = "", fields: str = "") -> dict[str, Any]:
         return {"labelSelector": labels, "fieldSelector": fields}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,35 @@ def test_a_refused_object_does_not_keep_the_others_out(quadrant: Quadrant) -> No
     assert "metadata.name: missing" in name
 
 
+def test_many_go_side_by_side_and_are_told_in_order(quadrant: Quadrant) -> None:
+    """Each answer takes 20 ms; one after the other, the 82 requests would take 1.6 s."""
+    names = [f"p{n}" for n in range(40)]
+    answers: dict[tuple[str, str], Any] = {("GET", f"{PODS}/{n}"): MISSING for n in names}
+    answers |= {("PATCH", f"{PODS}/{n}"): (201, pod(n)) for n in names}
+    answers |= {("GET", f"{QUEUES}/q"): MISSING, ("PATCH", f"{QUEUES}/q"): (201, pod("q"))}
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    items = [queue | {"metadata": {"name": "q"}}, *map(pod, names)]
+    with serving(answers) as server:
+        server.slow = 0.02
+        began = time.monotonic()
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        said = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
+        assert time.monotonic() - began < 1.2
+    label = "queue.scheduling.volcano.sh/q"
+    assert said.lines == [f"{label} created", *(f"pod/{n} created" for n in names)]
+    assert server.requests("PATCH")[0].path == f"{QUEUES}/q", "before any of its jobs"
+
+
+def test_an_object_that_is_there_twice_ends_as_the_last_one_says(quadrant: Quadrant) -> None:
+    twice = [pod("a"), pod("b"), pod("a", spec={"nodeName": "n2"})]
+    answers: dict[tuple[str, str], Any] = {("GET", f"{PODS}/{n}"): MISSING for n in "ab"}
+    answers |= {("PATCH", f"{PODS}/{n}"): (201, pod(n)) for n in "ab"}
+    with serving(answers) as server:
+        quadrant("apply", "-f", "-", "-s", server.url, stdin="\n".join(map(json.dumps, twice)))
+        sent = [(asked.method, asked.path[-1]) for asked in server.asked[-6:]]
+    assert sent == [(method, name) for name in "aba" for method in ("GET", "PATCH")]
+
+
 def test_files_and_directories(quadrant: Quadrant, tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps(pod("b")))
     (tmp_path / "a.yaml").write_text("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n")
@@ -114,6 +144,11 @@ def test_a_namespace_that_contradicts_is_refused(quadrant: Quadrant) -> None:
         )
     assert said.code == 1
     assert "metadata.namespace is default, but -n says other" in said.err
+
+
+def test_no_server_is_told_once(quadrant: Quadrant) -> None:
+    said = quadrant("apply", "-f", "-", "-s", "http://127.0.0.1:9", stdin=TWO)
+    assert (said.code, said.out, said.err.count("Error:")) == (1, "", 1)
 
 
 def test_diff_ends_with_0_1_and_2(quadrant: Quadrant) -> None:
