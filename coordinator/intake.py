@@ -8,6 +8,7 @@ their order in the list. What it returns must become durable before anything els
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from coordinator.admission.cluster import (
@@ -166,6 +167,14 @@ class Intake:
         """
         key = Key(kind, namespace if kind in NAMESPACED else "", name)
         return remove(self.registry, key, now, keep=keep)
+
+    def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
+        """What a controller knows of an object (phase, retries) stands in its document."""
+        known = self.documents.get(key)
+        if known is None or known.state == state:
+            return Admission()
+        self.documents[key] = document = replace(known, state=state)
+        return Admission(documents=[document])
 
     def purge(self, jids: Sequence[int], pods: Iterable[tuple[int, int]]) -> Admission:
         """Nothing is left of these deleted jobs and members (jid, tix): forget them."""

@@ -100,7 +100,7 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
     if keep:
         registry.leaving[jid] = registry.jobs.pop(jid)
         registry.deleting -= {task for task in registry.deleting if unpack_task(task)[0] == jid}
-        registry.queueless.get(job.queue, set()).discard(jid)
+        registry.stop_waiting(job)
         _keep_documents(registry, out)
     return out
 
@@ -173,7 +173,7 @@ def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int
 def _drop_empty(registry: Registry, job: Job, out: Admission) -> None:
     """The last pod of a PodGroup that nobody created is gone: nothing speaks of it any more."""
     registry.leaving[job.jid] = registry.jobs.pop(job.jid)
-    registry.queueless.get(job.queue, set()).discard(job.jid)
+    registry.stop_waiting(job)
     out.ops.append(DropJob(job.jid))
     out.jobs_gone.append(job.jid)
     _purge_job(registry, job, out)

@@ -90,6 +90,14 @@ class Registry:
         jid = self.batch_jobs.get(key, -1)
         return self.jobs.get(jid) or self.leaving.get(jid)
 
+    def stop_waiting(self, job: Job) -> None:
+        """A job that is deleted waits for no queue any more."""
+        waiting = self.queueless.get(job.queue)
+        if waiting is not None:
+            waiting.discard(job.jid)
+            if not waiting:
+                del self.queueless[job.queue]
+
 
 class Overlay(Generic[K, V]):
     """A dict with changes on top that can still be dropped."""
@@ -318,6 +326,10 @@ class Draft:
         base.best_effort |= self._best_effort
         if len(base.templates) > _TEMPLATES:
             base.templates.clear()
+        for jid, job in self.jobs.changed.items():
+            old = base.jobs.get(jid)
+            if old is not None and old.queue != job.queue:
+                base.stop_waiting(old)
         for overlay in (
             self.classes,
             self.templates,
