@@ -23,8 +23,13 @@ _INVALID = ("", "FieldValueInvalid", "Invalid value")
 _LONGEST_WARNING = 500
 
 
-def of_refusal(kind: Kind, name: str, refusal: Refusal) -> Problem:
-    """What admission refused. ``name`` without namespace."""
+def of_refusal(kind: Kind, name: str, refusal: Refusal, *, exists: bool = False) -> Problem:
+    """What admission refused. ``name`` without namespace. ``exists``: the object was to be changed,
+    not to be created."""
+    if exists and refusal.field == "metadata.name" and "cannot change" in refusal.message:
+        remedy = "delete it and create it anew; labels and annotations can change"
+        message = f"Forbidden: the specification of a {kind.kind} cannot change; {remedy}"
+        return invalid(kind, name, Cause("spec", message, "FieldValueForbidden"))
     match refusal.reason:
         case "NotFound":
             return not_found(kind.plural, name, group=kind.group)

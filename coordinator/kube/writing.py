@@ -179,7 +179,8 @@ class Writing:
                 retry_after=RETRY_AFTER,
             ) from error
         if changed.admission.refused:
-            raise of_refusal(kind, key.name, changed.admission.refused[0])
+            exists = changed.before is not None
+            raise of_refusal(kind, key.name, changed.admission.refused[0], exists=exists)
         return changed
 
     def _answer(self, kind: Kind, key: Key, changed: Changed, dry_run: bool) -> web.Response:

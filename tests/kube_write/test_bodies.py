@@ -12,8 +12,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from coordinator.intake_writer import IntakeFull
-from coordinator.kube.bodies import Bodies, BodyLimits
+from coordinator.kube.bodies import APPLY, Bodies, BodyLimits, object_of, patch_of
 from coordinator.kube.failures import failures
+from coordinator.kube.problems import Problem
 from coordinator.kube.writing import Writing, write_routes
 from tests.intake.objects import queue
 from tests.kube_write.behind import PATHS, behind
@@ -84,3 +85,12 @@ async def test_a_full_writer_says_when_to_come_again() -> None:
         async with TestClient(TestServer(app)) as other:
             reply = await other.post(PATHS["Queue"], json=queue())
             assert (reply.status, reply.headers["Retry-After"]) == (429, "0.2")
+
+
+def test_yaml_has_to_be_small_and_json_not() -> None:
+    big = queue() | {"metadata": {"name": "q", "annotations": {"a": "x" * (2 << 20)}}}
+    data = orjson.dumps(big)
+    assert patch_of(data, APPLY) == object_of(data, "application/json") == big
+    for read, type in ((patch_of, APPLY), (object_of, "application/yaml")):
+        with pytest.raises(Problem, match="larger than 1048576 bytes"):
+            read(b"# YAML\n" + data, type)

@@ -310,6 +310,9 @@ async def test_what_is_wrong_is_shown(kubectl: Kubectl) -> None:
             'The Pod "one" is invalid: spec.containers[0].resources.requests.cpu: Invalid value: '
         ), said.err
         assert "write a number with an optional suffix" in said.err
+    await kubectl.ok("apply", "-f", "-", text=JOB)
+    said = await kubectl("apply", "-f", "-", text=JOB.replace("replicas: 2", "replicas: 3"))
+    assert said.err.startswith('The Job "train" is invalid: spec: Forbidden: the specification of')
     unknown = JOB.replace("minAvailable", "minAvailabel")
     said = await kubectl("apply", "-f", "-", text=unknown)
     assert said.err.startswith('The Job "train" is invalid: spec.minAvailabel: Forbidden: unknown')

@@ -178,7 +178,8 @@ async def test_a_pod_takes_labels_and_nothing_else(client: Client) -> None:
     assert (code, new["metadata"]["labels"], new["metadata"]["generation"]) == (200, {"a": "b"}, 1)
     new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     code, answer = await client.send("PUT", "Pod/p", new)
-    assert (code, answer["reason"]) == (422, "Invalid")
+    assert (code, causes(answer)) == (422, [("spec", "FieldValueForbidden")])
+    assert "labels and annotations can change" in answer["message"]
 
 
 # --- patch ------------------------------------------------------------------------------------
