@@ -36,6 +36,9 @@ JOBS = 200
 """Jobs of one plan: bounds how long it keeps a worker from its turns."""
 
 
+TOO_MANY = "the shard had no time for so many jobs; plan fewer at once"
+
+
 class Verdict(StrEnum):
     NOW = "now"  # its gang has room on idle nodes
     LATER = "later"  # it would be nominated: tasks that are leaving make room
@@ -134,8 +137,10 @@ class Planner:
         shards = best_shards(self._core, need)
         shard, answer = await self._inquiries.ask_any(shards, drawn.inquiry(asked))
         drawn.plan.revision = answer.log_id
-        for one, finding in zip(asked, answer.findings, strict=True):
+        for one, finding in zip(asked, answer.findings, strict=False):
             drawn.take(one, [(shard, finding)])
+        for one in asked[len(answer.findings) :]:
+            one.planned.why = Why(Reason.PENDING_EVALUATION, f"not looked at: {TOO_MANY}")
 
     async def _behind_walls(self, drawn: _Drawing, asked: list[_Asked]) -> None:
         """Each worker sees its own nodes only: the first that has room for a job gets it, on top of
@@ -147,6 +152,9 @@ class Planner:
                 before = given.setdefault(shard, [])
                 answer = await self._inquiries.ask(shard, drawn.inquiry([*before, one]))
                 drawn.plan.revision = answer.log_id
+                if len(answer.findings) <= len(before):
+                    one.planned.why = Why(Reason.PENDING_EVALUATION, f"not looked at: {TOO_MANY}")
+                    continue
                 found.append((shard, answer.findings[-1]))
                 if answer.findings[-1].code is OutcomeCode.PLACED:
                     before.append(one)

@@ -33,6 +33,9 @@ LOG_BATCH = 512
 COMMIT_ATTEMPTS = 5
 """How often a batch is sent before the call fails; the coordinator then replaces the worker."""
 
+INQUIRY_SECONDS = 1.0
+"""How long turns may wait for an inquiry: far less than the silence after which one is dead."""
+
 
 class ShardActor:
     def __init__(self) -> None:
@@ -138,7 +141,9 @@ class ShardServer:
     async def inquire(self, inquiry: Inquiry) -> Findings:
         """Answer on the view as it is now; nothing of it stays."""
         await self._follow()
-        return Findings(self._log_id, self._worker.inquire(inquiry))
+        until = time.monotonic() + INQUIRY_SECONDS
+        found = self._worker.inquire(inquiry, may_go_on=lambda: time.monotonic() < until)
+        return Findings(self._log_id, found)
 
     async def _follow(self) -> None:
         while True:

@@ -7,7 +7,7 @@ compiled classes stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +15,8 @@ from typing import Any
 from shard_worker.actions.allocate import Placed, place
 from shard_worker.actions.displace import give_back_own
 from shard_worker.funnel import Check, Funnel, Near, funnel
-from shard_worker.session import Session
 from shard_worker.statement import Place, Statement, runs_of
-from shard_worker.task_class import Classes, Mode
+from shard_worker.task_class import Classes
 from shard_worker.view import View
 from shared.messages import (
     NOMINATE,
@@ -88,7 +87,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """``log_id``: how far the view had followed the ledger's log."""
+    """``log_id``: how far the view had followed the ledger's log. Fewer findings than turns where
+    there was no time for the others."""
 
     log_id: str
     findings: list[Finding]
@@ -103,14 +103,24 @@ class Findings:
 
 
 def examine(
-    inquiry: Inquiry, *, view: View, session: Session, mode: Mode, seed: int
+    inquiry: Inquiry,
+    classes: Classes,
+    *,
+    may_go_on: Callable[[], bool] = lambda: True,
 ) -> list[Finding]:
-    """One finding per turn. The view is as before when this returns, whatever happens."""
+    """One finding per turn, of as many as there is time for (of one at least).
+
+    The view of ``classes`` is as before when this returns, whatever happens."""
+    view = classes.view
     with _known(view, inquiry) as numbers:
-        classes = Classes(view=view, session=session, mode=mode, seed=seed, limit=8)
         trial = _Trial(inquiry, classes, numbers)
         try:
-            return [trial.turn(i, turn) for i, turn in enumerate(inquiry.turns)]
+            found = [trial.turn(i, turn) for i, turn in enumerate(inquiry.turns[:1])]
+            for i, turn in enumerate(inquiry.turns[1:], start=1):
+                if not may_go_on():
+                    break
+                found.append(trial.turn(i, turn))
+            return found
         finally:
             for statement in reversed(trial.statements):
                 statement.rollback()

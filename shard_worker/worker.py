@@ -11,6 +11,7 @@ No clock, no I/O, no randomness but the seed: the actor and the simulator run th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shard_worker.actions.allocate import Placed, place
@@ -42,6 +43,9 @@ HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
 """Refusals after which the turn itself is out of date."""
 NOT_OURS = frozenset({Verdict.QUEUE})
 """Refusals that another node cannot cure: Order has to decide."""
+
+INQUIRY_CLASSES = 8
+"""Classes kept compiled within one inquiry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +203,18 @@ class Worker:
         """The batch in flight: to be sent again, unchanged, where its reply was lost."""
         return self._batch
 
-    def inquire(self, inquiry: Inquiry) -> list[Finding]:
-        """What would come of these turns now; nothing of it stays, not even a figure."""
-        return examine(
-            inquiry,
+    def inquire(
+        self, inquiry: Inquiry, *, may_go_on: Callable[[], bool] = lambda: True
+    ) -> list[Finding]:
+        """What would come of these turns now; nothing of it stays, not even a compiled class."""
+        apart = Classes(
             view=self.view,
             session=self.session,
             mode=self.classes.mode,
             seed=self.classes.seed,
+            limit=INQUIRY_CLASSES,
         )
+        return examine(inquiry, apart, may_go_on=may_go_on)
 
     def take_figures(self) -> WorkerFigures:
         """What was counted since they were last taken."""
