@@ -215,6 +215,28 @@ async def test_words_of_the_server_are_not_the_authors(writer: IntakeWriter) -> 
     assert created.after.object() == pod("p")
 
 
+async def test_another_object_cannot_come_by_this_ones_name(writer: IntakeWriter) -> None:
+    for wrong in (pod("q"), node("p"), {"kind": "Pod", "metadata": []}):
+        changed = await writer.change(POD, lambda before, made=wrong: made)  # type: ignore[misc]
+        assert [r.field for r in changed.admission.refused] == ["metadata.name"]
+        assert changed.after is None
+
+
+async def test_what_a_controller_knows_survives_changes_and_restarts(
+    desk: Desk, writer: IntakeWriter
+) -> None:
+    assert (await writer.remember(POD, {"retries": 1})).documents == []
+    await writer.submit([pod("p")])
+    await writer.remember(POD, {"retries": 1})
+    assert (await writer.remember(POD, {"retries": 1})).documents == []
+    changed = await writer.change(POD, labelled("a", "b"))
+    assert changed.after is not None
+    assert changed.after.state == {"retries": 1}
+    again = Intake()
+    again.restore(await desk.ledger.snapshot())
+    assert again.documents[POD] == changed.after
+
+
 async def test_the_log_tells_no_documents(desk: Desk, writer: IntakeWriter) -> None:
     await writer.submit([pod("p")])
     await writer.change(POD, labelled("a", "b"))
@@ -228,7 +250,8 @@ async def test_too_many_waiting_requests_are_turned_away(desk: Desk) -> None:
         waiting = [group.create_task(idle.submit([queue("q")])) for _ in range(QUEUE_REQUESTS)]
         await asyncio.sleep(0)
         with pytest.raises(IntakeFull):
-            await idle.change(POD, lambda before: pod("p"))
+            await idle.submit([queue("q")])
+        other = group.create_task(idle.change(POD, lambda before: pod("p")))
         running = group.create_task(idle.run())
-        await asyncio.wait(waiting)
+        await asyncio.wait([*waiting, other])
         running.cancel()
