@@ -89,7 +89,7 @@ SUFFIX = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One object of the files; ``manifest`` None: it cannot be asked for, and ``error`` says why."""
+    """One object of the files. It cannot be asked for without a manifest; ``error`` says why."""
 
     source: str
     value: dict[str, Any]

@@ -158,10 +158,15 @@ class StandIn:
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
     slow: float = 0.0
+    at_once: int = 0
+    most_at_once: int = 0
 
     def answer(self, asked: Asked) -> Answer:
         self.asked.append(asked)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep(self.slow)
+        self.at_once -= 1
         path = asked.path
         if asked.query.get("watch"):
             path += " watch"

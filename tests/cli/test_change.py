@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,6 @@ def test_a_refused_object_does_not_keep_the_others_out(quadrant: Quadrant) -> No
 
 
 def test_many_go_side_by_side_and_are_told_in_order(quadrant: Quadrant) -> None:
-    """Each answer takes 20 ms; one after the other, the 82 requests would take 1.6 s."""
     names = [f"p{n}" for n in range(40)]
     answers: dict[tuple[str, str], Any] = {("GET", f"{PODS}/{n}"): MISSING for n in names}
     answers |= {("PATCH", f"{PODS}/{n}"): (201, pod(n)) for n in names}
@@ -84,10 +82,9 @@ def test_many_go_side_by_side_and_are_told_in_order(quadrant: Quadrant) -> None:
     items = [queue | {"metadata": {"name": "q"}}, *map(pod, names)]
     with serving(answers) as server:
         server.slow = 0.02
-        began = time.monotonic()
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         said = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
-        assert time.monotonic() - began < 1.2
+    assert server.most_at_once > 4
     label = "queue.scheduling.volcano.sh/q"
     assert said.lines == [f"{label} created", *(f"pod/{n} created" for n in names)]
     assert server.requests("PATCH")[0].path == f"{QUEUES}/q", "before any of its jobs"
