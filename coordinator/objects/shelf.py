@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from coordinator.objects.document import Document
 
@@ -23,15 +23,12 @@ _FEW = 32
 """Fewer new keys than this are put in their place one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A document as it was published. ``task`` is the packed (jid, tix) of a pod, else -1."""
 
     document: Document
     version: int
     task: int = -1
-    since: int = 0
-    """The version at which it was created."""
 
 
 class Keys(Generic[K]):
@@ -85,16 +82,12 @@ class Shelf:
     counts: Counter[str] = field(default_factory=Counter)
     """Objects by namespace, those behind marks too."""
 
-    def put(self, record: Record) -> Record | None:
-        """Returns the record that it replaces."""
-        key = record.document.key
-        path = key.path
-        before = self.records.get(path)
-        self.records[path] = record
-        if before is None:
+    def put(self, path: str, record: Record) -> None:
+        """``path``: of its document."""
+        if path not in self.records:
             self.paths.add(path)
-            self.counts[key.namespace] += 1
-        return before
+            self.counts[record.document.key.namespace] += 1
+        self.records[path] = record
 
     def take(self, path: str) -> Record | None:
         record = self.records.pop(path, None)

@@ -128,14 +128,13 @@ class Objects(Observing):
         known = shelf.records.get(path)
         if key.kind == "Pod":
             task = self._registry().pods.get(path, -1 if known is None else known.task)
-        record = Record(document, version, task, version if known is None else known.since)
-        before = shelf.put(record)
-        if before is None:
+        shelf.put(path, Record(document, version, task))
+        if known is None:
             self._enter(key.namespace, version)
-        if before is None and key.kind == "Job":
-            for kind, count in self._behind(document):
-                self._shelves[kind].mark(path, key.namespace, count)
-        return before
+            if key.kind == "Job":
+                for kind, count in self._behind(document):
+                    self._shelves[kind].mark(path, key.namespace, count)
+        return known
 
     def _take(self, key: Key) -> None:
         path = key.path

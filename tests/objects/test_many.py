@@ -116,7 +116,7 @@ def test_a_record_of_a_document_is_small() -> None:
     tracemalloc.start()
     try:
         for i in range(10_000):
-            made.put(Record(Document(Key("Pod", "ns", f"p{i}"), b"", 0.0), i, i, i))
+            made.put(f"ns/p{i}", Record(Document(Key("Pod", "ns", f"p{i}"), b"", 0.0), i))
         size = tracemalloc.get_traced_memory()[0] / 10_000
     finally:
         tracemalloc.stop()
