@@ -1,0 +1,25 @@
+"""The page on explain and plan says what the code does."""
+
+from __future__ import annotations
+
+import re
+
+from coordinator.commands.plan import EXITS
+from coordinator.drafts import TAIL
+from coordinator.plan import JOBS
+from coordinator.reasons import Reason
+from tests.deploy.rendered import ROOT
+
+PAGE = (ROOT / "docs/explain.md").read_text()
+
+
+def test_every_reason_is_told_in_its_order() -> None:
+    rows = re.findall(r"^\| `([A-Z]\w+)` \|", PAGE, re.MULTILINE)
+    assert [word for word in rows if word in set(Reason)] == [reason.value for reason in Reason]
+
+
+def test_exit_codes_and_bounds() -> None:
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)]
+    assert sorted(codes) == sorted({*EXITS.values(), 1})
+    text = PAGE.replace("\n", " ")
+    assert f"looks at {JOBS} jobs at most and at {TAIL:,} elastic tasks" in text
