@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from coordinator.departures import Departures
+from coordinator.jobs import JobState, Standing
 from coordinator.simulation import Network
 from shared.ledger import double_judge
 from shared.ledger.double import Batch, First, LedgerDouble
 from shared.ledger.double_judge import FINE, Finding, Judge, Operation
-from shared.messages import Verdict
+from shared.ledger.errors import LedgerArgument
+from shared.messages import Statement, Verdict
 from tests.simulation.scenario import run, scenario
 
 QUIET = Network(answer_lost=0.0, echo=0.0)
@@ -61,3 +64,38 @@ def test_tasks_that_are_placed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(LedgerDouble, "_remember", lambda *_: None)
     monkeypatch.setattr(Judge, "_judge_operation", any_state)
     assert 1 in _broken(tmp_path, network=QUIET)
+
+
+def test_deleted_jobs_that_are_never_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then they hold their nodes for ever, and are never forgotten."""
+    monkeypatch.setattr(Departures, "ask", lambda *_: None)
+    assert 6 in _broken(tmp_path)
+
+
+def test_places_for_jobs_that_were_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the look whether it is gone, a turn that was out places a deleted job."""
+    judge = Judge._judge_job
+
+    def any_job(self: Judge, statement: Statement) -> Finding:
+        job = self.overlay.jobs.get(statement.jid)
+        return FINE if job is not None and job.gone else judge(self, statement)
+
+    monkeypatch.setattr(Judge, "_judge_job", any_job)
+    assert 6 in _broken(tmp_path)
+
+
+def test_deleted_jobs_whose_open_turn_nobody_awaits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger does not let a job be forgotten that turns out to hold a node."""
+    settle = Departures.settle
+
+    def hasty(self: Departures, state: JobState) -> None:
+        state.standing = Standing.WAITING
+        settle(self, state)
+
+    monkeypatch.setattr(Departures, "settle", hasty)
+    with pytest.raises(LedgerArgument, match="still holds node"):
+        _broken(tmp_path)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,13 +16,13 @@ import pytest
 
 from coordinator.core import Coordinator
 from coordinator.jobbook import JobBook
-from coordinator.jobs import JobState
+from coordinator.jobs import JobState, Standing
 from coordinator.simulation import Simulation, settled
 from shard_worker.view import View
 from shared.ledger.double import Batch, First, LedgerDouble
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
 from shared.ledger.synchronous import at_once
-from shared.messages import CommitBatch, CommitReply, Verdict
+from shared.messages import CommitBatch, CommitReply, Outcome, StatusItem, TaskState, Verdict
 from shared.model import Job, Node
 from tests.simulation.scenario import UNTIL, build, run, scenario
 
@@ -137,6 +138,59 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
         assert seen[name] > 0, (name, seen)
     for name in ("member, OPEN", "member, DONE", "cordoned"):
         assert seen[name] > 0, (name, seen)
+
+
+def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[str] = Counter()
+    drop, members, leaving = JobBook.drop_job, JobBook.drop_members, JobBook.put_leaving
+    late, resolve, never = JobBook._late, JobBook._resolve_leaving, Coordinator.never_held
+
+    def counted_drop(self: JobBook, jid: int) -> None:
+        if (state := self.jobs.get(jid)) is not None:
+            seen[state.standing.name] += 1
+            seen["unread"] += state.unread
+            seen.update({f"job with {TaskState(s).name}" for s in state.states})
+        drop(self, jid)
+
+    def counted_members(self: JobBook, tasks: Iterable[tuple[int, int]]) -> None:
+        gone = list(tasks)
+        for jid, tix in gone:
+            seen[f"member {TaskState(self.jobs[jid].states[tix]).name}"] += 1
+        members(self, gone)
+
+    def counted_leaving(self: JobBook, job: Job, states: bytearray) -> None:
+        seen["recovered"] += 1
+        leaving(self, job, states)
+
+    def counted_late(self: JobBook, state: JobState, outcome: Outcome) -> None:
+        seen[f"late {outcome.code.name}"] += 1
+        late(self, state, outcome)
+
+    def counted_resolve(self: JobBook, jid: int, states: bytearray) -> None:
+        seen["reread"] += jid in self.departures.jobs
+        resolve(self, jid, states)
+
+    def counted_never(self: Coordinator, tasks: list[tuple[int, int]]) -> list[StatusItem]:
+        items = never(self, tasks)
+        seen["never held"] += len(items)
+        return items
+
+    monkeypatch.setattr(JobBook, "drop_job", counted_drop)
+    monkeypatch.setattr(JobBook, "drop_members", counted_members)
+    monkeypatch.setattr(JobBook, "put_leaving", counted_leaving)
+    monkeypatch.setattr(JobBook, "_late", counted_late)
+    monkeypatch.setattr(JobBook, "_resolve_leaving", counted_resolve)
+    monkeypatch.setattr(Coordinator, "never_held", counted_never)
+    for seed in range(24):
+        build(scenario(seed)).run(until=UNTIL)
+    for standing in Standing:
+        assert seen[standing.name] > 0, (standing, seen)
+    for state in TaskState:
+        assert seen[f"job with {state.name}"] > 0, (state, seen)
+    for name in ("unread", "recovered", "reread", "never held", "late PLACED", "late STALE"):
+        assert seen[name] > 0, (name, seen)
+    for state in (TaskState.PENDING, TaskState.RUNNING, TaskState.SUCCEEDED):
+        assert seen[f"member {state.name}"] > 0, (state, seen)
 
 
 # --- repeating --------------------------------------------------------------------------------
