@@ -17,6 +17,7 @@ from coordinator.gate import token_file
 from coordinator.gate.tokens import new_token
 from shared.ledger.server import EmbeddedServer
 from tests.gate.files import entry, write_tokens
+from tests.gate.objects import a_list, group, job, node, pod, queue
 from tests.service.harness import Running, running
 
 ADMIN, OPS, ALL, VIEW = (new_token() for _ in range(4))
@@ -64,47 +65,6 @@ async def asking(server: EmbeddedServer, path: Path) -> AsyncIterator[Asking]:
             status, body = await ask(ADMIN, "POST", QUEUES, queue(name))
             assert status == 201, body
         yield ask
-
-
-def queue(name: str) -> Json:
-    return _object("scheduling.volcano.sh/v1beta1", "Queue", name, {"weight": 1})
-
-
-def group(name: str, queue: str | None = None) -> Json:
-    spec: Json = {"minMember": 1} if queue is None else {"minMember": 1, "queue": queue}
-    return _object("scheduling.volcano.sh/v1beta1", "PodGroup", name, spec)
-
-
-def job(name: str, queue: str) -> Json:
-    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
-    tasks = [{"name": "t", "replicas": 1, "template": template}]
-    spec = {"queue": queue, "minAvailable": 1, "tasks": tasks}
-    return _object("batch.volcano.sh/v1alpha1", "Job", name, spec)
-
-
-def pod(name: str, *, queue: str = "", group: str = "") -> Json:
-    made = _object("v1", "Pod", name, {"containers": [{"name": "c", "image": "i"}]})
-    annotations = {}
-    if queue:
-        annotations["scheduling.volcano.sh/queue-name"] = queue
-    if group:
-        annotations["scheduling.k8s.io/group-name"] = group
-    made["metadata"]["annotations"] = annotations
-    return made
-
-
-def node(name: str) -> Json:
-    made = _object("v1", "Node", name, {})
-    made["status"] = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
-    return made
-
-
-def _object(version: str, kind: str, name: str, spec: Json) -> Json:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def a_list(*items: Json) -> Json:
-    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
 
 async def test_single_objects_go_where_their_author_may_submit(
