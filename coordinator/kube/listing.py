@@ -20,10 +20,10 @@ from coordinator.kube.negotiation import Form
 from coordinator.kube.problems import Problem, not_found
 from coordinator.kube.questions import Question, Token, question_of
 from coordinator.kube.shapes import list_head, one_shape, rows, table
-from coordinator.kube.source import Entry, Source
+from coordinator.kube.source import Entry, Page, Source
 from coordinator.kube.streaming import Streams, send
 from coordinator.kube.watching import Watching
-from coordinator.objects.kinds import KINDS, Kind
+from coordinator.objects.kinds import KINDS, SHARD, Kind
 from coordinator.objects.watchers import Expired
 
 PIECE = 500
@@ -38,10 +38,11 @@ def listing_routes(
     for kind in kinds:
         at = f"/{'apis' if kind.group else 'api'}/{kind.api_version}"
         lists, one = reading.lists(kind), reading.one(kind)
-        routes.append(web.get(f"{at}/{kind.plural}", lists))
+        # No HEAD: a watch without a body would go on for nothing.
+        routes.append(web.get(f"{at}/{kind.plural}", lists, allow_head=False))
         if kind.namespaced:
             at = f"{at}/namespaces/{{namespace}}"
-            routes.append(web.get(f"{at}/{kind.plural}", lists))
+            routes.append(web.get(f"{at}/{kind.plural}", lists, allow_head=False))
         routes.append(web.get(f"{at}/{kind.plural}/{{name}}", one))
     return routes
 
@@ -82,22 +83,22 @@ class Reading:
     def _version(self, question: Question) -> int:
         """The version that the list will have. Raises Problem (410) where what is asked for is
         not there any more, or was never there."""
-        if question.token is not None:
-            self._still_there(question.token.version, question.kind)
-            return question.token.version
         now = self._objects.version
+        if question.token is not None:
+            self._changed(question.token.version, SHARD)  # a kind of which there are few
+            return question.token.version
         wanted = question.version or 0
         if wanted > now:
-            raise expired(f"there is no version {wanted}; the newest is {now}")
+            raise expired(f"there is no version {wanted}, the newest is {now}")
         if question.match == "Exact" and wanted:
-            if self._still_there(wanted, question.kind):
-                raise expired(f"the version {wanted} is not kept; list without resourceVersion")
+            if self._changed(wanted, question.kind):
+                raise expired(f"version {wanted} is not kept, only the newest is")
             return wanted
         return now
 
-    def _still_there(self, version: int, kind: Kind) -> bool:
-        """Whether something changed since a version. Raises Problem (410) where that is not
-        known any more."""
+    def _changed(self, version: int, kind: Kind) -> bool:
+        """Whether something of this kind changed since a version. Raises Problem (410) where that
+        is not known any more, or the version is of another coordinator."""
         try:
             return bool(self._objects.changes(version, kind))
         except Expired as error:
@@ -154,18 +155,45 @@ class Pieces:
 
     def take(self) -> list[Entry]:
         """The next piece; it may be empty where a selector leaves nothing of it."""
-        question = self._question
-        size = PIECE if self._left is None else min(PIECE, self._left)
-        page = self._objects.list(
-            question.kind, namespace=question.namespace, after=self._next, limit=size
-        )
-        selector = question.selector
-        found = [e for e in page.items if not selector or selector.matches(e.labels, e.field)]
+        if (name := self._one_name()) is not None:
+            return self._by_name(name)
+        selector = self._question.selector
+        size = PIECE if selector or self._left is None else min(PIECE, self._left)
+        page = self._page(size)
+        found = []
+        for i, entry in enumerate(page.items, 1):
+            if not selector or selector.matches(entry.labels, entry.field):
+                found.append(entry)
+            if len(found) == self._left:
+                page = self._page(i) if i < size else page  # so that the next one begins here
+                break
         self._next, self._remaining = page.next, page.remaining
         if self._left is not None:
             self._left -= len(found)
         self.more = bool(self._next) and self._left != 0
         return found
+
+    def _page(self, size: int) -> Page:
+        question = self._question
+        return self._objects.list(
+            question.kind, namespace=question.namespace, after=self._next, limit=size
+        )
+
+    def _one_name(self) -> str | None:
+        """The only name that is asked for, where that makes it one object: waiting for one asks
+        for a list."""
+        question = self._question
+        if question.namespace is None and question.kind.namespaced:
+            return None
+        return question.selector.only("metadata.name")
+
+    def _by_name(self, name: str) -> list[Entry]:
+        question = self._question
+        self.more = False
+        entry = self._objects.entry(question.kind, question.namespace or "", name)
+        if entry is None or not question.selector.matches(entry.labels, entry.field):
+            return []
+        return [entry]
 
     def metadata(self, version: int) -> dict[str, Any]:
         meta: dict[str, Any] = {"resourceVersion": str(version)}

@@ -47,7 +47,7 @@ def stream_routes(objects: Source, streams: Streams) -> list[web.RouteDef]:
                 raise ClientConnectionResetError("the client was too slow") from None
             return response
 
-    return [web.get("/stream", handler)]
+    return [web.get("/stream", handler, allow_head=False)]
 
 
 def _kinds(request: web.Request) -> tuple[Kind, ...]:

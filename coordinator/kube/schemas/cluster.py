@@ -29,7 +29,7 @@ NodeStatus - What a node offers.
   conditions: []Condition~type  Ready, and what else is known.
   addresses: []any~type      Where it is reached.
   nodeInfo: any              What it is.
-  used: quantities           What tasks hold of it now. Set by the server.
+  allocated: quantities      What tasks hold of it now. Set by the server.
   phase: string              An old field without a meaning.
 
 Namespace - A place for names: there is one for each that an object names.
@@ -102,6 +102,16 @@ Shard - Nodes that one worker is at home in.
   apiVersion: string         Always quadrant.dev/v1alpha1.
   kind: string               Always Shard.
   metadata: ObjectMeta       Its name.
-  spec: any                  Its nodes.
-  status: any                Its worker: whether it is up, under which epoch, with how many turns.
+  spec: any                  Of no meaning here: shards are made by the server.
+  status: ShardStatus        Its nodes and its worker.
+
+ShardStatus - Nodes and worker of a shard.
+  nodes: integer             How many nodes are at home here.
+  up: boolean                Whether its worker is up.
+  epoch: string              The epoch under which its worker may commit; absent without a worker.
+  outstanding: integer       How many tasks are on their way to its worker.
+  waiting: integer           How many turns wait to be sent.
+  calls: integer             How many calls to its worker have no answer yet.
+  allocatable: quantities    What its nodes offer together.
+  idle: quantities           What of that nobody holds.
 """

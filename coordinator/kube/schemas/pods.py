@@ -144,6 +144,7 @@ PodStatus - What became of a pod.
   reason: string             Why it is in this phase, in one word.
   message: string            The same in a sentence.
   startTime: time            When it was started.
+  containerStatuses: []any   What became of each container.
   nominatedNodeName: string  The node that is held for it until others have left.
   qosClass: string           Guaranteed, Burstable or BestEffort, from its requests and limits.
 """

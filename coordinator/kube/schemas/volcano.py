@@ -48,8 +48,7 @@ Guarantee - What is set aside for a queue.
 QueueStatus - What a queue has, and whether it is open.
   state: Open|Closed|Closing|Unknown  A queue that is not open takes no new jobs.
   allocated: quantities      What its jobs hold.
-  deserved: quantities       What it should have by now.
-  request: quantities        What its jobs ask for.
+  requested: quantities      What its jobs ask for, with what they hold.
   pending: integer           How many of its gangs wait.
   inqueue: integer           How many of its gangs were let in.
   running: integer           How many of its gangs run.

@@ -1,0 +1,1 @@
+"""Objects read over HTTP, by kubectl and others."""
