@@ -351,9 +351,12 @@ def within_capability(core: Coordinator, queue: QueueInfo, asked: Amounts) -> bo
 
 def held(core: Coordinator, top: QueueInfo, slot: int) -> int:
     """What a queue and all below it hold of a slot, leaving tasks included."""
+    queues = core.order.lines.queues
+    if all(queue.info.queue.parent != top.queue.qid for queue in queues.values()):
+        return top.allocated.get(slot, 0) + top.releasing.get(slot, 0)
     return sum(
         queue.info.allocated.get(slot, 0) + queue.info.releasing.get(slot, 0)
-        for queue in core.order.lines.queues.values()
+        for queue in queues.values()
         if any(above is top for above in upwards(core, queue.info))
     )
 

@@ -69,6 +69,26 @@ def gang(name: str, roles: list[Item], *, minimum: int, queue: str = "default") 
     }
 
 
+def pod(name: str, *, cpu: str = "1", group: str = "") -> Item:
+    notes = {"scheduling.k8s.io/group-name": group} if group else {}
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": notes},
+        "spec": {"schedulerName": "volcano", "containers": [container]},
+    }
+
+
+def pod_group(name: str, minimum: int) -> Item:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum, "queue": "default"},
+    }
+
+
 async def send(service: Running, *items: Item) -> None:
     async with ApiClient(service.url) as api:
         await Sender(api).send(list(items))

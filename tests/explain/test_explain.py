@@ -16,6 +16,8 @@ from tests.explain.cluster import (
     gang,
     job,
     node,
+    pod,
+    pod_group,
     queue,
     role,
     send,
@@ -218,15 +220,9 @@ async def test_behind_walls_a_gang_that_no_shard_could_ever_hold(
 async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
     tmp_path: Path, redis_url: str
 ) -> None:
-    group: Item = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": "pg", "namespace": "default"},
-        "spec": {"minMember": 3, "queue": "default"},
-    }
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a"))
-        await send(service, pod("lone", cpu="80"), group, pod("m-0", group="pg"))
+        await send(service, pod("lone", cpu="80"), pod_group("pg", 3), pod("m-0", group="pg"))
         lone = await explained(service, "lone", kind="pods")
         member = await explained(service, "m-0", kind="pods")
         whole = await explained(service, "pg", kind="podgroups")
@@ -236,14 +232,3 @@ async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
     assert member["pod"]["name"] == "m-0"
     assert member["reason"] == whole["reason"] == "NotEnoughTasks"
     assert whole["message"] == "1 of the 3 members that the job needs exist"
-
-
-def pod(name: str, *, cpu: str = "1", group: str = "") -> Item:
-    notes = {"scheduling.k8s.io/group-name": group} if group else {}
-    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": notes},
-        "spec": {"schedulerName": "volcano", "containers": [container]},
-    }

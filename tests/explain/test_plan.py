@@ -14,7 +14,20 @@ from coordinator.inquiries import Inquiries
 from coordinator.kube.problems import Problem
 from shared.ledger.server import EmbeddedServer
 from shared.messages import StatusItem, TaskState
-from tests.explain.cluster import GPU, Item, asking, gang, job, node, queue, role, send, settled
+from tests.explain.cluster import (
+    GPU,
+    Item,
+    asking,
+    gang,
+    job,
+    node,
+    pod,
+    pod_group,
+    queue,
+    role,
+    send,
+    settled,
+)
 from tests.service.harness import Running, running
 
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"
@@ -233,3 +246,35 @@ async def test_a_body_that_cannot_be_read_is_the_senders_mistake(
             assert answer.status == status
             told = await answer.json()
     assert told["kind"] == ("Plan" if status == 200 else "Status")
+
+
+async def test_a_job_that_exists_is_planned_for_what_is_not_placed_yet(
+    tmp_path: Path, redis_url: str
+) -> None:
+    def members(count: int) -> list[Item]:
+        return [pod(f"m-{n}", group="pg") for n in range(count)]
+
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", cpu="4"), pod_group("pg", 2), *members(2))
+        await settled(service, bound=2)
+        same = await planned(service, pod_group("pg", 2), *members(2))
+        grown = one(await planned(service, *members(6)))
+    assert (same["jobs"], same["totals"]["unchanged"], same["verdict"]) == ([], 3, "now")
+    assert (grown["change"], grown["verdict"]) == ("configured", "now")
+    assert grown["tasks"]["now"] == 2  # two of the four new ones: the node has four cores
+
+
+async def test_odd_lists(tmp_path: Path, redis_url: str) -> None:
+    """Odd lists are the sender's mistake or say what is odd; none is an error of the server."""
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"))
+        empty = await planned(service)
+        nothing = await planned(service, job("none", 0, minimum=1))
+        lonely = one(await planned(service, pod("lonely", group="no-such-group")))
+        idle = one(await planned(service, gang("idle", [role("w", 1, {})], minimum=1)))
+        priority = await planned(service, {"apiVersion": "v1", "kind": "Pod"})
+    assert (empty["verdict"], empty["jobs"]) == ("now", [])
+    assert nothing["verdict"] in ("waits", "never", "now")
+    assert (lonely["verdict"], lonely["reason"]) == ("waits", "Misconfigured")
+    assert (idle["verdict"], idle["reason"]) == ("waits", "Gated")
+    assert priority["verdict"] == "never"
