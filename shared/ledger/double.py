@@ -302,7 +302,7 @@ class LedgerDouble:
         if workload:
             snapshot.jobs.update({jid: job.record() for jid, job in books.jobs.items()})
             snapshot.job_specs.update(books.job_specs)
-            snapshot.documents.update(books.documents)
+            snapshot.documents.update(sorted(books.documents.items()))
             for (jid, tix), task in books.tasks.items():
                 snapshot.tasks.setdefault(jid, {})[tix] = task
         return snapshot

@@ -286,6 +286,7 @@ class Snapshot:
     partition: PutPartition | None = None
     domains: dict[str, int] = field(default_factory=dict)
     documents: dict[str, bytes] = field(default_factory=dict)
+    """By key, in the order of keys."""
 
 
 class Ledger(Protocol):

@@ -343,7 +343,7 @@ class RedisLedger:
         snapshot.jobs.update({jid: records.unpack_job(r) for jid, r in jobs.items()})
         snapshot.job_specs.update(await self._numbered("jobspec"))
         documents = await self._hash("doc")
-        snapshot.documents.update({name.decode(): body for name, body in documents.items()})
+        snapshot.documents.update((name.decode(), body) for name, body in sorted(documents.items()))
         for field, record in (await self._hash("task")).items():
             first, _, last = field.partition(b".")
             snapshot.tasks.setdefault(int(first), {})[int(last)] = records.unpack_task(record)
