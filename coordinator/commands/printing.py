@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from coordinator.commands.failure import EXIT_USAGE, CommandError
-from coordinator.jsonpath import JsonPath, JsonPathError
+
+if TYPE_CHECKING:
+    from coordinator.jsonpath import JsonPath
 
 FORMS = ("wide", "json", "yaml", "name")
 GAP = "   "
@@ -45,6 +47,8 @@ def form_of(text: str) -> Form:
 
 def path_of(template: str, option: str) -> JsonPath:
     """Raises :class:`CommandError` (usage)."""
+    from coordinator.jsonpath import JsonPath, JsonPathError
+
     try:
         return JsonPath(template)
     except JsonPathError as error:
@@ -133,10 +137,7 @@ def write_form(form: Form, value: Object) -> None:
             write(as_yaml(value))
         case _:
             assert form.template is not None
-            try:
-                write(form.template.render(value))
-            except JsonPathError as error:
-                raise CommandError(f"-o jsonpath: {error}") from None
+            write(form.template.render(value))
 
 
 def as_json(value: Any) -> str:

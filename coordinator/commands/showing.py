@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator.commands.printing import (
     Columns,
@@ -21,9 +21,11 @@ from coordinator.commands.printing import (
 )
 from coordinator.commands.session import Session, whole
 from coordinator.commands.terminal import painter, say_error
-from coordinator.jsonpath import JsonPath
 from coordinator.kubeclient import JSON, TABLE, KubeError
 from coordinator.kubekinds import Resource, Target
+
+if TYPE_CHECKING:
+    from coordinator.jsonpath import JsonPath
 
 EXPIRED = 410
 
