@@ -19,8 +19,15 @@ OVERLAYS = ("demo", "production")
 
 Object = dict[str, Any]
 
-MADE_BY_HAND = {"quadrant-ledger": {"password"}, "quadrant-ray": {"auth_token"}}
+MADE_BY_HAND = {
+    "quadrant-ledger": {"password"},
+    "quadrant-ray": {"auth_token"},
+    "quadrant-tokens": {"tokens.yaml"},
+}
 """Secrets that production expects and their keys; the demo brings its own."""
+
+FOR_METRICS = {"quadrant-metrics": {"token"}}
+"""The same, of the monitoring that production includes."""
 
 
 @functools.cache

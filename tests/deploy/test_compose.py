@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator import ray_head
+from coordinator.gate.opening import open_gate
 from shared.settings import load_settings
 from tests.deploy.commands import check_command, options_of
 from tests.deploy.rendered import ROOT, compose, environment, pods_of, render
@@ -76,10 +77,16 @@ def test_settings_are_known_and_valid(monkeypatch: pytest.MonkeyPatch, tmp_path:
             for variable, value in given.items():
                 if variable.startswith("QUADRANT_"):
                     local = str(tmp_path / "secret") if variable.endswith("_FILE") else value
+                    if variable == "QUADRANT_TOKENS_FILE":
+                        local = str(ROOT / "k8s/overlays/demo/tokens.yaml")
                     patch.setenv(variable, local)
             if "QUADRANT_POLICY" in given:
                 patch.setenv("QUADRANT_POLICY", str(ROOT / "k8s/base/policy.yaml"))
-            load_settings().read_policy()
+            settings = load_settings()
+            settings.read_policy()
+            tokens = open_gate(settings)
+        if "QUADRANT_LISTEN_HOST" in given:
+            assert tokens is not None, "it would not start without tokens"
 
 
 def test_files_named_by_settings_are_mounted() -> None:

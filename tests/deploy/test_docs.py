@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.deploy.rendered import MADE_BY_HAND, OVERLAYS, ROOT, compose
+from tests.deploy.rendered import FOR_METRICS, MADE_BY_HAND, OVERLAYS, ROOT, compose
 
 PAGE = (ROOT / "docs/deploy.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)(?: (\w+))?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -37,7 +37,8 @@ def test_paths_exist() -> None:
     named = set(re.findall(r"\b(?:docker|k8s|tests|docs)/[\w./-]+", text))
     secrets = {f"docker/{secret['file'][2:]}" for secret in compose()["secrets"].values()}
     assert secrets <= named
-    for path in named - secrets - {"docker/secrets", "docker/secrets/"}:
+    made_there = {"docker/secrets", "docker/secrets/", "docker/secrets/my_token"}
+    for path in named - secrets - made_there:
         assert (ROOT / path).exists(), path
     for link in re.findall(r"\]\(([\w./-]+)\)", PAGE):
         assert (ROOT / "docs" / link).exists(), link
@@ -46,8 +47,11 @@ def test_paths_exist() -> None:
 def test_names_are_those_of_the_files() -> None:
     for overlay in OVERLAYS:
         assert f"k8s/overlays/{overlay}" in PAGE
-    for secret, keys in MADE_BY_HAND.items():
+    for secret, keys in (MADE_BY_HAND | FOR_METRICS).items():
         for key in keys:
-            assert f"secret generic {secret} --from-literal={key}=" in PAGE
+            source = f"--from-file={key}\n" if "." in key else f"--from-literal={key}="
+            assert f"secret generic {secret} {source}" in PAGE
+    token = (ROOT / "k8s/overlays/demo/tokens.yaml").read_text().partition("\n")[0].split()[-1]
+    assert f"`{token}`" in PAGE
     for service in re.findall(r"--scale ([\w-]+)=", PAGE):
         assert service in compose()["services"]

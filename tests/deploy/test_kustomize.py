@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import pytest
 import yaml
 
 from coordinator import ray_head
+from coordinator.gate.opening import open_gate
+from coordinator.gate.principal import Role
+from coordinator.gate.tokens import parse_tokens
 from coordinator.kube.app import make_app
 from shard_worker.session import open_session
 from shared.policy import parse_policy
@@ -160,6 +164,33 @@ def test_settings_are_known_and_valid(
             settings = load_settings()
         if "QUADRANT_POLICY" in given:
             assert settings.read_policy() is not None
+        if "QUADRANT_LISTEN_HOST" in given:
+            assert open_gate(settings) is not None, "it would not start without tokens"
+
+
+def test_the_tokens_of_the_demo_are_those_it_tells() -> None:
+    text = (ROOT / "k8s/overlays/demo/tokens.yaml").read_text()
+    token = text.partition("\n")[0].split()[-1]
+    found = parse_tokens(text).find(token)
+    assert found is not None
+    assert found.role is Role.ADMIN
+    made = one(render("demo"), "Secret", "quadrant-tokens")["data"]
+    assert base64.b64decode(made["tokens.yaml"]).decode() == text
+
+
+def test_files_of_secrets_are_mounted_where_settings_name_them(objects: Objects) -> None:
+    for pods in pods_of(objects):
+        for container in pods.containers:
+            given = environment(container)
+            named = {v for k, v in given.items() if k.startswith("QUADRANT_") and "FILE" in k}
+            kept = {v["name"]: v for v in pods.spec["volumes"]}
+            there = {
+                f"{mount['mountPath']}/{item['path']}"
+                for mount in container["volumeMounts"]
+                for source in kept.get(mount["name"], {}).get("projected", {}).get("sources", [])
+                for item in source["secret"]["items"]
+            }
+            assert named <= there, container["name"]
 
 
 def test_no_variable_of_a_service_reaches_the_settings(objects: Objects) -> None:
@@ -325,6 +356,8 @@ def _check_secret(objects: Objects, name: str, keys: set[str]) -> None:
 
 def _local(name: str, value: str, directory: Path) -> str:
     """A file here in the place of the one that the container has."""
+    if name == "QUADRANT_TOKENS_FILE":
+        return str(ROOT / "k8s/overlays/demo/tokens.yaml")
     if name == "QUADRANT_POLICY":
         return str(ROOT / "k8s/base/policy.yaml")
     if name.endswith("_FILE"):

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.metrics_table import PREFIX, TABLE, Metric
 from tests.deploy.network import selects
-from tests.deploy.rendered import of_kind, one, pods_of, render
+from tests.deploy.rendered import FOR_METRICS, of_kind, one, pods_of, render
 
 _METRIC = re.compile(rf"\b({PREFIX}\w+)(?:\{{([^}}]*)\}})?")
 _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
@@ -121,6 +121,9 @@ def test_panels_do_not_overlap_and_have_a_source() -> None:
 
 def test_prometheus_finds_the_coordinator() -> None:
     (monitor,) = of_kind(render("production"), "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    credentials = endpoint["authorization"]["credentials"]
+    assert {credentials["name"]: {credentials["key"]}} == FOR_METRICS
     hit = [
         service
         for service in of_kind(render("production"), "Service")
