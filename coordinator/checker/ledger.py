@@ -232,7 +232,8 @@ class LedgerSide:
             job.member[first : first + count] = b"\1" * count
             job.group_of[first : first + count] = [group] * count
             if cid in self._best_effort:
-                waiting[group] += count
+                job.cids[first : first + count] = [cid] * count
+                waiting[group] += count - job.states.count(FAILED, first, first + count)
         for group, count in enumerate(waiting):
             if more := count - job.best_effort[group]:
                 job.best_effort[group] = count
@@ -409,6 +410,9 @@ class LedgerSide:
         job.states[tix] = state
         job.changed[tix] = self._findings.line
         if old == PENDING:  # deleted before it was placed: it holds nothing
+            if job.cids[tix] in self._best_effort:  # but it counted as being there
+                job.best_effort[job.group_of[tix]] -= 1
+                self._hold(job, job.group_of[tix], -1)
             return
         if state == RELEASING:
             self.nodes.release(job.cids[tix], row)

@@ -443,6 +443,21 @@ def test_deleted_tasks_need_not_finish(tmp_path: Path) -> None:
     assert story.check(tmp_path, closed=True).ok
 
 
+def test_a_deleted_best_effort_member_counts_for_no_gang(tmp_path: Path) -> None:
+    """With it the gang had its minimum, without it the commit leaves the gang in the middle."""
+    for deleted in (False, True):
+        story = Story()
+        roles = [[GPU_TASK, 0, 2, 0], [BEST_EFFORT, 2, 1, 0]]
+        story.job(1, 3, minimum=3, roles=roles)
+        if deleted:
+            story.status("FAILED", 1, {2: 0})
+            story.job(1, 3, minimum=3, roles=roles, spec=2)
+        story.commit(1, {0: 0, 1: 0})
+        (tmp_path / str(deleted)).mkdir()
+        report = story.check(tmp_path / str(deleted))
+        assert report.broken == ({3: 1} if deleted else {}), deleted
+
+
 def test_a_deleted_job_is_forgotten_in_the_end(tmp_path: Path) -> None:
     story = Story()
     story.job(1, 2)
