@@ -17,7 +17,6 @@ from coordinator.objects.glance import Glance, group_name, pod_uid, split_pod_na
 from coordinator.objects.kinds import BY_KIND, EVENT
 from coordinator.objects.metadata import virtual
 from coordinator.objects.story import Happening, Stories, Story, Whom
-from coordinator.wording import plural
 from shared.messages import Level, TaskState
 
 Json = dict[str, Any]
@@ -163,16 +162,13 @@ class EventEntry:
 
     def _message(self) -> str:
         h = self._happening
-        if self._tix < 0 or not h.placements:
-            return h.message
         place = h.place_of(self._tix)
         if place is None:
             return h.message
         row, level = place
         node = self._glance.core.names.get(row, f"row {row}")
-        how = _LEVELS.get(Level(level), "") if level else ""
-        verb = "Placed" if h.reason == "Scheduled" else "Promised room"
-        return f"{verb} on {node} by shard-{h.shard} ({how})"
+        how = f" ({_LEVELS[Level(level)]})" if level else ""
+        return f"Placed on {node} by shard-{h.shard}{how}"
 
 
 # --- all of them --------------------------------------------------------------------------------
@@ -310,7 +306,3 @@ def _job_document(glance: Glance, jid: int) -> Document | None:
         return None
     record = glance.record("Job", state.job.key)
     return record.document if record is not None else None
-
-
-def placed_message(count: int, shard: int) -> str:
-    return f"{plural(count, 'task')} placed by shard-{shard}"

@@ -18,6 +18,12 @@ from shared.messages import TaskState
 
 Json = dict[str, Any]
 
+_STARTED = (
+    TaskState.RUNNING,
+    TaskState.RELEASING,
+    TaskState.SUCCEEDED,
+    TaskState.FAILED,
+)
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 READY = "tasks in gang are ready to be scheduled"
@@ -28,7 +34,7 @@ def written_group(glance: Glance, record: Record, version: int) -> Json:
     """A PodGroup that was submitted as such."""
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
-    value["status"] = group_status(glance, record.document.jid)
+    value["status"] = group_status(glance, record.document)
     _annotate(glance, value, record.document.jid)
     return value
 
@@ -50,13 +56,14 @@ def job_group(glance: Glance, job: Document, version: int) -> Json:
         value["spec"]["minMember"] = state.job.groups[0].minimum
         minima = dict(state.job.role_minima)
         value["spec"] |= {"minTaskMember": minima} if minima else {}
-    value["status"] = group_status(glance, job.jid)
+    value["status"] = group_status(glance, job)
     _annotate(glance, value, job.jid)
     return value
 
 
-def group_status(glance: Glance, jid: int) -> Json:
-    state = glance.state(jid)
+def group_status(glance: Glance, document: Document) -> Json:
+    """``document``: of the PodGroup, or of the Job that it stands for."""
+    state = glance.state(document.jid)
     if state is None:
         return {"phase": "Pending", "running": 0, "succeeded": 0, "failed": 0}
     counts = task_counts(state)
@@ -65,7 +72,7 @@ def group_status(glance: Glance, jid: int) -> Json:
         "running": counts["running"],
         "succeeded": counts["succeeded"],
         "failed": counts["failed"],
-        **_waits(glance, state),
+        **_waits(glance, state, document.generation),
     }
 
 
@@ -88,7 +95,7 @@ def _annotate(glance: Glance, value: Json, jid: int) -> None:
 # --- why it waits -------------------------------------------------------------------------------
 
 
-def _waits(glance: Glance, state: JobState) -> Json:
+def _waits(glance: Glance, state: JobState, generation: int) -> Json:
     """Conditions in Volcano's words; the finer word among the explanations."""
     jid, found = state.job.jid, glance.why(state.job.jid)
     held, minimum = state.info.held[0], state.job.groups[0].minimum
@@ -112,18 +119,18 @@ def _waits(glance: Glance, state: JobState) -> Json:
         )
     return {
         **({"conditions": conditions} if conditions else {}),
-        **({"explanations": [explanation(glance, found)]} if found is not None else {}),
+        **({"explanations": [explanation(glance, found, generation)]} if found is not None else {}),
     }
 
 
-def explanation(glance: Glance, found: Why) -> Json:
+def explanation(glance: Glance, found: Why, generation: int) -> Json:
     """Amounts only where there are some; what a session found says which."""
     at = found.evaluated_at or glance.core.order.now
     told: Json = {
         "reason": found.reason.value,
         "message": found.message,
         "evaluatedAt": rfc3339(at),
-        "observedGeneration": found.generation,
+        "observedGeneration": generation,
     }
     if found.shard >= 0:
         told |= {"shard": found.shard, "session": found.session, "epoch": found.epoch}
@@ -164,7 +171,7 @@ def _job_status(glance: Glance, document: Document, state: JobState | None) -> J
         "minAvailable": state.job.groups[0].minimum,
         "retryCount": kept.get("retries", 0),
         "version": document.generation,
-        **_waits(glance, state),
+        **_waits(glance, state, document.generation),
     }
 
 
@@ -180,5 +187,5 @@ def job_phase(document: Document, state: JobState | None) -> str:
     if phase(state) == "Completed":
         succeeded = state.states.count(TaskState.SUCCEEDED)
         return "Completed" if succeeded >= state.job.groups[0].minimum else "Failed"
-    held = state.info.held[0]
-    return "Running" if held and held >= state.job.groups[0].minimum else "Pending"
+    started = sum(map(state.states.count, _STARTED))
+    return "Running" if started and started >= state.job.groups[0].minimum else "Pending"

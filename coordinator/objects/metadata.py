@@ -73,11 +73,10 @@ def owned_by(document: Document, kind: Kind) -> list[Json]:
 
 
 def condition(type_: str, status: bool, *, reason: str, message: str, at: float | None) -> Json:
-    """``at``: since when it is so, None where that is not known."""
-    return {
+    """``at``: since when it is so, None where that is not known. Empty words are left out."""
+    value: Json = {
         "type": type_,
         "status": "True" if status else "False",
         "lastTransitionTime": None if at is None else rfc3339(at),
-        "reason": reason,
-        "message": message,
     }
+    return value | {n: v for n, v in (("reason", reason), ("message", message)) if v}

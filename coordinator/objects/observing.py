@@ -12,17 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from coordinator.core import Coordinator
 from coordinator.jobs import JobState
 from coordinator.objects.document import Document, Key
-from coordinator.objects.events import Told, placed_message
+from coordinator.objects.events import Told
 from coordinator.objects.glance import NOT_TRIED, shard_name
 from coordinator.objects.kinds import Kind
 from coordinator.objects.story import Happening, Stories, Story, Whom
 from coordinator.reasons import Reason, Why, of_counts, why
 from coordinator.wording import plural
-from shared.messages import ALLOCATE, Outcome, OutcomeCode, StatusItem, TaskState
+from shared.messages import ALLOCATE, Outcome, OutcomeCode, Placement, StatusItem, TaskState
 
 CLUSTER_HAPPENINGS = 256
 WAITING = 100_000
 """Jobs that are looked at, in turn, for why they wait."""
+_PLACED = OutcomeCode.PLACED
+_REMEMBERED = frozenset((TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED))
 _WARNINGS = frozenset(("ShardLost", "QueueClosed"))
 _CLUSTER = {
     "ShardLost": "its worker does not answer; another takes its place, and its turns are read anew",
@@ -66,22 +68,24 @@ class Observing:
         state = self.core.order.jobs.get(outcome.jid)
         if state is None:
             return
-        placements = outcome.placements
-        tasks: Sequence[int] = placements[0].tasks if len(placements) == 1 else ()
-        if len(placements) > 1:
-            tasks = [tix for p in placements for tix in p.tasks]
         for jid in outcome.displaced:
             self._displaced(jid, by=state)
+        placements, code = outcome.placements, outcome.code
+        tasks: Sequence[int] = placements[0].tasks if placements else ()
+        if len(placements) > 1:
+            tasks = [tix for p in placements for tix in p.tasks]
         story = self._move(state, tasks)
         if outcome.conflicts_true or outcome.conflicts_read:
             self._conflicts(story, outcome, shard)
-        if outcome.code is OutcomeCode.PLACED:
-            self._placed(story, outcome, shard, len(tasks))
+        if code is _PLACED:
+            self._placed(story, placements, shard)
             if outcome.reasons:
                 self._waits(state, story, of_counts(outcome.reasons))
-        elif outcome.code is OutcomeCode.NOMINATED:
-            self._nominated(story, outcome, shard, len(tasks))
-        elif outcome.code is OutcomeCode.INFEASIBLE:
+            else:
+                story.told = story.word = ""
+        elif code is OutcomeCode.NOMINATED:
+            self._nominated(story, shard, len(tasks))
+        elif code is OutcomeCode.INFEASIBLE:
             self._waits(state, story, of_counts(outcome.reasons))
         elif state.reason == Reason.REPEATED_CONFLICT:
             self._waits(state, story, Reason.REPEATED_CONFLICT)
@@ -91,20 +95,17 @@ class Observing:
         state = self.core.order.known(item.jid)
         if state is None:
             return
-        story = self._move(state, tasks)
-        match item.state:
-            case TaskState.RUNNING | TaskState.SUCCEEDED | TaskState.FAILED:
-                self._stories.remember(story, item.state, self.core.order.now, tasks)
-            case TaskState.RELEASING:
-                text = f"{plural(len(tasks), 'task')} told to stop"
-                self._again(story, "Evict", text, count=len(tasks))
-            case TaskState.PENDING:
-                row = rows[0] if rows else -1
-                node = self.core.names.get(row, f"row {row}")
-                text = f"node {node} did not take it; it is placed again"
-                self._tell(story, "BindFailed", text, Whom.TASKS, warning=True, tasks=tasks)
-            case _:
-                pass
+        story, what = self._move(state, tasks), item.state
+        if what in _REMEMBERED:
+            story.remember(what, self.core.order.now, tasks)
+        elif what is TaskState.RELEASING:
+            text = f"{plural(len(tasks), 'task')} told to stop"
+            self._again(story, "Evict", text, count=len(tasks))
+        elif what is TaskState.PENDING:
+            row = rows[0] if rows else -1
+            node = self.core.names.get(row, f"row {row}")
+            text = f"node {node} did not take it; it is placed again"
+            self._tell(story, "BindFailed", text, Whom.TASKS, warning=True, tasks=tasks)
         self._notify()
 
     def job_moved(self, jid: int) -> None:
@@ -177,16 +178,16 @@ class Observing:
 
     # --- what is told -----------------------------------------------------------------------------
 
-    def _placed(self, story: Story, outcome: Outcome, shard: int, count: int) -> None:
-        if not outcome.reasons:
-            story.told = story.word = ""
-        placements = [p for p in outcome.placements if p.kind == ALLOCATE]
-        if placements:
-            text = placed_message(count, shard)
-            told = self._tell(story, "Scheduled", text, Whom.TASKS, shard=shard)
-            told.placements = placements
+    def _placed(self, story: Story, placements: list[Placement], shard: int) -> None:
+        """Each pod is told where it was placed when somebody reads."""
+        made = placements
+        if len(made) > 1 or (made and made[0].kind != ALLOCATE):
+            made = [p for p in placements if p.kind == ALLOCATE]
+        if made:
+            told = self._tell(story, "Scheduled", "", Whom.TASKS, shard=shard)
+            told.placements = made
 
-    def _nominated(self, story: Story, outcome: Outcome, shard: int, count: int) -> None:
+    def _nominated(self, story: Story, shard: int, count: int) -> None:
         text = f"{plural(count, 'task')} promised room by shard-{shard} when what is there leaves"
         self._again(story, "Nominated", text, shard=shard)
 
@@ -251,18 +252,14 @@ class Observing:
         tasks: Sequence[int] = (),
         shard: int = -1,
     ) -> Happening:
-        happening = self._happening(reason, text, whom, warning=warning, shard=shard)
-        happening.tasks = tasks
-        story.version = happening.version
+        self.version = number = self.version + 1
+        now = self.core.order.now
+        happening = Happening(
+            number, number, reason, text, whom, warning, now, now, 1, tasks, (), shard
+        )
+        story.version = number
         self._stories.tell(story, happening)
         return happening
-
-    def _happening(
-        self, reason: str, text: str, whom: Whom, *, warning: bool, shard: int = -1
-    ) -> Happening:
-        self.version += 1
-        now, version = self.core.order.now, self.version
-        return Happening(version, version, reason, text, whom, warning, now, now, shard=shard)
 
     def _of_cluster(self, about: Key, reason: str) -> None:
         for one in self.told:
@@ -273,7 +270,9 @@ class Observing:
                 one.happening.last = self.core.order.now
                 return
         text = _CLUSTER.get(reason, reason)
-        happening = self._happening(reason, text, Whom.JOB, warning=reason in _WARNINGS)
+        self.version = number = self.version + 1
+        now, warning = self.core.order.now, reason in _WARNINGS
+        happening = Happening(number, number, reason, text, Whom.JOB, warning, now, now)
         self.told.append(Told(about, happening))
         del self.told[:-CLUSTER_HAPPENINGS]
 

@@ -83,6 +83,12 @@ class Story:
     word: str = ""
     """The reason that was last told; "" where it does not wait any more."""
 
+    def remember(self, state: TaskState, at: float, tasks: Sequence[int]) -> None:
+        """When tasks started or ended."""
+        self.moments.append((state, at, tasks))
+        if len(self.moments) > MOMENTS:
+            del self.moments[0]
+
     def changed(self, since: int) -> dict[int, int]:
         """The tasks that changed beyond a version, each with the version of its last change."""
         found: dict[int, int] = {}
@@ -164,12 +170,6 @@ class Stories:
             story.happenings.clear()
             if self.happenings <= ALL_HAPPENINGS * 9 // 10:
                 return
-
-    @staticmethod
-    def remember(story: Story, state: TaskState, at: float, tasks: Sequence[int]) -> None:
-        story.moments.append((state, at, tasks))
-        if len(story.moments) > MOMENTS:
-            del story.moments[0]
 
     def forget(self, jid: int) -> Story | None:
         story = self.jobs.pop(jid, None)
