@@ -6,81 +6,31 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core import Changes, Coordinator, Fail, Lapse, Purge, Reread, Stop
+from coordinator.core import Changes, Fail, Lapse, Reread, Stop
 from coordinator.departures import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
-from coordinator.dispatch import Dispatcher, SendTurns
-from coordinator.instructions import Instruction
 from coordinator.jobs import Standing
-from shared.ledger.protocol import JobRecord, TaskRecord
-from shared.messages import Epoch, Group, OutcomeCode, StatusItem, TaskState, Turn
-from shared.model import HyperNode, Job, Node, Queue
-from shared.slots import CPU, PODS
-from tests.order.helpers import ONE, answer, job, order, placed
-
-PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED = TaskState
-
-
-def coordinator(*jobs: Job, nodes: int = 1, cpus: int = 4) -> Coordinator:
-    core = Coordinator(order(nodes=0, window=16, queues=("a", "b")), Dispatcher(1))
-    offered = [
-        Node(row=r, name=f"n{r}", allocatable=((CPU, 1000 * cpus), (PODS, 110)))
-        for r in range(nodes)
-    ]
-    core.admitted(Changes(classes={0: ONE}, nodes=offered, jobs=list(jobs)))
-    core.repartition()
-    core.worker_up(0, Epoch(1, "x"))
-    return core
-
-
-def step(core: Coordinator, now: float = 0.0) -> list[Instruction]:
-    out = core.step(now)
-    core.validate()
-    return out
-
-
-def opened(core: Coordinator, now: float = 0.0) -> dict[int, tuple[int, Turn]]:
-    """jid -> (call, turn)."""
-    sends = [i for i in step(core, now) if isinstance(i, SendTurns)]
-    return {turn.jid: (send.call, turn) for send in sends for turn in send.turns}
-
-
-def run(core: Coordinator, jid: int, now: float = 0.0) -> None:
-    """Place what the job waits for, all of it on row 0, and let it run."""
-    call, turn = opened(core, now)[jid]
-    core.turns_returned(0, call, [placed(turn)])
-    record(core, BOUND, jid, turn.runs[0].tasks)
-    record(core, RUNNING, jid, turn.runs[0].tasks)
-
-
-def record(core: Coordinator, state: TaskState, jid: int, tasks: list[int]) -> None:
-    core.recorded([StatusItem(state, jid, tasks, [0] * len(tasks))], [tasks])
-    core.validate()
-
-
-def drop(core: Coordinator, *jids: int) -> None:
-    core.admitted(Changes(jobs_gone=list(jids)))
-    core.validate()
-
-
-def purge(core: Coordinator, *jids: int) -> None:
-    """What the ledger says when the coordinator's wish was followed."""
-    assert [i for i in step(core) if isinstance(i, Purge)] == [Purge(list(jids), [])]
-    core.admitted(Changes(jobs_purged=list(jids)))
-    core.validate()
-
-
-def idle(core: Coordinator) -> int:
-    """Cores that Order takes for free; the shards' sums must say the same."""
-    total = core.order.accounts.capacity.idle[CPU]
-    assert total == sum(s.idle[CPU] for s in core.dispatcher.shards.values())
-    return total // 1000
-
-
-def truth(*states: TaskState) -> tuple[JobRecord, dict[int, TaskRecord]]:
-    record = JobRecord(spec_version=0, qid=0, gone=True, groups=[Group(-1, 1)])
-    tasks = {t: TaskRecord(s, 0, 0, 1) for t, s in enumerate(states) if s is not PENDING}
-    return record, tasks
-
+from shared.messages import OutcomeCode, StatusItem, TaskState
+from shared.model import HyperNode, Queue
+from shared.slots import CPU
+from tests.order.helpers import answer, job, placed
+from tests.order.leaving import (
+    BINDING,
+    BOUND,
+    FAILED,
+    PENDING,
+    RELEASING,
+    RUNNING,
+    SUCCEEDED,
+    coordinator,
+    drop,
+    idle,
+    opened,
+    purge,
+    record,
+    run,
+    step,
+    truth,
+)
 
 # --- jobs -----------------------------------------------------------------------------------------
 
@@ -354,88 +304,6 @@ def test_a_domain_that_goes_leads_to_another_partition() -> None:
     assert core.repartition() is not None
     core.admitted(Changes(hyper_nodes_gone=["h"]))
     assert core.repartition() is None
-
-
-# --- members --------------------------------------------------------------------------------------
-
-
-def delete_members(core: Coordinator, jid: int, *tasks: int) -> None:
-    known = core.order.jobs[jid].job
-    core.admitted(
-        Changes(jobs=[replace(known, spec=known.spec + 1)], tasks_gone=[(jid, t) for t in tasks])
-    )
-    core.validate()
-
-
-def test_a_pending_member_is_failed_and_not_placed_any_more() -> None:
-    core = coordinator(job(1, count=4, minimum=2))
-    core.worker_lost(0)
-    step(core)
-    delete_members(core, 1, 0, 3)
-    (fail,) = step(core)
-    assert fail == Fail([StatusItem(FAILED, 1, [0, 3], [0, 0])])
-    core.worker_up(0, Epoch(2, "y"))
-    _, turn = opened(core)[1]
-    assert turn.runs[0].tasks == [1, 2]
-    core.recorded(fail.items, [[0, 3]])
-    core.failed(fail.items)
-    assert step(core) == [Purge([], [(1, 0), (1, 3)])]
-    assert core.order.departures.members == {}
-
-
-def test_a_running_member_is_stopped_and_then_purged() -> None:
-    core = coordinator(job(1, count=2, minimum=2))
-    run(core, 1)
-    delete_members(core, 1, 1)
-    assert step(core) == [Stop([(1, 1)])]
-    record(core, RELEASING, 1, [1])
-    assert step(core) == []
-    record(core, FAILED, 1, [1])
-    assert step(core) == [Purge([], [(1, 1)])]
-    record(core, SUCCEEDED, 1, [0])
-    assert core.order.jobs[1].standing is Standing.DONE
-
-
-def test_a_member_that_ended_is_purged_at_once() -> None:
-    core = coordinator(job(1, count=2))
-    run(core, 1)
-    record(core, SUCCEEDED, 1, [0, 1])
-    delete_members(core, 1, 1)
-    assert step(core) == [Purge([], [(1, 1)])]
-
-
-def test_a_member_is_deleted_while_its_turn_is_out() -> None:
-    core = coordinator(job(1, count=2, minimum=1))
-    call, turn = opened(core)[1]
-    delete_members(core, 1, 0, 1)
-    assert step(core) == []
-    core.turns_returned(0, call, [placed(turn, count=1)])
-    core.validate()
-    instructions = step(core)
-    assert Stop([(1, 0)]) in instructions
-    assert Fail([StatusItem(FAILED, 1, [1], [0])]) in instructions
-    assert not any(isinstance(i, SendTurns) for i in instructions)
-
-
-def test_a_deleted_member_whose_bind_was_refused_is_not_placed_again() -> None:
-    core = coordinator(job(1, count=2, minimum=2))
-    call, turn = opened(core)[1]
-    core.turns_returned(0, call, [placed(turn)])
-    delete_members(core, 1, 1)
-    assert step(core) == [Stop([(1, 1)])]
-    record(core, PENDING, 1, [1])
-    assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0])])]
-
-
-def test_a_job_goes_with_the_members_that_were_deleted_before() -> None:
-    core = coordinator(job(1, count=2))
-    run(core, 1)
-    delete_members(core, 1, 1)
-    assert step(core) == [Stop([(1, 1)])]
-    drop(core, 1)
-    assert step(core) == [Stop([(1, 0)])]
-    record(core, FAILED, 1, [0, 1])
-    purge(core, 1)
 
 
 # --- another coordinator --------------------------------------------------------------------------
