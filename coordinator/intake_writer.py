@@ -24,6 +24,7 @@ from coordinator.recorder import write
 from shared.errors import Refusal
 from shared.ledger.protocol import IntakeBatch, IntakeOp, IntakeReply, Ledger
 from shared.messages import Epoch
+from shared.tracing import span
 
 BATCH_OPS = 4000
 """Operations of one store call: bounds how long the ledger's one thread is busy with it."""
@@ -165,7 +166,8 @@ class IntakeWriter:
             self._queue.put_nowait(request, line)
         except LineFull as error:
             raise IntakeFull(str(error)) from error
-        return await request.done
+        with span("intake", line=line):
+            return await request.done
 
     def _line(self, key: Key) -> str:
         """That of the queue an object is in; a new one's is not known yet, so its author's."""

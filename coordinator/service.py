@@ -47,6 +47,7 @@ from coordinator.gate.middleware import middleware as gate
 from coordinator.gate.opening import open_gate, token_checks
 from coordinator.gate.pending import PendingBound
 from coordinator.gate.rights import guarded, may_write
+from coordinator.gate.traces import traces
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
 from coordinator.kube.virtual import VIRTUAL, virtual_routes
@@ -68,6 +69,7 @@ from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import Epoch
 from shared.settings import Settings, SettingsError, load_settings
 from shared.telemetry import configure_logging
+from shared.tracing import configure_tracing
 
 log = structlog.get_logger(__name__)
 
@@ -241,7 +243,7 @@ class Service:
                     *write_routes(Writing(writer, self.objects, may=may_write(self._names))),
                 ],
                 virtual=VIRTUAL,
-                middlewares=[gate(self._tokens)],
+                middlewares=[*traces(), gate(self._tokens)],
                 checks=token_checks(self._tokens),
             )
         )
@@ -396,6 +398,7 @@ def main() -> int:
         sys.stderr.write(f"Error: {error}\n")
         return 1
     configure_logging(settings.log_level, settings.log_format, role="coordinator")
+    configure_tracing("coordinator")
     # Jobs are many and live long: the default thresholds would walk through all of them for every
     # few hundred new ones.
     gc.set_threshold(100_000, 50, 100)

@@ -22,6 +22,7 @@ from coordinator.shards import Shards, WorkerLost, worker_config
 from shared.ledger.protocol import Ledger
 from shared.messages import Epoch, OutcomeCode
 from shared.settings import Settings
+from shared.tracing import span
 
 log = structlog.get_logger(__name__)
 
@@ -79,7 +80,8 @@ class Workers:
         self._idle_since[shard] = math.inf
         started = time.monotonic()
         try:
-            reply = await self._shards.place(shard, send.turns)
+            with span("turns", when=bool(send.turns), shard=shard, turns=len(send.turns)):
+                reply = await self._shards.place(shard, send.turns)
         except WorkerLost as error:
             await self._lost(shard, send, str(error))
             return

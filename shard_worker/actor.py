@@ -26,6 +26,7 @@ from shared.ledger.protocol import Ledger
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import CommitBatch, CommitReply, Outcome, Turn
 from shared.policy import DEFAULT_POLICY, parse_policy
+from shared.tracing import configure_tracing, span
 
 LOG_BATCH = 512
 """Log entries read at once."""
@@ -45,6 +46,7 @@ class ShardActor:
     def begin(self, config: bytes) -> bytes:
         """Load the view and take up the shard under the given epoch; returns our process id."""
         settings = WorkerConfig.decode(config)
+        configure_tracing("worker")
         ledger = RedisLedger(settings.redis_url, password=settings.redis_password)
         self._server = ShardServer(settings, ledger)
         self._runner.run(self._server.load())
@@ -158,7 +160,8 @@ class ShardServer:
         started = time.perf_counter()
         for attempt in range(COMMIT_ATTEMPTS):
             try:
-                reply = await self._ledger.commit(batch)
+                with span("commit", shard=self._config.shard, statements=len(batch.statements)):
+                    reply = await self._ledger.commit(batch)
                 self._commits.append((time.perf_counter() - started, len(batch.statements)))
                 return reply
             except LedgerUnavailable:

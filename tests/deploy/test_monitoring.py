@@ -130,7 +130,6 @@ def test_prometheus_finds_the_coordinator() -> None:
         if selects(monitor["spec"]["selector"], service["metadata"]["labels"])
     ]
     assert [service["metadata"]["name"] for service in hit] == ["quadrant"]
-    (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint["port"] in {port["name"] for port in hit[0]["spec"]["ports"]}
     assert endpoint["path"] == "/metrics"
     assert pods_of(render("production"))
