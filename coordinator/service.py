@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import sys
 import time
@@ -371,6 +372,20 @@ class _Stopped(Exception):
     """Ends the task group when the process is asked to stop."""
 
 
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """The first SIGTERM or SIGINT asks to stop, the second ends the process as it stands: the
+    ledger knows everything that was acknowledged."""
+    loop = asyncio.get_running_loop()
+
+    def asked(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked, number)
+
+
 async def serve(settings: Settings) -> None:
     """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
     ledger = RedisLedger(settings.redis_url or "", password=settings.redis_secret)
@@ -378,9 +393,7 @@ async def serve(settings: Settings) -> None:
     shards = RayShards(call_seconds=settings.worker_deadline_seconds, cpus=settings.worker_cpus)
     await asyncio.to_thread(shards.attach, settings.ray_address or "")
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signals(stop)
     try:
         await Service(settings, ledger=ledger, cluster=cluster, shards=shards).run(stop)
     finally:

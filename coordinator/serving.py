@@ -25,6 +25,7 @@ from coordinator.kube.app import make_app
 from coordinator.kube.health import Check
 from coordinator.kube.lists import Submit
 from coordinator.kube.source import Source
+from coordinator.kube.streaming import Streams
 from shared.ledger.errors import LedgerError
 
 LOOK_SECONDS = 1.0
@@ -67,6 +68,7 @@ class Serving:
         self._submits: dict[object, float] = {}
         self._wrong = {"ledger": "not asked yet", "cluster": "not asked yet"}
         self._closed = asyncio.Event()
+        self.streams = None if door.objects is None else Streams(door.objects)
         self.stopping = False
 
     def ready(self) -> bool:
@@ -81,6 +83,7 @@ class Serving:
             metrics_registry=door.metrics,
             list_codes=door.list_codes,
             objects=door.objects,
+            streams=self.streams,
             checks=self.checks(),
             stopping=lambda: self.stopping,
             routes=door.routes,
@@ -161,17 +164,20 @@ class Serving:
         return f"a list waits since {waited:.0f} s" if waited > SLOW_SECONDS else ""
 
     async def _ask(self, name: str, question: Callable[[], Awaitable[object]]) -> None:
-        """Again and again; the answer is in ``_wrong``."""
         while True:
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await question()
-                self._wrong[name] = ""
-            except TimeoutError:
-                self._wrong[name] = f"no answer within {ANSWER_SECONDS:g} s"
-            except (LedgerError, ClusterError, ClusterTimeout, OSError) as error:
-                self._wrong[name] = f"{type(error).__name__}: {error}"[:200]
+            await self._look(name, question)
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self, name: str, question: Callable[[], Awaitable[object]]) -> None:
+        """Ask once; the answer is in ``_wrong``."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await question()
+            self._wrong[name] = ""
+        except TimeoutError:
+            self._wrong[name] = f"no answer within {ANSWER_SECONDS:g} s"
+        except (LedgerError, ClusterError, ClusterTimeout, OSError) as error:
+            self._wrong[name] = f"{type(error).__name__}: {error}"[:200]
 
     async def _submit(self, items: list[dict[str, Any]], *, atomic: bool = False) -> Admission:
         me = object()

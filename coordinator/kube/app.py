@@ -53,6 +53,7 @@ def make_app(
     limits: Limits | None = None,
     list_codes: Counter[int] | None = None,
     objects: Source | None = None,
+    streams: Streams | None = None,
     checks: Sequence[Check] = (),
     stopping: Callable[[], bool] = lambda: False,
     routes: Iterable[web.RouteDef] = (),
@@ -62,7 +63,8 @@ def make_app(
     """The application. ``status`` gives plain JSON values. Serve it with the access log off.
 
     ``metrics_registry`` None shows this process's own series. ``list_codes`` counts the answers to
-    lists by HTTP status. Without ``objects`` nothing can be read. ``routes`` are mounted as they
+    lists by HTTP status. Without ``objects`` nothing can be read; ``streams`` holds
+    what is open. ``routes`` are mounted as they
     are, ``virtual`` is what discovery says of them. ``middlewares`` stand between the errors and
     everything else. Once ``stopping`` is true, nothing is written any more.
     """
@@ -75,17 +77,23 @@ def make_app(
     app.router.add_post(f"{BASE}/lists", counted(lists.post, list_codes))
     app.router.add_get(f"{BASE}/status", _shows(lambda: json_answer(status())))
     app.router.add_get("/metrics", _shows(lambda: _metrics(metrics_registry)))
-    serving = Check("serving", lambda: "" if ready() else "no worker is up yet, or it is stopping")
+    serving = Check("serving", lambda: _unready(ready(), stopping()))
     app.add_routes(health_routes([serving, *checks]))
     app.add_routes(discovery_routes(virtual))
     app.add_routes(openapi_routes())
     app.add_routes(routes)
     if objects is not None:
-        streams = Streams(objects)
+        streams = streams or Streams(objects)
         app.on_shutdown.append(streams.stop)
         app.add_routes(listing_routes(objects, streams))
         app.add_routes(stream_routes(objects, streams))
     return app
+
+
+def _unready(ready: bool, stopping: bool) -> str:
+    if stopping:
+        return "it is stopping"
+    return "" if ready else "no worker has been up yet"
 
 
 def _open_until(stopping: Callable[[], bool]) -> Middleware:

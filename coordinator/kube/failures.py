@@ -35,7 +35,7 @@ async def failures(request: web.Request, handler: Handler) -> web.StreamResponse
             raise
         return _of_the_server(request, error)
     except ClientConnectionResetError:
-        raise  # the client left; the server closes quietly
+        return web.Response()  # to nobody: the client left, and that is no news for the log
     except Exception:
         log.exception("A request failed", method=request.method, path=shown(request.path))
         message = "an error of the server, which is in its log; the request may be sent again"

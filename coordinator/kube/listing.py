@@ -137,7 +137,6 @@ class Reading:
             piece = pieces.take()
         ending = orjson.dumps(pieces.metadata(version))
         await send(request, response, b'],"metadata":' + ending + b"}")
-        await response.write_eof()
         return response
 
 

@@ -42,7 +42,7 @@ def stream_routes(objects: Source, streams: Streams) -> list[web.RouteDef]:
             await response.prepare(request)
             try:
                 async with response:
-                    await _Telling(objects, streams, kinds, response).run(since)
+                    await _Telling(objects, streams, kinds, request, response).run(since)
             except TimeoutError:
                 raise ClientConnectionResetError("the client was too slow") from None
             return response
@@ -74,11 +74,13 @@ class _Telling:
         objects: Source,
         streams: Streams,
         kinds: tuple[Kind, ...],
+        request: web.Request,
         response: EventSourceResponse,
     ) -> None:
         self._objects = objects
         self._streams = streams
         self._kinds = kinds
+        self._request = request
         self._response = response
         self._since = 0
 
@@ -92,7 +94,7 @@ class _Telling:
                 await self._catch_up()
             except Expired:
                 await self._greet(0)
-            await self._streams.moved(self._since, end - clock())
+            await self._streams.moved(self._request, self._since, end - clock())
 
     async def _greet(self, since: int | None) -> None:
         now = self._objects.version

@@ -18,6 +18,8 @@ RETRY_SECONDS = 5.0
 """Retry-After where there are too many."""
 SEND_SECONDS = 10.0
 """A client that has not taken what was sent for so long is cut; it may come again and list."""
+LOOK_SECONDS = 1.0
+"""How often a stream that has nothing to say looks whether its client is still there."""
 GATHER_SECONDS = 0.05
 """Changes that follow one another are told together."""
 
@@ -59,12 +61,16 @@ class Streams:
         for wait in self._waits:
             wait.reschedule(now)
 
-    async def moved(self, since: int, seconds: float) -> None:
-        """Until there is a newer version, ``seconds`` are over, or the server stops."""
+    async def moved(self, request: web.BaseRequest, since: int, seconds: float) -> None:
+        """Until there is a newer version, ``seconds`` or a moment are over, or the server stops.
+
+        Raises ClientConnectionResetError where the client left."""
+        if request.transport is None or request.transport.is_closing():
+            raise ClientConnectionResetError("the client left")
         if self.stopped:
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds) as wait:
+            async with asyncio.timeout(min(seconds, LOOK_SECONDS)) as wait:
                 self._waits.add(wait)
                 try:
                     await self._objects.wait(since)

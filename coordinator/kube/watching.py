@@ -54,7 +54,6 @@ class Watching:
             except Expired as error:
                 gone = Problem(HTTPStatus.GONE, "Expired", f"{error}; list again")
                 await watch.say([event_line("ERROR", status_body(gone))])
-            await response.write_eof()
             return response
 
 
@@ -94,7 +93,7 @@ class _Watch:
             if clock() >= bookmark:
                 bookmark = clock() + BOOKMARK_SECONDS
                 await self._bookmark()
-            await self._streams.moved(self._since, min(end, bookmark) - clock())
+            await self._streams.moved(self._request, self._since, min(end, bookmark) - clock())
         await self._bookmark()
 
     async def say(self, lines: Sequence[bytes]) -> None:

@@ -46,7 +46,7 @@ class Client:
         self.session = session
 
     async def get(
-        self, path: str, *, code: int = 200, accept: str = "application/json", **query: Any
+        self, path: str, *, code: Any = 200, accept: str = "application/json", **query: Any
     ) -> Json:
         """The JSON answer, which must have this code."""
         async with self.session.get(path, params=query, headers={"Accept": accept}) as answer:

@@ -50,7 +50,7 @@ Event - Something that happened to an object. Told on change, and not kept over 
   count: integer             How often.
   firstTimestamp: time       When first.
   lastTimestamp: time        When last.
-  eventTime: time            When, more exactly.
+  eventTime: time?           When, more exactly.
   source: any                Who said it.
   reportingComponent: string  Who said it.
   reportingInstance: string  Which of those.
@@ -108,7 +108,7 @@ Shard - Nodes that one worker is at home in.
 ShardStatus - Nodes and worker of a shard.
   nodes: integer             How many nodes are at home here.
   up: boolean                Whether its worker is up.
-  epoch: string              The epoch under which its worker may commit; absent without a worker.
+  epoch: string?             The epoch under which its worker may commit; null without a worker.
   outstanding: integer       How many tasks are on their way to its worker.
   waiting: integer           How many turns wait to be sent.
   calls: integer             How many calls to its worker have no answer yet.

@@ -11,8 +11,8 @@ A line without indentation begins a schema. A field has a type and a description
 deeper lines. Types: ``string``, ``integer``, ``number``, ``boolean``, ``time``, ``quantity`` (a
 number or a text with a unit), ``any`` (an object that is kept and not looked at), ``texts``,
 ``quantities`` and ``counts`` (maps), the name of another schema, ``[]`` before any of these for a
-list, and ``one|other`` for a text of a closed set. ``!``: required. ``~key``: the items of the list
-are told apart by this field when lists are merged.
+list, and ``one|other`` for a text of a closed set. ``!``: required. ``?``: may be null. ``~key``:
+the items of the list are told apart by this field when lists are merged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def read(text: str) -> dict[str, Schema]:
             described["description"] = f"{described.get('description', '')} {line.strip()}".strip()
         else:
             field = _match(_FIELD, line)
-            described = _type(field[2].rstrip("!"))
+            described = _type(field[2].rstrip("!?"))
+            if field[2].endswith("?"):
+                described["nullable"] = True
             if field[3]:
                 described["description"] = field[3]
             schema["properties"][field[1]] = described
