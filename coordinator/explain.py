@@ -25,7 +25,7 @@ from coordinator.objects.kinds import BY_KIND
 from coordinator.reasons import Reason, Why, why
 from coordinator.standing import holders, place_in_queue
 from coordinator.verdict import KEPT, larger_than_shards, settled
-from coordinator.wording import by_name, name_of, quantity
+from coordinator.wording import by_name, name_of, plural, quantity
 from shard_worker.funnel import Funnel
 from shard_worker.inquiry import Finding, Inquiry, RoleFunnel
 from shared.messages import HOLDING, Level, OutcomeCode, TaskState
@@ -116,7 +116,7 @@ class Explainer:
                 found = Subject(registry.batch_jobs[job])
             case _:
                 pass
-        if found is None or found.jid not in self._core.order.jobs:
+        if found is None or self._core.order.known(found.jid) is None:
             told = BY_KIND[kind]
             raise not_found(told.plural, name, group=told.group)
         return found
@@ -140,9 +140,12 @@ class Explainer:
     async def _explain(self, kind: str, subject: Subject) -> dict[str, Any]:
         core, now = self._core, self._clock()
         names = self._registry().slots.names
-        state = core.order.jobs[subject.jid]
-        told = why(core, state, names=names)
+        state = core.order.known(subject.jid)
+        assert state is not None
         answer = self._head(kind, subject, state, now)
+        if subject.jid not in core.order.jobs:
+            return answer | _leaving(state)
+        told = why(core, state, names=names)
         if told is None:
             return answer | _no_reason(state)
         seen = await self._look(state, told)
@@ -343,6 +346,17 @@ def _phase(state: JobState) -> str:
         failed = state.states.count(TaskState.FAILED)
         return "Failed" if failed else "Succeeded"
     return "Running" if state.info.held[0] >= max(1, state.job.groups[0].minimum) else "Pending"
+
+
+def _leaving(state: JobState) -> dict[str, Any]:
+    held = sum(code in HOLDING for code in state.states)
+    text = f"it is being deleted; {plural(held, 'task')} of it still hold a node"
+    return {
+        "phase": "Terminating",
+        "reason": None,
+        "message": text,
+        "next": "its name is free when the last of its tasks has left",
+    }
 
 
 def _no_reason(state: JobState) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def explain(
     from coordinator.commands.explaining import explanation
     from coordinator.commands.printing import form_of, write, write_form
     from coordinator.commands.session import session
+    from coordinator.commands.terminal import YELLOW, painted
 
     form = form_of(output)
     given, _, plain = name.rpartition("/")
@@ -70,8 +71,10 @@ def explain(
     if not form.table:
         write_form(form, answer)
         return
-    lines = explanation(answer, columns=width(), now=time.time())
-    write("\n".join(painted_words(lines)) + "\n")
+    text = "\n".join(painted_words(explanation(answer, columns=width(), now=time.time())))
+    if reason := answer.get("reason"):
+        text = text.replace(f"{reason}:", painted(reason, YELLOW, sys.stdout) + ":", 1)
+    write(f"{text}\n")
     sys.stdout.flush()
 
 

@@ -232,3 +232,16 @@ async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
     assert member["pod"]["name"] == "m-0"
     assert member["reason"] == whole["reason"] == "NotEnoughTasks"
     assert whole["message"] == "1 of the 3 members that the job needs exist"
+
+
+async def test_a_job_that_is_being_deleted_says_so(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, grace=5.0) as service:
+        await send(service, node("a"))
+        await send(service, job("runs", 2))
+        await settled(service, bound=2)
+        path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/runs"
+        async with asking(service) as client, client.delete(path) as answer:
+            assert answer.status in (200, 202), await answer.text()
+        told = await explained(service, "runs")
+    assert (told["phase"], told["reason"]) == ("Terminating", None)
+    assert "being deleted; 2 tasks of it still hold a node" in told["message"]
