@@ -62,6 +62,7 @@ def configure_logging(
             ],
         )
     )
+    handler.addFilter(_repeated_by_libraries())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -95,24 +96,42 @@ class RepeatLimit:
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def __call__(self, logger: Any, method: str, event: Event) -> Event:
+        left_out = self.passes(getattr(logger, "name", ""), str(event.get("event", "")))
+        if left_out is None:
+            raise structlog.DropEvent
+        if left_out:
+            event["left_out"] = left_out
+        return event
+
+    def passes(self, logger: str, event: str) -> int | None:
+        """How many were left out before this one, which may pass; None where it may not."""
         now = self._clock()
-        key = (getattr(logger, "name", ""), str(event.get("event", "")))
+        key = (logger, event)
         since, count = self._seen.get(key, (now, 0))
+        left_out = 0
         if now - since >= self._period:
-            left_out = count - self._limit
-            if left_out > 0:
-                event["left_out"] = left_out
+            left_out = max(0, count - self._limit)
             since, count = now, 0
         self._seen[key] = (since, count + 1)
         if len(self._seen) > 1000:
             self._forget(now)
-        if count >= self._limit:
-            raise structlog.DropEvent
-        return event
+        return None if count >= self._limit else left_out
 
     def _forget(self, now: float) -> None:
         kept = {k: seen for k, seen in self._seen.items() if now - seen[0] < self._period}
         self._seen = kept if len(kept) <= 1000 else {}
+
+
+def _repeated_by_libraries() -> Callable[[logging.LogRecord], bool]:
+    """The same limit for lines that do not come through structlog, whose ``msg`` is a text."""
+    limit = RepeatLimit()
+
+    def passes(record: logging.LogRecord) -> bool:
+        return (
+            isinstance(record.msg, dict) or limit.passes(record.name, str(record.msg)) is not None
+        )
+
+    return passes
 
 
 def _json_line(_: Any, __: str, event: Event) -> str:

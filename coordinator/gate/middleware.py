@@ -8,6 +8,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from coordinator.gate.body_room import BodyRoom
 from coordinator.gate.principal import ANYONE, CALLER, NOBODY, Principal
 from coordinator.gate.rules import needed
 from coordinator.gate.token_file import TokenFile
@@ -25,6 +26,7 @@ CHALLENGE = 'Bearer realm="quadrant"'
 
 def middleware(tokens: TokenFile | None) -> Middleware:
     """``request[KEY]`` is there for every handler. ``tokens`` None: anyone may do all."""
+    room = BodyRoom()
 
     @web.middleware
     async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -42,7 +44,10 @@ def middleware(tokens: TokenFile | None) -> Middleware:
         request[KEY] = principal
         token = CALLER.set(principal)
         try:
-            return await handler(request)
+            if tokens is None:  # nobody to share with
+                return await handler(request)
+            with room.taken(principal.name, request):
+                return await handler(request)
         finally:
             CALLER.reset(token)
 

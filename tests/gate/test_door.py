@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from coordinator.gate import body_room
 from coordinator.gate.middleware import KEY, middleware
 from coordinator.gate.principal import ANYONE, CALLER
 from coordinator.gate.token_file import TokenFile
@@ -188,4 +190,46 @@ async def test_without_tokens_anyone_may_do_everything() -> None:
         door = Door(str(server.make_url("")).rstrip("/"), session)
         for method, path in (("GET", PODS), ("DELETE", "/api/v1/nodes/x")):
             assert (await door.ask(method, path))[2] == {"name": ANYONE.name}
+    await server.close()
+
+
+# --- memory for bodies ------------------------------------------------------------------------
+
+
+async def test_bodies_of_one_leave_room_for_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bodies that arrive slowly hold memory: it is shared among those who send."""
+    monkeypatch.setattr(body_room.BodyRoom.__init__, "__defaults__", (1000,))
+    path = write_tokens(tmp_path / "tokens", *(entry(r, r, t) for r, t in TOKENS.items()))
+    go_on = asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        await go_on.wait()
+        return web.json_response({})
+
+    app = web.Application(middlewares=[failures, middleware(TokenFile(path))])
+    app.router.add_post(f"{QUADRANT}/lists", slow)
+    server = TestServer(app)
+    await server.start_server()
+    async with ClientSession() as session:
+
+        async def send(token: str, size: int) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            url = server.make_url(f"{QUADRANT}/lists")
+            async with session.post(url, data=b"x" * size, headers=headers) as answer:
+                if answer.status == 429:
+                    assert int(answer.headers["Retry-After"]) >= 1
+                return answer.status
+
+        async with asyncio.TaskGroup() as group:
+            held = [group.create_task(send(TOKENS["submit"], 250)) for _ in range(2)]
+            await asyncio.sleep(0.2)
+            assert await send(TOKENS["submit"], 250) == 429
+            other = group.create_task(send(TOKENS["admin"], 900))
+            await asyncio.sleep(0.2)
+            assert not other.done()
+            go_on.set()
+        assert [task.result() for task in (*held, other)] == [200, 200, 200]
+        assert await send(TOKENS["submit"], 250) == 200, "what was held is given back"
     await server.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -64,6 +65,17 @@ def test_repeats_are_left_out_and_counted() -> None:
     now = 10.0
     assert say("a") == {"event": "a", "left_out": 2}
     assert say("a") == {"event": "a"}
+
+
+def test_repeats_of_libraries_are_left_out_too() -> None:
+    out = io.StringIO()
+    configure_logging("info", "json", stream=out)
+    for i in range(100):
+        logging.getLogger("library").warning("Lost %s", i)
+        structlog.get_logger("ours").warning("Lost", number=i)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert Counter(line["logger"] for line in lines) == {"library": 20, "ours": 20}
+    assert list(lines[0])[:4] == ["ts", "level", "event", "logger"]
 
 
 def test_asking_again_gives_the_same_series() -> None:
