@@ -66,7 +66,7 @@ FIRST = Spot(_CLUSTER, 0, JOB_ITSELF)
 
 
 class EventEntry:
-    __slots__ = ("_about", "_glance", "_happening", "_jid", "_object", "_tix", "key")
+    __slots__ = ("_about", "_glance", "_happening", "_jid", "_object", "_tix")
 
     def __init__(
         self, glance: Glance, about: Key, happening: Happening, jid: int, tix: int = -1
@@ -77,9 +77,14 @@ class EventEntry:
         self._jid = jid
         self._tix = tix
         self._object: Json | None = None
-        whose = "c" if jid == _CLUSTER else f"{_LETTER[about.kind]}{jid:x}"
-        name = f"{about.name}.{whose}.{happening.number:x}"
-        self.key = Key(EVENT.kind, about.namespace or "default", name)
+
+    @property
+    def key(self) -> Key:
+        """The name tells the object, its job, and the number of what happened: no other has it."""
+        about = self._about
+        whose = "c" if self._jid == _CLUSTER else f"{_LETTER[about.kind]}{self._jid:x}"
+        name = f"{about.name}.{whose}.{self._happening.number:x}"
+        return Key(EVENT.kind, about.namespace or "default", name)
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -149,6 +149,9 @@ class Stories:
         self.jobs[jid] = story
         story.tasks = of
         story.version = version
+        if of == 1:  # most jobs; its last change says everything
+            story.parts = [(version, None)]
+            return story
         story.parts.append((version, tasks))
         if len(story.parts) > PARTS:
             story.floor = story.parts.pop(0)[0]

@@ -151,15 +151,20 @@ def test_an_event_is_found_by_its_name_and_watched() -> None:
 
 def test_a_story_is_bounded() -> None:
     world = World()
-    world.put(node("n0"), pod("p"))
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
     (_, turn), *_ = world.turns()
+    start = world.objects.version
     for _ in range(story.HAPPENINGS + 100):
         world.objects.outcome(0, placed(turn, 0))
     told = world.objects._stories.jobs[turn.jid]
     assert len(told.happenings) == story.HAPPENINGS == world.objects._stories.happenings
     assert len(told.parts) == story.PARTS
-    assert told.floor > 0
-    assert told.changed(told.floor - 1) == {0: told.parts[-1][0]}
+    assert told.floor > start
+    last = told.parts[-1][0]
+    assert told.changed(start) == {0: last, 1: last}
+    told.parts = [(last, [1])]
+    assert told.changed(told.floor) == {1: last}
+    assert told.changed(told.floor - 1) == {0: told.floor, 1: last}
 
 
 def test_all_stories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
