@@ -7,6 +7,7 @@ told to end; what is left of connections is cut.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -22,6 +23,7 @@ from coordinator.cluster.protocol import ClusterTimeout
 from coordinator.core import Coordinator
 from coordinator.intake import Admission
 from coordinator.kube.app import make_app
+from coordinator.kube.failures import ONE_LINE
 from coordinator.kube.health import Check
 from coordinator.kube.lists import Submit
 from coordinator.kube.source import Source
@@ -93,6 +95,7 @@ class Serving:
 
     async def run(self, host: str, port: int) -> None:
         """Serve until :meth:`close`."""
+        logging.getLogger("aiohttp.server").addFilter(ONE_LINE)
         runner = web.AppRunner(
             self.app(),
             access_log=None,

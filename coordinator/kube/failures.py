@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 
 import structlog
 from aiohttp import ClientConnectionResetError, web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from coordinator.kube.problems import Problem, rendered
@@ -15,6 +17,23 @@ log = structlog.get_logger(__name__)
 
 LONGEST_URL = 4096
 """Characters of path and query; long selectors are cut off before anybody parses them."""
+LONGEST_REASON = 120
+
+
+class OneLine(logging.Filter):
+    """What is no HTTP at all is answered with 400 by the library, which would show a traceback of
+    it: one line in the log is enough."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            text = " ".join(str(error).split())
+            log.info("Refused what is no request", why=text[:LONGEST_REASON])
+            return False
+        return True
+
+
+ONE_LINE = OneLine()
 
 
 @web.middleware

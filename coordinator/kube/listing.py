@@ -26,7 +26,7 @@ from coordinator.kube.watching import Watching
 from coordinator.objects.kinds import KINDS, SHARD, Kind
 from coordinator.objects.watchers import Expired
 
-PIECE = 500
+PIECE = 200
 """Objects that are rendered, or looked at, before others get their turn."""
 
 
