@@ -8,7 +8,7 @@ on its way."""
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shard_worker.workload import Amounts, add
@@ -160,6 +160,10 @@ class Dispatcher:
         shard = self.shard_of.get(row)
         if shard is not None:
             add(self.shards[shard].idle, requests, sign)
+
+    def idle_of(self, row: int) -> Mapping[int, int]:
+        """What tasks have left of a node, by slot; nothing where the row is unknown."""
+        return self._node_idle.get(row, {})
 
     def used(self, rows: Iterable[int], requests: Requests, sign: int) -> None:
         """Tasks took (+1) or left (-1) their nodes."""

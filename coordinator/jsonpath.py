@@ -1,9 +1,9 @@
 """JSONPath templates as kubectl writes them: ``{.items[*].metadata.name}{"\\n"}``.
 
 Text stands for itself; in braces stand a path, a quoted text, or ``range PATH`` ... ``end``. A path
-has fields (``.a``, ``['a']``, ``.a\\.b``, ``.*``, ``..a``), positions and slices (``[0]``, ``[-1]``,
-``[0:2]``, ``[*]``, ``[0,2]``) and filters (``[?(@.x=="y")]``). A field that an object does not have
-is left out. A template without braces is one path.
+has fields (``.a``, ``['a']``, ``.a\\.b``, ``.*``, ``..a``), positions and slices (``[0]``,
+``[-1]``, ``[0:2]``, ``[*]``, ``[0,2]``) and filters (``[?(@.x=="y")]``). A field that an object
+does not have is left out. A template without braces is one path.
 """
 
 from __future__ import annotations

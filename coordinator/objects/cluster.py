@@ -53,7 +53,7 @@ def written_node(glance: Glance, record: Record, version: int) -> Json:
 
 def allocated(glance: Glance, node: Node) -> Amounts:
     """What tasks hold of a node, by slot."""
-    idle = glance.core.dispatcher._node_idle.get(node.row, {})
+    idle = glance.core.dispatcher.idle_of(node.row)
     return {slot: amount - idle.get(slot, 0) for slot, amount in node.allocatable}
 
 

@@ -38,7 +38,7 @@ class BrittleShards(DirectShards):
         self.url = url
         self.stillborn = 0
         """So many starts fail from now on."""
-        self.mute = 0
+        self.swallow = 0
         """So many answers to calls with turns are lost, after the work was done."""
         self.awake = asyncio.Event()
         """Cleared: calls are not answered, as by a process that is stopped."""
@@ -72,8 +72,8 @@ class BrittleShards(DirectShards):
             raise WorkerLost(f"shard {shard}: no answer") from None
         finally:
             self.calls[shard] -= 1
-        if self.mute and reply.outcomes:
-            self.mute -= 1
+        if self.swallow and reply.outcomes:
+            self.swallow -= 1
             raise WorkerLost(f"shard {shard} died after its work")
         return reply
 
@@ -123,10 +123,10 @@ async def test_work_whose_answer_was_lost_is_found_in_the_ledger_and_not_done_ag
     tmp_path: Path, workers: BrittleShards
 ) -> None:
     async with brittle(workers, tmp_path, shards=2) as service:
-        workers.mute = 5
+        workers.swallow = 5
         await load(service)
         status = await service.until(finished)
-        assert workers.mute == 0
+        assert workers.swallow == 0
         assert 3 <= status["workers_lost"] <= 5, "at most two lost calls are of the same worker"
         entries = await service.service._ledger.read_log("0", count=100_000)
         statements = [s for e in entries if isinstance(e, CommitEntry) for s in e.accepted]
