@@ -31,6 +31,7 @@ from coordinator.jobs import (
     task_runs,
 )
 from coordinator.picking import Picking
+from coordinator.reason_words import of_counts
 from shard_worker.session import Session
 from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
 
@@ -214,7 +215,7 @@ class Order(JobBook):
         state.attempts += 1
         state.tried.add(shard)
         elsewhere = self.walls and bool(self.reachable - state.tried)
-        self._enqueue(state, _reason(outcome.reasons), urgent=elsewhere)
+        self._enqueue(state, of_counts(outcome.reasons).value, urgent=elsewhere)
         if not elsewhere:
             state.tried.clear()
             self._hold_line(state)
@@ -233,11 +234,3 @@ class Order(JobBook):
         if state.standing is not Standing.READY:
             return
         self.lines.queues[state.info.qid].lines[self._need(state)].hold(since=since, now=self.now)
-
-
-def _reason(reasons: dict[str, int]) -> str:
-    """The closed list's word for a worker's node counts (the largest count decides)."""
-    if not reasons:
-        return "NotEnoughResources"
-    worst = max(reasons.items(), key=lambda item: (item[1], item[0]))[0]
-    return "NotEnoughResources" if worst.startswith("Insufficient") else "NoMatchingNodes"

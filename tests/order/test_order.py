@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,23 @@ def test_an_infeasible_line_waits_for_freed_capacity_not_for_time() -> None:
     assert turns(o, now=100.0) == []
     o.task_changed(1, TaskState.RELEASING, [0], [0])
     assert [t.jid for t in turns(o, now=200.0)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"node(s) had untolerated taints": 40}, "NoMatchingNodes"),
+        ({"node(s) had untolerated taints": 40, "Insufficient cpu": 1}, "NotEnoughResources"),
+    ],
+)
+def test_one_node_that_only_lacks_room_decides_the_reason(
+    counts: dict[str, int], reason: str
+) -> None:
+    o = order(window=1)
+    o.put_job(job(1, count=1))
+    (turn,) = turns(o)
+    o.outcome(answer(turn, OutcomeCode.INFEASIBLE, counts))
+    assert o.pending_reasons() == {reason: 1}
 
 
 def test_a_conflict_loser_goes_first_and_not_forever() -> None:
