@@ -17,10 +17,9 @@ from aiohttp import ClientConnectionResetError, web
 from aiohttp_sse import EventSourceResponse
 
 from coordinator.kube.problems import Problem
-from coordinator.kube.shapes import version_of
 from coordinator.kube.source import Change, Source
 from coordinator.kube.streaming import Streams
-from coordinator.kube.watching import LONGEST_SECONDS, SLICE, last_of
+from coordinator.kube.watching import LONGEST_SECONDS, SLICE, at_version, last_of
 from coordinator.objects.kinds import BY_KIND, JOB, NODE, POD_GROUP, QUEUE, SHARD, Kind
 from coordinator.objects.watchers import Expired
 from shared.errors import shown
@@ -119,19 +118,19 @@ class _Telling:
         for start in range(0, len(changes), SLICE):
             async with self._streams.turn():
                 pairs = changes[start : start + SLICE]
-                told = [(c, self._value(c, kind, upto)) for c, kind in pairs]
+                told = [(c, self._value(c, kind)) for c, kind in pairs]
             for change, value in told:
                 if value is not None:
                     data = orjson.dumps(value).decode()
                     await self._response.send(data, id=str(change.version), event=change.type)
         self._since = upto
 
-    def _value(self, change: Change, kind: Kind, upto: int) -> dict[str, Any] | None:
-        """The object; None where the next round will tell it as it became meanwhile."""
+    def _value(self, change: Change, kind: Kind) -> dict[str, Any] | None:
+        """The object; None where it went meanwhile, which the next round will tell."""
         if change.type == "DELETED":
             return last_of(change, kind)
         value = self._objects.get(kind, change.key.namespace, change.key.name)
-        return None if value is None or int(version_of(value) or 0) > upto else value
+        return None if value is None else at_version(value, change.version)
 
 
 def _bad(message: str) -> Problem:

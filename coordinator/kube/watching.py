@@ -156,11 +156,11 @@ class _Watch:
         changes = self._objects.changes(self._since, self._question.kind)
         for start in range(0, len(changes), SLICE):
             async with self._streams.turn():
-                lines = list(self._lines(changes[start : start + SLICE], upto))
+                lines = list(self._lines(changes[start : start + SLICE]))
             await self.say(lines)
         self._since = upto
 
-    def _lines(self, changes: Sequence[Change], upto: int) -> Iterator[bytes]:
+    def _lines(self, changes: Sequence[Change]) -> Iterator[bytes]:
         for change in changes:
             key = change.key
             if self._question.namespace not in (None, key.namespace):
@@ -168,8 +168,9 @@ class _Watch:
             value = None
             if change.type != "DELETED":
                 value = self._objects.get(self._question.kind, key.namespace, key.name)
-                if value is None or int(version_of(value) or 0) > upto:
-                    continue  # it changed once more meanwhile: the next round has it
+                if value is None:
+                    continue  # it went meanwhile: the next round has it
+                value = at_version(value, change.version)
             event = self._matched.event(change, value)
             if event:
                 yield self._line(event, value or last_of(change, self._question.kind))
@@ -267,6 +268,15 @@ class Matched:
 
 def event_line(event: str, value: Json) -> bytes:
     return orjson.dumps({"type": event, "object": value}) + b"\n"
+
+
+def at_version(value: Json, version: int) -> Json:
+    """An object as it is now, told with a change that may be older. Whoever goes on from there is
+    told what came between; a member of a gang counts as changed with every other member, so that it
+    may never be told at its own version."""
+    if int(version_of(value) or 0) <= version:
+        return value
+    return value | {"metadata": value["metadata"] | {"resourceVersion": str(version)}}
 
 
 def last_of(change: Change, kind: Kind) -> Json:

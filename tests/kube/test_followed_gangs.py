@@ -1,0 +1,51 @@
+"""Members of one gang that change one after the other, while others of it are being told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.kube import streaming, watching
+from tests.kube.client import PODS, Client
+from tests.kube.conftest import put, running_pod
+from tests.service.harness import Running
+
+
+def painted(name: str, colour: str) -> dict[str, Any]:
+    return running_pod(name, group="gang", colour=colour)
+
+
+async def test_none_is_skipped_because_another_moved_meanwhile(
+    client: Client, service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, told = streaming.send, 0
+
+    async def sending(*args: Any, **kwargs: Any) -> None:
+        nonlocal told
+        await send(*args, **kwargs)
+        told += 1
+        if told == 1:
+            await put(service, painted("p1", "green"))
+
+    monkeypatch.setattr(watching, "SLICE", 1)
+    monkeypatch.setattr(watching, "send", sending)
+    since = (await client.get(PODS))["metadata"]["resourceVersion"]
+    await put(service, painted("p1", "red"), painted("p2", "red"))
+    seen: dict[str, str] = {}
+    async with client.watch(PODS, resourceVersion=since, timeoutSeconds="1") as lines:
+        for event in await lines.end():
+            metadata = event["object"]["metadata"]
+            seen[metadata["name"]] = metadata["labels"]["colour"]
+    assert seen == {"p1": "green", "p2": "red"}
+
+
+async def test_from_each_event_a_client_can_go_on(client: Client, service: Running) -> None:
+    since = (await client.get(PODS))["metadata"]["resourceVersion"]
+    for name in ("p2", "p1"):
+        await put(service, painted(name, "red"))
+    async with client.watch(PODS, resourceVersion=since) as lines:
+        first = (await lines.next())["object"]["metadata"]
+        assert first["name"] == "p2"
+    async with client.watch(PODS, resourceVersion=first["resourceVersion"]) as lines:
+        assert (await lines.named())[1] == "p1"
