@@ -77,10 +77,13 @@ def _why_not(
         return f"this kind needs role admin; {who} has role {principal.role.word}"
     if principal.role < Role.SUBMIT:
         return f"writing needs role submit; {who} has role {principal.role.word}"
-    queue = queue_of(item, names)
-    if coming and kind == "Pod":
-        queue = coming.get(group_of(item), queue)
-    for wanted in (queue, present_queue(kind, key_of(item), names)):
+    goes_to = [queue_of(item, names), present_queue(kind, key_of(item), names)]
+    if coming and kind == "Pod" and (group := group_of(item)) in coming:
+        if group in names.groups:  # what comes may be refused: then it stays as it is
+            goes_to.append(coming[group])
+        else:
+            goes_to[0] = coming[group]
+    for wanted in goes_to:
         if wanted is not None and not may_submit(principal, wanted):
             has = ", ".join(sorted(principal.queues or ()))
             return f"it goes to, or is in, queue {shown(wanted)}; {who} may submit to {has} only"

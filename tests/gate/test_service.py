@@ -123,6 +123,10 @@ async def test_objects_of_a_list_are_judged_alone(
         assert status == 200
         status, body = await ask(OPS, "POST", LISTS, a_list(pod("p2", group="h", queue="ops")))
         assert status == 403, body
+        # also where the same list says that the group is in another one, which is refused
+        moved = group("h", "ops")
+        status, body = await ask(OPS, "POST", LISTS, a_list(moved, pod("p2", group="h")))
+        assert status == 403, body
 
 
 async def test_who_may_look_changes_nothing(
