@@ -164,7 +164,7 @@ def port(place: Place) -> str:
     given = place.need()
     address = f"{given.listen_host}:{given.listen_port}"
     family = socket.AF_INET6 if ":" in given.listen_host else socket.AF_INET
-    remedy = "stop what uses it, or name another: --listen, QUADRANT_LISTEN_HOST, _PORT"
+    remedy = "stop what uses it (maybe a quadrant up), or name another: --listen HOST:PORT"
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

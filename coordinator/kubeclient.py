@@ -238,10 +238,9 @@ class KubeClient:
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
-            said = data[:80].decode(errors="replace").strip()
             raise KubeError(
-                f"{self.access.server} ({self.access.origin}) answered {said!r}, which is not a "
-                "JSON object; name a Quadrant server with --server"
+                f"{self.access.server} ({self.access.origin}) answered {_start_of(data)}, which is "
+                "not a JSON object; name a Quadrant server with --server"
             )
         return value
 
@@ -257,8 +256,7 @@ class KubeClient:
         except orjson.JSONDecodeError:
             said = None
         if not isinstance(said, dict):
-            text = data[:200].decode(errors="replace").strip()
-            return KubeError(f"{self.access.server} answered {code}: {text}", code=code)
+            return KubeError(f"{self.access.server} answered {code}: {_start_of(data)}", code=code)
         message = _message(said) or f"{self.access.server} answered {code}"
         if code == 401:
             message += "; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
@@ -270,6 +268,14 @@ class KubeClient:
             took = 1000 * (time.monotonic() - began)
             line = f"{method} {self.access.server}{target} {status} in {took:.0f} ms\n"
             sys.stderr.write(line)
+
+
+def _start_of(data: bytes) -> str:
+    """What an answer that is no JSON object is, in one line."""
+    text = " ".join(data[:400].decode(errors="replace").split())
+    if text[:1] == "<":
+        return "a page for browsers, so it is not a Quadrant server"
+    return repr(text[:80])
 
 
 def _message(said: Mapping[str, Any]) -> str:
@@ -300,6 +306,8 @@ def _pause(answer: http.client.HTTPResponse) -> float | None:
 def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(error):
+        return "it does not speak TLS; write http:// in place of https://"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, OSError) and error.strerror:

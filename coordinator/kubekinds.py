@@ -93,13 +93,17 @@ class Catalog:
                 return resource
         for resource in self.resources:
             if resource.kind == kind:
+                if not version:
+                    raise KubeError(f"apiVersion: missing; write {resource.api_version}")
                 raise KubeError(
                     f'apiVersion: "{version}" has no kind {kind}; write {resource.api_version}'
                 )
         kinds = {resource.kind: resource for resource in self.resources}
         near = difflib.get_close_matches(str(kind), kinds, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(kinds)}"
-        raise KubeError(f'kind: the server has no kind "{kind}" of {version}; {hint}')
+        if not kind:
+            raise KubeError(f"kind: missing; {hint}")
+        raise KubeError(f'kind: the server has no kind "{kind}" of {version or "no group"}; {hint}')
 
     def targets(self, words: Sequence[str]) -> list[Target]:
         """``TYPE[,TYPE...] [NAME...]`` or ``TYPE/NAME...``. Raises :class:`KubeError`."""

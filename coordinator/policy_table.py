@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from coordinator.effective import Setting
 
 NONE = "<none>"
+BESIDE = 120
+"""Columns from which on there is room for what settings mean beside them."""
 
 
 def show(report: PolicyReport, console: Console) -> None:
@@ -71,11 +74,27 @@ def _word(value: object) -> str:
 
 def show_settings(settings: Sequence[Setting], console: Console, *, origin: bool) -> None:
     """One line a setting; with ``origin`` where it is from and what it is for."""
+    if origin and console.width < BESIDE:
+        _with_meaning_below(settings, console)
+        return
     table = _table("SETTING", "VALUE", *(("ORIGIN", "MEANING") if origin else ()))
     for setting in settings:
         row = [setting.name, _word(setting.value)]
         _row(table, *row, *((setting.origin, setting.meaning) if origin else ()))
     console.print(table)
+
+
+def _with_meaning_below(settings: Sequence[Setting], console: Console) -> None:
+    """Where there is little room, so that paths stay whole."""
+    rows = [(one.name, _word(one.value), one.origin) for one in settings]
+    heads = ("SETTING", "VALUE", "ORIGIN")
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)][:2]
+    meanings = ["", *(one.meaning for one in settings)]
+    for row, meaning in zip((heads, *rows), meanings, strict=True):
+        before = "".join(cell.ljust(w + 2) for cell, w in zip(row, widths, strict=False))
+        console.print(Text(before + row[2], style="" if meaning else "bold"), soft_wrap=True)
+        if meaning:
+            console.print(Padding(Text(meaning, style="dim"), (0, 0, 0, 4)))
 
 
 def _row(table: Table, *cells: str) -> None:

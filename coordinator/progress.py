@@ -15,6 +15,8 @@ from rich.table import Table
 
 LINE_EVERY = 5.0
 """Seconds between two lines where the output is not a terminal."""
+BAR = 36
+"""Width of a bar: with the longest words beside it a line still fits 80 columns."""
 RATE_WINDOW = 2.0
 """Seconds over which tasks per second are averaged."""
 
@@ -149,10 +151,10 @@ def line(moment: Moment, unit: str) -> str:
 def picture(moment: Moment, unit: str) -> Table:
     """One moment with bars."""
     table = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total=max(moment.expected, 1), completed=moment.finished, width=40)
+    bar = ProgressBar(total=max(moment.expected, 1), completed=moment.finished, width=BAR)
     table.add_row("jobs", bar, f"{moment.finished:,} of {moment.expected:,} finished")
     table.add_row("", "", f"{moment.running:,} running, {moment.pending:,} pending")
-    busy = ProgressBar(total=100, completed=100 * moment.busy, width=40)
+    busy = ProgressBar(total=100, completed=100 * moment.busy, width=BAR)
     table.add_row(unit, busy, f"{moment.busy:.1%} busy")
     table.add_row("tasks", f"{moment.bound:,} bound", f"{moment.rate:,.0f} per second")
     table.add_row("conflicts", f"{moment.conflicts:,} refused", "true and read")

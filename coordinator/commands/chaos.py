@@ -10,6 +10,7 @@ import typer
 
 from coordinator.commands.failure import EXIT_ERROR, EXIT_USAGE
 from coordinator.commands.options import Output, OutputOption
+from coordinator.commands.terminal import say_error
 
 if TYPE_CHECKING:
     from coordinator.checker import CheckReport
@@ -60,7 +61,7 @@ def run_check(file: Path, output: Output = Output.TABLE, *, closed: bool = False
     try:
         report = check(file, closed=closed)
     except HistoryError as error:
-        typer.echo(f"Cannot check: {error}", err=True)
+        say_error(f"cannot check: {error}")
         return EXIT_USAGE
     match output:
         case Output.JSON:

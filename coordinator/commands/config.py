@@ -15,6 +15,7 @@ from rich.console import Console
 
 from coordinator.commands.failure import EXIT_ERROR, CommandError
 from coordinator.commands.options import Mode, Output, OutputOption
+from coordinator.commands.terminal import console, say_error
 
 if TYPE_CHECKING:
     from coordinator.policy_report import PolicyReport
@@ -97,14 +98,11 @@ class _Result:
             Console(highlight=False, soft_wrap=True).print(
                 f"{self.name}{held}: valid", markup=False
             )
-            show(self.report, Console(highlight=False))
+            show(self.report, console())
         elif self.error is not None:
             problems = self.error.problems
             count = f"{len(problems)} mistake{'s' if len(problems) > 1 else ''}"
-            lines = [f"Error: {self.name}: {count}", *(f"  {problem}" for problem in problems)]
-            Console(stderr=True, highlight=False, soft_wrap=True).print(
-                "\n".join(lines), markup=False
-            )
+            say_error("\n  ".join([f"{self.name}: {count}", *map(str, problems)]))
 
 
 def _judge(file: str) -> _Result:
@@ -159,10 +157,10 @@ def show(
         from coordinator.policy_table import show as show_policy
         from coordinator.policy_table import show_settings
 
-        console = Console(highlight=False)
-        show_settings(found.settings, console, origin=origin)
-        console.print(f"\nPolicy: {found.policy_from}", markup=False)
-        show_policy(found.report, console)
+        out = console()
+        show_settings(found.settings, out, origin=origin)
+        out.print(f"\nPolicy: {found.policy_from}", markup=False)
+        show_policy(found.report, out)
         return
     document = {"apiVersion": API_VERSION, "kind": "Settings", **found.as_json(origin=origin)}
     if output is Form.JSON:

@@ -68,7 +68,7 @@ def demo(
             metavar="NAME=COLUMN,...",
             rich_help_panel=TRACE,
             help="Which column of a CSV trace is what, for submit (date-time or seconds), duration "
-            "(seconds), gpus and queue; e.g. submit=timestamp,duration=duration,gpus=num_gpus",
+            "(seconds), gpus and queue; e.g. submit=time,gpus=n",
         ),
     ] = None,
     jobs: Annotated[
@@ -159,7 +159,7 @@ def demo(
 
       quadrant demo --jobs 200 --nodes 100 --shards 2 --backlog -o json
 
-      quadrant demo --trace jobs.csv --columns submit=time,duration=secs,gpus=n --nodes 50
+      quadrant demo --trace jobs.csv --columns submit=time,duration=secs,gpus=n
     """
     if gpus_per_node is not None and cpus_per_node is not None:
         raise typer.BadParameter("give one of --gpus-per-node and --cpus-per-node, not both")

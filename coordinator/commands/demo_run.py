@@ -27,6 +27,7 @@ from coordinator.commands.stack import (
     until_nodes_are_shared_out,
     workspace,
 )
+from coordinator.commands.terminal import hint_to_path
 from coordinator.figures import read_figures
 from coordinator.progress import Progress, Rate, moment_of
 from coordinator.tables import Result, faults, result, result_table
@@ -117,9 +118,11 @@ async def _run(run: Run, space: Workspace, console: Console) -> int:
 def _announce(run: Run, progress: Progress, word: str) -> None:
     trace, shape = run.trace, run.shape
     progress.phase(
-        f"{trace.jobs:,} jobs, {trace.tasks:,} tasks, {len(trace.queues)} queues; "
+        f"{trace.jobs:,} jobs of {trace.tasks:,} tasks in all, in {len(trace.queues)} queues"
+    )
+    progress.phase(
         f"{shape.nodes:,} nodes with {shape.units} {word} each, "
-        f"{run.options.shards} shards, mode {run.options.mode.value}"
+        f"in {run.options.shards} shards, mode {run.options.mode.value}"
     )
     for reason, count in trace.unusable.items():
         progress.warn(f"{count:,} lines of the trace were left out: {reason}")
@@ -215,20 +218,20 @@ def _advise(run: Run, space: Workspace, console: Console, found: list[str]) -> N
         space.keep = True
         console.print(f"The history is kept: {space.history}", markup=False)
     if run.options.output is Output.TABLE:
-        console.print("\nTry next:", style="bold")
+        console.print(f"\nTry next{hint_to_path()}:", style="bold", markup=False)
         for command, why in _next_steps(run):
-            console.print(f"  {command:<58} {why}", markup=False, soft_wrap=True)
+            console.print(f"  {command:<39} {why}", markup=False, soft_wrap=True)
 
 
 def _next_steps(run: Run) -> list[tuple[str, str]]:
     if run.options.history:
         history = (f"quadrant chaos check {run.options.history}", "check the history again")
     else:
-        history = ("quadrant demo --backlog --history h.jsonl", "keep the history to look into it")
+        history = ("quadrant demo --history h.jsonl", "keep the history to look into it")
     return [
         ("quadrant demo --backlog --mode hard", "what walls between the shards cost"),
-        ("quadrant demo --backlog --shards 1", "one worker: no conflicts, nothing in parallel"),
-        ("quadrant demo --trace FILE --columns submit=...,gpus=...", "a trace of your own"),
+        ("quadrant demo --backlog --shards 1", "one worker: nothing in parallel"),
+        ("quadrant demo --trace jobs.swf", "a trace of your own; CSV too: demo -h"),
         history,
-        ("quadrant bench basic", "how many tasks per second, and what each costs"),
+        ("quadrant bench basic", "tasks per second, and what each costs"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +79,13 @@ def show(session: Session, found: list[tuple[Resource, dict[str, Any]]]) -> None
     """Print each object, two empty lines between them."""
     from coordinator.commands.describing import describe as described
     from coordinator.commands.printing import write
+    from coordinator.commands.terminal import width_of
 
+    width = width_of(sys.stdout)
     for at, (resource, value) in enumerate(found):
         if at:
             write("\n\n")
-        write(described(value, events_about(session, resource, value), time.time()))
+        write(described(value, events_about(session, resource, value), time.time(), width=width))
 
 
 def events_about(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from coordinator.commands.printing import Columns, Object, cell
+from coordinator.commands.printing import Columns, Object, cell, wrapped
 from coordinator.commands.times import UNKNOWN, ago
 
 NONE = "<none>"
@@ -16,18 +16,34 @@ _SHOWN_APART = ("conditions", "explanations")
 """Parts of a status that are tables of their own."""
 
 
-def describe(value: Object, events: Sequence[Object], now: float) -> str:
-    """The whole text, with a line break at its end."""
+def describe(
+    value: Object, events: Sequence[Object], now: float, *, width: int | None = None
+) -> str:
+    """The whole text, with a line break at its end. ``width``: columns of the terminal, to which
+    sentences are wrapped; None leaves every value on its line."""
     lines = [*_head(value, now)]
     for section in sorted(value.keys() - {"apiVersion", "kind", "metadata", "status"}):
         lines += _section(title(section), value[section])
     status = value.get("status") or {}
     if isinstance(status, dict):
         lines += _section("Status", {k: v for k, v in status.items() if k not in _SHOWN_APART})
-        lines += _conditions(status.get("conditions") or (), now)
-        lines += _explanations(status.get("explanations") or (), now)
-    lines += _events(events, now)
+    if width is not None:
+        lines = [part for line in lines for part in _hanging(line, width)]
+    if isinstance(status, dict):
+        lines += _conditions(status.get("conditions") or (), now, width)
+        lines += _explanations(status.get("explanations") or (), now, width)
+    lines += _events(events, now, width)
     return "\n".join(lines) + "\n"
+
+
+def _hanging(line: str, width: int) -> list[str]:
+    """A line ``Name:  value`` with the value below itself where it is longer than the terminal."""
+    label = re.match(r" *(- )?[^:]+: +", line)
+    if len(line) <= width or label is None:
+        return [line]
+    indent = min(label.end(), width // 2)
+    first, *rest = wrapped(line[label.end() :], width - indent)
+    return [line[: label.end()] + first, *(" " * indent + one for one in rest)]
 
 
 # --- who it is --------------------------------------------------------------------------------
@@ -143,14 +159,22 @@ def _list(values: Sequence[Any], depth: int) -> Iterator[str]:
 # --- tables -----------------------------------------------------------------------------------
 
 
-def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(
+    name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+) -> list[str]:
     lines: list[str] = []
-    columns = Columns(heads, out=lambda text: lines.append(INDENT + text.rstrip("\n")))
+    columns = Columns(
+        heads,
+        out=lambda text: lines.append(INDENT + text.rstrip("\n")),
+        width=None if width is None else width - len(INDENT),
+    )
     columns.rows(rows)
     return [f"{name}:", *lines]
 
 
-def _conditions(conditions: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+def _conditions(
+    conditions: Sequence[Mapping[str, Any]], now: float, width: int | None
+) -> list[str]:
     rows = [
         [
             cell(one.get("type")),
@@ -162,10 +186,10 @@ def _conditions(conditions: Sequence[Mapping[str, Any]], now: float) -> list[str
         for one in conditions
     ]
     heads = ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE")
-    return _table("Conditions", heads, rows) if rows else []
+    return _table("Conditions", heads, rows, width) if rows else []
 
 
-def _explanations(told: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+def _explanations(told: Sequence[Mapping[str, Any]], now: float, width: int | None) -> list[str]:
     rows = [
         [
             cell(one.get("reason")),
@@ -175,10 +199,11 @@ def _explanations(told: Sequence[Mapping[str, Any]], now: float) -> list[str]:
         ]
         for one in told
     ]
-    return _table("Explanations", ("REASON", "FOUND", "SHARD", "MESSAGE"), rows) if rows else []
+    heads = ("REASON", "FOUND", "SHARD", "MESSAGE")
+    return _table("Explanations", heads, rows, width) if rows else []
 
 
-def _events(events: Sequence[Object], now: float) -> list[str]:
+def _events(events: Sequence[Object], now: float, width: int | None) -> list[str]:
     if not events:
         return [f"Events:{INDENT}{NONE}"]
     rows = [
@@ -190,7 +215,7 @@ def _events(events: Sequence[Object], now: float) -> list[str]:
         ]
         for event in sorted(events, key=time_of)
     ]
-    return _table("Events", ("TYPE", "REASON", "AGE", "MESSAGE"), rows)
+    return _table("Events", ("TYPE", "REASON", "AGE", "MESSAGE"), rows, width)
 
 
 def time_of(event: Object) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from coordinator.commands.failure import EXIT_ERROR
 from coordinator.commands.options import Output, OutputOption
+from coordinator.commands.terminal import console
 
 if TYPE_CHECKING:
     from coordinator.doctor import Finding
@@ -33,12 +33,13 @@ def doctor(
     Starts the embedded ledger in a temporary directory, imports Ray in a process of its own, and
     leaves nothing behind. Ends with 1 where a check failed; warnings alone end with 0.
     """
+    from coordinator.commands.up import usual_port
     from coordinator.doctor import Place, Verdict, examine
     from coordinator.doctor_checks import CHECKS
     from shared.settings import SettingsError, load_settings
 
     try:
-        place = Place(load_settings(policy=policy))
+        place = Place(load_settings(policy=policy, listen_port=usual_port()))
     except SettingsError as error:
         place = Place(None, str(error))
     findings = examine(CHECKS, place)
@@ -60,7 +61,7 @@ def doctor(
 
 
 def _show(findings: list[Finding], failed: int) -> None:
-    console = Console(highlight=False)
+    out = console()
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     for header in ("CHECK", "VERDICT", "FOUND"):
         table.add_column(header, overflow="fold")
@@ -70,7 +71,7 @@ def _show(findings: list[Finding], failed: int) -> None:
         if finding.remedy:
             found.append(f"\nRemedy: {finding.remedy}")
         table.add_row(finding.check, Text(verdict, style=STYLES[verdict]), found)
-    console.print(table)
+    out.print(table)
     doubts = sum(finding.verdict.value == "warn" for finding in findings)
     word = f"{failed} of {len(findings)} checks failed" if failed else "No check failed"
-    console.print(f"\n{word}, {doubts} warned" if doubts else f"\n{word}", markup=False)
+    out.print(f"\n{word}, {doubts} warned" if doubts else f"\n{word}", markup=False)

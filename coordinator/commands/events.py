@@ -87,14 +87,16 @@ class _Log:
         self, session: Session, form: Form, kinds: list[str], *, everywhere: bool, headers: bool
     ) -> None:
         from coordinator.commands.printing import Columns
-        from coordinator.commands.terminal import painter
+        from coordinator.commands.terminal import painter, width_of
 
         self._session = session
         self._form = form
         self._kinds = kinds
         self._everywhere = everywhere
         heads = ("NAMESPACE", *HEADS) if everywhere else HEADS
-        self._columns: Columns = Columns(heads, headers, paint=painter(sys.stdout))
+        self._columns: Columns = Columns(
+            heads, headers, paint=painter(sys.stdout), width=width_of(sys.stdout)
+        )
 
     def query(self, about: str) -> dict[str, Any]:
         if not about:

@@ -39,7 +39,7 @@ def explain(
     """Tell why a job or pod waits, or why it is where it is
 
     Every node is counted once, by the first check that keeps it out, so that the counts add up.
-    ``job`` finds a PodGroup too where there is no Job of the name; of a pod its job is told, and
+    job finds a PodGroup too where there is no Job of the name; of a pod its job is told, and
     itself.
 
     Examples:

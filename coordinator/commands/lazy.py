@@ -8,6 +8,7 @@ takes longer than most answers of a server; a text needs no coercion.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -56,6 +57,7 @@ def group_of(entries: Iterable[Entry]) -> type[TyperGroup]:
                 )
 
             _help_as_it_is(self)
+            _flow(self)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, command, rest = super().resolve_command(ctx, args)
@@ -70,6 +72,23 @@ def _take_texts_as_they_are(command: Any) -> None:
     for param in command.params:
         _take_as_it_is(param)
     _help_as_it_is(command)
+    _flow(command)
+
+
+def _flow(command: Any) -> None:
+    """Let paragraphs of the help break where the terminal ends, not where the source does.
+
+    Indented paragraphs are examples: they stand below each other.
+    """
+    blocks: list[str] = []
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        if not paragraph.startswith("  "):
+            blocks.append(" ".join(paragraph.split()))
+        elif blocks and blocks[-1].startswith("  "):
+            blocks[-1] += f"\n{paragraph}"
+        else:
+            blocks.append(paragraph)
+    command.help = "\n\n".join(blocks)
 
 
 def _help_as_it_is(command: Any) -> None:
@@ -87,6 +106,8 @@ def _help_as_it_is(command: Any) -> None:
 
 def _take_as_it_is(param: Any) -> None:
     annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    if annotation is bool and param.metavar is None:
+        param.metavar = ""  # a switch takes no value, and its help should not look as if it did
     if annotation in (str, bool, list[str]) or _is_choice(annotation):
         param.get_runtime_param = _Gives(_AsItIs(param.get_runtime_param, annotation))
 

@@ -23,23 +23,24 @@ class Output(StrEnum):
     JSON = "json"
 
 
-Shards = Annotated[
-    int,
-    typer.Option(
-        "--shards", min=1, max=256, help="Parts of the cluster, each with a worker of its own"
-    ),
-]
-ModeOption = Annotated[
-    Mode,
-    typer.Option(
-        "--mode",
-        help="What a shard's border means: a preference for own nodes (soft), a wall (hard), "
-        "or nothing at all (none)",
-    ),
-]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, help="Start of all random choices: the workload, ties")
-]
+_SHARDS = typer.Option(
+    "--shards", min=1, max=256, help="Parts of the cluster, each with a worker of its own"
+)
+_MODE = typer.Option(
+    "--mode",
+    help="What a shard's border means: a preference for own nodes (soft), a wall (hard), "
+    "or nothing at all (none)",
+)
+_SEED = typer.Option("--seed", min=0, help="Start of all random choices: the workload, ties")
+
+Shards = Annotated[int, _SHARDS]
+ModeOption = Annotated[Mode, _MODE]
+Seed = Annotated[int, _SEED]
+
+GivenShards = Annotated[int | None, _SHARDS]
+"""The same where the settings count if nothing is said."""
+GivenMode = Annotated[Mode | None, _MODE]
+GivenSeed = Annotated[int | None, _SEED]
 OutputOption = Annotated[
     Output,
     typer.Option("--output", "-o", help="A table for people, or JSON on the last line of stdout"),

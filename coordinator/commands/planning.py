@@ -101,7 +101,8 @@ def _displaces(job: Answer) -> str:
 def _refused(refused: Answer) -> str:
     at = f": {refused['field']}" if refused["field"] else ""
     got = f" (got {refused['value']})" if refused["value"] else ""
-    return f"{refused['kind']} {refused['name']}{at}{got}: refused, {refused['message']}"
+    name = f"{refused['kind']} {refused['name']}".strip()
+    return f"{name}{at}{got}: refused, {refused['message']}"
 
 
 def _wrapped(verdict: str, text: str, columns: int) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 FORMS = ("wide", "json", "yaml", "name")
 GAP = "   "
 NONE = "<none>"
+ROOM = 30
+"""Columns that a wrapped last cell has at least beside the others."""
+BELOW = "    "
+"""Before a last cell that stands on lines of its own."""
 
 Object = dict[str, Any]
 Write = Callable[[str], None]
@@ -71,6 +76,9 @@ class Columns:
     out: Write = write
     paint: Callable[[str, str], str] | None = None
     """Colours a cell: header and padded text in, text out."""
+    width: int | None = None
+    """Columns of the terminal: the last cell is wrapped to fit, below the others where they leave
+    it little room. None: every row is one line."""
     _widths: list[int] = field(default_factory=list)
 
     def rows(self, rows: Iterable[Sequence[str]]) -> None:
@@ -82,9 +90,26 @@ class Columns:
             self._widths = [
                 max(width, len(cell)) for width, cell in zip(self._widths, row, strict=True)
             ]
+        word = max((len(w) for row in shown for w in row[-1].split()), default=0)
         for at, row in enumerate(shown):
-            self.out(self._line(row, header=self.show_headers and at == 0) + "\n")
+            first, rest = self._fitted(row, max(ROOM, word))
+            self.out(self._line(first, header=self.show_headers and at == 0) + "\n")
+            for line in rest:
+                self.out(line + "\n")
         self.show_headers = False
+
+    def _fitted(self, row: list[str], room: int) -> tuple[list[str], list[str]]:
+        """The cells of the first line, and the lines below it. ``room``: what the last cell needs
+        to stand beside the others."""
+        before = sum(self._widths[:-1]) + len(GAP) * (len(row) - 1)
+        if self.width is None or before + self._widths[-1] <= self.width:
+            return row, []
+        if self.width - before >= room:
+            first, *rest = wrapped(row[-1], self.width - before)
+            return [*row[:-1], first], [" " * before + line for line in rest]
+        if row[-1] == NONE:
+            return row[:-1], []
+        return row[:-1], [BELOW + line for line in wrapped(row[-1], self.width - len(BELOW))]
 
     def _line(self, row: Sequence[str], *, header: bool) -> str:
         last = len(row) - 1
@@ -92,9 +117,15 @@ class Columns:
             cell if at == last else cell.ljust(self._widths[at]) for at, cell in enumerate(row)
         ]
         if self.paint is not None:
-            heads = [""] * len(cells) if header else self.headers
+            heads = [""] * len(cells) if header else self.headers[: len(cells)]
             cells = [self.paint(head, cell) for head, cell in zip(heads, cells, strict=True)]
         return GAP.join(cells)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """At spaces alone: a name that is longer than the line stays whole."""
+    found = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return found or [""]
 
 
 def _one_line(cell: str) -> str:

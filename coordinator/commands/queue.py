@@ -56,7 +56,7 @@ def list_queues(
     from coordinator.commands.printing import Columns, form_of, one_or_list, write, write_form
     from coordinator.commands.queue_figures import METRICS, queue_figures
     from coordinator.commands.session import session
-    from coordinator.commands.terminal import painter
+    from coordinator.commands.terminal import painter, width_of
 
     form = form_of(output)
     with session(server=server, context=context, verbose=verbose) as asked:
@@ -67,7 +67,9 @@ def list_queues(
         for queue in queues:
             write(f"{resource.label}/{queue['metadata']['name']}\n")
     elif form.table:
-        columns = Columns(HEADS, not no_headers, paint=painter(sys.stdout))
+        columns = Columns(
+            HEADS, not no_headers, paint=painter(sys.stdout), width=width_of(sys.stdout)
+        )
         wide = form.word == "wide"
         columns.rows([row_of(queue, figures, wide=wide) for queue in queues])
     else:

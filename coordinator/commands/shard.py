@@ -55,4 +55,5 @@ def describe(
     """Show shards in full, with what happened to them"""
     from coordinator.commands.describe import describe as described
 
+    names = [f"shard-{name}" if name.isdecimal() else name for name in names]
     described(["shards", *names], server=server, context=context, verbose=verbose)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 BOLD = "1"
 RED = "31"
 GREEN = "32"
 YELLOW = "33"
 DIM = "2"
+UNWATCHED = 250
+"""Columns where nobody watches."""
+NARROWEST = 40
+"""Columns; on a terminal with fewer, lines are wrapped by the terminal."""
 
 STYLES = {
     **dict.fromkeys(("Failed", "NotReady", "Unschedulable", "Lost", "Aborted", "False"), RED),
@@ -45,6 +53,30 @@ def painter(stream: TextIO) -> Callable[[str, str], str] | None:
         return f"\x1b[{style}m{cell}\x1b[0m" if style else cell
 
     return paint
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Columns of the terminal; None where nobody watches, so that nothing is broken into lines."""
+    if not stream.isatty():
+        return None
+    return max(NARROWEST, shutil.get_terminal_size().columns)
+
+
+def console() -> Console:
+    """Of stdout. Where that is no terminal, tables are as wide as they need, for grep and cut."""
+    from rich.console import Console
+
+    found = Console(highlight=False)
+    if not found.is_terminal and "COLUMNS" not in os.environ:
+        found.width = UNWATCHED
+    return found
+
+
+def hint_to_path() -> str:
+    """`` (quadrant is .venv/bin/quadrant here)`` where the shell would not find the command."""
+    if shutil.which("quadrant") is not None or not sys.argv[0].endswith("quadrant"):
+        return ""
+    return f" (quadrant is {os.path.relpath(sys.argv[0])} here)"
 
 
 def say_error(message: str) -> None:

@@ -100,18 +100,15 @@ class Screen:
             table.add_row(name, ProgressBar(total=total, completed=used), told)
         return table
 
-    def _jobs(self) -> Text:
+    def _jobs(self) -> Table:
         jobs, tasks = self._status.get("jobs", {}), self._status.get("tasks", {})
-        text = Text.assemble(
-            ("Jobs   ", "bold"),
-            f"{jobs.get('running', 0):,} running, {jobs.get('pending', 0):,} pending, "
-            f"{jobs.get('finished', 0):,} finished\n",
-            ("Tasks  ", "bold"),
-            f"{tasks.get('running', 0):,} running, {tasks.get('pending', 0):,} pending, "
-            f"{tasks.get('finished', 0):,} finished, {self._per_second:,.0f} bound/s\n",
-            ("Waits  ", "bold"),
-        )
-        return text.append(_reasons(self._status.get("pending_reasons", {})))
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column()
+        table.add_row("Jobs", _counts(jobs))
+        table.add_row("Tasks", f"{_counts(tasks)}, {self._per_second:,.0f} bound/s")
+        table.add_row("Waits", _reasons(self._status.get("pending_reasons", {})))
+        return table
 
     def _shards(self, most: int | None) -> Table:
         table = _plain("SHARD", "STATE", ">NODES", ">OUTSTANDING", "EPOCH")
@@ -119,7 +116,7 @@ class Screen:
         for shard in shards[:most]:
             up = bool(shard.get("up"))
             table.add_row(
-                str(shard.get("shard")),
+                f"shard-{shard.get('shard')}",
                 Text("Up", "green") if up else Text("Down", "red"),
                 f"{shard.get('nodes', 0):,}",
                 f"{shard.get('outstanding', 0):,}",
@@ -155,6 +152,10 @@ def resources_of(status: Status) -> list[tuple[str, int, int]]:
 def _reasons(counts: Mapping[str, int]) -> str:
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} {count:,}" for reason, count in most[:REASONS]) or "<none>"
+
+
+def _counts(of: Mapping[str, int]) -> str:
+    return ", ".join(f"{of.get(word, 0):,} {word}" for word in ("running", "pending", "finished"))
 
 
 def _plain(*heads: str) -> Table:

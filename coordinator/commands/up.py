@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coordinator.commands.failure import CommandError
-from coordinator.commands.options import ModeOption, Seed, Shards
+from coordinator.commands.options import GivenMode, GivenSeed, GivenShards
+from coordinator.commands.terminal import hint_to_path
 
 if TYPE_CHECKING:
     from shared.settings import Settings
@@ -23,9 +24,9 @@ KUBECONFIG = "kubeconfig"
 
 def up(
     *,
-    shards: Shards | None = None,
-    mode: ModeOption | None = None,
-    seed: Seed | None = None,
+    shards: GivenShards = None,
+    mode: GivenMode = None,
+    seed: GivenSeed = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -56,11 +57,10 @@ def up(
     host, port = _host_and_port(listen)
     from coordinator.commands.stack import run_to_exit_code
     from coordinator.gate.opening import open_gate
-    from shared.settings import SettingsError, load_settings, origins
+    from shared.settings import SettingsError, load_settings
 
     try:
-        if port is None and origins()["listen_port"] == "default":
-            port = DEFAULT_PORT
+        port = usual_port() if port is None else port
         settings = load_settings(
             shards=shards,
             mode=mode and mode.value,
@@ -70,6 +70,7 @@ def up(
             policy=policy,
         )
         open_gate(settings)  # told here at once, not in the log of a child that cannot start
+        _look_at_policy(settings)
     except SettingsError as error:
         raise CommandError(str(error)) from None
     _refuse_if_taken(settings.listen_host, settings.listen_port)
@@ -86,6 +87,13 @@ def up(
     raise typer.Exit(run_to_exit_code(lambda: serve(settings)))
 
 
+def usual_port() -> int | None:
+    """Where nothing says another port; None where a setting does. Raises SettingsError."""
+    from shared.settings import origins
+
+    return DEFAULT_PORT if origins()["listen_port"] == "default" else None
+
+
 def _tell_how_to_ask(settings: Settings) -> None:
     """Write the kubeconfig; say on stderr how to use it, and what to try."""
     from coordinator.kubeconfig import write_kubeconfig
@@ -97,13 +105,38 @@ def _tell_how_to_ask(settings: Settings) -> None:
         server=server,
         token_file=Path(token_file).absolute() if token_file else None,
     )
-    lines = [f"export KUBECONFIG={path}", "Next: kubectl get queues, or: quadrant top"]
-    if settings.tokens_file is not None and not token_file:
-        lines.append(
-            "Who asks needs a token: put it into a file and name that with QUADRANT_TOKEN_FILE, "
-            "or: kubectl config set-credentials quadrant --token=TOKEN"
-        )
+    lines = [f"export KUBECONFIG={path}", *_next_steps(settings, known=bool(token_file))]
     typer.echo("\n".join([*lines, "Running; Ctrl-C stops everything"]), err=True)
+
+
+def _next_steps(settings: Settings, *, known: bool) -> list[str]:
+    """``known``: the kubeconfig names a file with a token. Lines of at most 80 characters."""
+    nodes = "The cluster has the nodes that are applied to it: quadrant apply -f FILE"
+    if settings.tokens_file is None:
+        return [f"Next: kubectl get queues, or: quadrant top{hint_to_path()}", nodes]
+    tell = ["Who asks needs a token: export QUADRANT_TOKEN=... or QUADRANT_TOKEN_FILE=FILE"]
+    return [
+        *([] if known else tell),
+        f"Next: quadrant top{hint_to_path()}",
+        nodes,
+        "kubectl sends no token over plain HTTP; put TLS in front: docs/deploy.md",
+    ]
+
+
+def _look_at_policy(settings: Settings) -> None:
+    """Raises SettingsError for a file that cannot be used, where no earlier one is kept either."""
+    from coordinator.policy_follower import KEPT
+    from shard_worker.session import open_session
+    from shared.policy import DEFAULT_POLICY, PolicyError, parse_policy
+    from shared.settings import SettingsError
+
+    try:
+        content = settings.read_policy()
+        open_session(DEFAULT_POLICY if content is None else parse_policy(content))
+    except (SettingsError, PolicyError) as error:
+        if not (settings.run_dir / KEPT).exists():
+            raise SettingsError(str(error)) from None
+        typer.echo(f"Warning: {error}\nWarning: the last policy that was good counts", err=True)
 
 
 def reachable(host: str) -> str:

@@ -212,6 +212,14 @@ def test_port(short_dir: Path) -> None:
     assert "192.0.2.1" in told("port", place(short_dir, listen_host="192.0.2.1")).found
 
 
+@pytest.mark.slow
+def test_the_port_that_up_would_take(short_dir: Path) -> None:
+    """What nobody sets is 8080 for `up`, not any that is free."""
+    said = json.loads(doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir)).stdout)
+    found = {check["name"]: check["found"] for check in said["checks"]}
+    assert ":8080" in found["port"]
+
+
 def test_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("clock", Place(None)).endswith("Z")
     now = time.time
