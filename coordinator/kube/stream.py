@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -115,14 +116,15 @@ class _Telling:
             for change in self._objects.changes(self._since, kind)
         ]
         changes.sort(key=lambda pair: pair[0].version)
+        ids = resumable([change.version for change, _ in changes])
         for start in range(0, len(changes), SLICE):
             async with self._streams.turn():
                 pairs = changes[start : start + SLICE]
                 told = [(c, self._value(c, kind)) for c, kind in pairs]
-            for change, value in told:
+            for (change, value), number in zip(told, ids[start : start + SLICE], strict=True):
                 if value is not None:
                     data = orjson.dumps(value).decode()
-                    await self._response.send(data, id=str(change.version), event=change.type)
+                    await self._response.send(data, id=str(number), event=change.type)
         self._since = upto
 
     def _value(self, change: Change, kind: Kind) -> dict[str, Any] | None:
@@ -131,6 +133,12 @@ class _Telling:
             return last_of(change, kind)
         value = self._objects.get(kind, change.key.namespace, change.key.name)
         return None if value is None else at_version(value, change.version)
+
+
+def resumable(versions: list[int]) -> list[int]:
+    """From where to go on after each of these changes, which are in order: a Job and its PodGroup
+    change together, and who has seen one of them has not seen that version whole."""
+    return [one - (one == later) for one, later in pairwise([*versions, 0])]
 
 
 def _bad(message: str) -> Problem:

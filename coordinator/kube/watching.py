@@ -274,8 +274,6 @@ def at_version(value: Json, version: int) -> Json:
     """An object as it is now, told with a change that may be older. Whoever goes on from there is
     told what came between; a member of a gang counts as changed with every other member, so that it
     may never be told at its own version."""
-    if int(version_of(value) or 0) <= version:
-        return value
     return value | {"metadata": value["metadata"] | {"resourceVersion": str(version)}}
 
 
