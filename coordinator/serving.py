@@ -102,6 +102,7 @@ class Serving:
             shutdown_timeout=CONNECTIONS_SECONDS,
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
+            auto_decompress=False,  # a small body must not become a large one
         )
         await runner.setup()
         try:

@@ -108,6 +108,12 @@ def _open_until(stopping: Callable[[], bool]) -> Middleware:
                 "this coordinator is stopping; send it again, its successor will take it",
                 retry_after=STOPPING_SECONDS,
             )
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise Problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "UnsupportedMediaType",
+                "Content-Encoding: bodies are taken as they are only; send it without",
+            )
         return await handler(request)
 
     return open_until

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import orjson
 import pytest
 
 from coordinator.objects.kinds import KINDS
 from coordinator.serving import LONGEST_LINE
-from tests.kube.client import Client
+from tests.kube.client import PODS, Client
 from tests.service.harness import Running
 
 
@@ -97,3 +98,15 @@ async def test_methods_and_paths_that_are_not_there(client: Client) -> None:
     async with client.session.post("/health") as answer:
         assert (answer.status, answer.content_type) == (405, "application/problem+json")
         assert "GET" in answer.headers["Allow"]
+
+
+@pytest.mark.parametrize("path", [PODS, "/apis/quadrant.dev/v1alpha1/lists"])
+@pytest.mark.parametrize("body", [gzip.compress(b" " * (32 << 20)), b"not packed"])
+async def test_packed_bodies_stay_packed(
+    client: Client, caplog: pytest.LogCaptureFixture, path: str, body: bytes
+) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with client.session.post(path, data=body, headers=headers) as answer:
+        said = orjson.loads(await answer.read())
+        assert (answer.status, said["reason"]) == (415, "UnsupportedMediaType"), said
+    assert "Traceback" not in caplog.text
