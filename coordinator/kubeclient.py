@@ -259,7 +259,8 @@ class KubeClient:
             return KubeError(f"{self.access.server} answered {code}: {_start_of(data)}", code=code)
         message = _message(said) or f"{self.access.server} answered {code}"
         if code == 401:
-            message += "; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
+            said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
+            message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
         causes = tuple(_causes(said, message))
         return KubeError(message, code=code, reason=str(said.get("reason") or ""), causes=causes)
 

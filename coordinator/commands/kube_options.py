@@ -82,6 +82,7 @@ DryRunOption = Annotated[
     DryRun,
     typer.Option(
         "--dry-run",
+        metavar="HOW",
         help="Change nothing: only look here (client), or let the server judge (server)",
     ),
 ]

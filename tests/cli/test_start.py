@@ -155,6 +155,20 @@ def test_no_server_is_told_with_the_remedy(quadrant: Quadrant) -> None:
     assert "quadrant up" in said.err
 
 
+@pytest.mark.parametrize("code", [200, 404])
+def test_a_page_for_browsers_is_told_in_one_line(quadrant: Quadrant, code: int) -> None:
+    with serving({("GET", "/apis"): (code, "<!DOCTYPE HTML>\n<html>\n</html>")}) as server:
+        said = quadrant("get", "pods", "--server", server.url)
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert "a page for browsers" in said.err
+
+
+def test_tls_to_a_server_without_it_is_told(quadrant: Quadrant) -> None:
+    with serving({}) as server:
+        said = quadrant("get", "pods", "--server", server.url.replace("http:", "https:"))
+    assert (said.code, "write http:// in place of https://" in said.err) == (1, True)
+
+
 def test_another_cluster_is_never_touched(quadrant: Quadrant) -> None:
     groups = {"kind": "APIGroupList", "groups": [{"name": "apps"}]}
     with serving({("GET", "/apis"): (200, groups)}) as server:

@@ -81,6 +81,33 @@ def test_the_port(
     assert taken == [wanted]
 
 
+def test_a_bad_policy_is_told_before_anything_starts(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Unless one was taken up before: that counts, as in a coordinator that is started anew."""
+    from coordinator.policy_follower import KEPT
+
+    run_dir = tmp_path / "run"
+    monkeypatch.setenv("QUADRANT_RUN_DIR", str(run_dir))
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("actions: alocate\n")
+    words = ("up", "--listen", "127.0.0.1:0", "--policy", str(policy))
+    said = quadrant(*words)
+    assert said.code == 1
+    assert "did you mean 'allocate'" in said.err
+    assert not run_dir.exists()
+    run_dir.mkdir()
+    (run_dir / KEPT).write_text("{}")
+
+    def run(main: Callable[[], object]) -> int:
+        return 0
+
+    monkeypatch.setattr(stack, "run_to_exit_code", run)
+    said = quadrant(*words)
+    assert said.code == 0
+    assert "Warning: the last policy that was good counts" in said.err
+
+
 def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
     assert reachable("0.0.0.0") == reachable("127.0.0.1") == "127.0.0.1"
     assert reachable("::") == reachable("::1") == "[::1]"
