@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordinator.order import Order
 from shard_worker.workload import QueueInfo
+from shared.messages import TaskState
 
 
 class Backlog:
@@ -18,6 +19,10 @@ class Backlog:
     def most_unfinished(self) -> int:
         accounts = self._order.accounts
         return max([accounts.nowhere.jobs, *(q.jobs for q in accounts.cluster.queues.values())])
+
+    def tasks(self) -> int:
+        states = self._order.accounts.tasks
+        return states.total() - states[TaskState.SUCCEEDED] - states[TaskState.FAILED]
 
     def waiting(self, queue: str) -> int:
         accounts, info = self._order.accounts, self._info(queue)

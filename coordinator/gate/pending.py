@@ -1,4 +1,5 @@
-"""How many jobs may wait in each queue: those beyond it are refused, and may be sent again later.
+"""How many jobs may wait in each queue, and how many tasks all Jobs together may have: those beyond
+it are refused, and may be sent again later.
 
 Counting who waits takes a pass over all jobs. So it is done where a queue has more jobs than may
 wait, of which some run; and then not again within :data:`COUNT_SECONDS`.
@@ -12,7 +13,15 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from coordinator.gate.queues import Item, Names, group_of, key_of, name_of, queue_of
+from coordinator.gate.queues import (
+    Item,
+    Names,
+    group_of,
+    key_of,
+    name_of,
+    queue_of,
+    replicas_of,
+)
 from coordinator.kube.problems import Problem
 from shared.errors import Refusal, shown
 
@@ -21,6 +30,10 @@ COUNT_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 """Retry-After of what is refused: room comes as jobs start."""
 
+
+MOST_TASKS = 10_000_000
+"""Tasks of all jobs that are not done. A Job of a million is written in a line, and takes 5 MB here
+and more in the ledger."""
 
 UNSORTED = ""
 """In the place of a queue's name: jobs of whatever queue, which count for each."""
@@ -35,6 +48,10 @@ class Jobs(Protocol):
 
     def most_unfinished(self) -> int:
         """The largest of these numbers. Cheap."""
+        ...
+
+    def tasks(self) -> int:
+        """Tasks that did not end. Cheap."""
         ...
 
     def waiting(self, queue: str) -> int:
@@ -59,11 +76,40 @@ class PendingBound:
         self._clock = clock
         self._coming: Counter[str] = Counter()
         """Jobs that were let in and that the coordinator may not know yet."""
+        self._coming_tasks = 0
+        """The same in tasks of Jobs."""
         self._counted: dict[str, tuple[float, int]] = {}
         """Queue -> when its waiting jobs were counted, and how many more it takes since then."""
 
     def split(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
         """The objects that there is room for, in their order, and those that are refused."""
+        items, large = self._split_tasks(items)
+        kept, refused = self._split_jobs(items)
+        return kept, large + refused
+
+    def _split_tasks(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
+        """A pod is one task, and jobs are bounded: it is Jobs that may be large."""
+        jobs = [i for i in items if isinstance(i, dict) and i.get("kind") == "Job"]
+        if not jobs:
+            return items, []
+        names, room = self._names(), MOST_TASKS - self._jobs.tasks() - self._coming_tasks
+        beyond: dict[int, Refusal] = {}
+        for item in jobs:
+            present = names.jobs.get(names.batch_jobs.get(key_of(item), -1))
+            count = max(0, replicas_of(item) - (0 if present is None else present.tasks))
+            if count > room:
+                why = (
+                    f"{MOST_TASKS - room} tasks of all queues did not end yet, and no more than "
+                    f"{MOST_TASKS} may; send it again when some have, or with fewer replicas"
+                )
+                beyond[id(item)] = Refusal("Job", name_of(item), "spec.tasks", "", why, TOO_MANY)
+            else:
+                room -= count
+                self._coming_tasks += count
+        kept = [item for item in items if id(item) not in beyond] if beyond else items
+        return kept, [*beyond.values()]
+
+    def _split_jobs(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
         coming = max(self._coming.values(), default=0) if self._coming else 0
         if self._jobs.most_unfinished() + coming + len(items) <= self._limit:
             self._coming[UNSORTED] += len(items)
@@ -74,6 +120,7 @@ class PendingBound:
     def published(self) -> None:
         """Everything that was let in so far is known to the coordinator."""
         self._coming.clear()
+        self._coming_tasks = 0
 
     def _judge(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
         names = self._names()

@@ -76,6 +76,17 @@ def present_queue(kind: object, key: str, names: Names) -> str | None:
     return None if job is None else job.queue
 
 
+def replicas_of(item: Item) -> int:
+    """Tasks that a Job asks for, as it was sent."""
+    tasks = _part(item, "spec").get("tasks")
+    counts = (
+        [t.get("replicas", 1) for t in tasks if isinstance(t, Mapping)]
+        if isinstance(tasks, list)
+        else []
+    )
+    return sum(count for count in counts if isinstance(count, int))
+
+
 def lane_of(items: Sequence[object], names: Names) -> str:
     """Whose request it is: the queue of the first of its objects that goes to one."""
     for item in items[:SAMPLE]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.gate.pending import COUNT_SECONDS, TOO_MANY, PendingBound
+from coordinator.gate.pending import COUNT_SECONDS, MOST_TASKS, TOO_MANY, PendingBound
 from coordinator.gate.queues import OTHERS, lane_of, queue_of
 from coordinator.intake import Intake
 from tests.gate.objects import group, job, node, pod, queue
@@ -18,12 +18,16 @@ class Book:
     all: dict[str, int] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
     passes: int = 0
+    all_tasks: int = 0
 
     def unfinished(self, queue: str) -> int:
         return self.all.get(queue, 0)
 
     def most_unfinished(self) -> int:
         return max(self.all.values(), default=0)
+
+    def tasks(self) -> int:
+        return self.all_tasks
 
     def waiting(self, queue: str) -> int:
         self.passes += 1
@@ -88,10 +92,11 @@ def test_jobs_that_run_take_no_room_and_are_not_counted_each_time() -> None:
     assert bench.refused(*(job(f"l{i}", "a") for i in range(4))) == ["default/l3"]
 
 
-def test_far_from_the_bound_no_object_is_looked_at() -> None:
+def test_far_from_the_bound_only_kinds_are_looked_at() -> None:
     class Blind(dict[str, Any]):
-        def get(self, *_: Any) -> Any:
-            raise AssertionError("looked at")
+        def get(self, name: str, *_: Any) -> Any:
+            assert name == "kind", "looked at"
+            return "Pod"
 
     bench = Bench(100, a=50)
     assert bench.refused(*(Blind() for _ in range(50))) == []
@@ -128,3 +133,24 @@ def test_a_member_goes_where_its_group_is() -> None:
     assert queue_of(pod("p", group="g", queue="a"), names) == "b"
     assert queue_of(pod("p", group="other", queue="a"), names) == "a"
     assert queue_of(pod("p", group="other"), names) == "default"
+
+
+def test_jobs_have_so_many_tasks_together() -> None:
+    bench = Bench(100, a=0)
+    bench.book.all_tasks = MOST_TASKS - 1_500_000
+
+    def large(name: str, replicas: int) -> Any:
+        made = job(name, "a")
+        made["spec"]["tasks"][0]["replicas"] = replicas
+        return made
+
+    items = [large("j1", 1_000_000), pod("p1", queue="a"), large("j2", 1_000_000), job("j3", "a")]
+    assert bench.refused(*items) == ["default/j2"]
+    assert bench.refused(large("j4", 600_000)) == ["default/j4"], (
+        "the first is not known, but counts"
+    )
+    bench.intake.admit([large("j1", 1_000_000)], 0.0)
+    bench.book.all_tasks = MOST_TASKS
+    bench.bound.published()
+    assert bench.refused(large("j1", 1_000_000)) == [], "it is there already"
+    assert bench.refused(job("j5", "a")) == ["default/j5"]
