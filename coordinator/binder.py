@@ -46,6 +46,7 @@ def plan_binds(
     pods: list[str] = []
     nodes: list[str] = []
     durations: list[float | None] = []
+    codes: list[int] = []
     for entry in entries:
         for jid, _cid, tasks, places in entry.binds:
             job = jobs(jid)
@@ -62,13 +63,22 @@ def plan_binds(
                 nodes.append(name)
             names += [f"{jid}.{tix}" for tix in tasks]
             pods += [f"{job.namespace}/{job.pod_name(tix)}" for tix in tasks]
-            durations += [job.role_of(tix).duration for tix in tasks]
+            roles = [job.role_of(tix) for tix in tasks]
+            durations += [role.duration for role in roles]
+            codes += [role.exit_code for role in roles]
     return BindPlan(
         ids=[entry.id for entry in entries],
         jids=jids,
         tasks=tixs,
         rows=rows,
-        requests=BindRequests(tasks=names, uids=uids, pods=pods, nodes=nodes, durations=durations),
+        requests=BindRequests(
+            tasks=names,
+            uids=uids,
+            pods=pods,
+            nodes=nodes,
+            durations=durations,
+            exit_codes=codes if any(codes) else [],
+        ),
     )
 
 
@@ -146,6 +156,7 @@ def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
             pods=[r.pods[i] for i in positions],
             nodes=[r.nodes[i] for i in positions],
             durations=[r.durations[i] for i in positions],
+            exit_codes=[r.exit_codes[i] for i in positions] if r.exit_codes else [],
         ),
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from coordinator.admission import endings
 from coordinator.admission.cluster import (
     admit_budget,
     admit_hyper_node,
@@ -176,9 +177,61 @@ class Intake:
         self.documents[key] = document = replace(known, state=state)
         return Admission(documents=[document])
 
-    def purge(self, jids: Sequence[int], pods: Iterable[tuple[int, int]]) -> Admission:
-        """Nothing is left of these deleted jobs and members (jid, tix): forget them."""
-        return purge(self.registry, jids, pods)
+    def purge(
+        self, jids: Sequence[int], pods: Iterable[tuple[int, int]], now: float | None = None
+    ) -> Admission:
+        """Nothing is left of these deleted jobs and members (jid, tix): forget them. Jobs that were
+        stopped to begin anew do so now. ``now``: the end of those that ended with this, else when
+        they were told to."""
+        out = purge(self.registry, jids, pods)
+        for key in out.jobs_ended:
+            document = self.documents[key]
+            if (document.state or {}).get("next") == "Pending":
+                draft = Draft(self.registry)
+                fresh = endings.again(draft, document)
+                self._keep(draft, out, fresh)
+            else:
+                out.documents.append(endings.rest(self.registry, key, now))
+        return out
+
+    # --- the controller of Jobs ---------------------------------------------------------------
+
+    def end(self, key: Key, jid: int, state: dict[str, Any]) -> Admission:
+        """Stop this incarnation of a Job; ``state`` says what comes then."""
+        return endings.end(self.registry, key, jid, state)
+
+    def note(self, key: Key, jid: int, state: dict[str, Any]) -> Admission:
+        """Remember what became of this incarnation of a Job."""
+        return endings.note(self.registry, key, jid, state)
+
+    def grow(self, key: Key, jid: int, roles: list[str]) -> Admission:
+        """Create roles of a Job that waited for others."""
+        document = self.documents.get(key)
+        if document is None or document.jid != jid:
+            return Admission()
+        draft = Draft(self.registry)
+        out = endings.grow(draft, document, roles)
+        if out.documents:
+            self._keep(draft, out, *out.documents)
+        return out
+
+    def expire(self, key: Key, created: float, now: float) -> Admission:
+        """Delete a Job whose time after its end is over, if it is the one created then."""
+        document = self.documents.get(key)
+        if document is None or document.created != created:
+            return Admission()
+        return remove(self.registry, key, now, keep=True)
+
+    def _keep(self, draft: Draft, out: Admission, *documents: Document) -> None:
+        """Make what became of Jobs part of what is known, beside what ``out`` has."""
+        jobs = out.jobs
+        self._collect(draft, out)
+        out.jobs = jobs + out.jobs
+        draft.keep()
+        for document in documents:
+            self.documents[document.key] = document
+            if document not in out.documents:
+                out.documents.append(document)
 
     # --- recovery -----------------------------------------------------------------------------
 

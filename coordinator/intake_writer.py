@@ -148,10 +148,20 @@ class IntakeWriter:
         """Forget deleted jobs and deleted members (jid, tix) that nothing is left of."""
 
         def work(now: float) -> _Done:
-            admission = self._intake.purge(jids, pods)
+            admission = self._intake.purge(jids, pods, now)
             return _Done(admission, admission)
 
         admission: Admission = await self._wait(work)
+        return admission
+
+    async def apply(self, work: Callable[[float], Admission]) -> Admission:
+        """Store what a controller makes of what is known, in order with everything else."""
+
+        def done(now: float) -> _Done:
+            admission = work(now)
+            return _Done(admission, admission)
+
+        admission: Admission = await self._wait(done)
         return admission
 
     async def store(self, ops: list[IntakeOp]) -> None:

@@ -32,6 +32,7 @@ from coordinator.admission.registry import Registry
 from coordinator.binding import Binding
 from coordinator.cluster.client import SocketCluster
 from coordinator.cluster.protocol import ClusterDriver
+from coordinator.controller.loop import JobLoop
 from coordinator.core import (
     Coordinator,
     Fail,
@@ -115,6 +116,7 @@ class Service:
             ),
         )
         self.intake = Intake()
+        self.jobs = JobLoop(self.core, self.intake)
         self.probes = Probes()
         self.objects: Objects
         """What the outside sees; there from the moment the seat is taken."""
@@ -177,6 +179,7 @@ class Service:
                 group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read))
                 group.create_task(self.workers.follow_policy_forever())
                 group.create_task(self._sweep_forever())
+                group.create_task(self.jobs.run(writer))
                 if self._tokens is not None:
                     group.create_task(self._tokens.follow_forever())
         except* _Stopped:
@@ -198,6 +201,7 @@ class Service:
         )
         self.objects.restore(self.intake.documents.values())
         self.core.observer = self.objects
+        self.jobs.restored(self.intake.documents.values())
         self._recorder = Recorder(
             self._ledger,
             epoch=epoch,
@@ -328,12 +332,14 @@ class Service:
 
     def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
         self.core.recorded(items, applied)
+        self.jobs.recorded(items)
         self._kicked.set()
 
     def _stored(self, changes: Any) -> None:
         gone, purged = changes.documents_gone, changes.jobs_purged
         self.objects.publish(changes.documents, gone, purged=purged)
         self.core.admitted(changes)
+        self.jobs.published(changes)
         self._kicked.set()
 
     async def _repartition_forever(self) -> None:

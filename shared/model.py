@@ -97,6 +97,8 @@ class Role:
     """Pod names; empty where they follow from the job: ``{job}-{role}-{i}``."""
     duration: float | None = None
     """Seconds a member runs (annotation ``quadrant.dev/duration``); None = until deleted."""
+    exit_code: int = 0
+    """What a member ends with (annotation ``quadrant.dev/exit-code``); all but 0 is a failure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,16 +105,19 @@ def encode_job(job: Job) -> bytes:
             job.created,
             job.priority,
             [(g.parent, g.minimum, g.held) for g in job.groups],
-            [
-                (r.name, r.cid, r.first, r.count, r.group, r.priority, r.names, r.duration)
-                for r in job.roles
-            ],
+            [_row_of(role) for role in job.roles],
             job.spec,
             job.dangling,
             job.role_minima,
             job.min_resources,
         )
     )
+
+
+def _row_of(r: Role) -> tuple[object, ...]:
+    """The exit code only where there is one: almost no role has it."""
+    row = (r.name, r.cid, r.first, r.count, r.group, r.priority, r.names, r.duration)
+    return (*row, r.exit_code) if r.exit_code else row
 
 
 def encode_hyper_node(hyper: HyperNode) -> bytes:
@@ -365,7 +368,9 @@ def _group(value: object, at: str) -> Group:
 
 
 def _role(value: object, at: str) -> Role:
-    name, cid, first, count, group, priority, names, duration = _row(value, at, 8)
+    ends = type(value) is tuple and len(value) == 9
+    row = _row(value, at, 8 + ends)
+    name, cid, first, count, group, priority, names, duration = row[:8]
     return Role(
         name=_text(name, at),
         cid=_int(cid, at),
@@ -375,4 +380,5 @@ def _role(value: object, at: str) -> Role:
         priority=_int(priority, at),
         names=_each(names, at, _text),
         duration=None if duration is None else _number(duration, at),
+        exit_code=_int(row[8], at) if ends else 0,
     )

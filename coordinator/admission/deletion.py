@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from coordinator.admission.endings import ending
 from coordinator.admission.members import without
 from coordinator.admission.names import owner_of
 from coordinator.admission.queues import DEFAULT
@@ -51,6 +52,8 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
             return _drop_job(registry, jid, now, keep)
         case "Job" if (jid := registry.batch_jobs.get(name)) is not None:
             return _drop_job(registry, jid, now, keep)
+        case "Job" if key in registry.documents:  # it came to its end: nothing of it runs
+            out = Admission()
         case "Pod" if name in registry.pods:
             return _drop_pod(registry, key, now, keep)
         case "Pod" if (owner := owner_of(registry, key.namespace, key.name)) is not None:
@@ -93,7 +96,7 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
     """A PodGroup or Job goes with all its members."""
     job = registry.jobs.get(jid)
     if job is None:
-        return Admission(accepted=1, unchanged=1)  # it is on its way out already
+        return _drop_leaving(registry, registry.leaving[jid], now, keep)
     out = Admission(ops=[DropJob(jid)], jobs_gone=[jid], accepted=1)
     known = registry.documents
     out.documents = [_marked(known[k], now) for k in keys_of(job) if k in known]
@@ -101,6 +104,19 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
         registry.leaving[jid] = registry.jobs.pop(jid)
         registry.deleting -= {task for task in registry.deleting if unpack_task(task)[0] == jid}
         registry.stop_waiting(job)
+        _keep_documents(registry, out)
+    return out
+
+
+def _drop_leaving(registry: Registry, job: Job, now: float, keep: bool) -> Admission:
+    """It is on its way out already; one that was to begin anew, or to stay as ended, is not to."""
+    out = Admission(accepted=1)
+    known = registry.documents.get(Key(job.kind, job.namespace, job.name))
+    if known is None or known.deleting is not None:
+        out.unchanged = 1
+        return out
+    out.documents.append(_marked(known, now))
+    if keep:
         _keep_documents(registry, out)
     return out
 
@@ -190,6 +206,10 @@ def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
             registry.pods.pop(f"{job.namespace}/{name}", None)
     out.ops.append(PurgeJob(job.jid))
     out.jobs_purged.append(job.jid)
+    key = Key(job.kind, job.namespace, job.name)
+    if ending(registry.documents.get(key)):
+        out.jobs_ended.append(key)
+        return
     out.documents_gone += [key for key in keys_of(job) if key in registry.documents]
 
 

@@ -14,8 +14,10 @@ from coordinator.admission.members import (
 from coordinator.admission.names import check_free
 from coordinator.admission.registry import pack_task
 from coordinator.admission.step import Step, make_uid, on_its_way_out
+from coordinator.objects.document import Document, Key
 from shared.errors import InvalidInput, not_in_this_version
-from shared.manifests import JobManifest, PodGroupManifest
+from shared.manifests import JobManifest, PodGroupManifest, RoleManifest, parse
+from shared.manifests.policies import DependsOn
 from shared.model import Job, Role
 
 
@@ -89,29 +91,85 @@ def _change(step: Step, old: Job, new: PodGroupManifest) -> None:
 
 
 def admit_job(step: Step, new: JobManifest) -> None:
-    """A Job is taken once; the same again changes nothing, another under its name is refused."""
+    """A Job is taken once; the same again changes nothing, another under its name is refused.
+
+    What it says about its policies may change; which role waits for which may not."""
     draft, key = step.draft, f"{new.namespace}/{new.name}"
     for role in new.roles:
         step.check_template(new, role.template)
     jid = draft.batch_jobs.get(key)
-    old = None if jid is None else draft.jobs.get(jid)
-    if jid is not None and old is None:
-        raise on_its_way_out(new.name)
-    if old is not None:
-        known = all(draft.find_class(role.template) is not None for role in new.roles)
-        if not known or replace(_job(step, new, old.jid), created=old.created, spec=old.spec) != (
-            old if new.uid else replace(old, uid=make_uid(key, old.jid))
-        ):
-            message = "another Job has this name and Jobs cannot change; delete it first"
-            raise InvalidInput("metadata.name", new.name, message)
-        step.same.add(id(new))
+    document = draft.document(Key("Job", new.namespace, new.name))
+    if jid is None and document is None:
+        _come(step, new)
         return
+    if document is not None and document.deleting is not None:
+        raise on_its_way_out(new.name)
+    if not _same(step, new, jid, document):
+        message = "another Job has this name and Jobs cannot change; delete it first"
+        raise InvalidInput("metadata.name", new.name, message)
+    step.same.add(id(new))
+
+
+def _come(step: Step, new: JobManifest) -> None:
+    draft = step.draft
     jid = draft.next_jid
-    job = _job(step, new, jid)
-    check_free(draft, draft.known_pods, job)
-    draft.batch_jobs[key] = draft.new_jid()
+    whole = _job(step, new, jid)
+    check_free(draft, draft.known_pods, whole)
+    job = whole
+    if any(role.depends_on for role in new.roles):
+        late = {role.name for role in new.roles if role.depends_on}
+        first = tuple(role for role in new.roles if role.name not in late)
+        job = replace(whole, roles=_roles(step, first, new, _minima(new)))
+        if new.minimum > job.tasks:
+            step.notice(
+                new,
+                f"spec.minAvailable: {new.minimum} are needed to start, and only {job.tasks} exist "
+                "before roles with dependsOn are created; lower it, or it never starts",
+            )
+    draft.batch_jobs[f"{new.namespace}/{new.name}"] = draft.new_jid()
     draft.jobs[jid] = job
     step.hold_best_effort(job, 0)
+
+
+def begin_again(step: Step, new: JobManifest) -> None:
+    """Another incarnation of a Job that was accepted and is purged."""
+    _come(step, new)
+
+
+def add_roles(step: Step, new: JobManifest, job: Job, names: Sequence[str]) -> None:
+    """Create roles of a Job that it has not yet. Raises InvalidInput where their pods' names are
+    taken."""
+    there = {role.name for role in job.roles}
+    wanted = [role for role in new.roles if role.name in names and role.name not in there]
+    roles = _roles(step, wanted, new, _minima(new), first=job.tasks)
+    check_free(step.draft, step.draft.known_pods, replace(job, roles=roles))
+    if roles:
+        grown = replace(job, roles=job.roles + roles, spec=job.spec + 1)
+        step.draft.jobs[job.jid] = grown
+        step.hold_best_effort(grown, job.tasks)
+
+
+def _same(step: Step, new: JobManifest, jid: int | None, document: Document | None) -> bool:
+    """Whether a Job says what the one of its name says, which lives, begins anew or has ended."""
+    if any(step.draft.find_class(role.template) is None for role in new.roles):
+        return False
+    old = None if jid is None else step.draft.jobs.get(jid) or step.draft.leaving(jid)
+    before = None if document is None else parse(document.object())
+    if isinstance(before, JobManifest):
+        if _dependencies(before) != _dependencies(new):
+            return False
+        if old is None or any(_dependencies(new).values()):
+            old = _job(step, before, -1 if jid is None else jid)
+    if old is None:
+        return False
+    asked = replace(_job(step, new, old.jid), created=old.created, spec=old.spec)
+    if not new.uid:
+        asked, old = replace(asked, uid=""), replace(old, uid="")
+    return asked == old
+
+
+def _dependencies(manifest: JobManifest) -> dict[str, DependsOn | None]:
+    return {role.name: role.depends_on for role in manifest.roles}
 
 
 def _job(step: Step, new: JobManifest, jid: int) -> Job:
@@ -126,21 +184,33 @@ def _job(step: Step, new: JobManifest, jid: int) -> Job:
         created=step.created(new.created),
         priority=step.priority(new, new.priority_class),
         groups=make_groups(new.minimum, minima),
-        roles=_roles(step, new, minima),
+        roles=_roles(step, new.roles, new, minima),
         role_minima=minima,
     )
 
 
-def _roles(step: Step, new: JobManifest, minima: Sequence[tuple[str, int]]) -> tuple[Role, ...]:
+def _roles(
+    step: Step,
+    wanted: Sequence[RoleManifest],
+    new: JobManifest,
+    minima: Sequence[tuple[str, int]],
+    first: int = 0,
+) -> tuple[Role, ...]:
+    """The roles that have members; those are numbered from ``first`` on."""
     roles = []
-    first = 0
-    for role in new.roles:
+    for role in wanted:
         if role.count:
-            cid = step.draft.class_of(role.template)
-            group = group_of(role.name, minima)
-            priority = step.task_priority(new, role)
             roles.append(
-                Role(role.name, cid, first, role.count, group, priority, (), role.duration)
+                Role(
+                    name=role.name,
+                    cid=step.draft.class_of(role.template),
+                    first=first,
+                    count=role.count,
+                    group=group_of(role.name, minima),
+                    priority=step.task_priority(new, role),
+                    duration=role.duration,
+                    exit_code=role.exit_code,
+                )
             )
         first += role.count
     return tuple(roles)

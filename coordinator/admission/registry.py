@@ -221,6 +221,14 @@ class Draft:
             raise KeyError(f"job {jid}")
         return job
 
+    def leaving(self, jid: int) -> Job | None:
+        """A job that is stopped and not purged."""
+        return self._base.leaving.get(jid)
+
+    def document(self, key: Key) -> Document | None:
+        """As it was before this list."""
+        return self._base.documents.get(key)
+
     def job_named(self, key: str) -> Job | None:
         """The Job under ``namespace/name``, one that is being deleted too."""
         jid = self.batch_jobs.get(key)

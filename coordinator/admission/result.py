@@ -30,6 +30,8 @@ class Admission:
     jobs_gone: list[int] = field(default_factory=list)
     """Deleted: they keep their names and documents until they are purged."""
     jobs_purged: list[int] = field(default_factory=list)
+    jobs_ended: list[Key] = field(default_factory=list)
+    """Of those the Jobs whose document stays: something follows."""
     tasks_gone: list[tuple[int, int]] = field(default_factory=list)
     """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped; their
     pods keep their names and documents until they are purged."""

@@ -37,6 +37,7 @@ class SocketCluster:
             requests.pods,
             requests.nodes,
             requests.durations,
+            requests.exit_codes,
         ]
         answers, where = await self._ask("bind", columns, self._timeout)
         return BindAnswers(answers=answers, where=where)

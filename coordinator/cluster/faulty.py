@@ -175,4 +175,5 @@ def _select(requests: BindRequests, chosen: list[int]) -> BindRequests:
         pods=[requests.pods[i] for i in chosen],
         nodes=[requests.nodes[i] for i in chosen],
         durations=[requests.durations[i] for i in chosen],
+        exit_codes=[requests.exit_codes[i] for i in chosen] if requests.exit_codes else [],
     )

@@ -1,9 +1,9 @@
 """The local cluster: kubelets that run every pod for as long as its annotation says.
 
 A bound pod starts at once, runs ``duration / speedup`` seconds, is then releasing for ``grace``
-real seconds, and has then succeeded and freed its node. A pod without duration runs until it is
-deleted. The cluster records what it was told and judges nothing: whether a node holds too much is
-the checker's business.
+real seconds, and has then succeeded and freed its node; with an exit code other than 0 it has
+failed. A pod without duration runs until it is deleted. The cluster records what it was told and
+judges nothing: whether a node holds too much is the checker's business.
 
 Per task there is one tuple in one dict, and whatever falls due together is one entry in a queue, so
 that tens of thousands of binds and reports pass in a second.
@@ -18,8 +18,8 @@ from itertools import islice
 from coordinator.cluster.kubelets import REPORTS_AT_ONCE, ClusterEvent, EventKind
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
 
-_RUNNING, _RELEASING, _DELETED = range(3)
-"""Phases of a live pod. DELETED is releasing that ends in failure."""
+_RUNNING, _RELEASING, _LOSING = range(3)
+"""Phases of a live pod. LOSING is releasing that ends in failure."""
 
 _Pod = tuple[str, str, float | None, int]
 """(uid, node, duration, phase)"""
@@ -58,12 +58,17 @@ class LocalCluster:
         self._reports: deque[tuple[int, str, str]] = deque()
         self._acknowledged = 0
         self._events: list[ClusterEvent] = []
+        self._failing: set[str] = set()
+        """Tasks on a node that will end with another exit code than 0."""
 
     def bind(self, requests: BindRequests, now: float) -> BindAnswers:
         """Put each task on its node unless it is somewhere already. Asking again is harmless."""
         columns = (requests.tasks, requests.uids, requests.nodes, requests.durations)
         if len({len(column) for column in columns}) > 1:
             raise ValueError("bind: tasks, uids, nodes and durations differ in length")
+        codes = requests.exit_codes
+        if codes and len(codes) != len(requests.tasks):
+            raise ValueError("bind: tasks and exit codes differ in length")
         self.advance(now)
         answers: list[int] = []
         where: list[str] = []
@@ -73,6 +78,8 @@ class LocalCluster:
             if answer is BindAnswer.OK:
                 self._live[task] = (uid, node, duration, _RUNNING)
                 taken.append(task)
+                if codes and codes[len(answers)]:
+                    self._failing.add(task)
             answers.append(int(answer))
             where.append(at)
         if taken:
@@ -101,7 +108,7 @@ class LocalCluster:
                 if self._ended.setdefault(task, None) is None:
                     never.append(task)
             elif pod[3] == _RUNNING:
-                self._live[task] = (pod[0], pod[1], None, _DELETED)
+                self._live[task] = (pod[0], pod[1], None, _LOSING)
                 leaving.append(task)
         if leaving:
             self._report(Report.RELEASING, leaving)
@@ -186,7 +193,8 @@ class LocalCluster:
                 pod = self._live.get(task)
                 if pod is None or pod[3] != _RUNNING:  # deleted while it ran
                     continue
-                self._live[task] = (pod[0], pod[1], None, _RELEASING)
+                ends = _LOSING if task in self._failing else _RELEASING
+                self._live[task] = (pod[0], pod[1], None, ends)
                 leaving.append(task)
             if leaving:
                 self._graces.append((due + self._grace, leaving))
@@ -198,13 +206,14 @@ class LocalCluster:
         ended: dict[Report, list[str]] = {Report.SUCCEEDED: [], Report.FAILED: []}
         while self._graces and self._graces[0][0] <= self._now:
             for task in self._graces.popleft()[1]:
-                failed = self._live[task][3] == _DELETED
+                failed = self._live[task][3] == _LOSING
                 ended[Report.FAILED if failed else Report.SUCCEEDED].append(task)
         for kind, tasks in ended.items():
             if tasks:
                 self._report(kind, tasks)
                 for task in tasks:
                     self._ended[task] = self._live.pop(task)[:2]
+                self._failing.difference_update(tasks)
 
     def _report(self, kind: Report, tasks: list[str]) -> None:
         pods = [self._live[task] for task in tasks]

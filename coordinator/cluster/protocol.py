@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
@@ -25,6 +25,8 @@ class BindRequests:
     pods: list[str]
     nodes: list[str]
     durations: list[float | None]
+    exit_codes: list[int] = field(default_factory=list)
+    """What each ends with (0: well); empty where all end well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,8 @@ class Published(NamedTuple):
     """Where it is gone: the last."""
     state: JobState | None
     """Where it is gone: of its job."""
+    behind: bool
+    """Only about the pods that a Job stands for."""
 
 
 class Ring:
@@ -71,8 +73,9 @@ class Ring:
         *,
         record: Record | None = None,
         state: JobState | None = None,
+        behind: bool = False,
     ) -> None:
-        self._items.append(Published(version, event, key, record, state))
+        self._items.append(Published(version, event, key, record, state, behind))
         if record is not None:
             self._bytes += len(record.document.body)
         while len(self._items) > PUBLISHED or self._bytes > GONE_BYTES:
@@ -160,6 +163,8 @@ class Reader:
     def _published(self, item: Published, kind: str) -> Iterator[tuple[Key, Json | None]]:
         """The objects of this kind that a publication is about."""
         key, record = item.key, item.record
+        if item.behind and kind != "Pod":
+            return
         if key.kind == kind:
             last = None if record is None else self._last(record, item.state, kind, -1)
             yield key, last

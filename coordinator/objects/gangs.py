@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.controller.rules import outcome
 from coordinator.jobs import JobState
 from coordinator.objects.document import Document, Key
 from coordinator.objects.glance import NOT_TRIED, Glance, group_name, phase
@@ -156,11 +157,13 @@ def written_job(glance: Glance, record: Record, version: int) -> Json:
 def _job_status(glance: Glance, document: Document, state: JobState | None) -> Json:
     kept = document.state or {}
     if state is None:
-        return {"state": {"phase": job_phase(document, None)}}
+        return _ended(document, kept)
     counts = task_counts(state)
     found = glance.why(document.jid)
     told: Json = {"phase": job_phase(document, state)}
-    if found is not None:
+    if kept.get("reason"):
+        told |= {"reason": kept["reason"], "message": kept["message"]}
+    elif found is not None:
         told |= {"reason": found.reason.value, "message": found.message}
     story = glance.stories.get(document.jid)
     if story is not None and story.moments:
@@ -169,23 +172,39 @@ def _job_status(glance: Glance, document: Document, state: JobState | None) -> J
         "state": told,
         **counts,
         "minAvailable": state.job.groups[0].minimum,
-        "retryCount": kept.get("retries", 0),
+        "retryCount": kept.get("retryCount", 0),
         "version": document.generation,
         **_waits(glance, state, document.generation),
     }
 
 
+def _ended(document: Document, kept: Json) -> Json:
+    """A Job whose tasks are no more: what was remembered of them."""
+    told: Json = {"phase": job_phase(document, None)}
+    told |= {name: kept[name] for name in ("reason", "message") if name in kept}
+    if "ended" in kept:
+        told["lastTransitionTime"] = rfc3339(kept["ended"])
+    counts: Json = {name: kept[name] for name in ("succeeded", "failed") if name in kept}
+    running: Json = {"pending": 0, "running": 0, "terminating": 0} if counts else {}
+    return {
+        "state": told,
+        **running,
+        **counts,
+        "retryCount": kept.get("retryCount", 0),
+        "version": document.generation,
+    }
+
+
 def job_phase(document: Document, state: JobState | None) -> str:
     """In Volcano's words; what a controller said of it comes first."""
+    if document.deleting is not None:
+        return "Terminating"
     said = (document.state or {}).get("phase")
     if said:
         return str(said)
-    if document.deleting is not None:
-        return "Terminating"
     if state is None:
         return "Pending"
     if phase(state) == "Completed":
-        succeeded = state.states.count(TaskState.SUCCEEDED)
-        return "Completed" if succeeded >= state.job.groups[0].minimum else "Failed"
+        return outcome(state.job, state.states) or "Running"
     started = sum(map(state.states.count, _STARTED))
     return "Running" if started and started >= state.job.groups[0].minimum else "Pending"

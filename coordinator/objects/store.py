@@ -133,9 +133,28 @@ class Objects(Observing):
         if known is None:
             self._enter(key.namespace, version)
             if key.kind == "Job":
-                for kind, count in self._behind(document):
-                    self._shelves[kind].mark(path, key.namespace, count)
+                self._stand(document)
+        elif key.kind == "Job":
+            self._replace_behind(known, document)
         return known
+
+    def _stand(self, document: Document) -> None:
+        for kind, count in self._behind(document):
+            self._shelves[kind].mark(document.key.path, document.key.namespace, count)
+
+    def _replace_behind(self, known: Record, document: Document) -> None:
+        """Another incarnation of a Job, one that has more roles, or the end of the last one."""
+        key, before = document.key, known.document
+        state = self.core.order.known(before.jid)
+        if before.jid == document.jid and (state is None or self._tasks(before) == state.job.tasks):
+            return
+        for kind, count in self._stood(before):
+            self._shelves[kind].unmark(key.path, key.namespace, count)
+        if before.jid != document.jid:
+            self._ring.add(self.version, "DELETED", key, record=known, state=state, behind=True)
+            self.version += 1
+        self._stand(document)
+        self._ring.add(self.version, "ADDED", key, behind=True)
 
     def _take(self, key: Key) -> None:
         path = key.path
@@ -144,7 +163,7 @@ class Objects(Observing):
             return
         document = record.document
         if key.kind == "Job":
-            for kind, count in self._behind(document):
+            for kind, count in self._stood(document):
                 self._shelves[kind].unmark(path, key.namespace, count)
         self.version += 1
         state = self.core.order.known(document.jid)
@@ -165,14 +184,25 @@ class Objects(Observing):
                 self._ring.add(self.version, "DELETED", Key(NAMESPACE.kind, "", namespace))
 
     def _behind(self, document: Document) -> Iterator[tuple[str, int]]:
-        """How many objects without documents a Job stands for, by kind."""
+        """How many objects without documents a Job stands for now, by kind."""
+        if document.jid >= 0:
+            yield POD.kind, self._tasks(document)
+            yield POD_GROUP.kind, 1
+
+    def _stood(self, document: Document) -> Iterator[tuple[str, int]]:
+        """The same before what is being published: the core has not learnt of it."""
+        if document.jid >= 0:
+            state = self.core.order.known(document.jid)
+            yield POD.kind, self._tasks(document) if state is None else state.job.tasks
+            yield POD_GROUP.kind, 1
+
+    def _tasks(self, document: Document) -> int:
         registry, jid = self._registry(), document.jid
         job = registry.jobs.get(jid) or registry.leaving.get(jid)
-        state = self.core.order.known(jid)
-        if job is None and state is not None:
-            job = state.job
-        yield POD.kind, 0 if job is None else job.tasks
-        yield POD_GROUP.kind, 1
+        if job is None:
+            state = self.core.order.known(jid)
+            return 0 if state is None else state.job.tasks
+        return job.tasks
 
     # --- one object -------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from shared.manifests.amounts import frozen, read_amounts
 from shared.manifests.fields import Fields, dns_label, loose_name
 from shared.manifests.metadata import (
     duration_of,
+    exit_code_of,
     read_metadata,
     read_template_metadata,
     role_name,
@@ -15,6 +16,12 @@ from shared.manifests.metadata import (
 )
 from shared.manifests.objects import JobManifest, PodGroupManifest, RoleManifest
 from shared.manifests.pods import template
+from shared.manifests.policies import (
+    MAX_RETRY,
+    check_dependencies,
+    read_depends_on,
+    read_policies,
+)
 
 MAX_TASKS = 1_000_000
 """Members of one job."""
@@ -30,21 +37,29 @@ _POD_GROUP = frozenset(
 )
 _POD_GROUP_LATER = frozenset(("networkTopology", "subGroupPolicy"))
 _PHASES = ("", "Pending", "Running", "Unknown", "Inqueue", "Completed")
-_JOB = frozenset(("minAvailable", "priorityClassName", "queue", "schedulerName", "tasks"))
-_JOB_LATER = frozenset(
+_JOB = frozenset(
     (
         "maxRetry",
+        "minAvailable",
+        "policies",
+        "priorityClassName",
+        "queue",
+        "schedulerName",
+        "tasks",
+        "ttlSecondsAfterFinished",
+    )
+)
+_JOB_LATER = frozenset(
+    (
         "minSuccess",
         "networkTopology",
         "plugins",
-        "policies",
         "runningEstimate",
-        "ttlSecondsAfterFinished",
         "volumes",
     )
 )
-_TASK = frozenset(("minAvailable", "name", "replicas", "template"))
-_TASK_LATER = frozenset(("dependsOn", "maxRetry", "partitionPolicy", "policies", "topologyPolicy"))
+_TASK = frozenset(("dependsOn", "minAvailable", "name", "policies", "replicas", "template"))
+_TASK_LATER = frozenset(("maxRetry", "partitionPolicy", "topologyPolicy"))
 
 
 def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
@@ -91,6 +106,7 @@ def read_job(obj: dict[str, object]) -> JobManifest:
         raise spec.wrong("tasks", f"{total} replicas in all; write from 1 to {MAX_TASKS}")
     if len({role.name for role in roles}) != len(roles):
         raise spec.wrong("tasks", "two tasks have the same name; give each its own")
+    check_dependencies(spec, ((role.name, role.depends_on) for role in roles))
     minimum = spec.integer("minAvailable", 0)
     if minimum > total:
         raise spec.wrong("minAvailable", f"more than the {total} replicas of all tasks; lower it")
@@ -104,7 +120,15 @@ def read_job(obj: dict[str, object]) -> JobManifest:
         queue=loose_name(spec.text("queue") or "default", "spec.queue"),
         priority_class=spec.text("priorityClassName"),
         roles=roles,
+        policies=read_policies(spec),
+        max_retry=spec.integer("maxRetry", 0) or MAX_RETRY,
+        ttl=_ttl(spec),
     )
+
+
+def _ttl(spec: Fields) -> int | None:
+    name = "ttlSecondsAfterFinished"
+    return None if spec.data.get(name) is None else spec.integer(name, 0)
 
 
 def _role(task: Fields, default_name: str) -> RoleManifest:
@@ -125,4 +149,7 @@ def _role(task: Fields, default_name: str) -> RoleManifest:
         template=template(pod.data.get("spec"), pod.path("spec")),
         task_priority=task_priority_of(meta, at),
         duration=duration_of(meta, at),
+        exit_code=exit_code_of(meta, at),
+        policies=read_policies(task),
+        depends_on=read_depends_on(task),
     )

@@ -15,6 +15,7 @@ QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
 DURATION = "quadrant.dev/duration"
+EXIT_CODE = "quadrant.dev/exit-code"
 
 _KNOWN = frozenset(
     (
@@ -39,6 +40,7 @@ _UID = re.compile(r"[!-~]{1,128}")
 _ROLE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _LONGEST_RUN = 1e10
+_EXIT_CODES = 255
 _ANNOTATIONS = 1000
 
 
@@ -159,3 +161,14 @@ def duration_of(meta: Metadata, at: str = "metadata") -> float | None:
     raise InvalidInput(
         f"{at}.annotations.{DURATION}", value, 'not a duration; write seconds as text, "1.5"'
     )
+
+
+def exit_code_of(meta: Metadata, at: str = "metadata") -> int:
+    """What a simulated member ends with; 0 is success."""
+    value = meta.annotations.get(EXIT_CODE)
+    if value is None:
+        return 0
+    if type(value) is str and _INTEGER.fullmatch(value) and 0 <= int(value) <= _EXIT_CODES:
+        return int(value)
+    message = f'not an exit code; write a whole number from 0 to {_EXIT_CODES} as text, "1"'
+    raise InvalidInput(f"{at}.annotations.{EXIT_CODE}", value, message)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shared.manifests.policies import MAX_RETRY, DependsOn, PolicyManifest
 from shared.model import HyperNode, PriorityClass, Requirement, Taint, Toleration
 
 Amounts = tuple[tuple[str, int], ...]
@@ -97,10 +98,16 @@ class RoleManifest:
     template: PodTemplate
     task_priority: int | None = None
     duration: float | None = None
+    exit_code: int = 0
+    """What a simulated member ends with; all but 0 is a failure."""
+    policies: tuple[PolicyManifest, ...] = ()
+    depends_on: DependsOn | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobManifest:
+    """``ttl``: seconds after its end until it is deleted; None = it stays."""
+
     namespace: str
     name: str
     uid: str
@@ -109,6 +116,9 @@ class JobManifest:
     queue: str
     priority_class: str
     roles: tuple[RoleManifest, ...] = field(default=())
+    policies: tuple[PolicyManifest, ...] = ()
+    max_retry: int = MAX_RETRY
+    ttl: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

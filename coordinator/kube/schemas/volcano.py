@@ -70,12 +70,28 @@ JobSpec - Roles, minimum, queue and priority of a job.
   queue: string              The queue that pays for it; "default" where nothing is said.
   schedulerName: string      Who schedules it. Kept and not looked at: here it is always us.
   tasks: []JobTask~name!     Its roles.
+  policies: []JobPolicy      What is done when pods end, for roles that do not say it themselves.
+  maxRetry: integer          With RestartJob: it fails instead of being begun anew as often as this;
+    3 where nothing is said.
+  ttlSecondsAfterFinished: integer  It is deleted so many seconds after its end; never where nothing
+    is said.
 
 JobTask - One role of a job: pods that are all alike.
   name: string               Its name.
   replicas: integer          How many pods; 1 where nothing is said.
   minAvailable: integer      How many of them must run together; all where nothing is said.
   template: PodTemplate!     What each of them is.
+  policies: []JobPolicy      What is done when pods of this role end.
+  dependsOn: JobDependsOn    Roles that must run before this one is created.
+
+JobPolicy - What is done when something happened to pods of a job.
+  event: PodFailed|PodEvicted|TaskCompleted|*  What happened; * is each of the others.
+  events: []string           The same, several of them.
+  action: RestartJob|AbortJob|CompleteJob|TerminateJob  What is done.
+
+JobDependsOn - Roles that must run before another is created.
+  name: []string             Names of those roles.
+  iteration: any|all         Whether one of them is enough; all where nothing is said.
 
 JobStatus - Where a job is in its life.
   state: any                 phase, reason, and since when.

@@ -1,0 +1,1 @@
+"""The controller of Jobs: what follows when their pods end."""
