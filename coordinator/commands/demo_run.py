@@ -218,7 +218,8 @@ def _advise(run: Run, space: Workspace, console: Console, found: list[str]) -> N
         space.keep = True
         console.print(f"The history is kept: {space.history}", markup=False)
     if run.options.output is Output.TABLE:
-        console.print(f"\nTry next{hint_to_path()}:", style="bold", markup=False)
+        where = f" ({hint})" if (hint := hint_to_path()) else ""
+        console.print(f"\nTry next{where}:", style="bold", markup=False)
         for command, why in _next_steps(run):
             console.print(f"  {command:<39} {why}", markup=False, soft_wrap=True)
 

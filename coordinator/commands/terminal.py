@@ -73,11 +73,11 @@ def console() -> Console:
 
 
 def hint_to_path() -> str:
-    """`` (quadrant is .venv/bin/quadrant here)`` where the shell would not find the command."""
+    """``quadrant is .venv/bin/quadrant here`` where the shell would not find the command."""
     if shutil.which("quadrant") is not None or not sys.argv[0].endswith("quadrant"):
         return ""
     path = min(os.path.relpath(sys.argv[0]), sys.argv[0], key=len)
-    return f" (quadrant is {path} here)"
+    return f"quadrant is {path} here"
 
 
 def say_error(message: str) -> None:

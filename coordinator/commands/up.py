@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,13 +79,19 @@ def up(
     async def serve(settings: Settings) -> int:
         from coordinator.supervisor import Supervisor
 
-        async with Supervisor(settings) as supervisor:
+        async with Supervisor(settings, on_phase=_tell_phase) as supervisor:
             typer.echo(supervisor.url)
             _tell_how_to_ask(supervisor.settings)
             await supervisor.wait()
         return 0
 
     raise typer.Exit(run_to_exit_code(lambda: serve(settings)))
+
+
+def _tell_phase(text: str) -> None:
+    """For who sits before it: starting takes some seconds. A log has no use for it."""
+    if sys.stderr.isatty():
+        typer.echo(f"{text[:1].upper()}{text[1:]}", err=True)
 
 
 def usual_port() -> int | None:
@@ -111,14 +118,16 @@ def _tell_how_to_ask(settings: Settings) -> None:
 
 def _next_steps(settings: Settings, *, known: bool) -> list[str]:
     """``known``: the kubeconfig names a file with a token. Lines of at most 80 characters."""
-    nodes = "The cluster has the nodes that are applied to it: quadrant apply -f FILE"
+    rest = ["The cluster has the nodes that are applied to it: quadrant apply -f FILE"]
+    if hint := hint_to_path():
+        rest.append(f"Here {hint.removesuffix(' here')}")
     if settings.tokens_file is None:
-        return [f"Next: kubectl get queues, or: quadrant top{hint_to_path()}", nodes]
+        return ["Next: kubectl get queues, or: quadrant top", *rest]
     tell = ["Who asks needs a token: export QUADRANT_TOKEN=... or QUADRANT_TOKEN_FILE=FILE"]
     return [
         *([] if known else tell),
-        f"Next: quadrant top{hint_to_path()}",
-        nodes,
+        "Next: quadrant top",
+        *rest,
         "kubectl sends no token over plain HTTP; put TLS in front: docs/deploy.md",
     ]
 
