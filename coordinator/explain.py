@@ -129,7 +129,8 @@ class Explainer:
             return None
         for at, letter in enumerate(head):
             jid = registry.batch_jobs.get(f"{namespace}/{head[:at]}") if letter == "-" else None
-            for role in registry.jobs[jid].roles if jid is not None else ():
+            job = None if jid is None else registry.jobs.get(jid)  # none: it is on its way out
+            for role in job.roles if job is not None else ():
                 if role.name == head[at + 1 :] and int(index) < role.count and not role.names:
                     assert jid is not None
                     return Subject(jid, role.first + int(index))
