@@ -12,10 +12,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from coordinator.kube.answers import json_answer
-from coordinator.objects.kinds import KINDS, Kind
+from coordinator.objects.kinds import JOB, KINDS, POD, POD_GROUP, Kind
 
 MAJOR, MINOR = "1", "32"
 """The dialect that is spoken here; clients compare it with their own version."""
+_ALL = (POD, POD_GROUP, JOB)
+"""What ``kubectl get all`` shows."""
 
 
 def discovery_routes(
@@ -67,6 +69,8 @@ def resource(kind: Kind) -> dict[str, Any]:
     }
     if kind.short:
         entry["shortNames"] = list(kind.short)
+    if kind in _ALL:
+        entry["categories"] = ["all"]
     return entry
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
-import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -22,6 +21,7 @@ from coordinator.intake_writer import IntakeFull
 from coordinator.kube.answers import json_answer
 from coordinator.kube.problems import Problem
 from shared.errors import Refusal, shown
+from shared.manifests.text import TextError, TextLimits, read_list
 
 BASE = "/apis/quadrant.dev/v1alpha1"
 RETRY_AFTER = 0.2
@@ -74,6 +74,7 @@ class Lists:
     def __init__(self, submit: Submit, limits: Limits) -> None:
         self._submit = submit
         self._limits = limits
+        self._text = TextLimits(size=limits.body_bytes, objects=limits.objects)
         self._waiting = 0
 
     async def post(self, request: web.Request) -> web.Response:
@@ -87,7 +88,7 @@ class Lists:
         size = self._size(request)
         self._waiting += size
         try:
-            items = _items(await self._body(request), self._limits)
+            items = _items(await self._body(request), self._text)
             admission = await self._store(items, atomic=atomic)
         finally:
             self._waiting -= size
@@ -154,25 +155,11 @@ def _atomic(request: web.Request) -> bool:
     return value == "true"
 
 
-def _items(body: bytes, limits: Limits) -> list[dict[str, Any]]:
+def _items(body: bytes, limits: TextLimits) -> list[dict[str, Any]]:
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise _bad(f"the body is not JSON: {error}; send a List as JSON") from error
-    if not isinstance(value, dict):
-        raise _bad("the body is not an object; send a List with apiVersion, kind and items")
-    for field, wanted in (("apiVersion", "v1"), ("kind", "List")):
-        if value.get(field) != wanted:
-            raise _bad(f"{field} is {shown(value.get(field)) or 'missing'}; write {wanted}")
-    unknown = value.keys() - {"apiVersion", "kind", "metadata", "items"}
-    if unknown:
-        raise _bad(f"{shown(min(unknown))} is no field of a List; leave it out")
-    items = value.get("items")
-    if not isinstance(items, list):
-        raise _bad("items is not a list; write the objects between [ and ]")
-    if len(items) > limits.objects:
-        raise _bad(f"items holds {len(items)} objects; send at most {limits.objects} at a time")
-    return items
+        return read_list(body, limits=limits)
+    except TextError as error:
+        raise _bad(str(error)) from error
 
 
 def _refusal(refusal: Refusal) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """OpenAPI: what can be asked of this server, one document for each group and version.
 
-kubectl reads it before it applies (does PATCH take ``fieldValidation``?) and for ``explain``. Only
-version 3 is served, an index and documents, as Kubernetes does.
+kubectl reads it before it applies (does PATCH take ``fieldValidation``?) and for ``explain``.
+Version 3 is served, an index and documents, as Kubernetes does. For a List kubectl asks for version
+2 and nothing else: that one describes nothing, so that kubectl checks nothing by itself and each
+object is checked here.
 """
 
 from __future__ import annotations
@@ -15,12 +17,17 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from coordinator.kube.operations import operations
+from coordinator.kube.own_operations import own_operations
 from coordinator.kube.schemas import SCHEMAS, Schema
 from coordinator.objects.kinds import KINDS, Kind
 
 Json = dict[str, Any]
 _REF = "#/components/schemas/"
 _COMMON = ("DeleteOptions", "ListMeta", "ObjectMeta", "Status")
+_NOTHING = {"swagger": "2.0", "info": {"title": "Quadrant", "version": "v1"}, "paths": {}}
+_NOTHING_PACKED = b"\x0a\x032.0\x12\x0e\x0a\x08Quadrant\x12\x02v1\x42\x00"
+"""The same as a protocol buffer, the only form that kubectl takes of version 2."""
+_PACKED_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 HASH = 16
 """Characters of the hash in an address: what an address answers never changes."""
 
@@ -38,7 +45,14 @@ def openapi_routes(kinds: tuple[Kind, ...] = KINDS) -> list[web.RouteDef]:
         address = f"/openapi/v3/{path}"
         index["paths"][path] = {"serverRelativeURL": f"{address}?hash={digest}"}
         routes.append(web.get(address, _gives(body)))
-    return [web.get("/openapi/v3", _gives(orjson.dumps(index))), *routes]
+    everything = web.get("/openapi/v3", _gives(orjson.dumps(index)))
+    return [everything, web.get("/openapi/v2", _version_2), *routes]
+
+
+async def _version_2(request: web.Request) -> web.StreamResponse:
+    if "protobuf" in request.headers.get("Accept", ""):
+        return web.Response(body=_NOTHING_PACKED, content_type=_PACKED_TYPE)
+    return web.Response(body=orjson.dumps(_NOTHING), content_type="application/json")
 
 
 def _gives(body: bytes) -> Handler:
@@ -57,6 +71,7 @@ def document(api_version: str, kinds: tuple[Kind, ...]) -> Json:
         paths |= operations(kind)
         schemas[kind.kind] = _of_kind(kind)
         schemas[f"{kind.kind}List"] = _list_of(kind)
+    paths |= own_operations(api_version)
     for name in _reached([*_COMMON, *(kind.kind for kind in kinds)]):
         schemas.setdefault(name, SCHEMAS[name])
     return {

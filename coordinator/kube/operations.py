@@ -8,7 +8,7 @@ from coordinator.objects.kinds import Kind
 
 Json = dict[str, Any]
 _REF = "#/components/schemas/"
-_STRATEGIC = ("Pod", "Node", "PriorityClass")
+_STRATEGIC = ("Pod", "Node", "PriorityClass", "PodDisruptionBudget")
 """Kinds of Kubernetes itself: their lists merge by keys. Volcano's take merge patches."""
 
 
@@ -20,9 +20,9 @@ def operations(kind: Kind) -> Json:
     at = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else everywhere
     if kind.namespaced:
         paths[everywhere] = {"get": _list(kind, "ForAllNamespaces")}
-    where = [_NAMESPACE] if kind.namespaced else []
+    where = [NAMESPACE_PARAMETER] if kind.namespaced else []
     collection: Json = {"parameters": where, "get": _list(kind)}
-    one: Json = {"parameters": [*where, _NAME], "get": _get(kind)}
+    one: Json = {"parameters": [*where, NAME], "get": _get(kind)}
     if "create" in kind.verbs:
         collection["post"] = _write(kind, "post", "create")
         one["put"] = _write(kind, "put", "replace")
@@ -124,8 +124,8 @@ def _path(name: str, description: str) -> Json:
 _TEXT: Json = {"type": "string"}
 _FLAG: Json = {"type": "boolean"}
 _COUNT: Json = {"type": "integer", "minimum": 0}
-_NAME = _path("name", "Name of the object.")
-_NAMESPACE = _path("namespace", "Namespace of the object.")
+NAME = _path("name", "Name of the object.")
+NAMESPACE_PARAMETER = _path("namespace", "Namespace of the object.")
 _PRETTY = _query("pretty", _TEXT, "Not looked at.")
 _DRY_RUN = _query(
     "dryRun", {"type": "string", "enum": ["All"]}, "All: say what would come of it, do nothing."

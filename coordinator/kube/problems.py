@@ -30,7 +30,7 @@ class Problem(Exception):
     """``reason`` is Kubernetes' word (NotFound, AlreadyExists, Conflict, Invalid, Expired, ...).
 
     ``kind``, ``group`` and ``name`` tell the object, where it is about one. ``retry_after`` in
-    seconds. ``refused``: each refused object of a list.
+    seconds. ``refused``: each refused object of a list. ``allow``: the methods that are possible.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Problem(Exception):
         causes: tuple[Cause, ...] = (),
         retry_after: float | None = None,
         refused: list[dict[str, str]] | None = None,
+        allow: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -56,6 +57,7 @@ class Problem(Exception):
         self.causes = causes
         self.retry_after = retry_after
         self.refused = refused
+        self.allow = allow
 
 
 def not_found(resource: str, name: str, *, group: str = "") -> Problem:
@@ -121,6 +123,8 @@ def rendered(problem: Problem, path: str) -> tuple[int, dict[str, str], bytes]:
     headers = {}
     if problem.retry_after is not None:
         headers["Retry-After"] = f"{problem.retry_after:g}"
+    if problem.allow:
+        headers["Allow"] = ", ".join(problem.allow)
     if path.startswith(("/api", "/openapi", "/version")):
         headers["Content-Type"] = STATUS_TYPE
         return int(problem.status), headers, orjson.dumps(status_body(problem))

@@ -40,7 +40,7 @@ FIELDS = {
     name: frozenset(("metadata.name", "metadata.namespace", *_FIELDS.get(name, ())))
     for name in (
         "Pod", "Node", "Event", "Namespace", "PodGroup", "Queue", "Job", "HyperNode",
-        "PriorityClass", "Shard",
+        "PriorityClass", "PodDisruptionBudget", "Shard",
     )
 }  # fmt: skip
 """What fieldSelector can name, by kind."""

@@ -283,6 +283,7 @@ def _read_only(kind: Kind) -> Handler:
             f"{request.method} is not possible on {kind.resource}: {why}",
             kind=kind.plural,
             group=kind.group,
+            allow=("GET", "HEAD"),
         )
 
     return handler

@@ -264,6 +264,12 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _AGE,
         Column("PreemptionPolicy", at("preemptionPolicy"), "Whether it displaces.", wide=True),
     ),
+    "PodDisruptionBudget": (
+        _NAME,
+        Column("Min Available", at("spec", "minAvailable", otherwise="N/A"), "Must stay."),
+        Column("Max Unavailable", at("spec", "maxUnavailable", otherwise="N/A"), "May be missing."),
+        _AGE,
+    ),
     "Namespace": (_NAME, Column("Status", at("status", "phase"), "Active."), _AGE),
     "Shard": (
         _NAME,

@@ -44,6 +44,15 @@ HYPER_NODE = Kind(
 PRIORITY_CLASS = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", ("pc",), False
 )
+DISRUPTION_BUDGET = Kind(
+    "policy",
+    "v1",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+    "poddisruptionbudget",
+    ("pdb",),
+    True,
+)
 SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", "shard", (), False, READ)
 
 KINDS = (
@@ -56,6 +65,7 @@ KINDS = (
     JOB,
     HYPER_NODE,
     PRIORITY_CLASS,
+    DISRUPTION_BUDGET,
     SHARD,
 )
 BY_KIND = {kind.kind: kind for kind in KINDS}

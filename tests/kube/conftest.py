@@ -70,6 +70,12 @@ ITEMS = [
         "value": 1000,
     },
     {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "ns"},
+        "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"tier": "web"}}},
+    },
+    {
         "apiVersion": "topology.volcano.sh/v1alpha1",
         "kind": "HyperNode",
         "metadata": {"name": "rack"},

@@ -42,6 +42,15 @@ async def test_every_document_is_where_the_index_says(client: Client) -> None:
         assert document["openapi"].startswith("3.0")
 
 
+async def test_version_2_describes_nothing(client: Client) -> None:
+    assert (await client.get("/openapi/v2"))["paths"] == {}
+    packed = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    async with client.session.get("/openapi/v2", headers={"Accept": packed}) as answer:
+        assert answer.status == 200
+        assert answer.content_type == packed.replace("@", ".")  # an "@" is no part of a type
+        assert (await answer.read()).startswith(b"\x0a\x032.0")
+
+
 async def test_every_operation_is_there(client: Client) -> None:
     """What the documents name is answered: with 404 for a name that is nobody's, never with 405."""
     for entry in (await client.get("/openapi/v3"))["paths"].values():
@@ -93,7 +102,7 @@ async def test_head_costs_no_watch(client: Client) -> None:
 
 async def test_methods_and_paths_that_are_not_there(client: Client) -> None:
     async with client.session.post("/api/v1/namespaces/ns/events", data=b"{}") as answer:
-        assert answer.status == 405
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
         assert orjson.loads(await answer.read())["kind"] == "Status"
     async with client.session.post("/health") as answer:
         assert (answer.status, answer.content_type) == (405, "application/problem+json")

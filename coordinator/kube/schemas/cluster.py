@@ -9,12 +9,12 @@ Node - A machine that tasks run on.
   status: NodeStatus         What it offers.
 
 NodeSpec - Whether a node takes tasks, and which.
-  taints: []Taint~key        What keeps tasks away that do not tolerate it.
+  taints: []Taint            What keeps tasks away that do not tolerate it.
   unschedulable: boolean     true: it takes nothing new.
   configSource: any          Kept and not looked at.
   externalID: string         Kept and not looked at.
   podCIDR: string            Kept and not looked at.
-  podCIDRs: []string         Kept and not looked at.
+  podCIDRs: []string~        Kept and not looked at.
   providerID: string         Kept and not looked at.
 
 Taint - Keeps tasks away from a node that do not tolerate it.
@@ -75,6 +75,29 @@ PriorityClass - A name for a priority.
   globalDefault: boolean     true: it counts for what names no class.
   description: string        For whom it is.
   preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace what has a lower one.
+
+PodDisruptionBudget - How many of some pods must stay, or may be missing. Kept and shown; nothing is
+    limited by it in this version.
+  apiVersion: string         Always policy/v1.
+  kind: string               Always PodDisruptionBudget.
+  metadata: ObjectMeta       Its name.
+  spec: PodDisruptionBudgetSpec  Which pods, and how many.
+  status: any                Kept and not looked at.
+
+PodDisruptionBudgetSpec - Which pods must stay, and how many.
+  selector: LabelSelector    The pods it is about.
+  minAvailable: share        How many must stay. Not beside maxUnavailable.
+  maxUnavailable: share      How many may be missing.
+  unhealthyPodEvictionPolicy: IfHealthyBudget|AlwaysAllow  Whether pods that are not ready count.
+
+LabelSelector - Which objects, by their labels. All of it must hold.
+  matchLabels: texts         Labels they have.
+  matchExpressions: []LabelRequirement  Expressions about their labels.
+
+LabelRequirement - One expression about a label.
+  key: string!               The label.
+  operator: In|NotIn|Exists|DoesNotExist!  How it is compared.
+  values: []string           What it is compared with; none for Exists and DoesNotExist.
 
 HyperNode - A domain of the network: nodes that are close to one another, or such domains.
   apiVersion: string         Always topology.volcano.sh/v1alpha1.

@@ -14,11 +14,11 @@ ObjectMeta - What every object has beside its specification: its name, and who a
   creationTimestamp: time    When it was created. Set by the server.
   deletionTimestamp: time    Since when it is being deleted. Set by the server.
   deletionGracePeriodSeconds: integer  How long its end may take. Kept and not looked at.
-  finalizers: []string       Who wants to act before it goes. Kept and not looked at.
+  finalizers: []string~      Who wants to act before it goes. Kept and not looked at.
   generateName: string       A beginning of a name. Kept and not looked at: write the name.
   generation: integer        Moves with every change of the specification. Set by the server.
   managedFields: []any       Who set which field, for server-side apply. Set by the server.
-  ownerReferences: []any     The objects it belongs to.
+  ownerReferences: []any~uid  The objects it belongs to.
   resourceVersion: string    Moves with every change of anything in it. Set by the server; in an
     update it says which version was changed, and an older one is refused.
   selfLink: string           An old field without a meaning.

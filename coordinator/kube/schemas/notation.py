@@ -9,10 +9,11 @@
 
 A line without indentation begins a schema. A field has a type and a description, which may go on in
 deeper lines. Types: ``string``, ``integer``, ``number``, ``boolean``, ``time``, ``quantity`` (a
-number or a text with a unit), ``any`` (an object that is kept and not looked at), ``texts``,
-``quantities`` and ``counts`` (maps), the name of another schema, ``[]`` before any of these for a
-list, and ``one|other`` for a text of a closed set. ``!``: required. ``?``: may be null. ``~key``:
-the items of the list are told apart by this field when lists are merged.
+number or a text with a unit), ``share`` (a whole number, or a text as "50%"), ``any`` (an object
+that is kept and not looked at), ``texts``, ``quantities`` and ``counts`` (maps), the name of
+another schema, ``[]`` before any of these for a list, and ``one|other`` for a text of a closed set.
+``!``: required. ``?``: may be null. ``~key``: the items of the list are told apart by this field
+when lists are merged; ``~`` alone: the values of the list are a set, and sets are united.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _PLAIN: dict[str, Schema] = {
     "quantity": {
         "description": 'An amount: a number, or a text with a unit as "500m", "2", "4Gi".',
         "oneOf": [{"type": "string"}, {"type": "number"}],
+    },
+    "share": {
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
     },
     "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     "counts": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
@@ -76,7 +81,7 @@ def read(text: str) -> dict[str, Schema]:
 
 
 def _type(text: str) -> Schema:
-    text, _, key = text.partition("~")
+    text, merged, key = text.partition("~")
     if text.startswith("[]"):
         listed: Schema = {"type": "array", "items": _bare(text[2:])}
         if key:
@@ -86,6 +91,8 @@ def _type(text: str) -> Schema:
                 "x-kubernetes-patch-merge-key": key,
                 "x-kubernetes-patch-strategy": "merge",
             }
+        elif merged:
+            listed |= {"x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge"}
         return listed
     if "|" in text:
         return {"type": "string", "enum": text.split("|")}
