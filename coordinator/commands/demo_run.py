@@ -234,5 +234,6 @@ def _next_steps(run: Run) -> list[tuple[str, str]]:
         ("quadrant demo --backlog --shards 1", "one worker: nothing in parallel"),
         ("quadrant demo --trace jobs.swf", "a trace of your own; CSV too: demo -h"),
         history,
+        ("quadrant up", "a server, for kubectl and this command"),
         ("quadrant bench basic", "tasks per second, and what each costs"),
     ]
