@@ -3,7 +3,7 @@ answers it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from coordinator.objects.document import Document, Key
@@ -56,8 +56,8 @@ class Change(Protocol):
     def key(self) -> Key: ...
 
     @property
-    def last(self) -> dict[str, Any] | None:
-        """The object as it last was, where it was deleted."""
+    def last(self) -> Callable[[], dict[str, Any]] | None:
+        """Tells how the object last was, where it was deleted."""
         ...
 
 

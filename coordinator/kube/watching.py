@@ -244,7 +244,8 @@ class Matched:
             self._known.discard(change.key)
             if self.moves and self._complete:
                 return "DELETED" if known else ""
-            return "DELETED" if change.last is None or self._holds(change.last) or known else ""
+            last = change.last
+            return "DELETED" if last is None or known or self._holds(last()) else ""
         if not self.moves:
             return change.type if self._holds(value) else ""
         if self._holds(value):
@@ -280,7 +281,8 @@ def at_version(value: Json, version: int) -> Json:
 def last_of(change: Change, kind: Kind) -> Json:
     """A deleted object as it last was, at the version of its end."""
     key = change.key
-    value = change.last or {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}}
+    unknown: Json = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}}
+    value = unknown if change.last is None else change.last()
     named = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
     metadata = value["metadata"] | named | {"resourceVersion": str(change.version)}
     return value | {"metadata": metadata}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -33,13 +34,14 @@ GONE_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What last became of one object. ``last``: as it was, where it is gone. ``version``: from
+    """What last became of one object. ``last`` tells how it was, where it is gone: rendered when it
+    is asked, for a Job may have gone with a million pods. ``version``: from
     where to go on after this and all before it; the object itself may have a newer one."""
 
     version: int
     type: str
     key: Key
-    last: Json | None = None
+    last: Callable[[], Json] | None = None
 
 
 class Published(NamedTuple):
@@ -160,22 +162,26 @@ class Reader:
 
     # --- which objects ----------------------------------------------------------------------------
 
-    def _published(self, item: Published, kind: str) -> Iterator[tuple[Key, Json | None]]:
+    def _published(
+        self, item: Published, kind: str
+    ) -> Iterator[tuple[Key, Callable[[], Json] | None]]:
         """The objects of this kind that a publication is about."""
         key, record = item.key, item.record
         if item.behind and kind != "Pod":
             return
         if key.kind == kind:
-            last = None if record is None else self._last(record, item.state, kind, -1)
-            yield key, last
+            yield key, self._later(item, kind, -1)
         elif key.kind == "Job" and kind in ("Pod", "PodGroup"):
             current = record or self._glance.record("Job", key.path)
             state = item.state or (self._glance.state(current.document.jid) if current else None)
             if current is None or state is None:
                 return
             for tix, name in _names(current.document, state.job, kind):
-                last = None if record is None else self._last(record, item.state, kind, tix)
-                yield Key(kind, key.namespace, name), last
+                yield Key(kind, key.namespace, name), self._later(item, kind, tix)
+
+    def _later(self, item: Published, kind: str, tix: int) -> Callable[[], Json] | None:
+        record = item.record
+        return None if record is None else partial(self._last, record, item.state, kind, tix)
 
     def _moved(self, jid: int, story: Story, since: int, kind: str) -> Iterator[tuple[Key, int]]:
         """The objects of this kind that belong to a job that moved, and when they did."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import orjson
 import pytest
 
 from coordinator.objects import shelf
 from coordinator.objects.document import Document, Key
+from coordinator.objects.entries import JobPodEntry
 from coordinator.objects.kinds import POD
 from coordinator.objects.shelf import Keys, Record, Shelf
 from tests.intake.objects import job, node, pod, task
@@ -143,3 +145,27 @@ def test_keys_stay_in_order_through_coming_and_going(monkeypatch: pytest.MonkeyP
             assert [*keys.between(100, 600)] == sorted(k for k in model if 100 <= k < 600)
     assert len(keys) == len(model)
     assert [*keys.between(0)] == sorted(model)
+
+
+def test_pods_of_a_job_that_is_gone_are_rendered_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rendered = 0
+    show = JobPodEntry.object
+
+    def counted(entry: JobPodEntry) -> dict[str, Any]:
+        nonlocal rendered
+        rendered += 1
+        return show(entry)
+
+    world = World()
+    world.put(job("j", tasks=[task("w", replicas=1000)]))
+    jid, since = world.jid("Job", "j"), world.objects.version
+    world.remove("Job", "j")
+    world.purge(jid)
+    monkeypatch.setattr(JobPodEntry, "object", counted)
+    changes = world.objects.changes(since, KIND["Pod"])
+    assert (len(changes), rendered) == (1000, 0)
+    last = changes[7].last
+    assert last is not None and last()["metadata"]["name"] == "j-w-7"
+    assert rendered == 1

@@ -104,5 +104,5 @@ async def test_what_is_deleted_is_seen_going_and_then_gone(
                 seen = objects.version
                 await objects.wait(seen) if "DELETED" not in words else None
         assert changes[-1].last is not None
-        assert changes[-1].last["metadata"]["name"] == "p"
+        assert changes[-1].last()["metadata"]["name"] == "p"
         assert objects.get(KIND["Pod"], "ns", "p") is None

@@ -121,7 +121,7 @@ def test_a_deleted_job_takes_its_pods_along_as_they_last_were() -> None:
     world.purge(turn.jid)
     gone = world.objects.changes(seen, KIND["Pod"])
     assert [(c.type, c.key.name) for c in gone] == [("DELETED", "j-w-0"), ("DELETED", "j-w-1")]
-    assert gone[0].last is not None and gone[0].last["status"]["phase"] == "Failed"
+    assert gone[0].last is not None and gone[0].last()["status"]["phase"] == "Failed"
     assert world.changes(seen, "Job") == [("DELETED", "j")]
     assert [event for event, _ in world.changes(seen, "PodGroup")] == ["DELETED"]
     assert world.names("Pod") == world.names("PodGroup") == world.names("Job") == []
