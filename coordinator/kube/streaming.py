@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
 
 from aiohttp import ClientConnectionResetError, web
 
+from coordinator.gate.principal import ANYONE, CALLER
 from coordinator.kube.problems import Problem
 from coordinator.kube.source import Source
 
@@ -35,24 +37,35 @@ class Streams:
         self._waits: set[asyncio.Timeout] = set()
         self._rendering = asyncio.Lock()
         self.send_seconds = send_seconds
-        self.open = 0
+        self._held: Counter[str] = Counter()
+        """Streams by the token that opened them."""
         self.stopped = False
+
+    @property
+    def open(self) -> int:
+        return self._held.total()
 
     @contextlib.contextmanager
     def one(self) -> Iterator[None]:
-        """A place for one more stream. Raises Problem (429) where all are taken."""
-        if self.open >= self._most:
+        """A place for one more stream of who is being served. Raises Problem (429) where he has
+        his share: half of the places where he is alone; the first one is always given."""
+        who = CALLER.get()
+        mine, left = self._held[who.name], self._most - self.open
+        if left <= 0 if who is ANYONE else mine >= max(1, left):
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "TooManyRequests",
-                f"{self.open} watches and streams are open; close some, or come again later",
+                f"{self.open} watches and streams are open, {mine} of {who.name}; close some, or "
+                "come again later",
                 retry_after=RETRY_SECONDS,
             )
-        self.open += 1
+        self._held[who.name] += 1
         try:
             yield
         finally:
-            self.open -= 1
+            self._held[who.name] -= 1
+            if not self._held[who.name]:
+                del self._held[who.name]
 
     async def stop(self, _: web.Application) -> None:
         """Tell all streams to end: the server waits for them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 class Asking:
     def __init__(self, running: Running, session: ClientSession) -> None:
         self.running = running
-        self._session = session
+        self.session = session
 
     async def __call__(
         self, token: str, method: str, path: str, body: Json | None = None, *, form: str = "json"
@@ -42,7 +42,7 @@ class Asking:
         if body is not None:
             headers["Content-Type"] = f"application/{form}"
         url = self.running.url + path
-        async with self._session.request(method, url, json=body, headers=headers) as answer:
+        async with self.session.request(method, url, json=body, headers=headers) as answer:
             text = await answer.text()
             return answer.status, json.loads(text) if text.startswith("{") else {"text": text}
 
@@ -168,3 +168,23 @@ async def test_health_tells_of_a_bad_file_and_the_old_tokens_count(
         await until(ask, True)
         assert (await ask(newest, "GET", QUEUES))[0] == 200
         assert (await ask(VIEW, "GET", QUEUES))[0] == 401
+
+
+async def test_one_token_does_not_take_every_stream(
+    embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asking(embedded_server, short_dir) as ask, AsyncExitStack() as stack:
+        serving = ask.running.service._serving
+        assert serving is not None and serving.streams is not None
+        monkeypatch.setattr(serving.streams, "_most", 4)
+
+        async def watch(token: str) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            url = f"{ask.running.url}{PODS}?watch=true"
+            answer = await stack.enter_async_context(ask.session.get(url, headers=headers))
+            return answer.status
+
+        assert [await watch(OPS) for _ in range(3)] == [200, 200, 429]
+        assert [await watch(ALL) for _ in range(2)] == [200, 429]
+        assert await watch(VIEW) == 200
+        assert await watch(ADMIN) == 200, "the first one is always given"
