@@ -74,7 +74,8 @@ def _usage(error: typer.TyperException) -> int:
     """What is wrong with the words of the command, and where its help is."""
     if type(error).__name__ == "NoArgsIsHelpError":  # its text has been printed: the help
         return EXIT_USAGE
-    say_error(error.format_message().rstrip(".").replace("Value error, ", ""))
+    message = " ".join(error.format_message().split())
+    say_error(message.rstrip(".").replace("Value error, ", ""))
     context = getattr(error, "ctx", None)
     if context is not None:
         sys.stderr.write(f"{context.command_path} --help tells what is possible\n")

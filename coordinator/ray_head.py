@@ -62,6 +62,11 @@ def write_token(path: Path, token: str = "") -> Path:
     return path
 
 
+def forget_address(temp_dir: Path) -> None:
+    """Of a head that was here before: one that was killed leaves its file behind."""
+    (temp_dir / ADDRESS_FILE).unlink(missing_ok=True)
+
+
 def read_address(temp_dir: Path) -> str | None:
     """HOST:PORT of a head that has come up, None before."""
     with contextlib.suppress(OSError):

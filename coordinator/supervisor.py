@@ -217,6 +217,7 @@ class Supervisor:
     def _start_ray(self) -> None:
         token = self._token_file() or ray_head.write_token(self.settings.run_dir / "ray.token")
         self.ray_environment = ray_head.environment(token, ours=True)
+        ray_head.forget_address(self._short / "ray")
         self._spawn(RAY, self._ray_arguments(0))
 
     def _ray_arguments(self, port: int) -> list[str]:

@@ -166,7 +166,8 @@ class Stall:
 
 
 def run_to_exit_code(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run until done, Ctrl-C or SIGTERM; the latter two stop everything cleanly and give 130.
+    """Run until done, Ctrl-C, SIGTERM or the end of the terminal; all but the first stop
+    everything cleanly and give 130.
 
     Raises :class:`CommandError` for what a person can understand and mend.
     """
@@ -186,7 +187,8 @@ def run_to_exit_code(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def _interrupted() -> int:
-    typer.echo("Interrupted; all processes are stopped", err=True)
+    with contextlib.suppress(OSError):  # the terminal may be what ended
+        typer.echo("Interrupted; all processes are stopped", err=True)
     return EXIT_INTERRUPTED
 
 
@@ -194,7 +196,9 @@ async def _stoppable(main: Coroutine[Any, Any, int]) -> int:
     task = asyncio.current_task()
     assert task is not None
     with contextlib.suppress(NotImplementedError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup wants it ignored
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     return await main
 
 

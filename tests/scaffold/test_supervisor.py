@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from coordinator import ray_head
 from coordinator.child import ChildDied, descendants
 from coordinator.supervisor import CLUSTER, RAY, REDIS, Supervisor, SupervisorError
 from shared.settings import Settings, load_settings
@@ -134,6 +135,15 @@ def test_nothing_outlives_a_killed_supervisor(short_dir: Path) -> None:
         assert len(everything) >= 5, "ledger, cluster, Ray's head and its parts"
         owner.send_signal(signal.SIGKILL)
     assert left(everything, within=15.0) == set()
+
+    (short_dir / "ray").mkdir(exist_ok=True)  # what a head leaves that was killed itself
+    (short_dir / "ray" / ray_head.ADDRESS_FILE).write_text("127.0.0.1:9")
+
+    async def again() -> int:
+        async with Supervisor(load_settings(run_dir=short_dir, shards=1), roles=(RAY,)) as running:
+            return (await outside(ASK, running)).returncode
+
+    assert asyncio.run(again()) == 0, "the next one asked the head that is gone"
 
 
 async def test_ledger_keeps_its_data_over_kill_and_restart(short_dir: Path) -> None:
