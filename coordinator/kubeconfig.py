@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 NAME = "quadrant"
@@ -55,16 +56,29 @@ def find_access(
 
 def _token(environ: Mapping[str, str]) -> str | None:
     if token := environ.get("QUADRANT_TOKEN"):
-        return token.strip()
+        return _one_word(token, "QUADRANT_TOKEN")
     if path := environ.get("QUADRANT_TOKEN_FILE"):
-        return _read(Path(path), "QUADRANT_TOKEN_FILE").strip()
+        return _one_word(_read(Path(path), "QUADRANT_TOKEN_FILE"), "QUADRANT_TOKEN_FILE")
     return None
+
+
+def _one_word(text: str, origin: str) -> str:
+    """A token as it travels in a header. What is no token is not repeated: it may be one nearly."""
+    token = text.strip()
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError(f"{origin}: not a token; it is one word, alone, as quadrant token shows")
+    return token
 
 
 def _address(text: str, origin: str) -> str:
     """A bare HOST:PORT is HTTP."""
     address = text if "://" in text else f"http://{text}"
-    if not address.startswith(("http://", "https://")) or not address.partition("://")[2]:
+    try:
+        url = urlsplit(address)
+        good = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:  # brackets, or a port beyond all ports
+        good = False
+    if not good or not (address.isascii() and address.isprintable() and " " not in address):
         raise ConfigError(f"{origin} is {text!r}; write http://HOST:PORT or https://HOST:PORT")
     return address.rstrip("/")
 
@@ -142,8 +156,9 @@ def _of_kubeconfig(context: str | None, environ: Mapping[str, str]) -> Access | 
 
 def _user_token(user: Mapping[str, Any], origin: str) -> str | None:
     if user.get("tokenFile"):
-        return _read(user[""] / str(user["tokenFile"]), f"{origin}: tokenFile").strip()
-    return str(user["token"]) if user.get("token") else None
+        text = _read(user[""] / str(user["tokenFile"]), f"{origin}: tokenFile")
+        return _one_word(text, f"{origin}: tokenFile")
+    return _one_word(str(user["token"]), f"{origin}: token") if user.get("token") else None
 
 
 def _certificates(cluster: Mapping[str, Any], origin: str) -> str | None:

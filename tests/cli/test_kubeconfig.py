@@ -95,8 +95,21 @@ def test_files_that_are_no_kubeconfig(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(ConfigError, match="config"):
             find_access(environ={"KUBECONFIG": str(path)})
-    with pytest.raises(ConfigError, match="--server"):
-        find_access(server="ftp://x", environ={})
+    for server in ("ftp://x", "http://", "http://[::1", "x:99999", "x:port", "http://x y", "x:1\n"):
+        with pytest.raises(ConfigError, match="--server"):
+            find_access(server=server, environ={})
+
+
+def test_what_is_no_token_is_told_and_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("team-a\nqdt_secret\n")
+    for environ in (
+        {"QUADRANT_TOKEN": "qdt_secret\nb"},
+        {"QUADRANT_TOKEN": "qdt_secret\u00fc"},
+        {"QUADRANT_TOKEN_FILE": str(tmp_path / "token")},
+    ):
+        with pytest.raises(ConfigError, match="QUADRANT_TOKEN.*one word") as told:
+            find_access(environ=environ)
+        assert "secret" not in str(told.value)
 
 
 def test_several_files_are_one(config: dict[str, str], tmp_path: Path) -> None:
