@@ -182,7 +182,7 @@ class JobController:
             return
         rules, job, states = ruled.rules, live.job, live.states
         if (found := verdict(rules, job, states)) is not None:
-            self._ask(ruled, End(ruled.key, jid, _ending(ruled, found, states, now)))
+            self._ask(ruled, End(ruled.key, jid, _ending(ruled, found, live, now)))
         elif begin := may_begin(rules, job, states):
             self._ask(ruled, Grow(ruled.key, jid, begin))
         elif rules.ttl is not None and all_created(rules, job):
@@ -196,7 +196,7 @@ class JobController:
         self._actions.append(action)
 
 
-def _ending(ruled: _Ruled, found: Verdict, states: bytearray, now: float) -> dict[str, Any]:
+def _ending(ruled: _Ruled, found: Verdict, live: Live, now: float) -> dict[str, Any]:
     """What the document remembers while the job is stopped: where it is, and what comes then."""
     retries = ruled.retries
     if found.action == RESTART_JOB:
@@ -211,6 +211,7 @@ def _ending(ruled: _Ruled, found: Verdict, states: bytearray, now: float) -> dic
         "reason": found.event,
         "message": f"{found.event} in task {found.role}: {found.action}",
         "since": now,
-        "succeeded": states.count(TaskState.SUCCEEDED),
-        "failed": states.count(TaskState.FAILED),
+        "minAvailable": live.job.groups[0].minimum,
+        "succeeded": live.states.count(TaskState.SUCCEEDED),
+        "failed": live.states.count(TaskState.FAILED),
     }

@@ -178,13 +178,16 @@ def _job_status(glance: Glance, document: Document, state: JobState | None) -> J
     }
 
 
+_KEPT = ("minAvailable", "succeeded", "failed")
+
+
 def _ended(document: Document, kept: Json) -> Json:
     """A Job whose tasks are no more: what was remembered of them."""
     told: Json = {"phase": job_phase(document, None)}
     told |= {name: kept[name] for name in ("reason", "message") if name in kept}
     if "ended" in kept:
         told["lastTransitionTime"] = rfc3339(kept["ended"])
-    counts: Json = {name: kept[name] for name in ("succeeded", "failed") if name in kept}
+    counts: Json = {name: kept[name] for name in _KEPT if name in kept}
     running: Json = {"pending": 0, "running": 0, "terminating": 0} if counts else {}
     return {
         "state": told,
