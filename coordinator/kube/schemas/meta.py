@@ -34,10 +34,10 @@ Condition - One statement about the state of an object.
   status: True|False|Unknown!  Whether it is so.
   reason: string             Why, in one word.
   message: string            Why, in a sentence.
-  lastTransitionTime: time   Since when it is so.
-  lastProbeTime: time        When it was last looked at.
-  lastHeartbeatTime: time    When it was last told.
-  lastUpdateTime: time       When it was last changed.
+  lastTransitionTime: time?  Since when it is so.
+  lastProbeTime: time?       When it was last looked at.
+  lastHeartbeatTime: time?   When it was last told.
+  lastUpdateTime: time?      When it was last changed.
   transitionID: string       The scheduling session that said so.
   observedGeneration: integer  The generation of the object that was looked at.
 
