@@ -171,7 +171,11 @@ class _Drawing:
         known = intake.registry.slots
         names = _names(known, admission)
         self.plan = Plan(admission, names)
-        self.classes: dict[int, TaskClass] = core.order.accounts.classes | admission.classes
+        published = core.order.accounts.classes
+        coming = intake.registry.classes.items()
+        self._fresh = {cid: cls for cls, cid in coming if cid not in published} | admission.classes
+        """Classes that no worker knows: of this plan, and of what is being stored right now."""
+        self.classes: dict[int, TaskClass] = published | self._fresh
         slots = Slots(names)
         self._implied = {
             slot: amount
@@ -295,12 +299,11 @@ class _Drawing:
     # --- what workers say -------------------------------------------------------------------------
 
     def inquiry(self, asked: list[_Asked]) -> Inquiry:
-        fresh = self.plan.admission.classes
         used = {run.cid for one in asked for run in one.turn.runs}
         return Inquiry(
             turns=[one.turn for one in asked],
             wanted=[one.wanted for one in asked],
-            classes={cid: encode_class(cls) for cid, cls in fresh.items() if cid in used},
+            classes={cid: encode_class(cls) for cid, cls in self._fresh.items() if cid in used},
             implied=self._implied,
         )
 

@@ -12,6 +12,8 @@ import redis
 
 from coordinator.inquiries import Inquiries
 from coordinator.kube.problems import Problem
+from shared.ledger.protocol import IntakeBatch, IntakeReply
+from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import StatusItem, TaskState
 from tests.explain.cluster import (
@@ -278,3 +280,24 @@ async def test_odd_lists(tmp_path: Path, redis_url: str) -> None:
     assert (lonely["verdict"], lonely["reason"]) == ("waits", "Misconfigured")
     assert (idle["verdict"], idle["reason"]) == ("waits", "Gated")
     assert priority["verdict"] == "never"
+
+
+async def test_what_is_being_stored_right_now_may_be_of_the_same_class(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, storing, go_on = RedisLedger.store, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: RedisLedger, batch: IntakeBatch) -> IntakeReply:
+        storing.set()
+        await go_on.wait()
+        return await store(self, batch)
+
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("n1"))
+        monkeypatch.setattr(RedisLedger, "store", slow)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send(service, job("first")))
+            await storing.wait()
+            told = await planned(service, job("second"))
+            go_on.set()
+        assert one(told)["verdict"] == "now", told
