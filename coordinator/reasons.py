@@ -54,16 +54,25 @@ def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> W
     return _Judge(core, state, names).judge()
 
 
+def kept_out_by(
+    core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
+) -> Reason | None:
+    """What keeps every job of a line out until somebody changes something; it goes before all that
+    time may mend. None: nothing."""
+    found = never(core, queue, line.need, classes=core.order.accounts.classes, names=names)
+    if found is not None:
+        return found[0]
+    return None if queue.queue.open else Reason.QUEUE_CLOSED
+
+
 def line_reason(
     core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
 ) -> Reason:
     """The word for every job of a line that is held back, as :func:`why` has it for each."""
     order = core.order
-    found = never(core, queue, line.need, classes=order.accounts.classes, names=names)
+    found = kept_out_by(core, queue, line, names)
     if found is not None:
-        return found[0]
-    if not queue.queue.open:
-        return Reason.QUEUE_CLOSED
+        return found
     if not order.accounts.capacity.covers(line.amounts):
         within = within_capability(core, queue, line.amounts)
         return Reason.NOT_ENOUGH_RESOURCES if within else Reason.WAITING_FOR_QUOTA

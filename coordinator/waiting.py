@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from coordinator.core import Coordinator
 from coordinator.jobs import JobState, Standing
-from coordinator.reasons import Reason, line_reason, word
+from coordinator.reasons import Reason, kept_out_by, line_reason, word
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
 """``active``: its turn comes, or is under way. ``backoff``: tried in vain, tried again soon.
@@ -38,6 +38,12 @@ def count_waiting(core: Coordinator, now: float, *, names: Sequence[str]) -> Wai
     order = core.order
     found, jobs = Waiting(), order.jobs
     back = _held_lines(core, now, names)
+    kept_out = {
+        id(line): reason
+        for queue in order.lines.queues.values()
+        for line in queue.lines.values()
+        if (reason := kept_out_by(core, queue.info, line, names)) is not None
+    }
     for jid, info in order.accounts.cluster.jobs.items():
         pending = info.pending + info.best_effort[0]
         if not pending:
@@ -50,7 +56,8 @@ def count_waiting(core: Coordinator, now: float, *, names: Sequence[str]) -> Wai
             continue
         found.tasks[_status(state)] += pending
         if not info.held[0]:
-            found.jobs[info.qid, word(state.reason)] += 1
+            reason = kept_out.get(id(state.line)) if state.line is not None else None
+            found.jobs[info.qid, reason or word(state.reason)] += 1
     for line in back.values():
         found.tasks[line.status] += line.tasks
         found.jobs[line.qid, line.reason] += line.jobs
@@ -66,7 +73,9 @@ def pending_reasons(core: Coordinator, now: float, *, names: Sequence[str]) -> d
     told = core.order.lines.outside()
     for state in core.order.lines.queues.values():
         for line in state.lines.values():
-            if core.order.lines.held_back(line, now):
+            if (kept_out := kept_out_by(core, state.info, line, names)) is not None:
+                told[kept_out] += line.reasons.total()
+            elif core.order.lines.held_back(line, now):
                 told[line_reason(core, state.info, line, names)] += line.reasons.total()
             else:
                 for reason, count in line.reasons.items():

@@ -47,7 +47,8 @@ def _pod(answer: Answer) -> list[str]:
     if not pod or not answer.get("job"):
         return []
     node = f" on {pod['node']}" if pod["node"] else ""
-    return [f"{pod['name']}  role {pod['role'] or '<none>'}  {pod['state']}{node}"]
+    role = f"  role {pod['role']}" if pod["role"] else ""
+    return [f"{pod['name']}{role}  {pod['state']}{node}"]
 
 
 def _why(answer: Answer, now: float) -> list[str]:

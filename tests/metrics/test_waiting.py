@@ -100,6 +100,24 @@ async def test_jobs_that_wait_are_told_by_queue_and_reason(tmp_path: Path, redis
     assert total(series, "pending_tasks", status="unschedulable") == 46
 
 
+async def test_what_nobody_mends_by_waiting_is_told_as_that(tmp_path: Path, redis_url: str) -> None:
+    """As explain, conditions and events have it: not as a wait for quota."""
+    async with running(redis_url, tmp_path) as service:
+        small, closed = queue("small", capability={GPU: "2"}), queue("closed")
+        await send(service, [node(0, 8), small, closed])
+        await send(service, [gang("shut-out", tasks=9, queue="closed")])
+        await send(service, [gang("too-much", tasks=3, queue="small")])
+        await service.until(lambda s: s["pending_reasons"].get("ExceedsCapability") == 1)
+        closed["status"] = {"state": "Closed"}
+        await send(service, [closed])
+        status = await service.until(
+            lambda s: s["pending_reasons"] == {"ExceedsCapability": 1, "QueueClosed": 1}
+        )
+        series = await scrape(service.url)
+    agrees(series, status)
+    assert total(series, "unadmitted_jobs", queue="small", reason="ExceedsCapability") == 1
+
+
 async def test_a_queue_tells_what_it_has_wants_and_deserves(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
         await send(service, [node(0, 8), queue("a", capability={GPU: "6", "cpu": "7.5"})])
