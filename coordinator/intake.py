@@ -186,12 +186,9 @@ class Intake:
         out = purge(self.registry, jids, pods)
         for key in out.jobs_ended:
             document = self.documents[key]
-            if (document.state or {}).get("next") == "Pending":
-                draft = Draft(self.registry)
-                fresh = endings.again(draft, document)
-                self._keep(draft, out, fresh)
-            else:
-                out.documents.append(endings.rest(self.registry, key, now))
+            draft = Draft(self.registry)
+            following = endings.following(draft, document, now)
+            self._keep(draft, out, following)
         return out
 
     # --- the controller of Jobs ---------------------------------------------------------------

@@ -48,26 +48,28 @@ def ending(document: Document | None) -> bool:
     return document is not None and document.deleting is None and "next" in (document.state or {})
 
 
-def rest(registry: Registry, key: Key, now: float | None) -> Document:
-    """The last task has left, and nothing more comes: the document alone stays."""
-    document = registry.documents[key]
+def following(draft: Draft, document: Document, now: float | None) -> Document:
+    """The last task has left. What comes now: the Job anew as another incarnation, or nothing."""
+    if (document.state or {}).get("next") == "Pending":
+        try:
+            return _again(draft, document)
+        except InvalidInput as error:  # of a role that was not there before; others have its names
+            kept = {"next": "Failed", "message": str(error)}
+            document = replace(document, state=(document.state or {}) | kept)
     state = dict(document.state or {})
     since = state.pop("since", 0.0)
     state |= {"phase": state.pop("next"), "ended": since if now is None else max(now, since)}
-    known = registry.documents[key] = replace(document, jid=-1, state=state)
-    return known
+    return replace(document, jid=-1, state=state)
 
 
-def again(draft: Draft, document: Document) -> Document:
-    """The Job anew as another incarnation, as old as before. Its tasks are all to be placed."""
-    manifest = manifest_of(document)
-    step = Step(draft, document.created, False)
-    begin_again(step, manifest)
+def _again(draft: Draft, document: Document) -> Document:
+    """As old as before; its tasks are all to be placed. Raises InvalidInput where its pods' names
+    are taken."""
+    begin_again(Step(draft, document.created, False), manifest_of(document))
     jid = draft.batch_jobs.get(document.key.path)
     assert jid is not None
-    return replace(
-        document, jid=jid, state={"retryCount": (document.state or {}).get("retryCount", 0)}
-    )
+    retries = (document.state or {}).get("retryCount", 0)
+    return replace(document, jid=jid, state={"retryCount": retries})
 
 
 def grow(draft: Draft, document: Document, roles: list[str]) -> Admission:

@@ -21,6 +21,7 @@ class Member:
     cid: int
     priority: int
     duration: float | None
+    exit_code: int
     key: tuple[int, float, str]
 
 
@@ -67,19 +68,19 @@ def join(job: Job, members: list[Member]) -> tuple[Job, dict[str, int]]:
     Members of one kind become one role as far as they came together; a role that is the job's last
     one grows.
     """
-    kinds: dict[tuple[str, int, int, float | None], list[Member]] = {}
+    kinds: dict[tuple[str, int, int, float | None, int], list[Member]] = {}
     for member in members:
-        kind = (member.role, member.cid, member.priority, member.duration)
+        kind = (member.role, member.cid, member.priority, member.duration, member.exit_code)
         kinds.setdefault(kind, []).append(member)
     roles = list(job.roles)
     first = job.tasks
     tasks: dict[str, int] = {}
-    for (role, cid, priority, duration), those in kinds.items():
+    for (role, cid, priority, duration, code), those in kinds.items():
         those.sort(key=lambda m: m.key)
         names = tuple(m.name for m in those)
         tasks.update((name, first + i) for i, name in enumerate(names))
         group = group_of(role, job.role_minima)
-        fresh = Role(role, cid, first, len(names), group, priority, names, duration)
+        fresh = Role(role, cid, first, len(names), group, priority, names, duration, code)
         first += len(names)
         if roles and _grows(roles[-1], fresh):
             names = roles[-1].names + names
@@ -90,13 +91,8 @@ def join(job: Job, members: list[Member]) -> tuple[Job, dict[str, int]]:
 
 
 def _grows(last: Role, more: Role) -> bool:
-    return (last.name, last.cid, last.group, last.priority, last.duration) == (
-        more.name,
-        more.cid,
-        more.group,
-        more.priority,
-        more.duration,
-    )
+    """Whether they differ in nothing but who is in them."""
+    return replace(last, first=0, count=0, names=()) == replace(more, first=0, count=0, names=())
 
 
 def without(job: Job, members: Iterable[int]) -> Job:

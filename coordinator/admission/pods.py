@@ -39,7 +39,7 @@ def _alone(step: Step, key: str, new: PodManifest) -> None:
     jid = draft.new_jid()
     cid = draft.class_of(new.template)
     priority = step.task_priority(new, new)
-    role = Role(new.role, cid, 0, 1, 0, priority, (new.name,), new.duration)
+    role = Role(new.role, cid, 0, 1, 0, priority, (new.name,), new.duration, new.exit_code)
     draft.pods[key] = pack_task(jid, 0)
     draft.jobs[jid] = Job(
         jid,
@@ -87,6 +87,7 @@ def _member(step: Step, key: str, new: PodManifest) -> None:
         cid=draft.class_of(new.template),
         priority=step.task_priority(new, new),
         duration=new.duration,
+        exit_code=new.exit_code,
         key=member_key(new.name, step.created(new.created), new.uid),
     )
     step.coming[key] = Coming(job.jid, new, member)
@@ -130,10 +131,11 @@ def _again(step: Step, key: str, new: PodManifest) -> None:
 
 
 def _same_member(step: Step, known: PodManifest, new: PodManifest) -> bool:
-    return (known.group, known.role, known.duration, known.uid) == (
+    return (known.group, known.role, known.duration, known.exit_code, known.uid) == (
         new.group,
         new.role,
         new.duration,
+        new.exit_code,
         new.uid,
     ) and (step.draft.class_of(known.template), step.task_priority(known, known)) == (
         step.draft.find_class(new.template),
@@ -143,11 +145,12 @@ def _same_member(step: Step, known: PodManifest, new: PodManifest) -> bool:
 
 def _same(step: Step, job: Job, tix: int, new: PodManifest) -> bool:
     role = job.role_of(tix)
-    if (role.name, role.cid, role.priority, role.duration) != (
+    if (role.name, role.cid, role.priority, role.duration, role.exit_code) != (
         new.role,
         step.draft.find_class(new.template),
         step.task_priority(new, new),
         new.duration,
+        new.exit_code,
     ):
         return False
     if job.kind != "Pod":

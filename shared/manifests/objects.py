@@ -70,6 +70,7 @@ class PodManifest:
     """Only of a pod without PodGroup; "" = default."""
     task_priority: int | None = None
     duration: float | None = None
+    exit_code: int = 0
     phase: str = "Pending"
     deleting: bool = False
 

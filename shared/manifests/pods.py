@@ -18,6 +18,7 @@ from shared.manifests.metadata import (
     GROUP_NAME,
     QUEUE_NAME,
     duration_of,
+    exit_code_of,
     read_metadata,
     role_of,
     task_priority_of,
@@ -149,6 +150,7 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
         queue=loose_name(queue, f"metadata.annotations.{QUEUE_NAME}") if queue else "",
         task_priority=task_priority_of(meta),
         duration=duration_of(meta),
+        exit_code=exit_code_of(meta),
         phase=phase or "Pending",
         deleting=meta.deleting,
     )

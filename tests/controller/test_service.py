@@ -157,6 +157,38 @@ async def test_a_role_waits_for_another(tmp_path: Path, url: str) -> None:
         service.service.core.validate()
 
 
+async def test_a_job_whose_pods_names_are_taken_meanwhile_does_not_begin_anew(
+    tmp_path: Path, url: str
+) -> None:
+    """A role that waits reserves no names: neither its creation nor a restart may take them."""
+    async with running(url, tmp_path, grace=0.01) as service:
+        taken = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "j-then-0", "namespace": "ns"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        }
+        tasks = [task("then", 1, after=["first"]), task("first", 1, runs=0.5, code=1)]
+        await submit(service, node(cpu=0), job("j", *tasks, policies=RESTART, minAvailable=1))
+        await submit(service, taken)
+        await submit(service, node())
+        ended = await phase(service, "j", "Failed")
+        assert "pod ns/j-then-0 exists" in ended["state"]["message"]
+        assert ended["retryCount"] == 1
+        await service.until(lambda s: s["tasks"]["running"] == 1)
+        assert pods(service).keys() == {"j-then-0"}
+
+
+async def test_policies_of_a_job_that_runs_may_change(tmp_path: Path, url: str) -> None:
+    async with running(url, tmp_path, grace=0.01) as service:
+        tasks = [task("bad", 1, runs=0.01, code=1), task("long", 1)]
+        await submit(service, node(), job("j", *tasks))
+        await service.until(lambda s: s["tasks"]["finished"] == 1)
+        assert status(service, "j")["state"]["phase"] == "Running"
+        await submit(service, job("j", *tasks, policies=[when("PodFailed", "AbortJob")]))
+        await phase(service, "j", "Aborted")
+
+
 # --- a coordinator ends in between --------------------------------------------------------------
 
 
