@@ -40,10 +40,12 @@ from shared.manifests.text import TextError, read_object
 @dataclass(frozen=True, slots=True)
 class Now:
     """The object as it is. Both None: there is none. ``before`` alone None: it is shown, but it
-    belongs to another object (the pods of a Job)."""
+    belongs to another object (the pods of a Job). ``written``: the version at which its author last
+    changed it; 0 where that is not known."""
 
     before: Document | None
     live: dict[str, Any] | None
+    written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def created(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[s
 def replaced(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
     name = obj["metadata"]["name"]
     before, live = _existing(now, kind, name)
-    _check_versions(obj, live, kind, name)
+    _check_versions(obj, live, kind, name, now.written)
     own = authored(kind, obj, before, live)
     return _updated(before.object(), own, kind, author)
 
@@ -140,7 +142,7 @@ def patched(
     except PatchError as error:
         raise _unfit(error, kind, key.name) from error
     obj = identified(obj, kind, key.namespace, key.name)
-    _check_versions(obj, live, kind, key.name)
+    _check_versions(obj, live, kind, key.name, now.written)
     own = authored(kind, obj, before, live)
     return _updated(before.object(), own, kind, author)
 
@@ -181,7 +183,7 @@ def _applied(
     if now.before is not None or now.live is not None:
         before, live = _existing(now, kind, key.name)
         base = before.object()
-        _check_versions(wanted, live, kind, key.name)
+        _check_versions(wanted, live, kind, key.name, now.written)
     wanted = authored(kind, wanted, None, None)
     try:
         new = apply(
@@ -251,15 +253,32 @@ def check_deletion(now: Now, kind: Kind, name: str, *, uid: str, version: str) -
     if now.before is None:
         raise belongs(kind, name, _owner(now.live or {}))
     wanted = {"uid": uid, "resourceVersion": version}
-    _check_versions({"metadata": wanted}, now.live or {"metadata": {}}, kind, name)
+    live = now.live or {"metadata": {}}
+    _check_versions({"metadata": wanted}, live, kind, name, now.written)
 
 
-def _check_versions(obj: dict[str, Any], live: dict[str, Any], kind: Kind, name: str) -> None:
-    """Is it the incarnation and the version that the author read? What he does not say fits."""
+def _check_versions(
+    obj: dict[str, Any], live: dict[str, Any], kind: Kind, name: str, written: int
+) -> None:
+    """Is it the incarnation and the version that the author read? What he does not say fits.
+
+    Members of a gang have a new version whenever another of them moves, and a watch tells most of
+    them at an older one: what was read since the object was last written is the latest of what an
+    author may write.
+    """
     wanted, found = obj["metadata"], live["metadata"]
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     if uid and "uid" in found and uid != found["uid"]:
         why = f"Precondition failed: UID in precondition: {shown(uid)}"
         raise conflict(kind, name, f"{why}, UID in object meta: {found['uid']}")
-    if version and "resourceVersion" in found and version != found["resourceVersion"]:
+    newest = found.get("resourceVersion")
+    if not version or newest is None or version == newest:
+        return
+    if not written or not written <= _number(version) <= _number(newest):
         raise modified(kind, name)
+
+
+def _number(version: Any) -> int:
+    """-1 for what is no version of ours."""
+    plain = isinstance(version, str) and version.isascii() and version.isdigit()
+    return int(version) if plain and len(version) <= 19 else -1

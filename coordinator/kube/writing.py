@@ -58,6 +58,10 @@ class Writer(Protocol):
 class Shown(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None: ...
 
+    def document(self, key: Key) -> Document | None:
+        """With the version at which it was written last."""
+        ...
+
 
 May = Callable[[web.Request, Kind, Mapping[str, Any]], None]
 """May the principal of a request write (or delete) this object? Raises Problem."""
@@ -147,7 +151,9 @@ class Writing:
     # --- parts --------------------------------------------------------------------------------
 
     def _now(self, kind: Kind, key: Key, before: Document | None) -> Now:
-        return Now(before, self.objects.get(kind, key.namespace, key.name))
+        written = self.objects.document(key)
+        live = self.objects.get(kind, key.namespace, key.name)
+        return Now(before, live, 0 if written is None else written.version)
 
     def _author(self, options: Options) -> Author:
         return Author(options.manager, rfc3339(self.clock()), options.force)

@@ -49,3 +49,26 @@ async def test_from_each_event_a_client_can_go_on(client: Client, service: Runni
         assert first["name"] == "p2"
     async with client.watch(PODS, resourceVersion=first["resourceVersion"]) as lines:
         assert (await lines.named())[1] == "p1"
+
+
+async def test_what_a_watch_told_can_be_written_until_somebody_else_wrote(
+    client: Client, service: Running
+) -> None:
+    """The version of a member moves when another one does, which is no reason to refuse it."""
+    since = (await client.get(PODS))["metadata"]["resourceVersion"]
+    await put(service, painted("p1", "red"), painted("p2", "red"))
+    async with client.watch(PODS, resourceVersion=since) as lines:
+        told = {(e := await lines.next())["object"]["metadata"]["name"]: e["object"] for _ in "12"}
+    await put(service, painted("p2", "green"))
+    p1 = told["p1"]
+    live = await client.get(f"{PODS}/p1")
+    assert int(live["metadata"]["resourceVersion"]) > int(p1["metadata"]["resourceVersion"])
+    p1["metadata"]["labels"] = {"colour": "blue"}
+    for wanted in (200, 409):
+        async with client.session.put(f"{PODS}/p1", json=p1) as answer:
+            assert answer.status == wanted, await answer.text()
+        p1["metadata"]["labels"] = {"colour": "white"}
+    ahead = p1["metadata"] | {"resourceVersion": str(2**62)}
+    async with client.session.put(f"{PODS}/p1", json=p1 | {"metadata": ahead}) as answer:
+        assert answer.status == 409
+    assert (await client.get(f"{PODS}/p1"))["metadata"]["labels"] == {"colour": "blue"}

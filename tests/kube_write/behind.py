@@ -51,6 +51,9 @@ class Seen:
         for key in changes.documents_gone:
             self.documents.pop(key, None)
 
+    def document(self, key: Key) -> Document | None:
+        return self.documents.get(key)
+
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
         key = Key(kind.kind, namespace, name)
         document = self.documents.get(key)
