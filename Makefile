@@ -19,7 +19,7 @@ RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help run test check fmt lock clean
+.PHONY: help run test check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -43,6 +43,10 @@ check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies
 fmt: $(DEV_STAMP) ## Format and fix what can be fixed
 	@$(BIN)/ruff format $(CODE)
 	@$(BIN)/ruff check --fix $(CODE)
+
+reference: $(RUN_STAMP) ## Write docs/reference and docs/metrics.md anew, from the code
+	@$(BIN)/python -m coordinator.reference docs
+	@$(BIN)/python -m coordinator.metrics_table > docs/metrics.md
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-header --upgrade

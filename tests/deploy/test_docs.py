@@ -1,39 +1,18 @@
-"""The page on deployment: what can run here is run, what it names is there."""
+"""The page on deployment: what it names is there. Its blocks run with those of all pages."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-
-import pytest
 
 from tests.deploy.rendered import FOR_METRICS, MADE_BY_HAND, OVERLAYS, ROOT, compose
+from tests.docs.pages import blocks
 
 PAGE = (ROOT / "docs/deploy.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)(?: (\w+))?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-
-
-def test_every_block_says_what_it_needs() -> None:
-    assert {kind for kind, _, _ in BLOCKS} == {"sh"}
-    assert {needs for _, needs, _ in BLOCKS} == {"", "container", "cluster"}
-    assert PAGE.count("```") == 2 * len(BLOCKS)
-
-
-@pytest.mark.parametrize("block", [text for _, needs, text in BLOCKS if not needs])
-def test_blocks_that_need_neither_run(block: str) -> None:
-    kubectl = os.environ.get("KUBECTL") or shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("no kubectl on PATH and none named by $KUBECTL: the block was not run")
-    script = re.sub(r"^kubectl ", f"{kubectl} ", block, flags=re.MULTILINE)
-    subprocess.run(
-        ["bash", "-euc", script], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=60
-    )
+TEXTS = [block.text for block in blocks(ROOT / "docs/deploy.md")]
 
 
 def test_paths_exist() -> None:
-    text = " ".join(text for _, _, text in BLOCKS) + " ".join(re.findall(r"`([^`]+)`", PAGE))
+    text = " ".join(TEXTS) + " ".join(re.findall(r"`([^`]+)`", PAGE))
     named = set(re.findall(r"\b(?:docker|k8s|tests|docs)/[\w./-]+", text))
     secrets = {f"docker/{secret['file'][2:]}" for secret in compose()["secrets"].values()}
     assert secrets <= named

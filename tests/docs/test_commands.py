@@ -1,0 +1,121 @@
+"""Every block of every page is run, or what it names is looked for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from coordinator.reference import command_page
+from tests.conftest import ROOT
+from tests.docs.pages import PAGES, Block, blocks, mistakes, name
+from tests.docs.terminal import Up, kubectl, run
+
+START = next(b for b in blocks(ROOT / "docs/quickstart.md") if "keeps" in b.options)
+"""How the pages begin: the server that all of them ask, unless they start their own."""
+FOLDERS = ("examples", "docker", "k8s", "tests", "docs")
+_CALL = re.compile(r"(?:^|[|(;] *|\bdo |\bif |/)quadrant ([a-z].*?)(?=$|[|;>&)])")
+MADE_BY_HAND = re.compile(r"docker/secrets(/[\w.]*)?")
+"""What only a reader's own commands make."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    found = blocks(page)
+    assert [mistake for block in found for mistake in mistakes(block)] == []
+    fences = re.findall(r"^ *```", page.read_text(), re.MULTILINE)
+    assert len(fences) == 2 * len(found)
+    assert all(b.kind != "text" or "output" not in b.options for b in found[:1])
+    for before, block in pairwise(found):
+        assert "output" not in block.options or before.runs, block.place
+
+
+@pytest.mark.parametrize(
+    "block", [b for page in PAGES for b in blocks(page) if b.only_read], ids=lambda b: b.place
+)
+def test_what_is_not_run_names_what_is_there(block: Block) -> None:
+    subprocess.run(["bash", "-n", "-c", block.text], check=True, timeout=10)
+    for path in re.findall(rf"\b(?:{'|'.join(FOLDERS)})/[\w./-]+", block.text):
+        assert MADE_BY_HAND.fullmatch(path) or (ROOT / path).exists(), (block.place, path)
+    if block.options["needs"] == "make":
+        for target in re.findall(r"^make (\w+)", block.text, re.MULTILINE):
+            subprocess.run(["make", "-n", target], cwd=ROOT, check=True, timeout=30)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_options_of_every_command_exist(page: Path) -> None:
+    """Also of those that are not run, or are only spoken of."""
+    reference = command_page()
+    server = reference.split("\n## ")[0]
+    sections = dict(part.split("\n", 1) for part in reference.split("\n## ")[1:])
+    for command, options in _calls(page):
+        section = next((s for n, s in sections.items() if command.startswith(n)), None)
+        assert section is not None, command
+        for option in options:
+            known = f"`{option}`" in section + server or option in ("--help", "-h")
+            assert known, (command, option)
+
+
+def _calls(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """``quadrant VERB ...`` of a page's blocks, and the options of each."""
+    for block in blocks(page):
+        if block.kind != "sh":
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            calls = _CALL.findall(line)
+            for call in calls:
+                words = shlex.split(call.partition(" #")[0])
+                flags = [word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)]
+                yield "quadrant " + " ".join(words) + " ", flags
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with Up(START.text, tmp_path_factory.mktemp("up")) as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(block.runs for block in blocks(page))], ids=name
+)
+def test_every_command_block_does_what_the_page_says(
+    page: Path, server: Up, tmp_path: Path
+) -> None:
+    for folder in FOLDERS:
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    found = [b for b in blocks(page) if not b.only_read]
+    left_out = [b for b in found if b.options.get("needs") == "kubectl" and kubectl() is None]
+    printed: dict[int, str] = {}
+    with ExitStack() as stack:
+        asked, part = server, list[Block]()
+        for block in [b for b in found if b not in left_out]:
+            if "keeps" not in block.options:
+                part.append(block)
+            elif block.text != START.text:
+                printed |= run(part, tmp_path, asked)
+                part = []
+                asked = stack.enter_context(Up(block.text, tmp_path))
+        printed |= run(part, tmp_path, asked)
+    for before, block in pairwise(found):
+        if "output" in block.options and before not in left_out:
+            _compare(block, printed[before.line])
+    if left_out:
+        pytest.skip("no kubectl on PATH and none named by $KUBECTL: its blocks were not run")
+
+
+def _compare(block: Block, printed: str) -> None:
+    lines = iter(_words(printed))
+    for wanted in _words(block.text):
+        assert any(wanted in line for line in lines), (block.place, wanted, printed)
+
+
+def _words(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
