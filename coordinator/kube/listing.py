@@ -173,10 +173,19 @@ class Pieces:
         return found
 
     def _page(self, size: int) -> Page:
-        question = self._question
-        return self._objects.list(
-            question.kind, namespace=question.namespace, after=self._next, limit=size
-        )
+        question, token = self._question, self._question.token
+        try:
+            return self._objects.list(
+                question.kind, namespace=question.namespace, after=self._next, limit=size
+            )
+        except ValueError as error:
+            if token is None or self._next != token.after:
+                raise
+            raise Problem(
+                HTTPStatus.BAD_REQUEST,
+                "BadRequest",
+                f"continue is no token of a list of {question.kind.plural}; begin the list anew",
+            ) from error
 
     def _one_name(self) -> str | None:
         """The only name that is asked for, where that makes it one object: waiting for one asks

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from coordinator.kube import listing
+from coordinator.kube.questions import Token
 from tests.intake.objects import node
 from tests.kube.client import PODS, TABLE, Client
 from tests.kube.conftest import put, running_pod
@@ -162,3 +163,16 @@ async def test_other_namespaces_are_not_shown(client: Client, service: Running) 
     await put(service, running_pod("p9"))
     assert await client.names("/api/v1/namespaces/default/pods") == []
     assert await client.get("/api/v1/namespaces/default/pods/p9", code=404)
+
+
+@pytest.mark.parametrize("place", ["x", "zz|x", "1|1.2", "1|a#b", "-1|a-#9"])
+@pytest.mark.parametrize("kind", ["pods", "events", "namespaces"])
+async def test_a_token_of_another_list_is_no_error_of_the_server(
+    client: Client, service: Running, kind: str, place: str
+) -> None:
+    token = Token(service.service.objects.version, place).text()
+    url = f"/api/v1/{kind}"
+    async with client.session.get(url, params={"limit": "1", "continue": token}) as answer:
+        said = orjson.loads(await answer.read())
+        assert answer.status in (200, 400), said
+        assert place != "x" or said["reason"] == "BadRequest"
