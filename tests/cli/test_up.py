@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import select
@@ -106,6 +107,25 @@ def test_a_bad_policy_is_told_before_anything_starts(
     said = quadrant(*words)
     assert said.code == 0
     assert "Warning: the last policy that was good counts" in said.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_end_of_the_terminal_stops_it_as_ctrl_c_does(
+    capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    ended = []
+
+    async def serve() -> int:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(20)
+        finally:
+            ended.append(number)
+        return 0
+
+    assert stack.run_to_exit_code(serve) == 130
+    assert ended == [number]
+    assert "all processes are stopped" in capsys.readouterr().err
 
 
 def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
