@@ -40,7 +40,7 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Something that happened to an object of the cluster."""
+    """Something that happened to an object of the cluster, or to a Job whatever incarnation."""
 
     about: Key
     happening: Happening
@@ -183,10 +183,10 @@ def walk(
     glance: Glance, stories: Stories, cluster: list[Told], namespace: str | None, start: Spot
 ) -> Iterator[tuple[Spot, EventEntry]]:
     """Every event from a spot on, each with the spot that follows it."""
-    if start.jid == _CLUSTER and namespace in (None, "default"):
+    if start.jid == _CLUSTER:
         for told in cluster:
-            h = told.happening
-            if h.number >= start.number:
+            h, where = told.happening, told.about.namespace or "default"
+            if h.number >= start.number and namespace in (None, where):
                 yield Spot(_CLUSTER, h.number + 1, 0), EventEntry(glance, told.about, h, _CLUSTER)
     for jid in stories.order.between(max(start.jid, 0)):
         story, state = stories.jobs[jid], glance.state(jid)
@@ -265,7 +265,7 @@ def find(
     if jid == _CLUSTER:
         found = (t for t in cluster if t.happening.number == wanted and t.about.name == about)
         told = next(found, None)
-        if told is None or namespace != "default":
+        if told is None or namespace != (told.about.namespace or "default"):
             return None
         return EventEntry(glance, told.about, told.happening, _CLUSTER)
     story, state = stories.jobs.get(jid), glance.state(jid)

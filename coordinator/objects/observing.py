@@ -25,7 +25,7 @@ WAITING = 100_000
 """Jobs that are looked at, in turn, for why they wait."""
 _PLACED = OutcomeCode.PLACED
 _REMEMBERED = frozenset((TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED))
-_WARNINGS = frozenset(("ShardLost", "QueueClosed"))
+_WARNINGS = frozenset(("ShardLost", "QueueClosed", "Failed", "Restarting"))
 _CLUSTER = {
     "ShardLost": "its worker does not answer; another takes its place, and its turns are read anew",
     "ShardRecovered": "another worker serves it",
@@ -261,7 +261,7 @@ class Observing:
         self._stories.tell(story, happening)
         return happening
 
-    def _of_cluster(self, about: Key, reason: str) -> None:
+    def _of_cluster(self, about: Key, reason: str, text: str = "") -> None:
         for one in self.told:
             if one.about == about and one.happening.reason == reason:
                 self.version += 1
@@ -269,12 +269,27 @@ class Observing:
                 one.happening.count += 1
                 one.happening.last = self.core.order.now
                 return
-        text = _CLUSTER.get(reason, reason)
+        text = text or _CLUSTER.get(reason, reason)
         self.version = number = self.version + 1
         now, warning = self.core.order.now, reason in _WARNINGS
         happening = Happening(number, number, reason, text, Whom.JOB, warning, now, now)
         self.told.append(Told(about, happening))
         del self.told[:-CLUSTER_HAPPENINGS]
+
+    def _job_published(self, before: Document | None, after: Document) -> None:
+        """Tell what its policies make of a Job."""
+        kept = after.state or {}
+        known = (before.state if before is not None else None) or {}
+        phase = kept.get("phase")
+        if phase is not None and phase != known.get("phase"):
+            self._of_cluster(after.key, phase, str(kept.get("message", "")))
+        elif phase is None and "next" in known:
+            self._of_cluster(after.key, "Restarted", "its pods have left; it begins anew")
+
+    def _job_gone(self, document: Document) -> None:
+        """Another Job may have its name: what was told is not about that one."""
+        if document.state is not None:
+            self.told = [told for told in self.told if told.about != document.key]
 
     def _queue_published(self, before: Document | None, after: Document) -> None:
         """Tell where a queue was closed."""

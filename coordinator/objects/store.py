@@ -116,6 +116,8 @@ class Objects(Observing):
             before = self._put(document, self.version)
             event = "ADDED" if before is None else "MODIFIED"
             self._ring.add(self.version, event, document.key)
+            if document.state is not None:
+                self._job_published(None if before is None else before.document, document)
             if document.jid >= 0:
                 self._came(document.jid)
             elif document.key.kind == "Queue":
@@ -163,6 +165,7 @@ class Objects(Observing):
             return
         document = record.document
         if key.kind == "Job":
+            self._job_gone(document)
             for kind, count in self._stood(document):
                 self._shelves[kind].unmark(path, key.namespace, count)
         self.version += 1

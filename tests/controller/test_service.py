@@ -8,7 +8,7 @@ from pathlib import Path
 from coordinator.cluster.local import LocalCluster
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
 from coordinator.objects.document import Key
-from coordinator.objects.kinds import POD
+from coordinator.objects.kinds import EVENT, POD, POD_GROUP
 from tests.controller.support import (
     gone,
     job,
@@ -52,6 +52,7 @@ async def test_another_incarnation_may_end_well(tmp_path: Path, url: str) -> Non
         before = pods(service)
         ended = await phase(service, "j", "Completed")
         assert (ended["retryCount"], ended["succeeded"], ended["failed"]) == (1, 2, 0)
+        assert told(service, "j") >= {"Restarting", "Restarted"}
         after = pods(service)
         assert before.keys() == after.keys() == {"j-w-0", "j-w-1"}
         assert set(before.values()).isdisjoint(after.values())
@@ -173,6 +174,7 @@ async def test_a_job_whose_pods_names_are_taken_meanwhile_does_not_begin_anew(
         await submit(service, taken)
         await submit(service, node())
         ended = await phase(service, "j", "Failed")
+        assert told(service, "j") == {"Restarting", "Failed"}
         assert "pod ns/j-then-0 exists" in ended["state"]["message"]
         assert ended["retryCount"] == 1
         await service.until(lambda s: s["tasks"]["running"] == 1)
@@ -258,6 +260,23 @@ def pods(service: Running) -> dict[str, str]:
     entries = service.service.objects.list(POD, namespace="ns", limit=None).items
     shown_pods = [entry.object()["metadata"] for entry in entries]
     return {metadata["name"]: metadata["uid"] for metadata in shown_pods}
+
+
+def told(service: Running, name: str) -> set[str]:
+    """Reasons of the events of a Job and of its PodGroup."""
+    events = service.service.objects.list(EVENT, namespace="ns", limit=None).items
+    shown_events = [entry.object() for entry in events]
+    about = {"Job": (name,), "PodGroup": tuple(pods_group(service))}
+    return {
+        event["reason"]
+        for event in shown_events
+        if event["involvedObject"]["name"] in about.get(event["involvedObject"]["kind"], ())
+    }
+
+
+def pods_group(service: Running) -> list[str]:
+    groups = service.service.objects.list(POD_GROUP, namespace="ns", limit=None).items
+    return [entry.key.name for entry in groups]
 
 
 async def delete(service: Running, name: str) -> None:
