@@ -84,6 +84,14 @@ def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactor
     assert not thread.is_alive()
 
 
+@pytest.fixture(autouse=True)
+def again(url: str) -> None:
+    """What the test before deleted is there once more, or soon."""
+    items: Any = {"apiVersion": "v1", "kind": "List", "items": ITEMS}
+    answer = requests.post(f"{url}/apis/quadrant.dev/v1alpha1/lists", json=items, timeout=SECONDS)
+    assert answer.status_code == 200, answer.text
+
+
 def operations() -> dict[str, Any]:
     """By name: of each kind, and of what is no object."""
     found = {}
@@ -192,7 +200,7 @@ def test_whatever_is_asked(url: str, name: str, mode: GenerationMode) -> None:
         if known:
             _about(case, known)
         answer = case.call(base_url=url, timeout=SECONDS)
-        watched = (case.query or {}).get("watch")
+        watched = "watch" in (case.query or {})
         case.validate_response(answer, checks=CHECKS[:2] if watched else CHECKS)
 
     ask()
@@ -284,6 +292,23 @@ def test_whatever_the_query_says(url: str, path: str) -> None:
             assert answer.status_code < 500, answer.text
 
     look()
+
+
+def test_null_stands_for_nothing(url: str) -> None:
+    """Found by asking: it is kept as it was sent, which the documents must say."""
+    obj: Any = {"metadata": {"name": "nulls"}, "spec": {"minResources": None, "queue": None}}
+    path = path_of(next(kind for kind in WRITTEN if kind.kind == "PodGroup"))
+    answer = requests.post(f"{url}{path}", json=obj, timeout=SECONDS)
+    assert (answer.status_code, answer.json()["spec"]) == (201, obj["spec"])
+    operation = OPERATIONS["readPodGroup"]
+    case = operation.Case(path_parameters={"namespace": "ns", "name": "nulls"})
+    case.validate_response(case.call(base_url=url, timeout=SECONDS), checks=CHECKS)
+
+
+def test_a_watch_without_a_value_is_one(url: str) -> None:
+    """Found by asking: as in Kubernetes, the name alone is enough."""
+    answer = requests.get(f"{url}/api/v1/nodes", params={"watch": ""}, timeout=SECONDS)
+    assert {json.loads(line)["type"] for line in answer.text.splitlines()} == {"ADDED"}
 
 
 def fine(answer: requests.Response) -> None:

@@ -12,8 +12,9 @@ deeper lines. Types: ``string``, ``integer``, ``number``, ``boolean``, ``time``,
 number or a text with a unit), ``share`` (a whole number, or a text as "50%"), ``any`` (an object
 that is kept and not looked at), ``texts``, ``quantities`` and ``counts`` (maps), the name of
 another schema, ``[]`` before any of these for a list, and ``one|other`` for a text of a closed set.
-``!``: required. ``?``: may be null. ``~key``: the items of the list are told apart by this field
-when lists are merged; ``~`` alone: the values of the list are a set, and sets are united.
+``!``: required; in all others null stands for nothing. ``?``: the same, where it is the server that
+shows null. ``~key``: the items of the list are told apart by this field when lists are merged;
+``~`` alone: the values of the list are a set, and sets are united.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def read(text: str) -> dict[str, Schema]:
         else:
             field = _match(_FIELD, line)
             described = _type(field[2].rstrip("!?"))
-            if field[2].endswith("?"):
+            if not field[2].endswith("!"):
                 described["nullable"] = True
             if field[3]:
                 described["description"] = field[3]
