@@ -114,7 +114,8 @@ def test_every_command_block_does_what_the_page_says(
 def _compare(block: Block, printed: str) -> None:
     lines = iter(_words(printed))
     for wanted in _words(block.text):
-        assert any(wanted in line for line in lines), (block.place, wanted, printed)
+        found = any(wanted in line for line in lines)
+        assert found, f"{block.place}: {wanted!r} is not where it should be in:\n{printed}"
 
 
 def _words(text: str) -> list[str]:
