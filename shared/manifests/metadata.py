@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import orjson
+
 from shared.errors import InvalidInput
 from shared.manifests.fields import INT32, Fields, dns_label, loose_name, subdomain
 
@@ -42,6 +44,10 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _LONGEST_RUN = 1e10
 _EXIT_CODES = 255
 _ANNOTATIONS = 1000
+_ANNOTATION_BYTES = 256 << 10
+"""Of all annotations of an object, keys and values in UTF-8, as in Kubernetes."""
+_LONGEST_LETTER = 4
+"""Bytes of one character in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def read_metadata(obj: dict[str, object], *, namespaced: bool, loose: bool = Fal
         None if created is None else _time(created, "metadata.creationTimestamp"),
         data.get("deletionTimestamp") is not None,
         _map(data.get("labels"), "metadata.labels"),
-        _map(data.get("annotations"), "metadata.annotations"),
+        _annotations(data.get("annotations"), "metadata.annotations"),
     )
 
 
@@ -92,7 +98,7 @@ def read_template_metadata(fields: Fields | None, at: str) -> Metadata:
     if fields is not None:
         fields.only(_KNOWN)
     labels = _map(data.get("labels"), f"{at}.labels")
-    annotations = _map(data.get("annotations"), f"{at}.annotations")
+    annotations = _annotations(data.get("annotations"), f"{at}.annotations")
     return Metadata("", "", "", None, False, labels, annotations)
 
 
@@ -102,6 +108,33 @@ def _map(value: object, field: str) -> dict[str, object]:
     if type(value) is not dict or len(value) > _ANNOTATIONS:
         raise InvalidInput(field, value, f"not an object of at most {_ANNOTATIONS} texts")
     return value
+
+
+def _annotations(value: object, field: str) -> dict[str, object]:
+    """Annotations that are not too large in all. Small ones cost a look at their lengths."""
+    found = _map(value, field)
+    letters = 0
+    for key, text in found.items():
+        letters += len(key) + (len(text) if type(text) is str else _size(text))
+    if letters * _LONGEST_LETTER > _ANNOTATION_BYTES:
+        size = sum(_size(key) + _size(text) for key, text in found.items())
+        if size > _ANNOTATION_BYTES:
+            message = (
+                f"too long: {size} bytes of keys and values, and at most {_ANNOTATION_BYTES} are "
+                "kept; keep large texts elsewhere (kubectl apply --server-side adds none)"
+            )
+            raise InvalidInput(field, found, message)
+    return found
+
+
+def _size(value: object) -> int:
+    """Bytes of a text, or of what stands in place of one, as JSON."""
+    if type(value) is str:
+        return len(value.encode(errors="replace"))
+    try:
+        return len(orjson.dumps(value))
+    except TypeError:  # no JSON: it is refused as such where the object is kept
+        return 0
 
 
 def _time(value: object, field: str) -> float:

@@ -158,6 +158,26 @@ def test_annotations_of_a_pod() -> None:
     assert (parsed.group, parsed.role, parsed.task_priority, parsed.duration) == ("g", "w", 7, 1.5)
 
 
+@pytest.mark.parametrize("letter", ["x", "\u20ac"])
+def test_annotations_are_bounded_in_all(letter: str) -> None:
+    """Keys and values together, in bytes: 256 KiB."""
+    size = len(letter.encode())
+    room = (256 << 10) - len("ab")
+    texts = {"a": letter * (room // size), "b": "y" * (room % size)}
+    for make in (pod, node, queue, job):
+        obj = make("o")
+        obj["metadata"]["annotations"] = dict(texts)
+        assert not isinstance(parse(obj), Refusal)
+        obj["metadata"]["annotations"]["b"] += "z"
+        refusal = parse(obj)
+        assert isinstance(refusal, Refusal)
+        assert refusal.field == "metadata.annotations"
+        assert refusal.message.startswith("too long: 262145 bytes")
+    obj = pod("o")
+    obj["metadata"]["annotations"] = {"a": [letter * (256 << 10)]}
+    assert isinstance(parse(obj), Refusal), "what is no text counts too"
+
+
 def test_node() -> None:
     parsed = parse(node("n", labels={"a": "b"}, taints=[{"key": "k", "effect": "NoExecute"}]))
     assert isinstance(parsed, NodeManifest)
