@@ -141,8 +141,8 @@ def show(
 ) -> None:
     """Show the settings and the policy that count here
 
-    A flag goes before a QUADRANT_* variable, that before the file QUADRANT_SETTINGS_FILE names, and that
-    before the default. Secrets are never shown.
+    A flag goes before a QUADRANT_* variable, that before the file QUADRANT_SETTINGS_FILE names,
+    and that before the default. Secrets are never shown.
     """
     from coordinator.effective import effective
     from shared.policy import PolicyError
