@@ -8,7 +8,7 @@ from dataclasses import replace
 from coordinator.admission.step import Step
 from shared.errors import InvalidInput
 from shared.manifests import QueueManifest
-from shared.model import Queue
+from shared.model import Job, Queue
 
 DEFAULT = "default"
 ROOT = "root"
@@ -41,6 +41,13 @@ def _judge(step: Step, new: QueueManifest) -> bool:
         message = "is below this queue; choose a parent outside of it"
         error = InvalidInput("spec.parent", new.parent, message)
         step.refuse(new, error)
+        return True
+    if (old is None or old.parent != parent) and (job := _holds(step, new.parent)) is not None:
+        message = (
+            f"{job.kind} {job.key} is in it, and a queue that holds jobs has none below it; "
+            "choose another parent, or delete its jobs and wait until they are gone"
+        )
+        step.refuse(new, InvalidInput("spec.parent", new.parent, message))
         return True
     queue = replace(
         _queue(step, new, parent),
@@ -81,6 +88,16 @@ def _parent(step: Step, new: QueueManifest) -> int | None:
     if known is not None:
         return known.qid
     return -1 if name == ROOT else None
+
+
+def _holds(step: Step, parent: str) -> Job | None:
+    """A job that is in this parent, or waits for it. What is in ``root`` stops nobody: it is above
+    all, and a running cluster that is only watched is as it is."""
+    if parent in ("", ROOT) or step.observe:
+        return None
+    if step.holders is None:
+        step.holders = {job.queue: job for job in step.draft.present_jobs()}
+    return step.holders.get(parent)
 
 
 def _above(step: Step, qid: int, parent: int) -> bool:

@@ -225,6 +225,11 @@ class Draft:
         """A job that is stopped and not purged."""
         return self._base.leaving.get(jid)
 
+    def present_jobs(self) -> Iterator[Job]:
+        """All jobs, those that are stopped and not purged too. A pass over all of them."""
+        yield from self.jobs.values()
+        yield from self._base.leaving.values()
+
     def document(self, key: Key) -> Document | None:
         """As it was before this list."""
         return self._base.documents.get(key)

@@ -66,6 +66,8 @@ class Step:
     """By ``namespace/name`` of the pod."""
     default_priority: int | None = None
     """Of the default priority class; looked up once, after all classes of the list are judged."""
+    holders: dict[str, Job] | None = None
+    """A job of each queue that has any; made where it is asked for first."""
 
     def refuse(self, manifest: Manifest, error: InvalidInput) -> None:
         self.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))

@@ -242,6 +242,26 @@ def test_queues_come_parents_first(bench: Bench) -> None:
     assert puts.index("a") < puts.index("b") < puts.index("c")
 
 
+def test_no_queue_below_one_that_holds_jobs(bench: Bench) -> None:
+    bench.take(queue("a"), queue("b"), pod_group("g", queue="a"), pod("lone"))
+    for parent, holder in (("a", "PodGroup ns/g"), ("default", "Pod ns/lone")):
+        for below in ("new", "b"):  # one that comes, and one that is moved
+            admission = bench.admit(queue(below, parent=parent))
+            (refusal,) = admission.refused
+            assert (refusal.field, refusal.value) == ("spec.parent", repr(parent))
+            assert f"{holder} is in it" in refusal.message
+            assert "choose another parent" in refusal.message
+            assert admission.queues == []
+    assert bench.take(queue("a", weight=3)).queues, "what is not below it may change"
+    bench.remove("PodGroup", "g")
+    assert bench.admit(queue("new", parent="a")).refused, "it is not gone yet"
+    bench.purge(0)
+    assert bench.take(queue("new", parent="a")).queues
+    bench.take(pod_group("h", queue="new"), queue("new", parent="a"))
+    assert bench.take(queue("new", parent="a", weight=2)).queues, "it stays where it is"
+    bench.take(pod_group("r", queue="root"), queue("root"), queue("top", parent="root"))
+
+
 def test_root_is_above_the_others_once_it_is_described(bench: Bench) -> None:
     bench.take(queue("a"), queue("b", parent="root"))
     admission = bench.take(queue("root", capability={"cpu": "8"}))

@@ -37,7 +37,7 @@ async def test_what_was_stored_is_restored(short_dir: Path) -> None:
 
         early = [pod("e-0", group="later", role="w", **BEST_EFFORT), node("m"), pod("gone")]
         await store(intake.admit([*EVERY_KIND, *early, pod_group("x", queue="none")], 1.5))
-        await store(intake.admit([queue("none", parent="q"), queue("root")], 2.0))
+        await store(intake.admit([queue("up"), queue("none", parent="up"), queue("root")], 2.0))
         late = pod_group("later", minMember=2, minTaskMember={"w": 1})
         await store(intake.admit([late, pod("e-1", group="later", role="w")], 3.0))
         for kind, name in (("Node", "m"), ("Pod", "gone"), ("Pod", "e-1"), ("HyperNode", "h")):
