@@ -39,6 +39,7 @@ from shared.errors import InvalidInput, Refusal
 from shared.ledger.protocol import Snapshot
 from shared.manifests import (
     JobManifest,
+    Manifest,
     NodeManifest,
     PodDisruptionBudgetManifest,
     PodGroupManifest,
@@ -83,6 +84,8 @@ class Intake:
     def __init__(self, *, observe: bool = False) -> None:
         self.registry = Registry()
         self._observe = observe
+        self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
+        """The node a pod is on, "" for none; whoever knows it says so here."""
 
     @property
     def documents(self) -> dict[Key, Document]:
@@ -138,15 +141,18 @@ class Intake:
             plain = type(manifest) is PodManifest and not (
                 manifest.uid or manifest.template.node_name
             )
-            if not (plain or self._observe) and (mine := repeated(manifest, sent, self.documents)):
-                own, again = mine, parse(mine)
-                assert not isinstance(again, Refusal), "what is left out is never required"
-                manifest = again
             try:
+                if not (plain or self._observe) and (mine := self._repeated(manifest, sent)):
+                    own, again = mine, parse(mine)
+                    assert not isinstance(again, Refusal), "what is left out is never required"
+                    manifest = again
                 taken.append((manifest, own, body_of(own)))
             except InvalidInput as error:
                 out.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
         return taken
+
+    def _repeated(self, manifest: Manifest, sent: dict[str, Any]) -> dict[str, Any] | None:
+        return repeated(manifest, sent, self.documents, self.node_of)
 
     def _collect(self, draft: Draft, out: Admission) -> None:
         out.ops += draft.operations()

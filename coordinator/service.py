@@ -201,6 +201,7 @@ class Service:
         )
         self.objects.restore(self.intake.documents.values())
         self.core.observer = self.objects
+        self.intake.node_of = self.objects.node_of
         self.jobs.restored(self.intake.documents.values())
         self._recorder = Recorder(
             self._ledger,

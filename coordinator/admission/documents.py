@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -57,12 +57,16 @@ def body_of(item: dict[str, Any]) -> bytes:
 
 
 def repeated(
-    manifest: Manifest, sent: dict[str, Any], known: dict[Key, Document]
+    manifest: Manifest,
+    sent: dict[str, Any],
+    known: dict[Key, Document],
+    node_of: Callable[[str, str], str],
 ) -> dict[str, Any] | None:
     """An object that was read here and given again: without the words of it that are ours.
 
     Those are the uid, a pod's node and a node's label of its own name. None where it has none of
-    them, or names another incarnation than the one that is here.
+    them, or names another incarnation than the one that is here. Raises InvalidInput where a pod
+    that is here would get another node than it has: ``node_of(namespace, name)``, "" for none.
     """
     match manifest:
         case PodManifest(uid=uid):
@@ -79,12 +83,21 @@ def repeated(
     before = document.object()
     own = _without(sent, "metadata", "uid")
     if isinstance(manifest, PodManifest):
+        _check_node(manifest, node_of(manifest.namespace, manifest.name))
         own = _without(own, "spec", "nodeName")
     if isinstance(manifest, NodeManifest) and _HOST_NAME not in (
         before["metadata"].get("labels") or {}
     ):
         own["metadata"] = _without(own["metadata"], "labels", _HOST_NAME)
     return own
+
+
+def _check_node(pod: PodManifest, node: str) -> None:
+    asked = pod.template.node_name
+    if asked and asked != node:
+        now = f"the pod is on {node}" if node else "the pod is on none now"
+        message = f"cannot change, the scheduler chooses the node and {now}; leave it out"
+        raise InvalidInput("spec.nodeName", asked, message)
 
 
 def _without(obj: dict[str, Any], part: str, name: str) -> dict[str, Any]:

@@ -238,6 +238,11 @@ class Objects(Observing):
             case _:
                 return None
 
+    def node_of(self, namespace: str, name: str) -> str:
+        """The node that a pod is on, "" for none."""
+        found = self.entry(POD, namespace, name)
+        return "" if found is None else found.field("spec.nodeName")
+
     def _glance(self) -> Glance:
         return Glance(
             self.core,

@@ -78,6 +78,7 @@ def test_what_was_printed_can_be_applied_again(bench: Bench, obj: dict[str, Any]
         shown["status"]["phase"] = {"state": "Running"}
     if obj["kind"] == "Pod":
         shown["spec"]["nodeName"] = "n"
+        bench.intake.node_of = lambda namespace, name: "n" if name == "p" else ""
     admission = bench.take(shown, now=7.0)
     assert (admission.unchanged, admission.documents, admission.ops) == (1, [], [])
     assert same(state(bench.intake), before)

@@ -46,6 +46,18 @@ def test_the_pod_that_runs_is_shown_on_its_node(world: World) -> None:
     assert "kubernetes.io/hostname" in shown(world, node("n"))["metadata"]["labels"]
 
 
+@pytest.mark.parametrize("obj", [pod("alone"), pod("p")], ids=["on another", "on none"])
+def test_another_node_than_the_one_it_is_on_is_refused(world: World, obj: dict[str, Any]) -> None:
+    other = shown(world, obj)
+    assert other["spec"].get("nodeName") in (None, "n")
+    other["spec"]["nodeName"] = "big"
+    again = world.intake.admit([other], 2_000_000.0)
+    (refusal,) = again.refused
+    assert (refusal.field, refusal.value) == ("spec.nodeName", "'big'")
+    assert "leave it out" in refusal.message
+    assert (again.documents, again.ops) == ([], [])
+
+
 def test_a_change_of_what_is_shown_is_a_change(world: World) -> None:
     for obj in OBJECTS:
         changed = shown(world, obj)

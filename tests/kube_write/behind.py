@@ -43,6 +43,11 @@ class Seen:
         self.others: dict[Key, dict[str, Any]] = {}
         """Objects that nobody wrote."""
         self.version = 0
+        self.nodes: dict[str, str] = {}
+        """Of the pods that are on one."""
+
+    def node_of(self, namespace: str, name: str) -> str:
+        return self.nodes.get(name, "")
 
     def stored(self, changes: Changes) -> None:
         for document in changes.documents:
@@ -68,6 +73,8 @@ class Seen:
         }
         if document.deleting is not None:
             obj["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+        if kind.kind == "Pod" and name in self.nodes:
+            obj["spec"]["nodeName"] = self.nodes[name]
         obj["status"] = obj.get("status", {}) | STATUS.get(kind.kind, {})
         return obj
 
@@ -109,8 +116,10 @@ async def behind(**parts: Any) -> AsyncIterator[Client]:
     ledger = LedgerDouble()
     await ledger.bless()
     seen = Seen()
+    intake = Intake()
+    intake.node_of = seen.node_of
     writer = IntakeWriter(
-        Intake(),
+        intake,
         ledger,
         writer=INTAKE,
         epoch=await ledger.claim(INTAKE),

@@ -33,6 +33,32 @@ def causes(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [(cause["field"], cause["reason"]) for cause in answer["details"]["causes"]]
 
 
+async def test_a_pod_is_not_moved_by_writing_another_node(client: Client) -> None:
+    """The node it has may be repeated; another one is refused, not dropped unseen."""
+    await client.create(pod())
+    document = client.seen.documents[Key("Pod", "ns", "p")]
+    for here in ("", "n1"):
+        client.seen.nodes = {"p": here} if here else {}
+        for form in (MERGE, STRATEGIC, APPLY):
+            for asked in ("n1", "n2"):
+                spec = pod()["spec"] | {"nodeName": asked}
+                patch = pod() | {"spec": spec} if form == APPLY else {"spec": {"nodeName": asked}}
+                code, answer = await client.send(
+                    "PATCH", "Pod/p", patch, type=form, fieldManager="test", dryRun="All"
+                )
+                assert code == (200 if asked == here else 422), answer
+                if code == 422:
+                    assert causes(answer) == [("spec.nodeName", "FieldValueForbidden")]
+                    assert "leave it out" in answer["message"]
+        for asked in ("n1", "n2"):
+            sent = pod() | {"spec": pod()["spec"] | {"nodeName": asked}}
+            code, answer = await client.send("PUT", "Pod/p", sent)
+            assert code == (200 if asked == here else 422), answer
+    body = client.seen.documents[Key("Pod", "ns", "p")].object()
+    assert "nodeName" not in body["spec"]
+    assert body["spec"] == document.object()["spec"]
+
+
 # --- create -----------------------------------------------------------------------------------
 
 

@@ -43,6 +43,7 @@ class World:
             self.core, lambda: self.intake.registry, epoch=EPOCH, clock=lambda: self.now
         )
         self.core.observer = self.objects
+        self.intake.node_of = self.objects.node_of
         self.put()
         for shard in range(shards):
             self.core.worker_up(shard, Epoch(shard + 1, "x"))
