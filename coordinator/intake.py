@@ -93,10 +93,17 @@ class Intake:
         return self.registry.documents
 
     def admit(
-        self, items: Sequence[object], now: float, *, atomic: bool = False, keep: bool = True
+        self,
+        items: Sequence[object],
+        now: float,
+        *,
+        atomic: bool = False,
+        keep: bool = True,
+        planting: bool = True,
     ) -> Admission:
         """Take a list of objects. With ``atomic`` one refusal refuses the whole list; without
-        ``keep`` nothing is taken, and the answer says what would come of it.
+        ``keep`` nothing is taken, and the answer says what would come of it. Without ``planting``
+        pods of PodGroups that do not exist, also not after this list, are refused.
 
         The queue ``default`` is created with the first list, also with an empty one.
         """
@@ -106,7 +113,7 @@ class Intake:
         for manifest, _, _ in taken:
             manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
-        step = Step(draft, now, self._observe)
+        step = Step(draft, now, self._observe, planting)
         for kind, judge in _JUDGES.items():
             _each(step, judge, manifests.get(kind, ()))
             if kind is PriorityClass:

@@ -16,7 +16,7 @@ from coordinator.admission.documents import SERVER_OWNED
 from coordinator.core import Changes
 from coordinator.gate.fair_queue import FairQueue, LineFull
 from coordinator.gate.pending import PendingBound, too_many
-from coordinator.gate.principal import CALLER
+from coordinator.gate.principal import CALLER, may_plant
 from coordinator.gate.queues import lane, lane_of, present_queue
 from coordinator.intake import Admission, Intake
 from coordinator.objects.document import Document, Key, encode_document
@@ -101,12 +101,15 @@ class IntakeWriter:
     ) -> Admission:
         """Parse, store, answer. Raises IntakeFull at once where too many wait, Problem where all
         objects (with ``atomic``: one) are jobs beyond what may wait in their queues."""
+        planting = may_plant(CALLER.get())
 
         def work(now: float) -> _Done:
             kept, beyond = self._within(items)
             if beyond and (atomic or not kept):
                 raise too_many(beyond)
-            admission = self._intake.admit(kept, now, atomic=atomic, keep=not dry_run)
+            admission = self._intake.admit(
+                kept, now, atomic=atomic, keep=not dry_run, planting=planting
+            )
             admission.refused += beyond
             return _Done(admission, admission) if not dry_run else _dry(admission)
 
@@ -121,13 +124,14 @@ class IntakeWriter:
         looks, and what came before is published. What it raises goes to the caller. Raises
         IntakeFull at once where too many requests wait.
         """
+        planting = may_plant(CALLER.get())
 
         def work(now: float) -> _Done:
             before = self._intake.documents.get(key)
             new = make(before)
             if new is not None and (beyond := self._within([new])[1]):
                 raise too_many(beyond)
-            admission = self._one(key, new, now, keep=not dry_run)
+            admission = self._one(key, new, now, keep=not dry_run, planting=planting)
             changed = Changed(admission, before, _after(key, before, admission))
             return _Done(changed, admission) if not dry_run else _dry(changed)
 
@@ -194,13 +198,15 @@ class IntakeWriter:
         await self._queue.put(request, _OWN)
         return await request.done
 
-    def _one(self, key: Key, new: dict[str, Any] | None, now: float, *, keep: bool) -> Admission:
+    def _one(
+        self, key: Key, new: dict[str, Any] | None, now: float, *, keep: bool, planting: bool
+    ) -> Admission:
         if new is None:
             return self._intake.remove(key.kind, key.namespace, key.name, now, keep=keep)
         if not _is(new, key):
             message = f"kind, namespace and name must stay those of {key.kind} {key.path}"
             return Admission(refused=[Refusal(key.kind, key.path, "metadata.name", "", message)])
-        return self._intake.admit([_own_words(new)], now, keep=keep)
+        return self._intake.admit([_own_words(new)], now, keep=keep, planting=planting)
 
     # --- the single writer ----------------------------------------------------------------------
 

@@ -66,6 +66,13 @@ def _member(step: Step, key: str, new: PodManifest) -> None:
     if jid is not None and job is None:
         message = "this PodGroup is being deleted; wait until it is gone, or name another one"
         raise InvalidInput(f"metadata.annotations.{GROUP_NAME}", new.group, message)
+    if not step.planting and (job is None or job.dangling):
+        message = (
+            f"PodGroup {group} does not exist, so nobody knows which queue its pods go to; create "
+            "it first, or in the same list (pods that wait for one need a token for all queues)"
+        )
+        field = f"metadata.annotations.{GROUP_NAME}"
+        raise InvalidInput(field, new.group, message, reason="Forbidden")
     if job is None:
         jid = draft.groups[group] = draft.new_jid()
         job = draft.jobs[jid] = Job(

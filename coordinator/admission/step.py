@@ -51,6 +51,8 @@ class Step:
     draft: Draft
     now: float
     observe: bool
+    planting: bool = True
+    """Takes pods of PodGroups that do not exist yet: those go where the PodGroup will be."""
     refused: list[Refusal] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     """Numbers (``id``) of the manifests that were refused."""

@@ -49,3 +49,9 @@ def may_submit(principal: Principal, queue: str) -> bool:
         return True
     in_reach = principal.queues is None or queue in principal.queues
     return principal.role >= Role.SUBMIT and in_reach
+
+
+def may_plant(principal: Principal) -> bool:
+    """May they write pods of a PodGroup that does not exist yet, which end in whatever queue that
+    one will be in?"""
+    return principal.role >= Role.ADMIN or principal.queues is None

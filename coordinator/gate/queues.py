@@ -54,8 +54,8 @@ def queue_of(item: Item, names: Names) -> str:
     annotations = _part(metadata, "annotations")
     group = annotations.get(GROUP_NAME)
     if group:
-        jid = names.groups.get(f"{metadata.get('namespace') or _NAMESPACE}/{group}", -1)
-        if (job := names.jobs.get(jid)) is not None:
+        job = group_job(f"{metadata.get('namespace') or _NAMESPACE}/{group}", names)
+        if job is not None:
             return job.queue
     return _text(annotations.get(QUEUE_NAME)) or DEFAULT
 
@@ -67,13 +67,21 @@ def present_queue(kind: object, key: str, names: Names) -> str | None:
             task = names.pods.get(key)
             jid = -1 if task is None else task >> _TASK_BITS
         case "PodGroup":
-            jid = names.groups.get(key, -1)
+            job = group_job(key, names)
+            return None if job is None else job.queue
         case "Job":
             jid = names.batch_jobs.get(key, -1)
         case _:
             jid = -1
     job = names.jobs.get(jid)
     return None if job is None else job.queue
+
+
+def group_job(key: str, names: Names) -> Job | None:
+    """The job of the PodGroup ``namespace/name``; None where there is none, or where pods wait for
+    one that nobody has created: those say nothing about the queue it will be in."""
+    job = names.jobs.get(names.groups.get(key, -1))
+    return None if job is None or job.dangling else job
 
 
 def replicas_of(item: Item) -> int:

@@ -16,6 +16,7 @@ from coordinator.gate.principal import ANYONE, CALLER, Principal, Role, may_subm
 from coordinator.gate.queues import (
     Item,
     Names,
+    group_job,
     group_of,
     is_submitted,
     key_of,
@@ -79,7 +80,7 @@ def _why_not(
         return f"writing needs role submit; {who} has role {principal.role.word}"
     goes_to = [queue_of(item, names), present_queue(kind, key_of(item), names)]
     if coming and kind == "Pod" and (group := group_of(item)) in coming:
-        if group in names.groups:  # what comes may be refused: then it stays as it is
+        if group_job(group, names) is not None:  # what comes may be refused: then it stays as it is
             goes_to.append(coming[group])
         else:
             goes_to[0] = coming[group]

@@ -37,6 +37,8 @@ def of_refusal(kind: Kind, name: str, refusal: Refusal, *, exists: bool = False)
             return being_deleted(kind, name)
         case "Conflict":
             return conflict(kind, name, refusal.message)
+        case "Forbidden":
+            return forbidden(kind, name, refusal.message)
         case _:
             return invalid(kind, name, _cause(refusal))
 
@@ -72,6 +74,17 @@ def conflict(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) ->
         "Conflict",
         f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}',
         causes,
+    )
+
+
+def forbidden(kind: Kind, name: str, why: str) -> Problem:
+    return Problem(
+        HTTPStatus.FORBIDDEN,
+        "Forbidden",
+        f'{kind.resource} "{name}" is forbidden: {why}',
+        kind=kind.plural,
+        group=kind.group,
+        name=name,
     )
 
 

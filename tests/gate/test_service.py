@@ -129,6 +129,58 @@ async def test_objects_of_a_list_are_judged_alone(
         assert status == 403, body
 
 
+async def test_nobody_plants_members_in_the_queue_of_others(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    """A PodGroup that is created later takes its waiting pods with it, whatever queue it is in."""
+    async with asking(embedded_server, short_dir) as ask:
+        planted = pod("q", group="later", queue="ops")
+        status, body = await ask(OPS, "POST", PODS, planted)
+        assert (status, body["reason"]) == (403, "Forbidden"), body
+        assert "create it first, or in the same list" in body["message"]
+        status, body = await ask(OPS, "POST", LISTS, a_list(planted, pod("alone", queue="ops")))
+        assert (status, body["accepted"]) == (200, 1), body
+        (refused,) = body["refused"]
+        assert refused["name"] == "default/q"
+        assert "PodGroup default/later does not exist" in refused["reason"]
+        # nor beside a PodGroup that is refused itself
+        bad = group("later", "ops")
+        bad["spec"]["minMember"] = -1
+        elsewhere = pod("q", group="later", queue="research")
+        status, body = await ask(OPS, "POST", LISTS, a_list(bad, elsewhere))
+        assert [(r["kind"], r["name"]) for r in body["refused"]] == [
+            ("PodGroup", "later"),
+            ("Pod", "default/q"),
+        ], body
+        assert (await ask(VIEW, "GET", f"{PODS}/q"))[0] == 404
+        # with its PodGroup, or after it
+        status, body = await ask(OPS, "POST", LISTS, a_list(planted, group("later", "ops")))
+        assert (status, body["accepted"]) == (200, 2), body
+        status, body = await ask(OPS, "POST", PODS, pod("r", group="later"))
+        assert status == 201, body
+
+
+async def test_pods_that_wait_keep_nobody_from_creating_their_pod_group(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    async with asking(embedded_server, short_dir) as ask:
+        for name in ("one", "two"):
+            waiting = pod(f"w-{name}", group=name, queue="research")
+            status, body = await ask(ALL, "POST", PODS, waiting)
+            assert status == 201, body
+            status, body = await ask(OPS, "POST", PODS, pod(f"x-{name}", group=name, queue="ops"))
+            assert status == 403, body
+        status, body = await ask(OPS, "POST", GROUPS, group("one", "research"))
+        assert status == 403, body
+        status, body = await ask(OPS, "POST", GROUPS, group("one", "ops"))
+        assert status == 201, body
+        both = a_list(group("two", "ops"), pod("x-two", group="two"))
+        status, body = await ask(OPS, "POST", LISTS, both)
+        assert (status, body["accepted"]) == (200, 2), body
+        # what they wait for is in ops now
+        assert (await ask(OPS, "DELETE", f"{GROUPS}/one"))[0] == 200
+
+
 async def test_who_may_look_changes_nothing(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
