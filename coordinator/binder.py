@@ -175,18 +175,18 @@ _REPORTED = {
 }
 
 
-def read_reports(reports: Reports, *, row: Callable[[str, int, int], int]) -> list[StatusItem]:
+def read_reports(reports: Reports, *, rows: Mapping[str, int]) -> list[StatusItem]:
     """The cluster's reports as ledger items: consecutive reports of one kind and job together.
 
-    ``row``: of the node of this name that the task (jid, tix) is on.
+    ``rows``: of every node by name, of gone ones too.
 
     Order within a job is kept, because a task starts before it ends.
     """
     items: list[StatusItem] = []
     last: dict[int, tuple[int, StatusItem]] = {}
     for kind, task, node in zip(reports.kinds, reports.tasks, reports.nodes, strict=True):
-        head, _, tail = task.partition(".")
-        jid, tix = int(head), int(tail)
+        head, _, tix = task.partition(".")
+        jid = int(head)
         known = last.get(jid)
         if known is None or known[0] != kind:
             item = StatusItem(state=_REPORTED[Report(kind)], jid=jid, tasks=[], rows=[])
@@ -194,6 +194,6 @@ def read_reports(reports: Reports, *, row: Callable[[str, int, int], int]) -> li
             items.append(item)
         else:
             item = known[1]
-        item.tasks.append(tix)
-        item.rows.append(row(node, jid, tix))
+        item.tasks.append(int(tix))
+        item.rows.append(rows.get(node, -1))
     return items

@@ -195,7 +195,7 @@ class Binding:
                 log.warning("Cluster did not answer", error=str(error))
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
                 continue
-            items = read_reports(reports, row=self._core.row_of)
+            items = read_reports(reports, rows=self._core.rows)
             if items:
                 await self._recorder.record(items)
             after = max(after, reports.last)

@@ -18,7 +18,7 @@ event                     what follows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coordinator.changes import Changes
@@ -77,9 +77,8 @@ class Coordinator:
         self.names: dict[int, str] = {}
         """Of every node that was ever known: a bind may be under way to one that is gone."""
         self.rows: dict[str, int] = {}
-        """Row of every name, of gone nodes too: their last tasks still report."""
-        self._gone_rows: set[int] = set()
-        """Rows of nodes that are gone: tasks may still be on them."""
+        """Row of every name, of gone nodes too: their last tasks still report, and one that comes
+        back has its row again."""
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.revision = 0
         self._lost: set[int] = set()
@@ -122,32 +121,24 @@ class Coordinator:
         else:
             self._nodes_moved = True
         self.nodes[node.row] = node
-        self.names[node.row] = node.name
-        self.rows[node.name] = node.row
+        self._name(node)
         self.dispatcher.offer(node.row, node.allocatable, +1)
         self.order.accounts.put_node(node)
 
-    def row_of(self, name: str, jid: int, tix: int) -> int:
-        """The row of the node of this name that a task is on, -1 where there is none. A task may
-        still be on a node that is gone while another one has its name."""
-        if self._gone_rows and (state := self.order.known(jid)) is not None:
-            row = state.rows[tix]
-            if row in self._gone_rows and self.names[row] == name:
-                return row
-        return self.rows.get(name, -1)
+    def restore_gone_nodes(self, nodes: Iterable[Node]) -> None:
+        """Recovery: nodes that were deleted."""
+        for node in nodes:
+            self._name(node)
 
-    def restore_gone_nodes(self, names: Mapping[int, str]) -> None:
-        """Recovery, before the nodes that there are: row -> name."""
-        self.names.update(names)
-        self.rows.update((name, row) for row, name in names.items())
-        self._gone_rows.update(names)
+    def _name(self, node: Node) -> None:
+        self.names[node.row] = node.name
+        self.rows[node.name] = node.row
 
     def _drop_node(self, row: int) -> None:
         node = self.nodes.pop(row, None)
         if node is None:
             return
         self._nodes_moved = True
-        self._gone_rows.add(row)
         self.dispatcher.offer(row, node.allocatable, -1)
         self.order.accounts.drop_node(row)
 

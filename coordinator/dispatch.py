@@ -166,12 +166,9 @@ class Dispatcher:
         return self._node_idle.get(row, {})
 
     def used(self, rows: Iterable[int], requests: Requests, sign: int) -> None:
-        """Tasks took (+1) or left (-1) their nodes."""
+        """Tasks took (+1) or left (-1) their nodes, also such as are gone and may come back."""
         for row, count in Counter(rows).items():
-            idle = self._node_idle.get(row)
-            if idle is None:
-                continue
-            add(idle, requests, -sign * count)
+            add(self._node_idle.setdefault(row, {}), requests, -sign * count)
             shard = self.shard_of.get(row)
             if shard is not None:
                 add(self.shards[shard].idle, requests, -sign * count)

@@ -49,6 +49,7 @@ from shared.manifests import (
 )
 from shared.model import HyperNode, Job, PriorityClass
 from shared.specs import (
+    GONE_NODE_KEY,
     HYPER_NODE_KEY,
     NUMBERS_KEY,
     PRIORITY_CLASS_KEY,
@@ -278,6 +279,9 @@ class Intake:
                 self.registry.slots = decode_slots(spec)
             elif key == NUMBERS_KEY:
                 self.registry.next_jid, self.registry.next_qid = decode_numbers(spec)
+            elif key.startswith(GONE_NODE_KEY):
+                node = decode_node(spec)
+                self.registry.gone_nodes[node.name] = node
             elif key.startswith(HYPER_NODE_KEY):
                 hyper = decode_hyper_node(spec)
                 self.registry.hyper_nodes[hyper.name] = hyper

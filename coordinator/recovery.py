@@ -7,7 +7,7 @@ from coordinator.core import Changes, Coordinator
 from coordinator.intake import Intake
 from shared.ledger.protocol import Snapshot
 from shared.model import Job
-from shared.specs import GONE_NODE_KEY, decode_class, decode_job, decode_node, decode_queue
+from shared.specs import decode_class, decode_job, decode_node, decode_queue
 
 
 def recover(snapshot: Snapshot, intake: Intake, core: Coordinator) -> None:
@@ -32,13 +32,7 @@ def recover(snapshot: Snapshot, intake: Intake, core: Coordinator) -> None:
         for tix, task in snapshot.tasks.get(jid, {}).items():
             if tix < job.tasks:
                 states[jid][tix] = task.state
-    core.restore_gone_nodes(
-        {
-            int(key.removeprefix(GONE_NODE_KEY)): name.decode()
-            for key, name in snapshot.objects.items()
-            if key.startswith(GONE_NODE_KEY)
-        }
-    )
+    core.restore_gone_nodes(intake.registry.gone_nodes.values())
     if snapshot.partition is not None:
         core.restore_partition(snapshot.partition)
     core.admitted(

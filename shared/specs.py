@@ -37,8 +37,8 @@ SLOTS_KEY = "slots"
 HYPER_NODE_KEY = "hypernode/"
 PRIORITY_CLASS_KEY = "priorityclass/"
 GONE_NODE_KEY = "gonenode/"
-"""With the row after it: the name of a node that is gone. Tasks may be on it still, and the cluster
-speaks of them by that name."""
+"""With the name after it: a node that is gone. Its row stays that of its name: tasks may be on it
+still, and the cluster speaks of them by that name."""
 NUMBERS_KEY = "numbers"
 """Where the ledger keeps what it does not read: the slots' names, objects by name, and the next
 numbers of jobs and queues (those of forgotten ones are not given again)."""

@@ -9,24 +9,28 @@ from shared.model import HyperNode, Node, PriorityClass
 
 
 def admit_node(step: Step, new: NodeManifest) -> None:
-    """The specification version moves with labels, taints and schedulability, not with amounts."""
+    """The specification version moves with labels, taints and schedulability, not with amounts.
+
+    A node that comes back has its row again: tasks of before may still be on the machine, and what
+    they hold is counted there."""
     for message in new.notices:
         step.notice(new, message)
     draft, old = step.draft, step.draft.nodes.get(new.name)
+    known = old or draft.gone_node(new.name)
     node = Node(
-        row=draft.next_row if old is None else old.row,
+        row=draft.next_row if known is None else known.row,
         name=new.name,
         allocatable=draft.requests(new.allocatable),
         labels=new.labels,
         taints=new.taints,
         unschedulable=new.unschedulable,
-        spec=0 if old is None else old.spec + _moved(old, new),
+        spec=0 if known is None else known.spec + (old is None or _moved(known, new)),
     )
     if node == old:
         step.same.add(id(new))
         return
     draft.nodes[new.name] = node
-    draft.next_row += old is None
+    draft.next_row += known is None
 
 
 def _moved(old: Node, new: NodeManifest) -> bool:

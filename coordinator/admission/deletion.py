@@ -24,6 +24,7 @@ from shared.specs import (
     HYPER_NODE_KEY,
     NUMBERS_KEY,
     PRIORITY_CLASS_KEY,
+    encode_node,
     encode_numbers,
 )
 
@@ -34,9 +35,7 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
     taken: dict[str, Any] = {}
     match key.kind:
         case "Node" if name in (taken := registry.nodes):
-            row = registry.nodes[name].row
-            named = PutObject(f"{GONE_NODE_KEY}{row}", name.encode())
-            out = Admission(ops=[DropNode(row), named], nodes_gone=[row])
+            out = _drop_node(registry, name, keep)
         case "HyperNode" if name in (taken := registry.hyper_nodes):
             out = Admission(ops=[PutObject(HYPER_NODE_KEY + name, None)], hyper_nodes_gone=[name])
         case "PriorityClass" if name in (taken := registry.priority_classes):
@@ -68,6 +67,16 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
         taken.pop(name, None)
         _forget_documents(registry, out)
     return out
+
+
+def _drop_node(registry: Registry, name: str, keep: bool) -> Admission:
+    """What runs on it goes on, and is counted there should a node of this name come again."""
+    node = registry.nodes[name]
+    node = replace(node, spec=node.spec + 1)  # as the ledger counts it
+    if keep:
+        registry.gone_nodes[name] = node
+    kept = PutObject(GONE_NODE_KEY + name, encode_node(node))
+    return Admission(ops=[DropNode(node.row), kept], nodes_gone=[node.row])
 
 
 def _created_group(registry: Registry, name: str) -> int | None:

@@ -25,6 +25,7 @@ from shared.model import (
 )
 from shared.slots import PODS, Slots
 from shared.specs import (
+    GONE_NODE_KEY,
     HYPER_NODE_KEY,
     PRIORITY_CLASS_KEY,
     SLOTS_KEY,
@@ -65,6 +66,8 @@ class Registry:
     templates: dict[PodTemplate, int] = field(default_factory=dict)
     """Class numbers of templates seen lately: spares building and hashing the class."""
     nodes: dict[str, Node] = field(default_factory=dict)
+    gone_nodes: dict[str, Node] = field(default_factory=dict)
+    """Deleted nodes: a name keeps its row for ever, because what ran there may still run."""
     queues: dict[str, Queue] = field(default_factory=dict)
     hyper_nodes: dict[str, HyperNode] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
@@ -276,6 +279,10 @@ class Draft:
         held = self.held.setdefault(jid, {})
         held[group] = held.get(group, 0) + count
 
+    def gone_node(self, name: str) -> Node | None:
+        """The node that had this name, where it was deleted."""
+        return self._base.gone_nodes.get(name)
+
     # --- the end ------------------------------------------------------------------------------
 
     def operations(self) -> list[IntakeOp]:
@@ -298,7 +305,9 @@ class Draft:
         for queue in self._parents_first():
             capability = None if queue.capability is None else list(queue.capability)
             ops.append(PutQueue(queue.qid, queue.parent, capability, encode_queue(queue)))
-        for node in self.nodes.changed.values():
+        for name, node in self.nodes.changed.items():
+            if name in self._base.gone_nodes:
+                ops.append(PutObject(GONE_NODE_KEY + name, None))
             allocatable = list(node.allocatable)
             ops.append(PutNode(node.row, allocatable, node.spec, encode_node(node)))
         ops += map(self._put_job, self.jobs.changed.values())
@@ -361,6 +370,8 @@ class Draft:
                 base.queueless.setdefault(job.queue, set()).add(jid)
         for name in self.queues.changed:
             base.queueless.pop(name, None)
+        for name in self.nodes.changed:
+            base.gone_nodes.pop(name, None)
         base.next_row, base.next_qid, base.next_jid = self.next_row, self.next_qid, self.next_jid
 
 

@@ -116,6 +116,7 @@ class LedgerSide:
         self._queues = Queues()
         self._best_effort: set[int] = set()
         self._nominations: dict[int, list[tuple[int, int]]] = {}  # jid -> [(cid, row)]
+        self._row_of: dict[str, int] = {}
         self._shard_of: dict[int, int] = {}
         self._effects: dict[tuple[str, str, int], str] = {}
         self._last = (-1, -1)
@@ -174,6 +175,10 @@ class LedgerSide:
 
     def _nodes(self, event: dict[str, Any]) -> None:
         for item in event["nodes"]:
+            row = self._row_of.setdefault(item["name"], item["row"])
+            if row != item["row"]:
+                message = f"node {item['name']} is row {item['row']}, it was row {row}"
+                self._findings.add(2, f"{message}: what is still there counts for neither")
             self.nodes.put_node(item["row"], item["name"], item["allocatable"])
 
     def _nodes_gone(self, event: dict[str, Any]) -> None:

@@ -212,7 +212,7 @@ class SimulatedBinding:
         self._await_cluster()
 
     def _report(self, reports: Reports) -> None:
-        items = read_reports(reports, row=self._core.row_of)
+        items = read_reports(reports, rows=self._core.rows)
         if items:
             self._seat.record(items, [], lambda: self._acknowledge(reports.last))
 

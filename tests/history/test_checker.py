@@ -159,6 +159,27 @@ def test_gone_node_takes_nothing(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (2, story.line_of(placed))
 
 
+def test_a_node_that_comes_back_keeps_what_runs_there(tmp_path: Path) -> None:
+    story = Story()
+    story.job(1, 3)
+    story.commit(1, {0: 0, 1: 0})
+    story.acts("bind", 1, {0: 0, 1: 0})
+    story.ledger("node_gone", rows=[0])
+    node = {"row": 0, "name": "n0", "allocatable": [[PODS, 10], [GPU, 2000]], "spec": 3}
+    story.ledger("node", nodes=[node])
+    assert story.check(tmp_path).ok
+    third = story.commit(1, {2: 0})
+    assert the_first(story, tmp_path) == (2, story.line_of(third))
+
+
+def test_a_node_that_comes_back_as_another_row(tmp_path: Path) -> None:
+    story = Story()
+    story.ledger("node_gone", rows=[0])
+    node = {"row": 4, "name": "n0", "allocatable": [[PODS, 10], [GPU, 2000]], "spec": 1}
+    again = story.ledger("node", nodes=[node])
+    assert the_first(story, tmp_path) == (2, story.line_of(again))
+
+
 def test_implied_capacity_of_a_host_port(tmp_path: Path) -> None:
     story = Story()
     port = {"cid": 7, "requests": [[PODS, 1, 0], [5, 1, 1]], "best_effort": False}

@@ -172,7 +172,7 @@ class World:
         self.cluster.advance(self.now)
         reports = self.cluster.reports(self.after)
         self.after = reports.last
-        await self.record(read_reports(reports, row=lambda name, jid, tix: int(name[1:])))
+        await self.record(read_reports(reports, rows={f"n{row}": row for row in range(100)}))
 
     async def record(self, items: list[StatusItem], lapsed: list[int] | None = None) -> None:
         self.history.cluster_events(self.cluster.drain())

@@ -9,6 +9,7 @@ import pytest
 from coordinator.admission.names import owner_of
 from coordinator.objects.document import Key
 from shared.ledger.protocol import DropJob, DropQueue, PurgeJob
+from shared.specs import GONE_NODE_KEY
 from tests.intake.bench import Bench, put_jobs, same, state
 from tests.intake.objects import (
     EVERY_KIND,
@@ -181,3 +182,21 @@ def test_what_was_on_its_way_out_still_is_after_a_restart(bench: Bench) -> None:
     purged = again.purge(sorted(registry.leaving), [(0, 1)])
     assert len(purged.documents_gone) == 3
     assert again.admit([job("j"), pod("lone")], 9.0).refused == []
+
+
+def test_a_node_that_comes_back_has_its_row_again(bench: Bench) -> None:
+    """What ran there may still run, and is counted by the row."""
+    (first,) = bench.take(node("n")).nodes
+    bench.take(node("other"))
+    bench.remove("Node", "n")
+    for intake in (bench.restored(), bench.intake):
+        (back,) = intake.admit([node("n")], 9.0, keep=intake is bench.intake).nodes
+        assert (back.name, back.row) == ("n", first.row)
+        assert back.spec > first.spec + 1, "the ledger counts the deletion as one"
+    bench.intake = bench.restored()
+    bench.take(node("n"))
+    assert not any(key.startswith(GONE_NODE_KEY) for key in bench.kept.snapshot.objects)
+    assert bench.restored().registry.gone_nodes == {}
+    bench.remove("Node", "n")
+    (again,) = bench.take(node("n")).nodes
+    assert (again.row, again.spec > back.spec + 1) == (first.row, True)

@@ -71,7 +71,7 @@ def test_reports_of_a_job_keep_their_order_and_share_items() -> None:
         tasks=["1.0", "2.0", "1.1", "1.0", "1.0", "1.1"],
         nodes=["n1", "n2", "n1", "n1", "n1", "n1"],
     )
-    items = read_reports(reports, row=lambda name, jid, tix: int(name[1:]))
+    items = read_reports(reports, rows={f"n{row}": row for row in range(10)})
     assert [(i.jid, i.state.name, i.tasks) for i in items] == [
         (1, "RUNNING", [0, 1]),
         (2, "RUNNING", [0]),

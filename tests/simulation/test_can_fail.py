@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.admission.registry import Draft
 from coordinator.departures import Departures
 from coordinator.jobs import JobState, Standing
 from coordinator.simulation import Network
@@ -35,6 +36,12 @@ def _broken(directory: Path, **changes: Any) -> dict[int, int]:
 def test_nodes_that_are_filled_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check of fit, two workers that plan on old views overfill a node."""
     monkeypatch.setattr(double_judge, "misfit", lambda *_: Verdict.COMMITTED)
+    assert 2 in _broken(tmp_path)
+
+
+def test_nodes_that_come_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another row for the name of a deleted node knows nothing of what still runs there."""
+    monkeypatch.setattr(Draft, "gone_node", lambda *_: None)
     assert 2 in _broken(tmp_path)
 
 
