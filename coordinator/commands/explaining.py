@@ -57,7 +57,7 @@ def _why(answer: Answer, now: float) -> list[str]:
     found = [f"{answer['reason']}: {answer['message']}"]
     if answer.get("shard") is not None:
         since = max(0.0, now - _seconds(answer["evaluatedAt"]))
-        by = [f"evaluated {since:.1f}s ago by shard {answer['shard']}"]
+        by = [f"evaluated {since:.1f}s ago by shard-{answer['shard']}"]
         by += [f"session {answer['session']}"] if answer.get("session") else []
         by += [f"epoch {answer['epoch']}"] if answer.get("epoch") else []
         found.append(", ".join(by))
@@ -77,7 +77,7 @@ def _nodes(answer: Answer) -> list[str]:
 
 
 def _near(near: Answer) -> str:
-    shard = f" (shard {near['shard']})" if near.get("shard") is not None else ""
+    shard = f" (shard-{near['shard']})" if near.get("shard") is not None else ""
     lacks = "; ".join(_lack(lack) for lack in near["lacks"])
     who = ""
     if near.get("leaving"):
@@ -135,7 +135,7 @@ def _places(answer: Answer) -> list[str]:
 def _place(place: Answer) -> str:
     tasks = "1 task" if place["tasks"] == 1 else f"{place['tasks']} tasks"
     words = [f"{place['node']}: {tasks}"]
-    words += [f"shard {place['shard']}"] if place.get("shard") is not None else []
+    words += [f"shard-{place['shard']}"] if place.get("shard") is not None else []
     words += [f"{place['level']} ({place['because']})"] if place.get("level") else []
     return ", ".join(words)
 

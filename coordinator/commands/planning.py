@@ -82,7 +82,7 @@ def _nodes(job: Answer) -> str:
         f"{level}: {count}" if len(job["levels"]) > 1 else level
         for level, count in job["levels"].items()
     )
-    shard = f" of shard {job['shard']}" if job.get("shard") is not None else ""
+    shard = f" of shard-{job['shard']}" if job.get("shard") is not None else ""
     return f"{said} [{levels}{shard}]"
 
 

@@ -184,6 +184,17 @@ def _number(name: str, cell: Cell, description: str, *, wide: bool = False) -> C
     return Column(name, cell, description, type="integer", wide=wide)
 
 
+def _gang(part: str, minimum: str) -> tuple[Column, ...]:
+    """What a Job and its PodGroup both show; ``minimum``: the field of that part that has it."""
+    least = at(part, minimum, otherwise=0)
+    return (
+        _number(minimum, least, "Members that must be there together."),
+        _number("Runnings", at("status", "running", otherwise=0), "Members that run."),
+        _AGE,
+        Column("Queue", at("spec", "queue", otherwise="default"), "Its queue.", wide=True),
+    )
+
+
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "Pod": (
         _NAME,
@@ -198,27 +209,13 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "PodGroup": (
         _NAME,
         Column("Status", at("status", "phase"), "Phase of the gang."),
-        _number(
-            "minMember",
-            at("spec", "minMember", otherwise=0),
-            "Members that must be there together.",
-        ),
-        _number("Runnings", at("status", "running", otherwise=0), "Members that run."),
-        _AGE,
-        Column("Queue", at("spec", "queue", otherwise="default"), "Its queue.", wide=True),
+        *_gang("spec", "minMember"),
         _REASON,
     ),
     "Job": (
         _NAME,
         Column("Status", at("status", "state", "phase"), "Phase of the job."),
-        _number(
-            "minAvailable",
-            at("status", "minAvailable", otherwise=0),
-            "Members that must be there together.",
-        ),
-        _number("Runnings", at("status", "running", otherwise=0), "Members that run."),
-        _AGE,
-        Column("Queue", at("spec", "queue", otherwise="default"), "Its queue.", wide=True),
+        *_gang("status", "minAvailable"),
         _REASON,
         _number("Pending", at("status", "pending", otherwise=0), "Not started yet.", wide=True),
         _number("Succeeded", at("status", "succeeded", otherwise=0), "Ended well.", wide=True),

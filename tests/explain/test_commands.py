@@ -97,7 +97,7 @@ async def test_plan_ends_with_what_it_found(
     codes = {name: code for name, (code, _, _) in results.items()}
     assert codes == {"now": 0, "waits": 10, "never": 11, "quota": 11}
     now = results["now"][1]
-    assert "+ Job default/fits: 3 tasks now on a (3) [L1 of shard 0]" in now
+    assert "+ Job default/fits: 3 tasks now on a (3) [L1 of shard-0]" in now
     assert "1 job: 1 now; 3 of 3 tasks could start now" in now
     assert f"To submit: quadrant apply -f {tmp_path / 'now.json'}" in now
     assert "~ Job default/waits: not now, NotEnoughResources" in results["waits"][1]
@@ -169,10 +169,10 @@ def test_the_shape_of_an_explanation() -> None:
         "JOB     default/train-7  queue research  Pending 4m12s  position 3 of 41",
         "WHY     Fragmented: gang of 8, 5 can start now; short by 24 nvidia.com/gpu (asks",
         "          64, could give 40)",
-        "        evaluated 0.8s ago by shard 3, session 18231, epoch 7:ab",
+        "        evaluated 0.8s ago by shard-3, session 18231, epoch 7:ab",
         "NODES   1213 = 37 taint dedicated=infer + 402 label gpu-model=a100 +",
         "        774 nvidia.com/gpu + 0 fit",
-        "NEAR    node-118 (shard 2) needs 8 nvidia.com/gpu: idle 6, future idle 8 when",
+        "NEAR    node-118 (shard-2) needs 8 nvidia.com/gpu: idle 6, future idle 8 when",
         "        default/eval-3 has left",
         "IF      4 nvidia.com/gpu per task: fits now",
         "        tolerate dedicated=infer: +31 nodes, 7 tasks could start",
