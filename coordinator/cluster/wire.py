@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from abc import ABC, abstractmethod
 from typing import Any
 
 import msgpack
@@ -21,15 +22,16 @@ MAX_FRAME = 64 * 2**20
 _HEAD = struct.Struct(">I")
 
 
-class FrameProtocol(asyncio.Protocol):
+class FrameProtocol(asyncio.Protocol, ABC):
     """Cuts a byte stream into messages."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self._buffer = bytearray()
 
+    @abstractmethod
     def message_received(self, message: Any) -> None:
-        raise NotImplementedError
+        """One whole message came."""
 
     def send(self, message: Any) -> None:
         """Queue one message; what is sent to a closed connection is lost, as on any connection."""
