@@ -25,6 +25,7 @@ from shared.ledger.protocol import (
     IntakeEntry,
     IntakeOp,
     LogEntry,
+    Move,
     Nomination,
     Observe,
     PurgeJob,
@@ -200,8 +201,9 @@ def _op(op: IntakeOp) -> list[Any]:
             return [7, jid]
         case PutObject(key, spec):
             return [8, key, False if spec is None else spec]
-        case PutPartition(revision, shards):
-            return [9, revision, [[shard, rows] for shard, rows in shards.items()]]
+        case PutPartition(revision, shards, moving, mode):
+            moves = [[move.giver, move.taker, move.rows] for move in moving]
+            return [9, revision, [[shard, rows] for shard, rows in shards.items()], moves, mode]
         case DropQueue(qid):
             return [10, qid]
         case PurgeJob(jid):
@@ -225,7 +227,8 @@ def _pairs(flat: list[int]) -> list[tuple[int, int]]:
 
 
 def unpack_partition(op: list[Any]) -> PutPartition:
-    return PutPartition(op[1], dict(op[2]))
+    _, revision, shards, moves, mode = op
+    return PutPartition(revision, dict(shards), [Move(*move) for move in moves], mode.decode())
 
 
 def _put_queue(op: list[Any]) -> PutQueue:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from shared.ledger import codec
@@ -334,7 +335,9 @@ def _update(kept: dict[K, bytes], changes: dict[K, bytes | None]) -> None:
 def _copied(partition: PutPartition | None) -> PutPartition | None:
     if partition is None:
         return None
-    return PutPartition(partition.revision, {s: list(r) for s, r in partition.shards.items()})
+    shards = {shard: list(rows) for shard, rows in partition.shards.items()}
+    moving = [replace(move, rows=list(move.rows)) for move in partition.moving]
+    return replace(partition, shards=shards, moving=moving)
 
 
 def _check_items(batch: StatusBatch) -> None:

@@ -114,11 +114,23 @@ class PutObject:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Rows on their way from one shard to another: neither may treat them as its own."""
+
+    giver: int
+    taker: int
+    rows: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class PutPartition:
-    """Which rows each shard owns from ``revision`` on."""
+    """Which rows each shard owns from ``revision`` on; none is in two shards, or moves as well."""
 
     revision: int
     shards: dict[int, list[int]]
+    moving: list[Move] = field(default_factory=list)
+    mode: str = ""
+    """What a border means to the workers: none, soft or hard; "" where nobody said."""
 
 
 IntakeOp = (
