@@ -25,9 +25,17 @@ _POLL = 0.02
 class ChildDied(RuntimeError):
     """A process ended that should not have: its role, how it ended, the end of its log."""
 
-    def __init__(self, role: str, code: int | None, log: Path) -> None:
+    def __init__(self, role: str, code: int | None, log: Path, *, times: str = "") -> None:
         self.role = role
-        super().__init__(f"the {role} process {_how(code)}; the end of {log}:\n{last_lines(log)}")
+        self.code = code
+        self.log = log
+        self.how = f"the {role} process {_how(code)}"
+        super().__init__(f"{self.how}{times}; the end of {log}:\n{last_lines(log)}")
+
+    def often(self, times: int, seconds: float) -> ChildDied:
+        """The same of one that was started again and again."""
+        text = f", for the {times}th time within {seconds:g} s: it is given up"
+        return ChildDied(self.role, self.code, self.log, times=text)
 
 
 class Child:
@@ -56,9 +64,11 @@ class Child:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Raises OSError where the program cannot be started."""
+        """What an earlier one left running is ended first. Raises OSError where the program cannot
+        be started."""
         if self.running():
             return
+        self.sweep()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -74,6 +84,7 @@ class Child:
     async def stop(self, timeout: float) -> int | None:
         """Ask it to end, insist after ``timeout`` seconds; nothing below it survives. Exit code."""
         if not self.running() or self._process is None:
+            self.sweep()
             return self.code
         tree = descendants(self._process.pid)
         self._process.terminate()
@@ -88,14 +99,21 @@ class Child:
     def kill(self) -> None:
         """End it and everything below it at once, as a crash of its machine would."""
         if self._process is None or not self.running():
+            self.sweep()
             return
         tree = descendants(self._process.pid)
         self._process.kill()
         _send(signal.SIGKILL, tree)
         self._process.wait()
-        deadline = time.monotonic() + 2.0
-        while any(map(_alive, tree)) and time.monotonic() < deadline:
-            time.sleep(_POLL)
+        _wait_for_end(tree)
+
+    def sweep(self) -> None:
+        """End what a process that is gone has left behind: all of its session. A head that was
+        killed alone leaves processes that hold its ports."""
+        if self._process is not None and not self.running():
+            left = in_session(self._process.pid)
+            _send(signal.SIGKILL, left)
+            _wait_for_end(left)
 
 
 def descendants(pid: int) -> set[int]:
@@ -110,6 +128,14 @@ def descendants(pid: int) -> set[int]:
         found.update(new)
         open_.extend(new)
     return found
+
+
+def in_session(leader: int) -> set[int]:
+    """Every process that runs in the session ``leader`` has begun, also where that one is gone."""
+    if not Path("/proc/self/stat").exists():
+        listed = _ps("pid=,pgid=", "-ax").splitlines()  # a group, where sessions are not told
+        return {int(pid) for pid, group in map(str.split, listed) if int(group) == leader}
+    return {pid for pid, fields in _stats() if int(fields[3]) == leader and fields[0] not in "ZX"}
 
 
 def command_line(pid: int) -> str:
@@ -134,11 +160,17 @@ def _parents() -> Iterable[tuple[int, int]]:
             pid, parent = line.split()
             yield int(pid), int(parent)
         return
+    for found, fields in _stats():
+        yield found, int(fields[1])
+
+
+def _stats() -> Iterable[tuple[int, list[str]]]:
+    """(process, what the kernel tells of it from its state on) for all processes (Linux)."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 _, _, rest = Path(entry.path, "stat").read_text(errors="replace").rpartition(") ")
-                yield int(entry.name), int(rest.split()[1])
+                yield int(entry.name), rest.split()
 
 
 def _ps(columns: str, *which: str) -> str:
@@ -160,6 +192,12 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def _wait_for_end(pids: set[int], seconds: float = 2.0) -> None:
+    deadline = time.monotonic() + seconds
+    while any(map(_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(_POLL)
 
 
 def _send(number: signal.Signals, pids: Iterable[int]) -> None:

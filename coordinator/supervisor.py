@@ -1,4 +1,4 @@
-"""Owns the processes of one installation, as siblings: ledger, Ray head, cluster, coordinator.
+"""Owns the processes of one installation, as siblings: ledger, Ray head, cluster, coordinators.
 
 ::
 
@@ -6,19 +6,18 @@
         print(running.url)           # the coordinator answers here
         await running.wait()         # until a process dies that should not: raises ChildDied
 
-What the settings name as running elsewhere (``redis_url``, ``ray_address``, ``cluster_socket``) is
-used and left alone. The coordinator may be replaced alone: it holds nothing that the ledger does
-not.
+In place of ``wait``, :class:`coordinator.keeper.Keeper` starts again what died. What the settings
+name as running elsewhere (``redis_url``, ``ray_address``, ``cluster_socket``) is used and left
+alone. A coordinator may be replaced alone: it holds nothing that the ledger does not. With
+``settings.standby`` there are two of them, alike; which one leads they settle themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from coordinator import ray_head
+from coordinator.answering import answers_well, free_port, listens
 from coordinator.child import Child, ChildDied, command_line, descendants
 from shared.ledger.errors import ServerFailed
 from shared.ledger.server import EmbeddedServer
@@ -37,10 +37,13 @@ REDIS = "redis"
 RAY = "ray"
 CLUSTER = "cluster"
 COORDINATOR = "coordinator"
-ROLES = (REDIS, RAY, CLUSTER, COORDINATOR)
+STANDBY = "standby"
+"""The second coordinator. The name stays with the process, also while that one leads."""
+ROLES = (REDIS, RAY, CLUSTER, COORDINATOR, STANDBY)
+COORDINATORS = (COORDINATOR, STANDBY)
 
-START_SECONDS = {REDIS: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0}
-STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0}
+START_SECONDS = {REDIS: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0, STANDBY: 120.0}
+STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0, STANDBY: 10.0}
 _POLL = 0.02
 _WORKER = "ray::ShardActor"
 
@@ -76,6 +79,7 @@ class Supervisor:
         self._server: EmbeddedServer | None = None
         self._expected: set[str] = set()
         self._lock: IO[str] | None = None
+        self._standby_port = 0
         self._short = settings.run_dir
         """The directory of sockets: the run directory, or one of our own where that is too deep."""
 
@@ -86,6 +90,12 @@ class Supervisor:
         """Where the coordinator listens."""
         return f"http://{self.settings.listen_host}:{self.settings.listen_port}"
 
+    @property
+    def urls(self) -> list[str]:
+        """Where the coordinators listen; the one that leads answers, another says who does."""
+        ports = [self._port(role) for role in COORDINATORS if role in self._children]
+        return [f"http://{self.settings.listen_host}:{port}" for port in ports]
+
     def pids(self) -> dict[str, int]:
         """Role -> process, of those that run now."""
         found = {role: child.pid for role, child in self._children.items()}
@@ -93,20 +103,38 @@ class Supervisor:
             found[REDIS] = self._server.pid
         return {role: pid for role, pid in found.items() if pid is not None}
 
+    def roles(self) -> list[str]:
+        """What was started here."""
+        return [*([REDIS] if self._server is not None else []), *self._children]
+
+    def log(self, role: str) -> Path:
+        """The file of what it says."""
+        if role == REDIS and self._server is not None:
+            return self._server.log
+        return self.settings.run_dir / "log" / f"{role}.log"
+
     def worker_pids(self) -> list[int]:
         """The shard workers' processes, below the Ray head that we started."""
         head = self.pids().get(RAY)
         below = sorted(descendants(head)) if head else []
         return [pid for pid in below if command_line(pid).startswith(_WORKER)]
 
-    def check(self) -> None:
-        """Raises ChildDied where a process has ended that nobody asked to."""
-        for role, child in self._children.items():
-            if role not in self._expected and not child.running():
-                raise ChildDied(role, child.code, child.log)
+    def dead(self) -> dict[str, ChildDied]:
+        """What has ended that nobody asked to: role -> how."""
+        found = {
+            role: ChildDied(role, child.code, child.log)
+            for role, child in self._children.items()
+            if role not in self._expected and not child.running()
+        }
         server = self._server
         if server is not None and REDIS not in self._expected and not server.running():
-            raise ChildDied(REDIS, None, server.log)
+            found[REDIS] = ChildDied(REDIS, None, server.log)
+        return found
+
+    def check(self) -> None:
+        """Raises ChildDied where a process has ended that nobody asked to."""
+        for died in self.dead().values():
+            raise died
 
     async def wait(self) -> None:
         """Returns never; raises ChildDied when a process ends that should not."""
@@ -146,8 +174,13 @@ class Supervisor:
     async def restart(self, role: str) -> None:
         """Start a process anew at its old address (stopping it first), and wait until it answers.
 
-        The coordinator has to be restarted after Ray: it joins a head once, at its start.
+        The coordinators have to be restarted after Ray: they join a head once, at their start.
         """
+        await self.start(role)
+        await self._ready(role)
+
+    async def start(self, role: str) -> None:
+        """The same without waiting; see :meth:`answers`."""
         self._expected.add(role)
         if role == REDIS and self._server is not None:
             self._server.stop(STOP_SECONDS[REDIS])
@@ -158,7 +191,6 @@ class Supervisor:
             self._forget_address(role)
             child.start()
         self._expected.discard(role)
-        await self._ready(role)
 
     # --- start --------------------------------------------------------------------------------
 
@@ -199,6 +231,10 @@ class Supervisor:
             self._on_phase("waiting for the coordinator and its workers")
             self._start_coordinator()
             await self._ready(COORDINATOR)
+        if self.settings.standby and STANDBY in self._wanted:
+            self._on_phase("waiting for the standby")
+            self._start_standby()
+            await self._ready(STANDBY)
         self._on_phase("running")
 
     def _wants(self, role: str, elsewhere: str | None) -> bool:
@@ -246,20 +282,30 @@ class Supervisor:
 
     def _start_coordinator(self) -> None:
         if not self.settings.listen_port:
-            port = _free_port(self.settings.listen_host)
+            port = free_port(self.settings.listen_host)
             self.settings = self.settings.replace(listen_port=port)
         self._spawn(COORDINATOR, [sys.executable, "-m", "coordinator.service"])
 
-    def _spawn(self, role: str, arguments: list[str]) -> None:
-        child = Child(role, arguments, self._environment(), self._log(role))
+    def _start_standby(self) -> None:
+        """After the other, so that at the start that one leads."""
+        self._standby_port = free_port(self.settings.listen_host)
+        settings = self.settings.replace(listen_port=self._standby_port)
+        self._spawn(STANDBY, [sys.executable, "-m", "coordinator.service"], settings)
+
+    def _port(self, role: str) -> int:
+        return self._standby_port if role == STANDBY else self.settings.listen_port
+
+    def _spawn(self, role: str, arguments: list[str], settings: Settings | None = None) -> None:
+        environment = self._environment(settings or self.settings)
+        child = Child(role, arguments, environment, self.log(role))
         self._children[role] = child
         child.start()
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, settings: Settings) -> dict[str, str]:
         """Ours, with these settings and no others, and with this Ray cluster and no other."""
         drop = ("RAY_ADDRESS", "RAY_AUTH_TOKEN")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX) and k not in drop}
-        return kept | {"PYTHONUNBUFFERED": "1"} | self.ray_environment | self.settings.environment()
+        return kept | {"PYTHONUNBUFFERED": "1"} | self.ray_environment | settings.environment()
 
     def _token_file(self) -> Path | None:
         """Ray's own token file as the settings have it; a bare token is written to one."""
@@ -268,31 +314,40 @@ class Supervisor:
         path = self.settings.run_dir / "ray.token"
         return ray_head.write_token(path, self.settings.ray_token.get_secret_value())
 
-    def _log(self, role: str) -> Path:
-        return self.settings.run_dir / "log" / f"{role}.log"
-
     # --- ready --------------------------------------------------------------------------------
 
     async def _ready(self, role: str) -> None:
         """Wait until a process does its work; raises ChildDied if any of them ends meanwhile."""
         deadline = time.monotonic() + START_SECONDS[role]
-        while not await self._answers(role):
+        while not await self.answers(role):
             self.check()
             if time.monotonic() > deadline:
-                raise ChildDied(role, None, self._log(role))
+                raise ChildDied(role, None, self.log(role))
             await asyncio.sleep(_POLL)
 
-    async def _answers(self, role: str) -> bool:
-        settings = self.settings
+    async def answers(self, role: str) -> bool:
+        """Whether a process does its work. A coordinator's work may be to stand by."""
         match role:
             case "ray":
                 return self._ray_is_up()
             case "cluster":
-                return await _listens(settings.cluster_socket or "")
-            case "coordinator":
-                return await _is_ready(settings.listen_host, settings.listen_port)
+                return await listens(self.settings.cluster_socket or "")
+            case "coordinator" | "standby":
+                return await self._well(role, "/readyz") or (
+                    STANDBY in self._children and await self._well(role, "/healthz")
+                )
             case _:
                 return True  # the embedded server has answered before start() returns
+
+    async def leader(self) -> str | None:
+        """Which of the coordinators takes requests now."""
+        for role in COORDINATORS:
+            if role in self._children and await self._well(role, "/readyz"):
+                return role
+        return None
+
+    async def _well(self, role: str, path: str) -> bool:
+        return await answers_well(self.settings.listen_host, self._port(role), path)
 
     def _ray_is_up(self) -> bool:
         address = ray_head.read_address(self._short / "ray")
@@ -315,7 +370,7 @@ class Supervisor:
     async def _stop(self) -> None:
         """Those that write first, what they write to last. Interrupted or not, nothing survives."""
         try:
-            for role in (COORDINATOR, RAY, CLUSTER):
+            for role in (STANDBY, COORDINATOR, RAY, CLUSTER):
                 if child := self._children.get(role):
                     self._expected.add(role)
                     self.exit_codes[role] = await child.stop(STOP_SECONDS[role])
@@ -339,35 +394,3 @@ class Supervisor:
             started = ", ".join(self.pids()) or "none"
             raise SupervisorError(f"{role} is not a process started here; these are: {started}")
         return self._children[role]
-
-
-async def _listens(path: str) -> bool:
-    with contextlib.suppress(OSError):
-        _, writer = await asyncio.open_unix_connection(path)
-        writer.close()
-        return True
-    return False
-
-
-async def _is_ready(host: str, port: int) -> bool:
-    """Whether GET /readyz is answered with 200."""
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(2.0):
-            reader, writer = await asyncio.open_connection(host, port)
-            try:
-                lines = (b"GET /readyz HTTP/1.1", b"Host: quadrant", b"Connection: close")
-                writer.write(b"\r\n".join((*lines, b"", b"")))
-                status = await reader.readline()
-            finally:
-                writer.close()
-            return status.split()[1:2] == [b"200"]
-    return False
-
-
-def _free_port(host: str) -> int:
-    """A port nobody uses now; the coordinator takes it a moment later."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -115,6 +115,9 @@ class Settings(BaseSettings):
     max_pending_jobs: Count = Field(
         200_000, description="jobs of one queue that may wait; those beyond it are refused"
     )
+    standby: bool = Field(
+        False, description="a second coordinator, which takes over when the first is lost"
+    )
 
     # --- scheduling ---------------------------------------------------------------------------
     shards: int = Field(4, ge=1, le=1024, description="number of shard workers")
@@ -127,7 +130,13 @@ class Settings(BaseSettings):
     turns_per_call: Count = Field(256, description="turns in one call to a worker")
     tasks_per_call: Count = Field(512, description="tasks in one call to a worker")
     calls_in_flight: Count = Field(2, description="calls to one worker without an answer yet")
-    worker_deadline_seconds: Seconds = Field(5.0, description="silence after which one is dead")
+    worker_deadline_seconds: Seconds = Field(2.5, description="silence after which one is dead")
+    shard_lease_seconds: Seconds = Field(
+        3.0, description="how long a worker may commit without renewing its right to"
+    )
+    coordinator_lease_seconds: Seconds = Field(
+        2.0, description="how long a coordinator leads without renewing; a standby waits as long"
+    )
     nomination_seconds: Seconds = Field(10.0, description="how long a nomination holds")
 
     # --- the simulated cluster ----------------------------------------------------------------

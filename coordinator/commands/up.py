@@ -47,11 +47,20 @@ def up(
             help="Scheduler configuration, in the form of Volcano's",
         ),
     ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="Start a second coordinator, on a port of its own, that takes over when the first "
+            "is lost",
+        ),
+    ] = False,
 ) -> None:
     """Start the ledger, Ray, the coordinator and a simulated cluster, and keep them running
 
     Prints the address of the HTTP interface on the first line of stdout, and how to use it on
-    stderr: a kubeconfig for kubectl and for this command. Ctrl-C stops everything; what was
+    stderr: a kubeconfig for kubectl and for this command. A process that dies is started again;
+    one that dies five times within a minute ends everything. Ctrl-C stops everything; what was
     acknowledged is in the ledger's files and is there again after the next start. What no option
     says is taken from the environment (QUADRANT_...); see: quadrant config show --origin
     """
@@ -69,6 +78,7 @@ def up(
             listen_host=host,
             listen_port=port,
             policy=policy,
+            standby=standby or None,
         )
         open_gate(settings)  # told here at once, not in the log of a child that cannot start
         _look_at_policy(settings)
@@ -77,12 +87,13 @@ def up(
     _refuse_if_taken(settings.listen_host, settings.listen_port)
 
     async def serve(settings: Settings) -> int:
+        from coordinator.keeper import Keeper
         from coordinator.supervisor import Supervisor
 
         async with Supervisor(settings, on_phase=_tell_phase) as supervisor:
             typer.echo(supervisor.url)
-            _tell_how_to_ask(supervisor.settings)
-            await supervisor.wait()
+            _tell_how_to_ask(supervisor.settings, supervisor.urls)
+            await Keeper(supervisor, tell=lambda told: typer.echo(f"{told}", err=True)).run()
         return 0
 
     raise typer.Exit(run_to_exit_code(lambda: serve(settings)))
@@ -101,8 +112,9 @@ def usual_port() -> int | None:
     return DEFAULT_PORT if origins()["listen_port"] == "default" else None
 
 
-def _tell_how_to_ask(settings: Settings) -> None:
-    """Write the kubeconfig; say on stderr how to use it, and what to try."""
+def _tell_how_to_ask(settings: Settings, urls: list[str]) -> None:
+    """Write the kubeconfig; say on stderr how to use it, and what to try. ``urls``: of all
+    coordinators; kubectl asks the first alone."""
     from coordinator.kubeconfig import write_kubeconfig
 
     server = f"http://{reachable(settings.listen_host)}:{settings.listen_port}"
@@ -113,6 +125,8 @@ def _tell_how_to_ask(settings: Settings) -> None:
         token_file=Path(token_file).absolute() if token_file else None,
     )
     lines = [f"export KUBECONFIG={path}", *_next_steps(settings, known=bool(token_file))]
+    if len(urls) > 1:
+        lines.insert(1, f"export QUADRANT_SERVER={','.join(urls)}")
     typer.echo("\n".join([*lines, "Running; Ctrl-C stops everything"]), err=True)
 
 
