@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from shared.checked import count, mapping, row, text
 from shared.histogram import Histogram, exponential
 from shared.messages import ACCEPTED, TRUE_CONFLICTS, Verdict
 
@@ -83,11 +84,13 @@ class WorkerFigures:
         ]
 
     @classmethod
-    def of(cls, plain: list[Any]) -> WorkerFigures:
-        """What :meth:`plain` gave."""
+    def of(cls, plain: Any) -> WorkerFigures:
+        """What :meth:`plain` gave. Errors: Malformed."""
         made = cls()
-        statements, wasted, made.replays, operations, commit, session = plain
-        made.statements, made.wasted = Counter(statements), Counter(wasted)
+        statements, wasted, replays, operations, commit, session = row(plain, "figures", 6)
+        made.statements = Counter(mapping(statements, "figures.statements", text, count))
+        made.wasted = Counter(mapping(wasted, "figures.wasted", text, count))
+        made.replays = count(replays, "figures.replays")
         made.operations = Histogram.of(OPERATIONS, operations)
         made.commit_seconds = Histogram.of(COMMIT_SECONDS, commit)
         made.session_seconds = Histogram.of(SESSION_SECONDS, session)

@@ -18,19 +18,26 @@ from shard_worker.funnel import Check, Funnel, Near, funnel
 from shard_worker.statement import Place, Statement, runs_of
 from shard_worker.task_class import Classes
 from shard_worker.view import View
-from shared.messages import (
-    NOMINATE,
-    OutcomeCode,
-    Placement,
-    TaskRun,
-    Turn,
-    decode,
-    decode_turns,
-    encode,
-    encode_turns,
+from shared.checked import (
+    binary,
+    boolean,
+    count,
+    each,
+    indices,
+    integer,
+    mapping,
+    pack_sealed,
+    row,
+    text,
+    unpack_sealed,
 )
+from shared.messages import NOMINATE, OutcomeCode, Placement, TaskRun, Turn
 from shared.model import TaskClass
 from shared.specs import decode_class
+from shared.wire import decode_turns, encode_turns, outcome_code, placement, placement_row
+
+_INQUIRY = b"inquiry"
+_FINDINGS = b"findings"
 
 ROLES = 4
 """Roles of a job that get a funnel."""
@@ -51,14 +58,21 @@ class Inquiry:
     """Funnels also for turns that find a place."""
 
     def encode(self) -> bytes:
-        return encode(
-            [encode_turns(self.turns), self.wanted, self.classes, self.implied, self.funnels]
-        )
+        turns = encode_turns(self.turns)
+        return pack_sealed(_INQUIRY, [turns, self.wanted, self.classes, self.implied, self.funnels])
 
     @classmethod
     def decode(cls, data: bytes) -> Inquiry:
-        turns, *rest = decode(data)
-        return cls(decode_turns(turns), *rest)
+        """Errors: Malformed."""
+        turns, wanted, classes, implied, funnels = row(unpack_sealed(_INQUIRY, data), "inquiry", 5)
+        asked = decode_turns(binary(turns, "inquiry.turns"))
+        return cls(
+            turns=asked,
+            wanted=[_counts(w, "inquiry.wanted") for w in row(wanted, "inquiry", len(asked))],
+            classes=mapping(classes, "inquiry.classes", count, binary),
+            implied=_counts(implied, "inquiry.implied"),
+            funnels=boolean(funnels, "inquiry.funnels"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +108,13 @@ class Findings:
     findings: list[Finding]
 
     def encode(self) -> bytes:
-        return encode([self.log_id, [_plain(finding) for finding in self.findings]])
+        return pack_sealed(_FINDINGS, [self.log_id, [_plain(found) for found in self.findings]])
 
     @classmethod
     def decode(cls, data: bytes) -> Findings:
-        log_id, findings = decode(data)
-        return cls(log_id, [_finding(values) for values in findings])
+        """Errors: Malformed."""
+        log_id, findings = row(unpack_sealed(_FINDINGS, data), "findings", 2)
+        return cls(text(log_id, "findings.log_id"), each(findings, "findings", _finding))
 
 
 def examine(
@@ -228,8 +243,12 @@ def _code(placed: Placed) -> OutcomeCode:
 # --- wire ---------------------------------------------------------------------------------------
 
 
+def _counts(value: Any, at: str) -> dict[int, int]:
+    return mapping(value, at, count, count)
+
+
 def _plain(f: Finding) -> list[object]:
-    places = [[p.cid, p.kind, p.tasks, p.rows, p.levels] for p in f.placements]
+    places = [placement_row(p) for p in f.placements]
     funnels = [[r.cid, r.role, r.wanted, _plain_funnel(r.funnel)] for r in f.funnels]
     return [f.jid, int(f.code), places, f.displaced, f.reasons, funnels]
 
@@ -237,37 +256,53 @@ def _plain(f: Finding) -> list[object]:
 def _plain_funnel(f: Funnel) -> list[object]:
     checks = [[c.kind, c.name, c.slot, c.count, c.only, c.starts, c.examples] for c in f.checks]
     near = [[n.row, n.lacks] for n in f.near]
-    figures = [f.total, f.fits, f.starts, f.later, f.matching, f.empty, f.idle, f.scarce]
-    return [*figures, checks, near, f.smaller]
+    figures = [f.total, f.fits, f.starts, f.later, f.matching, f.empty]
+    return [figures, f.idle, f.scarce, checks, near, f.smaller]
 
 
-def _finding(values: list[Any]) -> Finding:
-    jid, code, places, displaced, reasons, funnels = values
+def _finding(value: object, at: str) -> Finding:
+    jid, code, places, displaced, reasons, funnels = row(value, at, 6)
     return Finding(
-        jid=jid,
-        code=OutcomeCode(code),
-        placements=[Placement(*place) for place in places],
-        displaced=displaced,
-        reasons=reasons,
-        funnels=[_role(told) for told in funnels],
+        jid=count(jid, at),
+        code=outcome_code(code, at),
+        placements=each(places, f"{at}.placements", placement),
+        displaced=indices(displaced, f"{at}.displaced"),
+        reasons=mapping(reasons, f"{at}.reasons", text, count),
+        funnels=each(funnels, f"{at}.funnels", _role),
     )
 
 
-def _role(told: list[Any]) -> RoleFunnel:
-    cid, role, wanted, values = told
-    *figures, idle, scarce, checks, near, smaller = values
-    total, fits, starts, later, matching, empty = figures
+def _role(value: object, at: str) -> RoleFunnel:
+    cid, role, wanted, told = row(value, at, 4)
+    figures, idle, scarce, checks, near, smaller = row(told, at, 6)
     found = Funnel(
-        total=total,
-        fits=fits,
-        starts=starts,
-        later=later,
-        matching=matching,
-        empty=empty,
-        idle=[(slot, amount) for slot, amount in idle],
-        scarce=scarce,
-        checks=[Check(*c) for c in checks],
-        near=[Near(row, [tuple(x) for x in lacks]) for row, lacks in near],
-        smaller=[(slot, amount) for slot, amount in smaller],
+        *[count(figure, at) for figure in row(figures, at, 6)],
+        idle=each(idle, f"{at}.idle", _amount),
+        scarce=indices(scarce, f"{at}.scarce"),
+        checks=each(checks, f"{at}.checks", _check),
+        near=each(near, f"{at}.near", _near),
+        smaller=each(smaller, f"{at}.smaller", _amount),
     )
-    return RoleFunnel(cid, role, wanted, found)
+    return RoleFunnel(integer(cid, at), text(role, at), count(wanted, at), found)
+
+
+def _amount(value: object, at: str) -> tuple[int, int]:
+    slot, amount = row(value, at, 2)
+    return count(slot, at), integer(amount, at)
+
+
+def _check(value: object, at: str) -> Check:
+    kind, name, slot, nodes, only, starts, examples = row(value, at, 7)
+    counts = [count(figure, at) for figure in (nodes, only, starts)]
+    rows = indices(examples, at)
+    return Check(text(kind, at), text(name, at), integer(slot, at), *counts, examples=rows)
+
+
+def _near(value: object, at: str) -> Near:
+    node, lacks = row(value, at, 2)
+    return Near(count(node, at), each(lacks, at, _lack))
+
+
+def _lack(value: object, at: str) -> tuple[int, int, int, int]:
+    slot, needs, idle, later = (integer(figure, at) for figure in row(value, at, 4))
+    return slot, needs, idle, later

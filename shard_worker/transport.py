@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shard_worker.figures import WorkerFigures
-from shared.messages import (
-    Epoch,
-    Outcome,
-    Turn,
-    decode,
+from shared.checked import (
+    binary,
+    count,
+    integer,
+    number,
+    pack_sealed,
+    row,
+    text,
+    unpack_sealed,
+    wrong,
+)
+from shared.messages import Epoch, Outcome, Turn
+from shared.wire import (
     decode_outcomes,
     decode_turns,
-    encode,
     encode_outcomes,
     encode_turns,
+    parse_epoch,
 )
+
+_CONFIG = b"worker"
+_REPLY = b"placed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +42,14 @@ class WorkerConfig:
     policy: dict[str, Any] | None
     """The policy file's content; None = the default policy."""
     redis_url: str
-    redis_password: str | None
+    redis_password: str | None = field(repr=False)
     nomination_seconds: float
+    lease_seconds: float = 0.0
+    """How long it may commit without renewing; 0 = without end."""
 
     def encode(self) -> bytes:
-        return encode(
+        return pack_sealed(
+            _CONFIG,
             [
                 self.shard,
                 str(self.epoch),
@@ -46,13 +60,30 @@ class WorkerConfig:
                 self.redis_url,
                 self.redis_password,
                 self.nomination_seconds,
-            ]
+                self.lease_seconds,
+            ],
         )
 
     @classmethod
     def decode(cls, data: bytes) -> WorkerConfig:
-        shard, epoch, *rest = decode(data)
-        return cls(shard, Epoch.parse(epoch), *rest)
+        """Errors: Malformed."""
+        at = "worker"
+        values = row(unpack_sealed(_CONFIG, data), at, 10)
+        shard, epoch, run_id, mode, seed, policy, url, password, nomination, lease = values
+        if policy is not None and type(policy) is not dict:
+            raise wrong(policy, f"{at}.policy", "map")
+        return cls(
+            shard=count(shard, f"{at}.shard"),
+            epoch=parse_epoch(epoch, f"{at}.epoch"),
+            run_id=text(run_id, f"{at}.run_id"),
+            mode=text(mode, f"{at}.mode"),
+            seed=integer(seed, f"{at}.seed"),
+            policy=policy,
+            redis_url=text(url, f"{at}.redis_url"),
+            redis_password=None if password is None else text(password, f"{at}.redis_password"),
+            nomination_seconds=number(nomination, f"{at}.nomination_seconds"),
+            lease_seconds=number(lease, f"{at}.lease_seconds"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +99,19 @@ class PlaceReply:
 
     def encode(self) -> bytes:
         figures = None if self.figures is None else self.figures.plain()
-        return encode([encode_outcomes(self.outcomes), self.log_id, self.busy_seconds, figures])
+        outcomes = encode_outcomes(self.outcomes)
+        return pack_sealed(_REPLY, [outcomes, self.log_id, self.busy_seconds, figures])
 
     @classmethod
     def decode(cls, data: bytes) -> PlaceReply:
-        outcomes, log_id, busy, figures = decode(data)
-        counted = None if figures is None else WorkerFigures.of(figures)
-        return cls(decode_outcomes(outcomes), log_id, busy, counted)
+        """Errors: Malformed."""
+        outcomes, log_id, busy, figures = row(unpack_sealed(_REPLY, data), "placed", 4)
+        return cls(
+            decode_outcomes(binary(outcomes, "placed.outcomes")),
+            text(log_id, "placed.log_id"),
+            number(busy, "placed.busy_seconds"),
+            None if figures is None else WorkerFigures.of(figures),
+        )
 
 
 def encode_call(turns: list[Turn]) -> bytes:
@@ -82,4 +119,5 @@ def encode_call(turns: list[Turn]) -> bytes:
 
 
 def decode_call(data: bytes) -> list[Turn]:
+    """Errors: Malformed."""
     return decode_turns(data)

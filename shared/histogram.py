@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
+from shared.checked import count, each, number, row
+
 
 class Histogram:
     """Counts of values by upper bound; the last count is of those above every bound."""
@@ -38,10 +40,12 @@ class Histogram:
         return [self.sum, self.counts]
 
     @classmethod
-    def of(cls, bounds: tuple[float, ...], plain: list[Any]) -> Histogram:
-        """What :meth:`plain` gave."""
+    def of(cls, bounds: tuple[float, ...], plain: Any) -> Histogram:
+        """What :meth:`plain` gave. Errors: Malformed."""
         made = cls(bounds)
-        made.sum, made.counts = plain
+        total, counts = row(plain, "histogram", 2)
+        made.sum = number(total, "histogram.sum")
+        made.counts = each(row(counts, "histogram.counts", len(bounds) + 1), "histogram", count)
         return made
 
 

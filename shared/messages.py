@@ -1,19 +1,15 @@
 """The messages between coordinator, shard workers and ledger.
 
 Every message is a frozen dataclass of plain integers, strings and lists, so that it travels as
-msgpack without custom types (:func:`encode` and the ``decode_*`` functions at the end of the file).
+msgpack without custom types (:mod:`shared.wire`).
 Tasks are addressed by ``(jid, tix)``: the number of the job and the index of the task in it.
 Nodes are addressed by ``row``: a dense index that is never given to another node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
-
-import msgpack
 
 ALLOCATE = 0
 """Operation kind: the task takes idle capacity of the node and will be bound."""
@@ -294,109 +290,3 @@ class Outcome:
     conflicts_read: int = 0
     session: int = 0
     """Number of the worker's session that decided, from 1; 0 where none did."""
-
-
-# --- wire -------------------------------------------------------------------------------------
-
-
-def encode(value: Any) -> bytes:
-    """Pack plain lists, dicts, numbers, strings and bytes."""
-    packed: bytes = msgpack.packb(value, use_bin_type=True)
-    return packed
-
-
-def decode(data: bytes) -> Any:
-    """Unpack what :func:`encode` packed. No custom types are ever built from the wire."""
-    return msgpack.unpackb(data, raw=False, strict_map_key=False)
-
-
-def encode_turns(turns: Iterable[Turn]) -> bytes:
-    return encode(
-        [
-            [
-                t.jid,
-                t.job_version,
-                t.qid,
-                t.priority,
-                [[g.parent, g.minimum, g.held] for g in t.groups],
-                [[r.cid, r.group, r.role, r.tasks] for r in t.runs],
-                t.total,
-                t.tail,
-                t.attempt,
-                t.nominated,
-            ]
-            for t in turns
-        ]
-    )
-
-
-def decode_turns(data: bytes) -> list[Turn]:
-    return [
-        Turn(
-            jid=jid,
-            job_version=version,
-            qid=qid,
-            priority=priority,
-            groups=[Group(*g) for g in groups],
-            runs=[TaskRun(*r) for r in runs],
-            total=total,
-            tail=tail,
-            attempt=attempt,
-            nominated=nominated,
-        )
-        for jid, version, qid, priority, groups, runs, total, tail, attempt, nominated in decode(
-            data
-        )
-    ]
-
-
-def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
-    return encode(
-        [
-            [
-                o.jid,
-                int(o.code),
-                [[p.cid, p.kind, p.tasks, p.rows, p.levels] for p in o.placements],
-                o.reasons,
-                o.failed_role,
-                o.displaced,
-                o.committed,
-                o.rechecked,
-                o.conflicts_true,
-                o.conflicts_read,
-                o.session,
-            ]
-            for o in outcomes
-        ]
-    )
-
-
-def decode_outcomes(data: bytes) -> list[Outcome]:
-    return [
-        Outcome(
-            jid=jid,
-            code=OutcomeCode(code),
-            placements=[Placement(*p) for p in placements],
-            reasons=reasons,
-            failed_role=failed_role,
-            displaced=displaced,
-            committed=committed,
-            rechecked=rechecked,
-            conflicts_true=true,
-            conflicts_read=read,
-            session=session,
-        )
-        for (
-            jid,
-            code,
-            placements,
-            reasons,
-            failed_role,
-            displaced,
-            committed,
-            rechecked,
-            true,
-            read,
-            session,
-        ) in decode(data)
-    ]

@@ -1,7 +1,8 @@
 """Specifications as bytes: how nodes, task classes, queues and jobs are kept in the ledger.
 
-Each is one msgpack array that begins with :data:`FORMAT`. Decoding is strict: another format, a
-missing or an extra field, or a value of another type raises :class:`MalformedSpec`.
+Each is one msgpack array that begins with :data:`FORMAT`, sealed as a thing of its kind. Decoding
+is strict: altered bytes, those of another kind or format, a missing or an extra field, or a value
+of another type raise :class:`shared.checked.Malformed`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgpack
-
-from shared.messages import Group, encode
+from shared.checked import (
+    Malformed,
+    boolean,
+    count,
+    integer,
+    mapping,
+    number,
+    pack_sealed,
+    text,
+    unpack_sealed,
+    wrong,
+)
+from shared.messages import Group
 from shared.model import (
     HyperNode,
     Job,
@@ -29,7 +40,7 @@ from shared.slots import Slots
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
 """Moves when a field is added, removed or changes its meaning."""
 
 
@@ -44,15 +55,12 @@ NUMBERS_KEY = "numbers"
 numbers of jobs and queues (those of forgotten ones are not given again)."""
 
 
-class MalformedSpec(ValueError):
-    """The bytes are not a specification of this format."""
-
-
 # --- encode -----------------------------------------------------------------------------------
 
 
 def encode_node(node: Node) -> bytes:
-    return encode(
+    return pack_sealed(
+        b"node",
         (
             FORMAT,
             node.row,
@@ -62,7 +70,7 @@ def encode_node(node: Node) -> bytes:
             [(t.key, t.value, t.effect) for t in node.taints],
             node.unschedulable,
             node.spec,
-        )
+        ),
     )
 
 
@@ -70,11 +78,12 @@ def encode_class(cls: TaskClass) -> bytes:
     affinity = cls.affinity
     terms = None if affinity is None else [[_requirement(r) for r in term] for term in affinity]
     tolerations = [(t.key, t.operator, t.value, t.effect) for t in cls.tolerations]
-    return encode((FORMAT, cls.requests, cls.selector, terms, tolerations))
+    return pack_sealed(b"class", (FORMAT, cls.requests, cls.selector, terms, tolerations))
 
 
 def encode_queue(queue: Queue) -> bytes:
-    return encode(
+    return pack_sealed(
+        b"queue",
         (
             FORMAT,
             queue.qid,
@@ -88,12 +97,13 @@ def encode_queue(queue: Queue) -> bytes:
             queue.deserved,
             queue.guarantee,
             queue.spec,
-        )
+        ),
     )
 
 
 def encode_job(job: Job) -> bytes:
-    return encode(
+    return pack_sealed(
+        b"job",
         (
             FORMAT,
             job.jid,
@@ -110,7 +120,7 @@ def encode_job(job: Job) -> bytes:
             job.dangling,
             job.role_minima,
             job.min_resources,
-        )
+        ),
     )
 
 
@@ -121,19 +131,19 @@ def _row_of(r: Role) -> tuple[object, ...]:
 
 
 def encode_hyper_node(hyper: HyperNode) -> bytes:
-    return encode((FORMAT, hyper.name, hyper.tier, hyper.nodes, hyper.children))
+    return pack_sealed(b"hypernode", (FORMAT, hyper.name, hyper.tier, hyper.nodes, hyper.children))
 
 
 def encode_priority_class(cls: PriorityClass) -> bytes:
-    return encode((FORMAT, cls.name, cls.value, cls.default, cls.preempts))
+    return pack_sealed(b"priorityclass", (FORMAT, cls.name, cls.value, cls.default, cls.preempts))
 
 
 def encode_slots(slots: Slots) -> bytes:
-    return encode((FORMAT, slots.names))
+    return pack_sealed(b"slots", (FORMAT, slots.names))
 
 
 def encode_numbers(next_jid: int, next_qid: int) -> bytes:
-    return encode((FORMAT, next_jid, next_qid))
+    return pack_sealed(b"numbers", (FORMAT, next_jid, next_qid))
 
 
 def _requirement(r: Requirement) -> tuple[str, str, tuple[str, ...], bool]:
@@ -146,13 +156,13 @@ def _requirement(r: Requirement) -> tuple[str, str, tuple[str, ...], bool]:
 def decode_node(data: bytes) -> Node:
     row, name, allocatable, labels, taints, unschedulable, spec = _open(data, "node", 7)
     return Node(
-        row=_int(row, "node.row"),
-        name=_text(name, "node.name"),
+        row=count(row, "node.row"),
+        name=text(name, "node.name"),
         allocatable=_requests(allocatable, "node.allocatable"),
         labels=_labels(labels, "node.labels"),
         taints=_each(taints, "node.taints", _taint),
-        unschedulable=_bool(unschedulable, "node.unschedulable"),
-        spec=_int(spec, "node.spec"),
+        unschedulable=boolean(unschedulable, "node.unschedulable"),
+        spec=count(spec, "node.spec"),
     )
 
 
@@ -181,17 +191,17 @@ def decode_queue(data: bytes) -> Queue:
         spec,
     ) = _open(data, "queue", 11)
     return Queue(
-        qid=_int(qid, "queue.qid"),
-        name=_text(name, "queue.name"),
-        weight=_int(weight, "queue.weight"),
-        parent=_int(parent, "queue.parent"),
-        priority=_int(priority, "queue.priority"),
-        open=_bool(is_open, "queue.open"),
-        reclaimable=_bool(reclaimable, "queue.reclaimable"),
+        qid=count(qid, "queue.qid"),
+        name=text(name, "queue.name"),
+        weight=integer(weight, "queue.weight"),
+        parent=integer(parent, "queue.parent"),
+        priority=integer(priority, "queue.priority"),
+        open=boolean(is_open, "queue.open"),
+        reclaimable=boolean(reclaimable, "queue.reclaimable"),
         capability=None if capability is None else _requests(capability, "queue.capability"),
         deserved=_requests(deserved, "queue.deserved"),
         guarantee=_requests(guarantee, "queue.guarantee"),
-        spec=_int(spec, "queue.spec"),
+        spec=count(spec, "queue.spec"),
     )
 
 
@@ -213,18 +223,18 @@ def decode_job(data: bytes) -> Job:
         min_resources,
     ) = _open(data, "job", 14)
     return Job(
-        jid=_int(jid, "job.jid"),
-        namespace=_text(namespace, "job.namespace"),
-        name=_text(name, "job.name"),
-        kind=_text(kind, "job.kind"),
-        uid=_text(uid, "job.uid"),
-        queue=_text(queue, "job.queue"),
-        created=_number(created, "job.created"),
-        priority=_int(priority, "job.priority"),
+        jid=count(jid, "job.jid"),
+        namespace=text(namespace, "job.namespace"),
+        name=text(name, "job.name"),
+        kind=text(kind, "job.kind"),
+        uid=text(uid, "job.uid"),
+        queue=text(queue, "job.queue"),
+        created=number(created, "job.created"),
+        priority=integer(priority, "job.priority"),
         groups=_each(groups, "job.groups", _group),
         roles=_each(roles, "job.roles", _role),
-        spec=_int(spec, "job.spec"),
-        dangling=_bool(dangling, "job.dangling"),
+        spec=count(spec, "job.spec"),
+        dangling=boolean(dangling, "job.dangling"),
         role_minima=_each(role_minima, "job.role_minima", _minimum),
         min_resources=None
         if min_resources is None
@@ -235,84 +245,53 @@ def decode_job(data: bytes) -> Job:
 def decode_hyper_node(data: bytes) -> HyperNode:
     name, tier, nodes, children = _open(data, "hypernode", 4)
     return HyperNode(
-        name=_text(name, "hypernode.name"),
-        tier=_int(tier, "hypernode.tier"),
-        nodes=_each(nodes, "hypernode.nodes", _text),
-        children=_each(children, "hypernode.children", _text),
+        name=text(name, "hypernode.name"),
+        tier=integer(tier, "hypernode.tier"),
+        nodes=_each(nodes, "hypernode.nodes", text),
+        children=_each(children, "hypernode.children", text),
     )
 
 
 def decode_priority_class(data: bytes) -> PriorityClass:
     name, value, default, preempts = _open(data, "priorityclass", 4)
     return PriorityClass(
-        name=_text(name, "priorityclass.name"),
-        value=_int(value, "priorityclass.value"),
-        default=_bool(default, "priorityclass.default"),
-        preempts=_bool(preempts, "priorityclass.preempts"),
+        name=text(name, "priorityclass.name"),
+        value=integer(value, "priorityclass.value"),
+        default=boolean(default, "priorityclass.default"),
+        preempts=boolean(preempts, "priorityclass.preempts"),
     )
 
 
 def decode_slots(data: bytes) -> Slots:
     (names,) = _open(data, "slots", 1)
-    return Slots(_each(names, "slots.names", _text))
+    return Slots(_each(names, "slots.names", text))
 
 
 def decode_numbers(data: bytes) -> tuple[int, int]:
     """(the next number of a job, of a queue)."""
     next_jid, next_qid = _open(data, "numbers", 2)
-    return _int(next_jid, "numbers.next_jid"), _int(next_qid, "numbers.next_qid")
+    return count(next_jid, "numbers.next_jid"), count(next_qid, "numbers.next_qid")
 
 
-def _open(data: bytes, what: str, count: int) -> tuple[Any, ...]:
+def _open(data: bytes, what: str, size: int) -> tuple[Any, ...]:
     """The fields after the format number; arrays inside become tuples."""
-    try:
-        value = msgpack.unpackb(data, raw=False, use_list=False)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise MalformedSpec(f"{what}: not msgpack: {error}") from error
-    if not isinstance(value, tuple) or not value or value[0] != FORMAT:
-        raise MalformedSpec(f"{what}: not of format {FORMAT}")
-    if len(value) != count + 1:
-        raise MalformedSpec(f"{what}: {len(value) - 1} fields instead of {count}")
+    value = unpack_sealed(what.encode(), data, lists=False)
+    if type(value) is not tuple or not value or value[0] != FORMAT:
+        raise Malformed(f"{what}: not of format {FORMAT}")
+    if len(value) != size + 1:
+        raise Malformed(f"{what}: {len(value) - 1} fields instead of {size}")
     return value[1:]
 
 
-def _wrong(value: object, at: str, wanted: str) -> MalformedSpec:
-    return MalformedSpec(f"{at}: {wanted} wanted, got {type(value).__name__}")
-
-
-def _int(value: object, at: str) -> int:
-    if type(value) is not int:
-        raise _wrong(value, at, "integer")
-    return value
-
-
-def _number(value: object, at: str) -> float:
-    if type(value) is not float and type(value) is not int:
-        raise _wrong(value, at, "number")
-    return value
-
-
-def _bool(value: object, at: str) -> bool:
-    if type(value) is not bool:
-        raise _wrong(value, at, "boolean")
-    return value
-
-
-def _text(value: object, at: str) -> str:
-    if type(value) is not str:
-        raise _wrong(value, at, "text")
-    return value
-
-
-def _row(value: object, at: str, count: int) -> tuple[Any, ...]:
-    if type(value) is not tuple or len(value) != count:
-        raise MalformedSpec(f"{at}: array of {count} wanted")
+def _row(value: object, at: str, size: int) -> tuple[Any, ...]:
+    if type(value) is not tuple or len(value) != size:
+        raise Malformed(f"{at}: array of {size} wanted")
     return value
 
 
 def _each(value: object, at: str, item: Callable[[object, str], T]) -> tuple[T, ...]:
     if type(value) is not tuple:
-        raise _wrong(value, at, "array")
+        raise wrong(value, at, "array")
     return tuple([item(v, at) for v in value])
 
 
@@ -322,28 +301,26 @@ def _requests(value: object, at: str) -> Requests:
 
 def _amount(value: object, at: str) -> tuple[int, int]:
     slot, amount = _row(value, at, 2)
-    return _int(slot, at), _int(amount, at)
+    return count(slot, at), count(amount, at)
 
 
 def _labels(value: object, at: str) -> dict[str, str]:
-    if type(value) is not dict:
-        raise _wrong(value, at, "map")
-    return {_text(k, at): _text(v, at) for k, v in value.items()}
+    return mapping(value, at, text, text)
 
 
 def _label(value: object, at: str) -> tuple[str, str]:
-    key, text = _row(value, at, 2)
-    return _text(key, at), _text(text, at)
+    key, given = _row(value, at, 2)
+    return text(key, at), text(given, at)
 
 
 def _taint(value: object, at: str) -> Taint:
-    key, text, effect = _row(value, at, 3)
-    return Taint(_text(key, at), _text(text, at), _text(effect, at))
+    key, given, effect = _row(value, at, 3)
+    return Taint(text(key, at), text(given, at), text(effect, at))
 
 
 def _toleration(value: object, at: str) -> Toleration:
-    key, operator, text, effect = _row(value, at, 4)
-    return Toleration(_text(key, at), _text(operator, at), _text(text, at), _text(effect, at))
+    key, operator, given, effect = _row(value, at, 4)
+    return Toleration(text(key, at), text(operator, at), text(given, at), text(effect, at))
 
 
 def _term(value: object, at: str) -> tuple[Requirement, ...]:
@@ -353,32 +330,32 @@ def _term(value: object, at: str) -> tuple[Requirement, ...]:
 def _decode_requirement(value: object, at: str) -> Requirement:
     key, operator, values, field = _row(value, at, 4)
     return Requirement(
-        _text(key, at), _text(operator, at), _each(values, at, _text), _bool(field, at)
+        text(key, at), text(operator, at), _each(values, at, text), boolean(field, at)
     )
 
 
 def _minimum(value: object, at: str) -> tuple[str, int]:
     role, minimum = _row(value, at, 2)
-    return _text(role, at), _int(minimum, at)
+    return text(role, at), integer(minimum, at)
 
 
 def _group(value: object, at: str) -> Group:
     parent, minimum, held = _row(value, at, 3)
-    return Group(_int(parent, at), _int(minimum, at), _int(held, at))
+    return Group(integer(parent, at), integer(minimum, at), integer(held, at))
 
 
 def _role(value: object, at: str) -> Role:
     ends = type(value) is tuple and len(value) == 9
     row = _row(value, at, 8 + ends)
-    name, cid, first, count, group, priority, names, duration = row[:8]
+    name, cid, first, members, group, priority, names, duration = row[:8]
     return Role(
-        name=_text(name, at),
-        cid=_int(cid, at),
-        first=_int(first, at),
-        count=_int(count, at),
-        group=_int(group, at),
-        priority=_int(priority, at),
-        names=_each(names, at, _text),
-        duration=None if duration is None else _number(duration, at),
-        exit_code=_int(row[8], at) if ends else 0,
+        name=text(name, at),
+        cid=count(cid, at),
+        first=count(first, at),
+        count=count(members, at),
+        group=count(group, at),
+        priority=integer(priority, at),
+        names=_each(names, at, text),
+        duration=None if duration is None else number(duration, at),
+        exit_code=integer(row[8], at) if ends else 0,
     )

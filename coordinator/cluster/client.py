@@ -7,10 +7,21 @@ ClusterTimeout: its effect is unknown, and asking again is safe by the contract 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from coordinator.cluster.calls import (
+    bind_columns,
+    read_bind_answers,
+    read_deleted,
+    read_position,
+    read_reports,
+)
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout, Reports
 from coordinator.cluster.wire import FrameProtocol
+from shared.checked import Malformed
+
+T = TypeVar("T")
 
 IN_FLIGHT = 64
 """Requests that may wait for their answers at once; further ones wait their turn."""
@@ -31,29 +42,22 @@ class SocketCluster:
         self._slots = asyncio.Semaphore(IN_FLIGHT)
 
     async def bind(self, requests: BindRequests) -> BindAnswers:
-        columns = [
-            requests.tasks,
-            requests.uids,
-            requests.pods,
-            requests.nodes,
-            requests.durations,
-            requests.exit_codes,
-        ]
-        answers, where = await self._ask("bind", columns, self._timeout)
-        return BindAnswers(answers=answers, where=where)
+        return await self._ask(
+            "bind",
+            bind_columns(requests),
+            self._timeout,
+            lambda told: read_bind_answers(told, len(requests.tasks)),
+        )
 
     async def delete(self, tasks: list[str]) -> list[str]:
-        never: list[str] = await self._ask("delete", [tasks], self._timeout)
-        return never
+        return await self._ask("delete", [tasks], self._timeout, read_deleted)
 
     async def reports(self, *, after: int, wait: float) -> Reports:
-        last, kinds, tasks, nodes = await self._ask("reports", [after, wait], wait + self._timeout)
-        return Reports(last=last, kinds=kinds, tasks=tasks, nodes=nodes)
+        return await self._ask("reports", [after, wait], wait + self._timeout, read_reports)
 
     async def history_position(self) -> str:
         """How far the history has followed the ledger's log; later entries must not be trimmed."""
-        position: str = await self._ask("position", [], self._timeout)
-        return position
+        return await self._ask("position", [], self._timeout, read_position)
 
     async def ready(self, *, within: float) -> None:
         """Wait until the process answers; raises ClusterTimeout after ``within`` seconds."""
@@ -72,11 +76,15 @@ class SocketCluster:
             self._connection.end()
             self._connection = None
 
-    async def _ask(self, method: str, arguments: list[Any], timeout: float) -> Any:
+    async def _ask(
+        self, method: str, arguments: list[Any], timeout: float, read: Callable[[Any], T]
+    ) -> T:
         try:
             async with asyncio.timeout(timeout), self._slots:
                 connection = await self._connected()
-                return await connection.ask(method, arguments)
+                return read(await connection.ask(method, arguments))
+        except Malformed as error:
+            raise ClusterError(f"an answer that is not understood: {error}") from error
         except TimeoutError:
             message = f"the cluster did not answer {method!r} within {timeout:g} s"
             raise ClusterTimeout(message) from None
@@ -113,7 +121,13 @@ class _Connection(FrameProtocol):
             self._waiting.pop(number, None)
 
     def message_received(self, message: Any) -> None:
-        number, error, result = message
+        match message:
+            case [int(number), str(error), result]:
+                self._take(number, error, result)
+            case _:
+                self._drop()
+
+    def _take(self, number: int, error: str, result: Any) -> None:
         answer = self._waiting.get(number)
         if answer is None or answer.done():  # asked by someone who gave up waiting
             return

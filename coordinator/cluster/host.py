@@ -11,8 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from coordinator.cluster.calls import (
+    read_bind,
+    read_delete,
+    read_reports_question,
+    report_columns,
+)
 from coordinator.cluster.kubelets import ClusterEvent, Kubelets
-from coordinator.cluster.protocol import BindRequests, ClusterTimeout, Reports
+from coordinator.cluster.protocol import BindRequests, ClusterTimeout
 from coordinator.cluster.wire import FrameProtocol
 
 TICK = 0.002
@@ -73,13 +79,13 @@ class ClusterHost:
         try:
             match method:
                 case "bind":
-                    connection.send([number, "", self._bind(BindRequests(*rest))])
+                    connection.send([number, "", self._bind(read_bind(rest))])
                 case "delete":
-                    never = self._kubelets.delete(rest[0], self._clock())
+                    never = self._kubelets.delete(read_delete(rest), self._clock())
                     self._settle()
                     connection.send([number, "", never])
                 case "reports":
-                    self._poll(connection, number, int(rest[0]), float(rest[1]))
+                    self._poll(connection, number, *read_reports_question(rest))
                 case "position":
                     connection.send([number, "", self._history.position])
                 case _:
@@ -117,13 +123,13 @@ class ClusterHost:
             reports = self._kubelets.reports(poll.after)
             if reports.tasks:
                 self._end(poll)
-                poll.connection.send([poll.number, "", _columns(reports)])
+                poll.connection.send([poll.number, "", report_columns(reports)])
         self._wake.set()
 
     def _poll(self, connection: _Connection, number: int, after: int, wait: float) -> None:
         reports = self._kubelets.reports(after)
         if reports.tasks or wait <= 0:
-            connection.send([number, "", _columns(reports)])
+            connection.send([number, "", report_columns(reports)])
             return
         poll = _Poll(connection, number, after)
         loop = asyncio.get_running_loop()
@@ -132,7 +138,7 @@ class ClusterHost:
 
     def _expire(self, poll: _Poll) -> None:
         self._polls.remove(poll)
-        poll.connection.send([poll.number, "", _columns(self._kubelets.reports(poll.after))])
+        poll.connection.send([poll.number, "", report_columns(self._kubelets.reports(poll.after))])
 
     def _end(self, poll: _Poll) -> None:
         self._polls.remove(poll)
@@ -183,7 +189,3 @@ class _Connection(FrameProtocol):
     def resume_writing(self) -> None:
         if self.transport is not None:
             self.transport.resume_reading()
-
-
-def _columns(reports: Reports) -> list[Any]:
-    return [reports.last, reports.kinds, reports.tasks, reports.nodes]

@@ -1,8 +1,9 @@
 """Frames between the cluster process and its client.
 
-A frame is a 4-byte big-endian length and that many bytes of msgpack. A request is
-``[number, method, arguments]``; its answer is ``[number, error, result]`` with error "" where all
-went well. Answers come in any order; the number tells which request they belong to.
+A frame is a 4-byte big-endian length, that of the message, and the message: msgpack, sealed
+(:mod:`shared.checked`) together with the length. A request is ``[number, method, arguments]``; its
+answer is ``[number, error, result]`` with error "" where all went well. Answers come in any order;
+the number tells which request they belong to. What is not a message ends the connection.
 """
 
 from __future__ import annotations
@@ -14,12 +15,31 @@ from typing import Any
 
 import msgpack
 
-from shared.messages import decode, encode
+from shared.checked import SEAL, Malformed, seal, unpack_sealed
 
 MAX_FRAME = 64 * 2**20
 """Bytes; a longer frame can only be a broken or foreign peer, and closes the connection."""
 
 _HEAD = struct.Struct(">I")
+
+
+def frame(message: Any) -> bytes:
+    """One message as it travels."""
+    body: bytes = msgpack.packb(message, use_bin_type=True)
+    length = len(body) + SEAL
+    return _HEAD.pack(length) + seal(_kind(length), body)
+
+
+def unframe(data: bytes) -> Any:
+    """The message of one whole frame. Errors: Malformed."""
+    if len(data) < _HEAD.size:
+        raise Malformed("frame: cut")
+    (length,) = _HEAD.unpack_from(data)
+    return unpack_sealed(_kind(length), data[_HEAD.size :])
+
+
+def _kind(length: int) -> bytes:
+    return b"frame of %d" % length
 
 
 class FrameProtocol(asyncio.Protocol, ABC):
@@ -36,8 +56,7 @@ class FrameProtocol(asyncio.Protocol, ABC):
     def send(self, message: Any) -> None:
         """Queue one message; what is sent to a closed connection is lost, as on any connection."""
         if self.transport is not None and not self.transport.is_closing():
-            body = encode(message)
-            self.transport.write(_HEAD.pack(len(body)) + body)
+            self.transport.write(frame(message))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -55,8 +74,8 @@ class FrameProtocol(asyncio.Protocol, ABC):
             if len(self._buffer) < end:
                 break
             try:
-                message = decode(bytes(self._buffer[start + _HEAD.size : end]))
-            except (ValueError, msgpack.UnpackException):
+                message = unframe(bytes(self._buffer[start:end]))
+            except Malformed:
                 self._drop()
                 return
             start = end

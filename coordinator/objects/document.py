@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import msgpack
 import orjson
 
-FORMAT = 1
+from shared.checked import Malformed, binary, count, integer, number, seal, unpack_sealed, wrong
+
+FORMAT = 2
 """Moves when a field of the bytes is added, removed or changes its meaning."""
 
 _PACKER = msgpack.Packer(use_bin_type=True)
@@ -89,13 +91,35 @@ def encode_document(document: Document) -> bytes:
     packed: bytes = _PACKER.pack(
         (FORMAT, d.body, d.created, d.generation, d.jid, d.deleting, d.state)
     )
-    return packed
+    return seal(_kind(str(d.key)), packed)
 
 
 def decode_document(key: str, data: bytes) -> Document:
-    """Raises ValueError where the bytes are not a document of this format."""
-    value = msgpack.unpackb(data, raw=False)
-    if not isinstance(value, list) or len(value) != 7 or value[0] != FORMAT:
-        raise ValueError(f"document {key}: not of format {FORMAT}")
+    """Raises Malformed where the bytes are not the document of this key, in this format."""
+    at = f"document {key}"
+    value = unpack_sealed(_kind(key), data)
+    if type(value) is not list or len(value) != 7 or value[0] != FORMAT:
+        raise Malformed(f"{at}: not of format {FORMAT}")
     _, body, created, generation, jid, deleting, state = value
-    return Document(Key.parse(key), body, created, generation, jid, deleting, state)
+    if state is not None and type(state) is not dict:
+        raise wrong(state, f"{at}.state", "map")
+    return Document(
+        key=_key(key, at),
+        body=binary(body, f"{at}.body"),
+        created=number(created, f"{at}.created"),
+        generation=count(generation, f"{at}.generation"),
+        jid=integer(jid, f"{at}.jid"),
+        deleting=None if deleting is None else number(deleting, f"{at}.deleting"),
+        state=state,
+    )
+
+
+def _kind(key: str) -> bytes:
+    """The seal holds the key too: a document under another's key is refused."""
+    return f"document {key}".encode()
+
+
+def _key(text: str, at: str) -> Key:
+    if text.count("/") < 2:
+        raise Malformed(f"{at}: its key is not KIND/NAMESPACE/NAME")
+    return Key.parse(text)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.checked import Malformed, pack_sealed
 from shared.messages import Group
 from shared.model import Job, Node, Queue, Requests, Requirement, Role, Taint, TaskClass, Toleration
 from shared.specs import (
-    MalformedSpec,
+    FORMAT,
     decode_class,
     decode_job,
     decode_node,
@@ -78,13 +78,13 @@ def test_job(duration: float | None, min_resources: Requests | None, dangling: b
     assert decode_job(encode_job(job)) == job
 
 
-NODE: list[object] = [1, 0, "n", [[0, 5]], {}, [], False, 0]
+NODE: list[object] = [FORMAT, 0, "n", [[0, 5]], {}, [], False, 0]
 
 
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        (0, 2),
+        (0, FORMAT + 1),
         (1, "0"),
         (1, True),
         (2, b"n"),
@@ -99,20 +99,20 @@ NODE: list[object] = [1, 0, "n", [[0, 5]], {}, [], False, 0]
     ],
 )
 def test_a_value_of_another_type_is_refused(at: int, value: object) -> None:
-    assert decode_node(msgpack.packb(NODE)).name == "n"
+    assert decode_node(pack_sealed(b"node", NODE)).name == "n"
     changed = [*NODE]
     changed[at] = value
-    with pytest.raises(MalformedSpec):
-        decode_node(msgpack.packb(changed))
+    with pytest.raises(Malformed):
+        decode_node(pack_sealed(b"node", changed))
 
 
 @pytest.mark.parametrize("value", [NODE[:-1], [*NODE, 0], {}, 5, []])
 def test_missing_or_extra_fields_are_refused(value: object) -> None:
-    with pytest.raises(MalformedSpec):
-        decode_node(msgpack.packb(value))
+    with pytest.raises(Malformed):
+        decode_node(pack_sealed(b"node", value))
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", encode_class(TaskClass(requests=()))[:-1]])
 def test_bytes_that_are_not_msgpack_are_refused(data: bytes) -> None:
-    with pytest.raises(MalformedSpec):
+    with pytest.raises(Malformed):
         decode_class(data)

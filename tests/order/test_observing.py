@@ -16,11 +16,10 @@ from shared.messages import (
     StatusItem,
     TaskState,
     Turn,
-    decode_outcomes,
-    encode_outcomes,
 )
 from shared.model import HyperNode, Node, Queue
 from shared.slots import CPU, PODS
+from shared.wire import decode_outcomes, encode_outcomes
 from tests.order.helpers import ONE, answer, job, order, placed
 
 

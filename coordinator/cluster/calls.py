@@ -1,0 +1,92 @@
+"""The calls of the cluster as columns on the wire, read strictly on both sides.
+
+Errors of every reader: :class:`shared.checked.Malformed`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
+from shared.checked import Malformed, count, indices, number, row, text, texts
+
+_DURATIONS = frozenset((int, float, type(None)))
+
+
+def bind_columns(r: BindRequests) -> list[Any]:
+    return [r.tasks, r.uids, r.pods, r.nodes, r.durations, r.exit_codes]
+
+
+def read_bind(columns: list[Any]) -> BindRequests:
+    tasks, uids, pods, nodes, durations, exit_codes = row(columns, "bind", 6)
+    found = BindRequests(
+        tasks=texts(tasks, "bind.tasks"),
+        uids=texts(uids, "bind.uids"),
+        pods=texts(pods, "bind.pods"),
+        nodes=texts(nodes, "bind.nodes"),
+        durations=_durations(durations),
+        exit_codes=indices(exit_codes, "bind.exit_codes"),
+    )
+    _alike("bind", tasks, uids, pods, nodes, durations)
+    if exit_codes:
+        _alike("bind", tasks, exit_codes)
+    return found
+
+
+def read_bind_answers(columns: Any, asked: int) -> BindAnswers:
+    """``asked``: how many tasks the question named."""
+    answers, where = row(columns, "bind answers", 2)
+    found = BindAnswers(indices(answers, "bind answers"), texts(where, "bind answers"))
+    if len(answers) != asked or len(where) != asked:
+        raise Malformed(f"bind answers: {len(answers)} for {asked} tasks")
+    if answers and max(answers) > max(BindAnswer):
+        raise Malformed(f"bind answers: {max(answers)} is no answer")
+    return found
+
+
+def read_delete(arguments: list[Any]) -> list[str]:
+    return texts(row(arguments, "delete", 1)[0], "delete.tasks")
+
+
+def read_reports_question(arguments: list[Any]) -> tuple[int, float]:
+    """(after which report, how many seconds to wait)."""
+    after, wait = row(arguments, "reports", 2)
+    return count(after, "reports.after"), number(wait, "reports.wait")
+
+
+def report_columns(r: Reports) -> list[Any]:
+    return [r.last, r.kinds, r.tasks, r.nodes]
+
+
+def read_reports(columns: Any) -> Reports:
+    last, kinds, tasks, nodes = row(columns, "reports", 4)
+    found = Reports(
+        last=count(last, "reports.last"),
+        kinds=indices(kinds, "reports.kinds"),
+        tasks=texts(tasks, "reports.tasks"),
+        nodes=texts(nodes, "reports.nodes"),
+    )
+    _alike("reports", kinds, tasks, nodes)
+    if kinds and max(kinds) > max(Report):
+        raise Malformed(f"reports: {max(kinds)} is no kind of report")
+    return found
+
+
+def read_position(value: Any) -> str:
+    return text(value, "position")
+
+
+def read_deleted(value: Any) -> list[str]:
+    return texts(value, "deleted")
+
+
+def _durations(value: Any) -> list[float | None]:
+    if type(value) is not list or not set(map(type, value)) <= _DURATIONS:
+        raise Malformed("bind.durations: array of numbers or nothing wanted")
+    found: list[float | None] = value
+    return found
+
+
+def _alike(at: str, *columns: list[Any]) -> None:
+    if len(set(map(len, columns))) > 1:
+        raise Malformed(f"{at}: its columns differ in length")
