@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.ledger.access import Access, check_files, check_url
 from shared.policy import PolicyError
 from shared.policy_file import read_text, unwrap
 from shared.settings_file import read_settings_file, variable_of
@@ -35,6 +36,8 @@ _KUBERNETES = re.compile(r"QUADRANT_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_
 
 _OF_CLIENTS = frozenset(("QUADRANT_SERVER", "QUADRANT_TOKEN", "QUADRANT_TOKEN_FILE"))
 """Which server a command asks, and as whom: no settings of a server that starts beside it."""
+
+_TLS_FILES = ("redis_ca_file", "redis_cert_file", "redis_key_file")
 
 _SERVER_FILES = ("redis_password", "ray_token")
 """Secrets that may also come from a file, named by ``QUADRANT_<NAME>_FILE``."""
@@ -89,8 +92,18 @@ class Settings(BaseSettings):
         pattern=r"^(redis|rediss|unix)://.+",
         description="redis://HOST:PORT, rediss://HOST:PORT or unix://PATH; unset = embedded server",
     )
+    redis_username: str | None = Field(
+        None, description="user of the ledger's server; unset = its default user"
+    )
     redis_password: SecretStr | None = Field(None, description="password of the ledger's server")
     redis_password_file: Path | None = Field(None, description="file with that password")
+    redis_ca_file: Path | None = Field(
+        None, description="certificates believed for rediss://; unset = those the system believes"
+    )
+    redis_cert_file: Path | None = Field(
+        None, description="certificate to show to the ledger's server, where it asks for one"
+    )
+    redis_key_file: Path | None = Field(None, description="key of that certificate")
     ray_address: str | None = Field(None, description="HOST:PORT of a Ray head; unset = start one")
     ray_token: SecretStr | None = Field(None, description="token of the Ray cluster")
     ray_token_file: Path | None = Field(None, description="file with that token")
@@ -138,6 +151,9 @@ class Settings(BaseSettings):
         2.0, description="how long a coordinator leads without renewing; a standby waits as long"
     )
     nomination_seconds: Seconds = Field(10.0, description="how long a nomination holds")
+    rebalance_moves_per_minute: int = Field(
+        1000, ge=0, description="nodes that may change shards for balance; 0 = none"
+    )
 
     # --- the simulated cluster ----------------------------------------------------------------
     speedup: Seconds = Field(1.0, description="durations of pods are divided by this")
@@ -168,6 +184,35 @@ class Settings(BaseSettings):
                 ) from None
             object.__setattr__(self, name, secret)  # frozen for everyone else
         return self
+
+    @field_validator("redis_url")
+    @classmethod
+    def _without_secrets(cls, url: str | None) -> str | None:
+        if url is not None:
+            check_url(url)
+        return url
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        try:
+            check_files(self.access())
+        except ValueError as error:
+            names = ", ".join(map(_variable, _TLS_FILES))
+            raise ValueError(f"{names}: {error}") from None
+        return self
+
+    def access(self) -> Access:
+        """How to reach the ledger's server."""
+        files = [getattr(self, name) for name in _TLS_FILES]
+        ca, certificate, key = ("" if file is None else str(file.absolute()) for file in files)
+        return Access(
+            self.redis_url or "",
+            username=self.redis_username or "",
+            password=self.redis_secret,
+            ca=ca,
+            certificate=certificate,
+            key=key,
+        )
 
     @property
     def redis_secret(self) -> str | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from shared.ledger.access import TLS, Access
 
 
 class _Client(Redis):
@@ -29,13 +33,41 @@ class _Client(Redis):
             raise RedisTimeoutError(f"{args[0]} had none within {self.limit:g} s") from None
 
 
-def open_client(url: str, password: str | None, *, limit: float | None, size: int) -> Any:
+class _Believing(SSLConnection):
+    """TLS by our own rules: the library's believe the system's authorities besides those named."""
+
+    def __init__(self, *, rules: ssl.SSLContext, **options: Any) -> None:
+        super().__init__(**options)
+        self._rules = rules
+
+    def _connection_arguments(self) -> Any:
+        return {**super()._connection_arguments(), "ssl": self._rules}
+
+
+def tls_rules(access: Access) -> ssl.SSLContext:
+    """The server must show a certificate for its name by an authority we believe. TLS 1.2 or newer.
+
+    Raises OSError where a file cannot be read or is not what it should be."""
+    rules = ssl.create_default_context(cafile=access.ca or None)
+    rules.minimum_version = ssl.TLSVersion.TLSv1_2
+    if access.certificate:
+        rules.load_cert_chain(access.certificate, access.key)
+    return rules
+
+
+def open_client(url: str | Access, password: str | None, *, limit: float | None, size: int) -> Any:
     """A client of at most ``size`` connections that answers in bytes (the library's own types leave
     open bytes or text). ``limit`` None: the caller limits its calls itself, as pipelines and
-    blocking reads must be."""
-    pool = BlockingConnectionPool.from_url(
-        url,
-        password=password,
+    blocking reads must be. ``password`` counts where ``url`` is an address alone."""
+    access = url if isinstance(url, Access) else Access(url, password=password)
+    where: dict[str, Any] = dict(parse_url(access.url))
+    if access.url.startswith(TLS):
+        where |= {"connection_class": _Believing, "rules": tls_rules(access)}
+    if access.username:
+        where["username"] = access.username
+    pool = BlockingConnectionPool(
+        **where,
+        password=access.password,
         protocol=2,
         max_connections=size,
         timeout=30,

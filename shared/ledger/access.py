@@ -1,0 +1,71 @@
+"""How to reach the ledger's server: its address, who we are there, whom we believe.
+
+Secrets are kept apart from the address, so that the address can be shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from shared.checked import Malformed, row, text
+
+TLS = "rediss://"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """``username`` "": the server's default user. The files count for ``rediss://`` only: ``ca``
+    names whose certificates are believed (and nobody else's; "": those the system believes), the
+    other two are the certificate we show and its key, "" where the server asks for none."""
+
+    url: str
+    username: str = ""
+    password: str | None = field(default=None, repr=False)
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    def plain(self) -> list[str | None]:
+        """For the wire."""
+        return [self.url, self.username, self.password, self.ca, self.certificate, self.key]
+
+    @classmethod
+    def of(cls, plain: Any) -> Access:
+        """What :meth:`plain` gave. Errors: Malformed."""
+        url, username, password, *files = row(plain, "access", 6)
+        if password is not None and type(password) is not str:
+            raise Malformed("access: its password is not text")  # says nothing of what it is
+        ca, certificate, key = (text(file, "access") for file in files)
+        return cls(text(url, "access"), text(username, "access"), password, ca, certificate, key)
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError where a secret stands in it, or what would weaken the connection; the
+    message does not repeat the address."""
+    if "@" in urlsplit(url).netloc or "password" in url.partition("?")[2]:
+        raise ValueError(
+            "a user or password stands in the address, where logs and process lists show it; "
+            "use QUADRANT_REDIS_USERNAME and QUADRANT_REDIS_PASSWORD_FILE"
+        )
+    wrong = [name for name in parse_qs(urlsplit(url).query, keep_blank_values=True) if name != "db"]
+    if wrong or urlsplit(url).fragment:
+        raise ValueError("only ?db=NUMBER may follow the address; leave the rest out")
+
+
+def check_files(access: Access) -> None:
+    """Raises ValueError where the files do not belong to the address, or to one another."""
+    given = [name for name in (access.ca, access.certificate, access.key) if name]
+    if given and not access.url.startswith(TLS):
+        raise ValueError("files of TLS are named, but the address is not rediss://HOST:PORT")
+    if bool(access.certificate) != bool(access.key):
+        raise ValueError("a certificate and its key belong together; name both or none")
+    for name in given:
+        try:
+            with open(name, "rb"):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"cannot read {name}: {error.strerror}; name a readable file"
+            ) from None
