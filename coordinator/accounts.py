@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.jobs import JobState, count_group, recount
+from coordinator.jobs import JobState, by_state, count_group, recount
 from shard_worker.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.messages import HOLDING, TaskState
 from shared.model import Node, Queue, Requests, Role, TaskClass
@@ -118,22 +118,25 @@ class Accounts:
 
     def _count(self, state: JobState, sign: int) -> None:
         queue, info = self.queue(state), state.info
-        add(queue.requested, list(info.requested.items()), sign)
+        if info.requested:
+            add(queue.requested, info.requested.items(), sign)
         if info.allocated:
-            add(queue.requested, list(info.allocated.items()), sign)
-            add(queue.allocated, list(info.allocated.items()), sign)
+            add(queue.requested, info.allocated.items(), sign)
+            add(queue.allocated, info.allocated.items(), sign)
         self.dirty = True
         if not any(state.states):
             self.tasks[TaskState.PENDING] += sign * len(state.states)
             return
         for role in state.job.roles:
+            part = by_state(state.states[role.first : role.first + role.count])
             requests = self.classes[role.cid].requests
-            part = Counter(state.states[role.first : role.first + role.count])
-            add(self.capacity.idle, requests, -sign * sum(part[s] for s in HOLDING))
-            add(self.capacity.releasing, requests, sign * part[TaskState.RELEASING])
-            add(queue.releasing, requests, sign * part[TaskState.RELEASING])
             for before, count in part.items():
                 self.tasks[before] += sign * count
+                if before in _HOLDING:
+                    add(self.capacity.idle, requests, -sign * count)
+                if before == TaskState.RELEASING:
+                    add(self.capacity.releasing, requests, sign * count)
+                    add(queue.releasing, requests, sign * count)
 
     def queue(self, state: JobState) -> QueueInfo:
         qid = state.info.qid

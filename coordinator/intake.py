@@ -31,10 +31,11 @@ from coordinator.admission.documents import (
 from coordinator.admission.gangs import admit_job, admit_pod_group
 from coordinator.admission.pods import admit_pod, join_members
 from coordinator.admission.queues import admit_queues
-from coordinator.admission.registry import Draft, Registry, pack_task
+from coordinator.admission.registry import Draft, Registry
+from coordinator.admission.restoring import decode, mark_deleting, take_up
 from coordinator.admission.result import Admission
 from coordinator.admission.step import Notice, Placed, Step, key_of, kind_of
-from coordinator.objects.document import Document, Key, decode_document
+from coordinator.objects.document import Document, Key
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.protocol import Snapshot
 from shared.manifests import (
@@ -47,22 +48,7 @@ from shared.manifests import (
     QueueManifest,
     parse,
 )
-from shared.model import HyperNode, Job, PriorityClass
-from shared.specs import (
-    GONE_NODE_KEY,
-    HYPER_NODE_KEY,
-    NUMBERS_KEY,
-    PRIORITY_CLASS_KEY,
-    SLOTS_KEY,
-    decode_class,
-    decode_hyper_node,
-    decode_job,
-    decode_node,
-    decode_numbers,
-    decode_priority_class,
-    decode_queue,
-    decode_slots,
-)
+from shared.model import HyperNode, PriorityClass
 
 __all__ = ["Admission", "Intake", "Notice", "Placed"]
 
@@ -248,61 +234,10 @@ class Intake:
 
     def restore(self, snapshot: Snapshot) -> list[HyperNode]:
         """Know what the ledger holds, and nothing else. Returns the hyper nodes, for Order."""
-        new = self.registry = Registry()
-        self._restore_objects(snapshot)
-        new.classes = {decode_class(spec): cid for cid, spec in sorted(snapshot.classes.items())}
-        new.best_effort = {cid for cls, cid in new.classes.items() if cls.best_effort}
-        new.nodes = {node.name: node for node in map(decode_node, snapshot.node_specs.values())}
-        new.queues = {
-            queue.name: queue for queue in map(decode_queue, snapshot.queue_specs.values())
-        }
-        new.documents = {
-            (document := decode_document(key, data)).key: document
-            for key, data in snapshot.documents.items()
-        }
-        for jid, spec in sorted(snapshot.job_specs.items()):
-            record = snapshot.jobs.get(jid)
-            if record is not None:
-                self._restore_job(decode_job(spec), gone=record.gone)
-        for document in new.documents.values():
-            if document.key.kind == "Pod" and document.deleting and document.jid in new.jobs:
-                new.deleting.add(new.pods[document.key.path])
-        new.next_row = 1 + max([*snapshot.nodes.rows, *snapshot.node_specs], default=-1)
-        new.next_qid = max(new.next_qid, 1 + max(snapshot.queue_specs, default=-1))
-        jids = [*snapshot.jobs, *snapshot.job_specs]
-        new.next_jid = max(new.next_jid, 1 + max(jids, default=-1))
-        return list(new.hyper_nodes.values())
-
-    def _restore_objects(self, snapshot: Snapshot) -> None:
-        for key, spec in snapshot.objects.items():
-            if key == SLOTS_KEY:
-                self.registry.slots = decode_slots(spec)
-            elif key == NUMBERS_KEY:
-                self.registry.next_jid, self.registry.next_qid = decode_numbers(spec)
-            elif key.startswith(GONE_NODE_KEY):
-                node = decode_node(spec)
-                self.registry.gone_nodes[node.name] = node
-            elif key.startswith(HYPER_NODE_KEY):
-                hyper = decode_hyper_node(spec)
-                self.registry.hyper_nodes[hyper.name] = hyper
-            elif key.startswith(PRIORITY_CLASS_KEY):
-                priority = decode_priority_class(spec)
-                self.registry.priority_classes[priority.name] = priority
-
-    def _restore_job(self, job: Job, *, gone: bool) -> None:
-        """The names of a job that is gone and not purged stay taken."""
-        new = self.registry
-        (new.leaving if gone else new.jobs)[job.jid] = job
-        if job.kind == "PodGroup":
-            new.groups[job.key] = job.jid
-        elif job.kind == "Job":
-            new.batch_jobs[job.key] = job.jid
-        for role in job.roles:
-            for i, name in enumerate(role.names):
-                if name:
-                    new.pods[f"{job.namespace}/{name}"] = pack_task(job.jid, role.first + i)
-        if job.queue not in new.queues and not gone:
-            new.queueless.setdefault(job.queue, set()).add(job.jid)
+        self.registry = Registry()
+        take_up(self.registry, decode(snapshot))
+        mark_deleting(self.registry)
+        return list(self.registry.hyper_nodes.values())
 
 
 def _each(step: Step, judge: Callable[[Step, Any], None], manifests: Iterable[Any]) -> None:

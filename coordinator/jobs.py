@@ -20,6 +20,7 @@ Need = tuple[tuple[int, int], ...]
 together."""
 
 _NO_ROW = array("i", [-1])
+_USING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
 
 class Standing(Enum):
@@ -89,7 +90,13 @@ class JobState:
     lapsing: bool = False
     """The ledger is being told that it holds no nominations: no turn until it knows."""
     refusals: int = 0
-    """Binds of its tasks that the cluster refused."""
+    """Binds of its tasks that the cluster refused since it last took one."""
+    conflicts: int = 0
+    """Turns in a row that the ledger refused, or that were lost with their worker."""
+    refused_by: str = ""
+    """The node that refused the last of those binds, with what it said."""
+    stopping: set[int] = field(default_factory=set)
+    """Members that are being stopped because too few others are left: no turn until they ended."""
     returned: set[int] = field(default_factory=set)
     """Tasks whose bind was refused while the outcome that placed them was still on its way."""
     tried_since: int = -1
@@ -131,6 +138,7 @@ class JobState:
         """Take over what is known of the same job under an earlier specification."""
         self.rows[: len(before.rows)] = before.rows
         self.last, self.tries = before.last, before.tries
+        self.refused_by, self.stopping = before.refused_by, before.stopping
 
     def pending(self, role: Role, limit: int) -> list[int]:
         """The first ``limit`` pending tasks of a role."""
@@ -171,23 +179,28 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
     info.allocated, info.requested = {}, {}
     fresh = not any(state.states)
     for role in job.roles:
-        part = state.states[role.first : role.first + role.count]
         cls = classes[role.cid]
         if fresh and not cls.best_effort:
             info.pending += role.count
             add(info.requested, cls.requests, role.count)
             continue
-        pending = part.count(TaskState.PENDING)
-        failed = part.count(TaskState.FAILED)
+        part = by_state(state.states[role.first : role.first + role.count])
+        pending, failed = part.get(TaskState.PENDING, 0), part.get(TaskState.FAILED, 0)
         count_group(info.held, job.groups, role.group, role.count - pending - failed)
         info.failed += failed
         if cls.best_effort:
             count_group(info.best_effort, job.groups, role.group, pending)
             continue
-        info.pending += pending
-        add(info.requested, cls.requests, pending)
-        running = sum(part.count(s) for s in HOLDING if s is not TaskState.RELEASING)
-        add(info.allocated, cls.requests, running)
+        if pending:
+            info.pending += pending
+            add(info.requested, cls.requests, pending)
+        if using := sum(part.get(s, 0) for s in _USING):
+            add(info.allocated, cls.requests, using)
+
+
+def by_state(states: bytearray) -> dict[int, int]:
+    """How many tasks are in each state, those in which there are any."""
+    return {state: states.count(state) for state in set(states)}
 
 
 def count_group(counts: list[int], groups: tuple[Group, ...], group: int, delta: int) -> None:

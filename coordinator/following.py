@@ -1,0 +1,210 @@
+"""The coordinator's books from the ledger: once as a whole, then what moved.
+
+Who takes the seat builds them from a snapshot (:mod:`coordinator.recovery`). Who stands by does the
+same, then forgets what the log says has moved and takes it up anew as the ledger has it now: the
+same steps with fewer records, so that at any moment the books are those that a recovery would give.
+
+No I/O and no clock. What only a leader may begin (stop deleted tasks, give up nominations) is left
+for :meth:`Following.finish`, until which nobody looks at order or departures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from coordinator.admission.registry import unpack_task
+from coordinator.admission.restoring import (
+    decode,
+    forget_documents,
+    forget_jobs,
+    forget_nodes,
+    forget_objects,
+    forget_queues,
+    mark_deleting,
+    take_up,
+)
+from coordinator.changes import Changes
+from coordinator.core import Coordinator
+from coordinator.intake import Intake
+from coordinator.jobs import JobState
+from shared.ledger.moved import Moved
+from shared.ledger.protocol import Snapshot, TaskRecord
+from shared.messages import HOLDING, TaskState
+from shared.model import Job
+from shared.specs import HYPER_NODE_KEY
+
+COMPACT_EVERY = 50_000
+"""Jobs taken up anew until the lines are cleared of the entries that those left in them."""
+
+Tasks = Mapping[int, TaskRecord]
+
+
+class Following:
+    """``intake`` and ``core`` know nothing yet, and are nobody else's until :meth:`finish`."""
+
+    def __init__(self, intake: Intake, core: Coordinator) -> None:
+        self._intake = intake
+        self._core = core
+        self._leaving: dict[int, tuple[Job, dict[int, TaskRecord]]] = {}
+        """Deleted jobs that are not purged, with what is recorded of their tasks."""
+        self._again = 0
+
+    # --- what the ledger has ------------------------------------------------------------------
+
+    def take(self, part: Snapshot) -> None:
+        """Add what is there. Nothing of it may be known."""
+        found, core = decode(part), self._core
+        registry = self._intake.registry
+        take_up(registry, found)
+        hyper = any(key.startswith(HYPER_NODE_KEY) for key in part.objects)
+        core.restore_gone_nodes(registry.gone_nodes.values())
+        if part.partition is not None:
+            core.restore_partition(part.partition)
+        jobs: list[Job] = []
+        states: dict[int, bytearray] = {}
+        for job in found.jobs:
+            tasks = part.tasks.get(job.jid, {})
+            if job.jid in found.leaving:
+                self._leaving[job.jid] = (job, dict(tasks))
+            else:
+                jobs.append(job)
+                states[job.jid] = _states(job, tasks)
+        core.admitted(
+            Changes(
+                classes=found.classes,
+                nodes=found.nodes,
+                queues=found.queues,
+                hyper_nodes=[*registry.hyper_nodes.values()] if hyper else [],
+                jobs=jobs,
+            ),
+            states,
+        )
+        for job in jobs:
+            self._place(core.order.jobs[job.jid], part.tasks.get(job.jid, {}))
+
+    def _place(self, state: JobState, tasks: Tasks) -> None:
+        """The tasks are on their nodes; the states tell it already."""
+        at, end = state.rows, len(state.rows)
+        for tix, task in tasks.items():
+            if tix < end:
+                at[tix] = task.row
+        self._occupy(state, +1)
+
+    def _occupy(self, state: JobState, sign: int) -> None:
+        """Keep the shards' idle sums."""
+        states, rows = state.states, state.rows
+        classes, used = self._core.order.accounts.classes, self._core.dispatcher.used
+        for role in state.job.roles:
+            end = role.first + role.count
+            held = [rows[t] for t in range(role.first, end) if states[t] in HOLDING]
+            if held:
+                used(held, classes[role.cid].requests, sign)
+
+    # --- what moved ---------------------------------------------------------------------------
+
+    def follow(self, moved: Moved, part: Snapshot) -> set[int]:
+        """``part`` holds what there is of all that moved; the rest of it is gone.
+
+        Returns jobs that must be read as a whole: only tasks of them were said to have moved."""
+        self._forget(moved, part)
+        self.take(part)
+        unknown = {
+            jid
+            for jid, tasks in moved.tasks.items()
+            if jid in part.jobs and not self._move(jid, tasks, part.tasks.get(jid, {}))
+        }
+        self._again += len(moved.jobs) + len(moved.tasks)
+        if self._again >= COMPACT_EVERY:
+            self._line_up()
+        return unknown
+
+    def _forget(self, moved: Moved, part: Snapshot) -> None:
+        core, registry = self._core, self._intake.registry
+        for jid in moved.jobs:
+            self._leaving.pop(jid, None)
+            self._forget_job(jid)
+        forget_jobs(registry, moved.jobs)
+        forget_documents(registry, moved.documents)
+        rows = [row for row in moved.nodes if row in core.nodes and row not in part.node_specs]
+        forget_nodes(registry, [core.nodes[row] for row in rows])
+        known = core.order.lines.queues
+        qids = [qid for qid in moved.queues if qid in known and qid not in part.queue_specs]
+        forget_queues(registry, [known[qid].info.queue for qid in qids])
+        hyper_nodes = forget_objects(registry, [k for k in moved.objects if k not in part.objects])
+        core.admitted(
+            Changes(
+                nodes_gone=rows,
+                queues_gone=qids,
+                hyper_nodes_gone=[hyper.name for hyper in hyper_nodes],
+            )
+        )
+
+    def _forget_job(self, jid: int) -> JobState | None:
+        """The job as it was known; nothing of it counts any more."""
+        state = self._core.order.jobs.get(jid)
+        if state is not None:
+            self._occupy(state, -1)
+            self._core.order.unlearn(state)
+        return state
+
+    def _move(self, jid: int, tasks: set[int], records: Tasks) -> bool:
+        """Some tasks of a job moved. False where the job is not known."""
+        if jid in self._leaving:
+            kept = self._leaving[jid][1]
+            for tix in tasks:
+                kept.pop(tix, None)
+            kept.update(records)
+            return True
+        before = self._forget_job(jid)
+        if before is None:
+            return False
+        states, rows = before.states, before.rows
+        for tix in tasks:
+            if tix < len(states):
+                record = records.get(tix)
+                states[tix] = TaskState.PENDING if record is None else record.state
+                rows[tix] = -1 if record is None else record.row
+        order = self._core.order
+        order.put_job(before.job, states)
+        order.jobs[jid].rows = rows
+        self._occupy(order.jobs[jid], +1)
+        return True
+
+    def _line_up(self) -> None:
+        """Queue anew who waits: by the totals of now, and without the entries of those who left."""
+        self._again = 0
+        self._core.order.adopt(self._core.order.session)
+
+    # --- the seat is taken --------------------------------------------------------------------
+
+    def finish(self, nominations: Iterable[int]) -> None:
+        """From now on the books are the leader's. ``nominations``: jobs the ledger holds some for.
+
+        They are given up (the step that follows records it): who waited for what is not worth
+        recovering, and each of these jobs is tried again at once. Deleted jobs and members go on
+        leaving: what holds a node is stopped again."""
+        order = self._core.order
+        if self._again:
+            self._line_up()
+        for jid in sorted(self._leaving):
+            job, tasks = self._leaving[jid]
+            order.put_leaving(job, _states(job, tasks))
+            self._place(order.departures.jobs[jid], tasks)
+        for state in (*order.jobs.values(), *order.departures.jobs.values()):
+            if TaskState.RELEASING in state.states:
+                for tix, now in enumerate(state.states):
+                    if now == TaskState.RELEASING:
+                        order.nominations.leaving(state.rows[tix])
+        mark_deleting(self._intake.registry)
+        order.drop_members(unpack_task(task) for task in sorted(self._intake.registry.deleting))
+        for jid in sorted(nominations):
+            order.give_up_nominations(jid)
+
+
+def _states(job: Job, tasks: Tasks) -> bytearray:
+    states = bytearray(job.tasks)
+    end = len(states)
+    for tix, task in tasks.items():
+        if tix < end:
+            states[tix] = task.state
+    return states

@@ -1,0 +1,95 @@
+"""A coordinator that followed the log knows what one that recovers at that moment would know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.core import Coordinator
+from coordinator.dispatch import Dispatcher
+from coordinator.following import Following
+from coordinator.intake import Intake
+from coordinator.order import Order
+from coordinator.recovery import recover
+from shard_worker.session import open_session
+from shared.ledger.double import LedgerDouble
+from shared.ledger.moved import Moved, part_of
+from shared.ledger.synchronous import at_once
+from shared.policy import DEFAULT_POLICY
+from tests.simulation.books_of import books
+from tests.simulation.scenario import run, scenario
+
+LOOKS = 30
+"""A follower looks at the log after so many changes of the ledger, at others in each seed."""
+
+
+class Follower:
+    def __init__(self, ledger: LedgerDouble) -> None:
+        self._ledger = ledger
+        self.intake, self.core = fresh()
+        self._following = Following(self.intake, self.core)
+        snapshot = at_once(ledger.snapshot())
+        self._following.take(snapshot)
+        self._log_id = snapshot.log_id
+
+    def follow(self) -> int:
+        """Returns how many records were read."""
+        moved = Moved()
+        while entries := at_once(self._ledger.read_log(self._log_id)):
+            moved.note(entries)
+            self._log_id = entries[-1].id
+        unknown = self._following.follow(moved, part_of(at_once(self._ledger.snapshot()), moved))
+        assert not unknown
+        return len(moved)
+
+    def finish(self) -> None:
+        self._following.finish(at_once(self._ledger.snapshot()).nominations)
+
+
+def fresh() -> tuple[Intake, Coordinator]:
+    order = Order(open_session(DEFAULT_POLICY), window=8, walls=False)
+    return Intake(), Coordinator(order, Dispatcher(2))
+
+
+def check(follower: Follower, ledger: LedgerDouble) -> None:
+    follower.finish()
+    intake, core = fresh()
+    recover(at_once(ledger.snapshot()), intake, core)
+    assert books(follower.intake, follower.core) == books(intake, core)
+    follower.core.validate()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 5, 7, 11, 13, 19, 22, 31, 40, 57])
+def test_who_followed_knows_what_who_recovers_knows(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a few moments a follower that began earlier takes the seat, in the midst of everything."""
+    followers: list[Follower] = []
+    changes = read = checked = 0
+
+    def changed(ledger: LedgerDouble) -> None:
+        nonlocal changes, read, checked
+        changes += 1
+        if changes % LOOKS == seed % LOOKS:
+            read += sum(follower.follow() for follower in followers)
+            if len(followers) > 2:
+                check(followers.pop(0), ledger)
+                checked += 1
+            followers.append(Follower(ledger))
+
+    for name in ("commit", "record", "store"):
+        monkeypatch.setattr(LedgerDouble, name, _after(getattr(LedgerDouble, name), changed))
+    run(scenario(seed), tmp_path / "history.jsonl")
+    assert read > 100
+    assert checked > 1
+
+
+def _after(call: Any, then: Any) -> Any:
+    async def done(ledger: LedgerDouble, batch: Any) -> Any:
+        reply = await call(ledger, batch)
+        then(ledger)
+        return reply
+
+    return done
