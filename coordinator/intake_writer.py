@@ -80,15 +80,18 @@ class IntakeWriter:
         writer: str,
         epoch: Epoch,
         run_id: Callable[[], Awaitable[str]],
+        bless: Callable[[], Awaitable[str]],
         stored: Callable[[Changes], None],
         bound: PendingBound | None = None,
     ) -> None:
-        """``bound``: how many jobs may wait in a queue; None = any number."""
+        """``bless`` accepts a new run of the server. ``bound``: how many jobs may wait in a queue;
+        None = any number."""
         self._intake = intake
         self._ledger = ledger
         self._writer = writer
         self._epoch = epoch
         self._run_id = run_id
+        self._bless = bless
         self._stored = stored
         self._sequence = 0
         self._bound = bound
@@ -261,7 +264,7 @@ class IntakeWriter:
             batch = IntakeBatch(self._writer, self._epoch, self._sequence, run, ops, kept)
             return self._ledger.store(batch)
 
-        await write(self._ledger, send, run_id=self._run_id, what="store")
+        await write(send, run_id=self._run_id, bless=self._bless, what="store")
 
 
 def _dry(answer: Any) -> _Done:

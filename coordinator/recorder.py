@@ -14,19 +14,17 @@ from typing import TypeVar
 
 import structlog
 
-from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.protocol import COORDINATOR, IntakeReply, Ledger
 from shared.messages import Epoch, StatusBatch, StatusItem, StatusReply, Verdict
+
+__all__ = ["BATCH_TASKS", "Deposed", "Recorder", "insist", "write"]
 
 BATCH_TASKS = 2000
 """Tasks of one batch: bounds how long the ledger's one thread is busy with it (about 10 ms)."""
 
 _T = TypeVar("_T")
 R = TypeVar("R", StatusReply, IntakeReply)
-
-
-class Deposed(Exception):
-    """Another coordinator claimed the seat: this one must stop."""
 
 
 async def insist(call: Callable[[], Awaitable[_T]], *, what: str) -> _T:
@@ -44,16 +42,16 @@ async def insist(call: Callable[[], Awaitable[_T]], *, what: str) -> _T:
 
 
 async def write(
-    ledger: Ledger,
     send: Callable[[str], Awaitable[R]],
     *,
     run_id: Callable[[], Awaitable[str]],
+    bless: Callable[[], Awaitable[str]],
     what: str,
 ) -> R:
     """Send one batch until it is in the ledger. ``send`` puts the given run id on it.
 
-    A run of the server that nobody has accepted yet (it was restarted) is accepted here. Raises
-    Deposed where the batch will never be taken.
+    A run of the server that nobody has accepted yet (it was restarted) is accepted here, by
+    ``bless``. Raises Deposed where the batch will never be taken, and what ``bless`` raises.
     """
     while True:
         run = await run_id()
@@ -62,7 +60,7 @@ async def write(
             case Verdict.COMMITTED | Verdict.RECHECKED:
                 return reply
             case Verdict.RUN:
-                await ledger.bless()
+                await insist(bless, what="bless")
             case _:
                 raise Deposed(f"{what} refused: {reply.verdict.name}")
 
@@ -85,15 +83,18 @@ class Recorder:
         *,
         epoch: Epoch,
         run_id: Callable[[], Awaitable[str]],
+        bless: Callable[[], Awaitable[str]],
         applied: Callable[[list[StatusItem], list[list[int]]], None],
         guard: asyncio.Lock,
         queue_size: int = 256,
     ) -> None:
-        """``applied`` is called with what changed, under ``guard``: nobody reads the ledger's truth
-        between a batch and its effect on the coordinator."""
+        """``bless`` accepts a new run of the server. ``applied`` is called with what changed, under
+        ``guard``: nobody reads the ledger's truth between a batch and its effect on the
+        coordinator."""
         self._ledger = ledger
         self._epoch = epoch
         self._run_id = run_id
+        self._bless = bless
         self._applied = applied
         self._guard = guard
         self._sequence = 0
@@ -139,4 +140,4 @@ class Recorder:
             batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, lapsed)
             return self._ledger.record(batch)
 
-        return await write(self._ledger, send, run_id=self._run_id, what="record")
+        return await write(send, run_id=self._run_id, bless=self._bless, what="record")

@@ -21,7 +21,7 @@ from shard_worker.task_class import Mode
 from shard_worker.view import View
 from shard_worker.worker import CommitBatchRequest, Outcomes, Worker
 from shared.ledger.double import LedgerDouble
-from shared.ledger.protocol import IntakeBatch, IntakeOp, Observe, PutPartition
+from shared.ledger.protocol import COORDINATOR, IntakeBatch, IntakeOp, Observe, PutPartition
 from shared.ledger.synchronous import at_once
 from shared.messages import NOMINATE, Outcome, TaskState, Turn
 from shared.policy import parse_policy
@@ -141,13 +141,14 @@ class _Run:
             refused = admission.refused[0]
             raise ScenarioError(f"scenario {name!r}: {refused}")
         self.names = {node.row: node.name for node in admission.nodes}
-        at_once(self.ledger.bless())
-        epoch = at_once(self.ledger.claim("intake"))
+        leader = at_once(self.ledger.claim(COORDINATOR))
+        at_once(self.ledger.bless(leader))
+        epoch = at_once(self.ledger.claim("intake", leader=leader))
         ops = [*admission.ops, *self._observed(admission), self._partition()]
         at_once(self.ledger.store(IntakeBatch("intake", epoch, 1, self._run_id(), ops)))
         snapshot = at_once(self.ledger.snapshot(workload=False))
         self.view.load(snapshot)
-        self.worker.begin(at_once(self.ledger.claim(str(OURS))), self._run_id())
+        self.worker.begin(at_once(self.ledger.claim(str(OURS), leader=leader)), self._run_id())
         self._order(admission)
 
     def _run_id(self) -> str:

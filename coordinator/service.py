@@ -114,6 +114,8 @@ class Service:
                 turns_per_call=settings.turns_per_call,
                 tasks_per_call=settings.tasks_per_call,
             ),
+            mode=settings.mode,
+            moves_per_minute=settings.rebalance_moves_per_minute,
         )
         self.intake = Intake()
         self.jobs = JobLoop(self.core, self.intake)
@@ -125,6 +127,7 @@ class Service:
         self._settled = asyncio.Event()
         """We were asked to stop, and no worker is at work for us any more."""
         self._run_id = ""
+        self._epoch: Epoch | None = None
         self.workers = Workers(
             settings,
             ledger=ledger,
@@ -151,6 +154,7 @@ class Service:
             writer=INTAKE,
             epoch=intake_epoch,
             run_id=self._blessed,
+            bless=self._bless,
             stored=self._stored,
             bound=PendingBound(
                 Backlog(self.core.order), self._names, limit=self._settings.max_pending_jobs
@@ -168,6 +172,8 @@ class Service:
                 group.create_task(self._recorder.run())
                 group.create_task(writer.run())
                 await writer.submit([])  # the default queue exists from the first start on
+                if (instruction := self.core.repartition(time.time())) is not None:
+                    await self._store_partition(instruction)  # before any worker goes by an old one
                 group.create_task(self._serve_http(writer))
                 group.create_task(binding.bind_forever())
                 group.create_task(binding.report_forever())
@@ -186,13 +192,14 @@ class Service:
             log.info("Stopped")
 
     async def _take_seat(self) -> Epoch:
-        """Bless the server, claim every writer's epoch, then take up what the ledger holds.
+        """Claim every writer's epoch, take up what the ledger holds, then accept its server's run.
 
         In this order: what an earlier coordinator or its workers write after the snapshot was
         read would be acknowledged and unknown here. Returns the epoch of intake."""
-        self._run_id = await self._ledger.bless()
-        epoch = await self._ledger.claim(COORDINATOR)
-        intake_epoch = await self._ledger.claim(INTAKE)
+        await self._ledger.open()
+        self._epoch = epoch = await self._ledger.claim(COORDINATOR)
+        self.workers.leads(epoch, self._bless)
+        intake_epoch = await self._ledger.claim(INTAKE, leader=epoch)
         for shard in range(self._settings.shards):
             await self.workers.claim(shard)
         recover(await self._ledger.snapshot(), self.intake, self.core)
@@ -207,11 +214,18 @@ class Service:
             self._ledger,
             epoch=epoch,
             run_id=self._blessed,
+            bless=self._bless,
             applied=self._applied,
             guard=self._guard,
         )
+        self._run_id = await self._bless()
         log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
         return intake_epoch
+
+    async def _bless(self) -> str:
+        """Accept the run of the server, which must know all that is known here."""
+        assert self._epoch is not None
+        return await self._ledger.bless(self._epoch, after=self.workers.newest)
 
     async def _blessed(self) -> str:
         started = time.monotonic()
@@ -348,14 +362,16 @@ class Service:
         while True:
             await asyncio.sleep(REPARTITION_SECONDS)
             count = len(self.core.nodes)
-            if count == seen and (instruction := self.core.repartition()) is not None:
-                await self._store_partition(instruction)
+            if count == seen:
+                instruction = self.core.repartition(time.time())
+                if instruction is not None:
+                    await self._store_partition(instruction)
             seen = count
 
     async def _store_partition(self, instruction: Repartition) -> None:
         assert self._writer is not None
         await self._writer.store([instruction.put])
-        self.core.partition_stored()
+        self.core.partition_stored(await insist(self._ledger.log_tail, what="log tail"))
         self._kicked.set()
 
     # --- tell ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import structlog
 
 from shard_worker.inquiry import Findings, Inquiry
 from shard_worker.transport import PlaceReply, WorkerConfig, encode_call
+from shared.checked import Malformed
 from shared.messages import Epoch, Turn
 from shared.settings import Settings
 
@@ -47,6 +48,7 @@ def worker_config(
         redis_url=settings.redis_url or "",
         redis_password=settings.redis_secret,
         nomination_seconds=settings.nomination_seconds,
+        lease_seconds=settings.shard_lease_seconds,
     )
 
 
@@ -120,14 +122,16 @@ class RayShards:
         if actor is None:
             raise WorkerLost(f"shard {shard} has no worker")
         reply = await self._wait(shard, actor.turns.remote(encode_call(turns)), self._call_seconds)
-        return PlaceReply.decode(reply)
+        with _lost_if_altered(shard):
+            return PlaceReply.decode(reply)
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> Findings:
         actor = self._actors.get(shard)
         if actor is None:
             raise WorkerLost(f"shard {shard} has no worker")
         reply = await self._wait(shard, actor.inquire.remote(inquiry.encode()), self._call_seconds)
-        return Findings.decode(reply)
+        with _lost_if_altered(shard):
+            return Findings.decode(reply)
 
     async def _wait(self, shard: int, ref: Any, seconds: float) -> bytes:
         with _lost_if_late(shard, seconds):
@@ -179,6 +183,15 @@ def _lost_if_late(shard: int, seconds: float) -> Iterator[None]:
         raise WorkerLost(f"shard {shard}: no answer within {seconds:g} s") from error
     except RayError as error:
         raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _lost_if_altered(shard: int) -> Iterator[None]:
+    """What it did is unknown then: as if it had not answered."""
+    try:
+        yield
+    except Malformed as error:
+        raise WorkerLost(f"shard {shard}: an answer that is not understood: {error}") from error
 
 
 async def _if_ray_answers(call: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -19,6 +19,7 @@ from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
 from coordinator.recorder import insist
 from coordinator.shards import Shards, WorkerLost, worker_config
+from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
 from shared.messages import Epoch, OutcomeCode
 from shared.settings import Settings
@@ -59,10 +60,22 @@ class Workers:
         """Shard -> process id of its worker."""
         self.busy: dict[int, float] = {}
         """Shard -> processor seconds of its workers."""
+        self._leader: Epoch | None = None
+        self._bless: Callable[[], Awaitable[str]] | None = None
         self._log_ids: dict[int, str] = {}
         self._idle_since: dict[int, float] = {}
         self._generations: dict[int, int] = {}
         """Shard -> generation of the policy that its worker runs."""
+
+    def leads(self, epoch: Epoch, bless: Callable[[], Awaitable[str]]) -> None:
+        """The seat is taken under this epoch; ``bless`` accepts a new run of the server."""
+        self._leader = epoch
+        self._bless = bless
+
+    @property
+    def newest(self) -> str:
+        """The newest log id that any worker has read."""
+        return max(self._log_ids.values(), key=log_position, default="0")
 
     def read(self) -> list[str] | None:
         """Up to where each worker has read the log, None where one is not up."""
@@ -87,6 +100,7 @@ class Workers:
             return
         if state.epoch == send.epoch:  # else it is the last word of one that was given up
             self._log_ids[shard] = reply.log_id
+            self._core.followed(shard, send.epoch, reply.log_id)
             self._idle_since[shard] = time.monotonic()
             self._probes.answered(shard, reply, started=started)
         self.busy[shard] = self.busy.get(shard, 0.0) + reply.busy_seconds
@@ -121,14 +135,18 @@ class Workers:
 
     async def claim(self, shard: int) -> Epoch:
         """A new epoch; no commit under an older one is accepted any more."""
-        return await insist(lambda: self._ledger.claim(str(shard)), what="claim")
+        lease = self._settings.shard_lease_seconds
+        return await insist(
+            lambda: self._ledger.claim(str(shard), leader=self._leader, lease=lease), what="claim"
+        )
 
     async def start(self, shard: int) -> None:
+        assert self._bless is not None
         while True:
             epoch = await self.claim(shard)
             generation = self._policies.generation
             # The worker may have been lost to a restart of the server that nobody else noticed.
-            run_id = await insist(self._ledger.bless, what="bless")
+            run_id = await insist(self._bless, what="bless")
             config = worker_config(
                 self._settings, self._policies.content, shard=shard, epoch=epoch, run_id=run_id
             )

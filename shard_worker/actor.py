@@ -2,7 +2,8 @@
 
 A call carries turns; before placing them the view catches up with the log. The worker is a state
 machine that asks for commits; the actor carries them to the ledger, one at a time, and sends a
-batch whose answer was lost again (same sequence number, so it cannot happen twice).
+batch whose answer was lost again (same sequence number, so it cannot happen twice). It keeps the
+shard's lease, and fails when it cannot: the coordinator then replaces it.
 
 The constructor does nothing: an actor that fails there is gone for good, while a failed ``begin``
 is an error of one call that the coordinator can answer."""
@@ -22,6 +23,7 @@ from shard_worker.transport import PlaceReply, WorkerConfig, decode_call
 from shard_worker.view import View
 from shard_worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
 from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.lease import HeldLease
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import CommitBatch, CommitReply, Outcome, Turn
@@ -86,6 +88,12 @@ class ShardServer:
             seed=config.seed * 1009 + config.shard,
             limits=Limits(nomination_seconds=config.nomination_seconds),
         )
+        self._lease = HeldLease(
+            ledger,
+            writer=str(config.shard),
+            epoch=config.epoch,
+            seconds=config.lease_seconds,
+        )
         self._log_id = "0"
         self._session_seconds = 0.0
         self._commits: list[tuple[float, int]] = []
@@ -106,6 +114,7 @@ class ShardServer:
 
     async def load(self) -> None:
         """Read the ledger's state once; from then on the view follows the log."""
+        await self._lease.keep()
         snapshot = await self._ledger.snapshot(workload=False)
         self._view.load(snapshot)
         self._log_id = snapshot.log_id
@@ -120,6 +129,7 @@ class ShardServer:
         if self._worker.pending_batch() is not None:
             # An earlier call failed with this batch on its way: nobody knows what became of it.
             raise RuntimeError("an earlier batch is undecided; this worker has to be replaced")
+        await self._lease.keep()
         await self._follow()
         outcomes: list[Outcome] = []
         started = time.perf_counter()
@@ -160,6 +170,7 @@ class ShardServer:
         started = time.perf_counter()
         for attempt in range(COMMIT_ATTEMPTS):
             try:
+                await self._lease.keep()
                 with span("commit", shard=self._config.shard, statements=len(batch.statements)):
                     reply = await self._ledger.commit(batch)
                 self._commits.append((time.perf_counter() - started, len(batch.statements)))

@@ -358,7 +358,7 @@ def _status_entry(entry_id: str, body: list[Any], rows_only: bool) -> StatusEntr
 
 
 def _intake_entry(entry_id: str, body: list[Any], rows_only: bool) -> IntakeEntry:
-    writer, epoch, sequence, ops, dropped, rows, records = body
+    writer, epoch, sequence, ops, dropped, rows, records, documents = body
     return IntakeEntry(
         id=entry_id,
         writer=writer.decode(),
@@ -367,6 +367,7 @@ def _intake_entry(entry_id: str, body: list[Any], rows_only: bool) -> IntakeEntr
         ops=unpack_ops(ops, _NODE_OPS if rows_only else _OPS.keys()),
         fresh=Rows(rows, records),
         dropped=dropped,
+        documents=[] if rows_only else [name.decode() for name in documents],
     )
 
 

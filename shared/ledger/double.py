@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 from shared.ledger import codec
 from shared.ledger.double_books import Books, Overlay
 from shared.ledger.double_judge import Judge
+from shared.ledger.double_seats import Seats
 from shared.ledger.double_store import Specs, Storing, apply_item
-from shared.ledger.errors import LedgerArgument, LedgerTrimmed
+from shared.ledger.errors import Deposed, LedgerArgument, LedgerBehind, LedgerTrimmed
 from shared.ledger.protocol import (
     BindEntry,
     CommitEntry,
@@ -24,6 +25,7 @@ from shared.ledger.protocol import (
     IntakeEntry,
     IntakeReply,
     JobRecord,
+    Leader,
     LogEntry,
     Nomination,
     PutPartition,
@@ -58,7 +60,8 @@ def _number(entry_id: str) -> int:
 class LedgerDouble:
     """Implements :class:`shared.ledger.protocol.Ledger` on plain dicts.
 
-    ``clock`` gives the time of nominations; nonces come from ``rng``. Log ids are 1-0, 2-0, ...
+    ``clock`` gives the time of nominations and leases; nonces come from ``rng``. Log ids are 1-0,
+    2-0, ...
     """
 
     def __init__(
@@ -67,9 +70,7 @@ class LedgerDouble:
         self._rng = rng or random.Random(0)
         self._clock = clock
         self._books = Books()
-        self._run = self._nonce()
-        self._blessed = ""
-        self._epochs: dict[str, Epoch] = {}
+        self.seats = Seats(clock=clock, nonce=self._nonce)
         self._windows: dict[str, dict[int, First]] = {}
         self._log: list[LogEntry] = []
         self._forgotten = 0
@@ -84,24 +85,40 @@ class LedgerDouble:
 
     # --- ownership --------------------------------------------------------------------------
 
-    async def bless(self) -> str:
-        self._blessed = self._run
-        return self._run
+    async def open(self) -> str:
+        return "double"
+
+    async def bless(self, leader: Epoch, *, after: str = "0") -> str:
+        if not self.seats.leads(leader):
+            raise Deposed(f"epoch {leader} does not lead any more")
+        if _number(after) > self._forgotten + len(self._log):
+            raise LedgerBehind(f"the ledger's log ends before {after} that was seen in it")
+        self.seats.blessed = self.seats.run
+        return self.seats.run
 
     async def run_id(self) -> str:
-        return self._blessed
+        return self.seats.blessed
 
-    async def claim(self, writer: str) -> Epoch:
-        known = self._epochs.get(writer)
-        epoch = Epoch(known.counter + 1 if known else 1, self._nonce())
-        self._epochs[writer] = epoch
+    async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
+        return self.seats.renew(writer, epoch, lease=lease)
+
+    async def release(self, writer: str, epoch: Epoch) -> None:
+        self.seats.release(writer, epoch)
+
+    async def leader(self) -> Leader | None:
+        return self.seats.leader()
+
+    async def claim(
+        self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""
+    ) -> Epoch:
+        epoch = self.seats.claim(writer, leader=leader, lease=lease, holder=holder)
         self._windows.pop(writer, None)
         self._log.append(EpochEntry(self._next_id(), writer, epoch))
         return epoch
 
     def restart(self) -> None:
         """As if the server had been killed and started again: durable, and not blessed."""
-        self._run = self._nonce()
+        self.seats.restart()
 
     # --- writes -----------------------------------------------------------------------------
 
@@ -183,8 +200,9 @@ class LedgerDouble:
             storing.apply(op)
         fresh = self._write(storing.overlay)
         self._keep(storing.specs)
-        _update(self._books.documents, dict(batch.documents))
-        if ops:
+        documents = dict(batch.documents)
+        _update(self._books.documents, documents)
+        if ops or documents:
             self._log.append(
                 IntakeEntry(
                     self._next_id(),
@@ -194,6 +212,7 @@ class LedgerDouble:
                     ops,
                     fresh,
                     storing.dropped,
+                    list(documents),
                 )
             )
         self._remember(batch, ([], fresh.rows))
@@ -201,9 +220,9 @@ class LedgerDouble:
 
     def _gate(self, batch: Batch) -> tuple[Verdict, First | None]:
         """The verdict on the whole batch, and the first answer where it was given before."""
-        if not self._blessed == self._run == batch.run_id:
+        if not self.seats.blessed == self.seats.run == batch.run_id:
             return Verdict.RUN, None
-        if self._epochs.get(batch.writer) != batch.epoch:
+        if not self.seats.may_write(batch.writer, batch.epoch):
             return Verdict.EPOCH, None
         window = self._windows.setdefault(batch.writer, {})
         if batch.sequence in window:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shared.messages import Epoch
+
 
 class LedgerError(Exception):
     """The parent of every error below."""
@@ -25,6 +27,25 @@ class LedgerArgument(LedgerError):
 
 class LedgerIdentity(LedgerError):
     """The data on this server is not a ledger we may serve: lost identity or a newer schema."""
+
+
+class LedgerBehind(LedgerIdentity):
+    """The server came back from an old copy: the log ends before what was already seen in it."""
+
+
+class Deposed(LedgerError):
+    """Another coordinator leads now: this one must stop."""
+
+
+class LeaseHeld(LedgerError):
+    """Another coordinator leads, and its lease has not run out yet."""
+
+    def __init__(self, epoch: Epoch, seconds_left: float, holder: str) -> None:
+        who = f" ({holder})" if holder else ""
+        super().__init__(f"epoch {epoch}{who} leads for another {seconds_left:.3f} s")
+        self.epoch = epoch
+        self.seconds_left = seconds_left
+        self.holder = holder
 
 
 class LedgerTrimmed(LedgerError):

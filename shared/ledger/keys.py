@@ -4,7 +4,8 @@
 key            type     content
 =============  =======  ==================================================================
 ``meta``       hash     cluster id, schema, blessed run id, script hash, implied capacities
-``epoch``      hash     writer -> ``counter:nonce``
+``epoch``      hash     writer -> ``counter:nonce``; ``<w>/lease`` -> ``end length``, microsecs of
+                        the server's clock (end 0: given back); ``<w>/holder`` -> who it is
 ``win:<w>``    hash     writer's window: sequence -> first answer, ``top`` = highest sequence
 ``node``       hash     row -> packed record; ``nodespec``: row -> specification bytes
 ``queue``      hash     qid -> packed record; ``queuespec``: qid -> specification bytes

@@ -156,8 +156,8 @@ class IntakeBatch:
     run_id: str
     ops: list[IntakeOp]
     documents: list[tuple[str, bytes | None]] = field(default_factory=list)
-    """Objects as written, kept in the same call as the operations and not told in the log. None
-    deletes."""
+    """Objects as written, kept in the same call as the operations. None
+    deletes. Only their keys are told in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +229,8 @@ class IntakeEntry:
     fresh: Rows
     dropped: list[int] = field(default_factory=list)
     """Jobs whose nominations ended with this batch: gone, or their specification moved."""
+    documents: list[str] = field(default_factory=list)
+    """Keys of the documents that were written or deleted: who follows reads them anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,20 +303,60 @@ class Snapshot:
     """By key, in the order of keys."""
 
 
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who claimed the coordinator's seat last. ``seconds_left`` 0: anyone may claim it now."""
+
+    epoch: Epoch
+    holder: str
+    seconds_left: float
+
+
 class Ledger(Protocol):
     """Every call may raise ``LedgerUnavailable``; after that the outcome of a write is unknown and
-    the same batch must be sent again (same sequence), which is safe."""
+    the same batch must be sent again (same sequence), which is safe.
 
-    async def bless(self) -> str:
-        """Leader only: accept this run of the server; returns its run id."""
+    Leases are measured by the server's clock alone. One that ran out ends its writer's right to
+    write, but not its epoch: until somebody claims the writer it may be renewed."""
+
+    async def open(self) -> str:
+        """Check identity and schema, and make what readers need; returns the cluster's id. A new
+        ledger is founded on an empty server where none is expected. Errors: LedgerIdentity."""
+        ...
+
+    async def claim(
+        self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""
+    ) -> Epoch:
+        """Begin a new epoch of a writer; from now on no batch of an earlier one is accepted.
+
+        ``leader``: the coordinator's own epoch, for every writer but ``COORDINATOR`` itself.
+        ``lease``: seconds it may write without renewing, 0 = without end. ``holder``: who it is,
+        for people. Errors: LeaseHeld where another still leads, Deposed where ``leader`` does not
+        lead any more."""
+        ...
+
+    async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
+        """Begin the lease anew. False: the writer was claimed by another, or given back."""
+        ...
+
+    async def release(self, writer: str, epoch: Epoch) -> None:
+        """End the lease and the right to write at once; nothing where the epoch is another's."""
+        ...
+
+    async def leader(self) -> Leader | None:
+        """Who leads, None where nobody ever did."""
+        ...
+
+    async def bless(self, leader: Epoch, *, after: str = "0") -> str:
+        """Accept this run of the server, after everything it holds was taken up; returns its run
+        id. Nothing is accepted of any writer before.
+
+        ``after``: a log id that was seen in this ledger. Errors: Deposed where ``leader`` does not
+        lead any more, LedgerIdentity, LedgerBehind where the log ends before what was seen."""
         ...
 
     async def run_id(self) -> str:
         """The blessed run id, "" where none is."""
-        ...
-
-    async def claim(self, writer: str) -> Epoch:
-        """Begin a new epoch of a writer; from now on no batch of an earlier one is accepted."""
         ...
 
     async def commit(self, batch: CommitBatch) -> CommitReply: ...

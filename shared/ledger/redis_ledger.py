@@ -1,34 +1,18 @@
-"""The ledger on a Redis-protocol server. Every change is one script call (see ``scripts/``).
-
-A write is sent once: after an error its outcome is unknown, and the caller sends the same batch
-again, which the window of the writer makes safe.
-"""
+"""The ledger on a Redis-protocol server. Every change is one script call (see ``scripts/``)."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from functools import cache
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import ResponseError
 
 from shared.ledger import codec, records
-from shared.ledger.client import open_client
-from shared.ledger.errors import (
-    LedgerArgument,
-    LedgerFault,
-    LedgerIdentity,
-    LedgerTrimmed,
-    LedgerUnavailable,
-)
-from shared.ledger.keys import BINDERS, key, log_position, script_keys
+from shared.ledger.calls import translated
+from shared.ledger.errors import LedgerTrimmed
+from shared.ledger.keys import BINDERS, key, log_position
+from shared.ledger.ownership import Ownership
 from shared.ledger.protocol import (
     BindEntry,
     IntakeBatch,
@@ -42,67 +26,19 @@ from shared.ledger.protocol import (
 from shared.messages import (
     CommitBatch,
     CommitReply,
-    Epoch,
     Rows,
     StatusBatch,
     StatusReply,
     Verdict,
 )
 
-SCHEMA = 1
-"""The version of the records and scripts in this package."""
-
-_SCRIPTS = Path(__file__).parent / "scripts"
-_PARTS = {"commit": ("prelude", "batch", "rules", "commit")}
-_WRITERS = 8
-_READERS = 16
 _CHUNK = 2000
 _PAGE = 1000
 _SLACK = 5.0
 """Seconds a blocking read may take longer than it asked for."""
 
 
-_PASSING = (
-    "LOADING",
-    "BUSY",
-    "READONLY",
-    "MISCONF",
-    "OOM",
-    "TRYAGAIN",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "NOREPLICAS",
-    "UNKILLABLE",
-)
-"""Refusals that the same batch may not meet again, by the first word of the server's answer."""
-
-
-@cache
-def script(name: str) -> tuple[bytes, str]:
-    """(text, sha1) of one script, put together from its parts."""
-    parts = _PARTS.get(name, ("prelude", name))
-    text = b"".join((_SCRIPTS / f"{part}.lua").read_bytes() for part in parts)
-    return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
-
-
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Errors of the client library become ours."""
-    try:
-        yield
-    except (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError) as error:
-        raise LedgerUnavailable(f"no answer from the ledger's server: {error}") from error
-    except ResponseError as error:
-        text = str(error)
-        if "QUADRANT " in text:
-            _, _, reason = text.partition("QUADRANT ")
-            raise LedgerArgument(reason.partition(" script: ")[0]) from error
-        if text.startswith(_PASSING):
-            raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
-        raise LedgerFault(f"the ledger's server failed: {text}") from error
-
-
-class RedisLedger:
+class RedisLedger(Ownership):
     """Implements :class:`shared.ledger.protocol.Ledger`. Safe to share between tasks of one loop.
 
     ``clock`` gives the time of nominations (None: the server's own); ``nonce`` the random part of
@@ -120,68 +56,8 @@ class RedisLedger:
         clock: Callable[[], float] | None = None,
         nonce: Callable[[], str] | None = None,
     ) -> None:
-        self._writer = open_client(url, password, limit=timeout, size=_WRITERS)
-        self._reader = open_client(url, password, limit=None, size=_READERS)
-        self._timeout = timeout
-        self._cluster = cluster
+        super().__init__(url, password=password, timeout=timeout, cluster=cluster, nonce=nonce)
         self._clock = clock
-        self._nonce = nonce or (lambda: secrets.token_hex(8))
-
-    # --- ownership --------------------------------------------------------------------------
-
-    async def bless(self) -> str:
-        """Accept this run of the server. Errors: LedgerIdentity where the data is not ours."""
-        async with _translated():
-            run = str((await self._writer.info("server"))["run_id"])
-            await self._check_identity()
-            digest = hashlib.sha256(b"".join(script(n)[0] for n in ("commit", "record", "store")))
-            values = {"run": run, "schema": SCHEMA, "scripts": digest.hexdigest()}
-            await self._create_group()
-            await self._writer.hset(key("meta"), mapping=values)
-            return run
-
-    async def _check_identity(self) -> None:
-        found, schema = await self._writer.hmget(key("meta"), "cluster", "schema")
-        if found is None:
-            used = await self._writer.exists(
-                *(key(name) for name in ("node", "queue", "class", "job"))
-            )
-            if used or self._cluster:
-                missing = self._cluster or "an unknown cluster"
-                raise LedgerIdentity(
-                    f"the identity record of {missing} is missing: restore the ledger's data"
-                )
-            found = self._nonce().encode()
-            await self._writer.hset(key("meta"), "cluster", found)
-        elif self._cluster and found.decode() != self._cluster:
-            raise LedgerIdentity(f"this is the ledger of {found.decode()}, not {self._cluster}")
-        elif schema is not None and int(schema) > SCHEMA:
-            raise LedgerIdentity(
-                f"the ledger has schema {int(schema)}, this version knows {SCHEMA}"
-            )
-        self._cluster = (
-            found.decode()
-        )  # a server that comes back as another's, or empty, is refused
-
-    async def _create_group(self) -> None:
-        try:
-            await self._writer.xgroup_create(key("binds"), BINDERS, id="0", mkstream=True)
-        except ResponseError as error:
-            if "BUSYGROUP" not in str(error):
-                raise
-
-    async def cluster_id(self) -> str:
-        """The id of the cluster whose truth this is, "" before the first ``bless``."""
-        async with _translated():
-            return str(await self._writer.hget(key("meta"), "cluster") or b"", "utf-8")
-
-    async def run_id(self) -> str:
-        async with _translated():
-            return str(await self._writer.hget(key("meta"), "run") or b"", "utf-8")
-
-    async def claim(self, writer: str) -> Epoch:
-        text = await self._run("claim", writer, writer, self._nonce())
-        return Epoch.parse(text.decode())
 
     # --- writes -----------------------------------------------------------------------------
 
@@ -212,20 +88,11 @@ class RedisLedger:
         self, name: str, batch: CommitBatch | StatusBatch | IntakeBatch, *args: bytes | str
     ) -> tuple[list[Any], bytes, bool]:
         """(unpacked answer, packed records, given before) of one batch."""
-        head, body, replayed = await self._run(
-            name, batch.writer, batch.writer, str(batch.epoch), batch.sequence, batch.run_id, *args
+        head, body, replayed, logged = await self._run(
+            name, batch.writer, str(batch.epoch), batch.sequence, batch.run_id, *args
         )
+        self._saw(logged.decode())
         return codec.unpack(head), body, bool(replayed)
-
-    async def _run(self, name: str, writer: str, *args: bytes | str | int) -> Any:
-        text, sha = script(name)
-        keys = script_keys(writer)
-        async with _translated():
-            try:
-                return await self._writer.execute_command("EVALSHA", sha, len(keys), *keys, *args)
-            except NoScriptError:
-                await self._writer.execute_command("SCRIPT LOAD", text)
-                return await self._writer.execute_command("EVALSHA", sha, len(keys), *keys, *args)
 
     # --- streams ----------------------------------------------------------------------------
 
@@ -245,21 +112,24 @@ class RedisLedger:
         if trimmed and after != "0" and log_position(after) < log_position(trimmed.decode()):
             raise LedgerTrimmed(f"the log after {after} is gone: start again from a snapshot")
         entries = found[0][1] if found else []
+        if entries:
+            self._saw(entries[-1][0].decode())
         return [
             codec.unpack_entry(i.decode(), fields[b"p"], rows_only=rows_only)
             for i, fields in entries
         ]
 
     async def log_tail(self) -> str:
-        async with _translated():
+        async with translated():
             try:
                 found = await self._writer.xinfo_stream(key("log"))
             except ResponseError as error:
                 if "no such key" in str(error):
                     return "0"
                 raise
-        last = found["last-generated-id"].decode()
-        return "0" if last == "0-0" else str(last)
+        last = str(found["last-generated-id"], "utf-8")
+        self._saw(last)
+        return "0" if last == "0-0" else last
 
     async def read_binds(
         self, consumer: str, *, count: int = 64, block: float | None = None, own: bool = False
@@ -279,15 +149,15 @@ class RedisLedger:
 
     async def ack_binds(self, ids: list[str]) -> None:
         if ids:
-            async with _translated():
+            async with translated():
                 await self._writer.xack(key("binds"), BINDERS, *ids)
 
     async def _blocking(self, call: Awaitable[Any], block: float | None) -> Any:
-        async with _translated(), asyncio.timeout((block or 0.0) + self._timeout + _SLACK):
+        async with translated(), asyncio.timeout((block or 0.0) + self._timeout + _SLACK):
             return await call
 
     async def trim(self, *, log_before: str) -> None:
-        async with _translated():
+        async with translated():
             last = await self._writer.xrevrange(key("log"), max=f"({log_before}", count=1)
             if last:
                 await self._writer.hset(key("meta"), "trimmed", last[0][0])
@@ -311,7 +181,7 @@ class RedisLedger:
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot:
         log_id = await self.log_tail()
-        async with _translated():
+        async with translated():
             nodes = sorted((await self._numbered("node")).items())
             queues = await self._numbered("queue")
             classes = await self._numbered("class")
@@ -362,7 +232,7 @@ class RedisLedger:
         return {int(field): value for field, value in (await self._hash(name)).items()}
 
     async def read_nominations(self) -> dict[int, Nomination]:
-        async with _translated():
+        async with translated():
             held = await self._numbered("nom")
         return {jid: codec.unpack_nomination(jid, record) for jid, record in held.items()}
 
@@ -371,7 +241,7 @@ class RedisLedger:
     ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
         """Jobs the ledger does not know are left out."""
         found: dict[int, tuple[JobRecord, dict[int, TaskRecord]]] = {}
-        async with _translated():
+        async with translated():
             for jid, record in zip(jids, await self._fields("job", jids), strict=True):
                 if record is None:
                     continue
@@ -388,12 +258,6 @@ class RedisLedger:
         for first in range(0, len(fields), _CHUNK):
             values += await self._writer.hmget(key(name), fields[first : first + _CHUNK])
         return values
-
-    async def close(self) -> None:
-        await self._writer.aclose()
-        await self._reader.aclose()
-        await self._writer.connection_pool.disconnect()
-        await self._reader.connection_pool.disconnect()
 
 
 def _milliseconds(block: float | None) -> int | None:

@@ -199,8 +199,8 @@ async def test_the_rest_of_the_log_is_in_the_history_when_it_ends(
     async with Redis.from_url(embedded_server.url) as server:
         await server.flushall()
     ledger = RedisLedger(embedded_server.url)
-    run = await ledger.bless()
     epoch = await ledger.claim(COORDINATOR)
+    run = await ledger.bless(epoch)
     with process(short_dir, f"--redis={embedded_server.url}") as child:
         async with client(short_dir):
             child.send_signal(signal.SIGTERM)

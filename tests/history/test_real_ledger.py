@@ -69,9 +69,11 @@ class World:
         self.unbound: list[tuple[int, int, int]] = []  # (jid, tix, row)
 
     async def begin(self) -> None:
-        self.run = await self.ledger.bless()
-        for writer in (COORDINATOR, "0", "1"):
-            self.epochs[writer] = await self.ledger.claim(writer)
+        await self.ledger.open()
+        self.epochs[COORDINATOR] = leader = await self.ledger.claim(COORDINATOR)
+        self.run = await self.ledger.bless(leader)
+        for writer in ("0", "1"):
+            self.epochs[writer] = await self.ledger.claim(writer, leader=leader)
         await self.store(
             PutClass(1, [(2, 1, 0), (GPU, 1000, 0)], _class((2, 1), (GPU, 1000))),
             PutClass(

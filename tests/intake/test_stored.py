@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.intake import Admission, Intake
-from shared.ledger.protocol import IntakeBatch
+from shared.ledger.protocol import COORDINATOR, IntakeBatch
 from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import Verdict
@@ -22,8 +22,9 @@ async def test_what_was_stored_is_restored(short_dir: Path) -> None:
     server.start()
     ledger = RedisLedger(server.url)
     try:
-        await ledger.bless()
-        run_id, epoch = await ledger.run_id(), await ledger.claim("intake")
+        leader = await ledger.claim(COORDINATOR)
+        await ledger.bless(leader)
+        run_id, epoch = await ledger.run_id(), await ledger.claim("intake", leader=leader)
         intake = Intake()
         sequence = 0
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coordinator.admission.registry import unpack_task
 from coordinator.intake import Admission, Intake
 from shared.ledger.double import LedgerDouble
-from shared.ledger.protocol import IntakeBatch, Snapshot
+from shared.ledger.protocol import COORDINATOR, IntakeBatch, Snapshot
 from shared.ledger.synchronous import at_once
 from shared.messages import Epoch
 from tests.intake.bench import BEST_EFFORT, kept_documents, same, state
@@ -33,8 +33,9 @@ class Story:
         self.rng = random.Random(seed)
         self.intake = Intake()
         self.ledger = LedgerDouble()
-        self.run = at_once(self.ledger.bless())
-        self.epoch: Epoch = at_once(self.ledger.claim("intake"))
+        leader = at_once(self.ledger.claim(COORDINATOR))
+        self.run = at_once(self.ledger.bless(leader))
+        self.epoch: Epoch = at_once(self.ledger.claim("intake", leader=leader))
         self.sequence = 0
         self.now = 1.0
 

@@ -16,7 +16,7 @@ from coordinator.intake_writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
 from coordinator.kube.problems import Problem
 from coordinator.objects.document import Document, Key
 from shared.ledger.double import LedgerDouble
-from shared.ledger.protocol import IntakeBatch, IntakeEntry, IntakeReply
+from shared.ledger.protocol import COORDINATOR, IntakeBatch, IntakeEntry, IntakeReply
 from tests.intake.bench import same, state
 from tests.intake.objects import EVERY_KIND, node, pod, pod_group, queue
 
@@ -35,13 +35,15 @@ class Desk:
         """The documents in the ledger when each change was told."""
 
     async def open(self) -> IntakeWriter:
-        await self.ledger.bless()
+        leader = await self.ledger.claim(COORDINATOR)
+        await self.ledger.bless(leader)
         return IntakeWriter(
             self.intake,
             self.ledger,
             writer="intake",
-            epoch=await self.ledger.claim("intake"),
+            epoch=await self.ledger.claim("intake", leader=leader),
             run_id=self.ledger.run_id,
+            bless=lambda: self.ledger.bless(leader),
             stored=self._stored,
         )
 
@@ -237,11 +239,12 @@ async def test_what_a_controller_knows_survives_changes_and_restarts(
     assert again.documents[POD] == changed.after
 
 
-async def test_the_log_tells_no_documents(desk: Desk, writer: IntakeWriter) -> None:
+async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk, writer: IntakeWriter) -> None:
     await writer.submit([pod("p")])
     await writer.change(POD, labelled("a", "b"))
     entries = [e for e in await desk.ledger.read_log("0") if isinstance(e, IntakeEntry)]
-    assert len(entries) == 1, "labels decide nothing"
+    assert [bool(entry.ops) for entry in entries] == [True, False], "labels decide nothing"
+    assert [entry.documents for entry in entries] == [["Pod/ns/p", "Queue//default"], ["Pod/ns/p"]]
 
 
 async def test_too_many_waiting_requests_are_turned_away(desk: Desk) -> None:

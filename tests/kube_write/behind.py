@@ -20,6 +20,7 @@ from coordinator.kube.writing import Writing, write_routes
 from coordinator.objects.document import Document, Key
 from coordinator.objects.kinds import Kind
 from shared.ledger.double import LedgerDouble
+from shared.ledger.protocol import COORDINATOR
 
 INTAKE = "intake"
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
@@ -114,7 +115,8 @@ class Client:
 @asynccontextmanager
 async def behind(**parts: Any) -> AsyncIterator[Client]:
     ledger = LedgerDouble()
-    await ledger.bless()
+    leader = await ledger.claim(COORDINATOR)
+    await ledger.bless(leader)
     seen = Seen()
     intake = Intake()
     intake.node_of = seen.node_of
@@ -122,8 +124,9 @@ async def behind(**parts: Any) -> AsyncIterator[Client]:
         intake,
         ledger,
         writer=INTAKE,
-        epoch=await ledger.claim(INTAKE),
+        epoch=await ledger.claim(INTAKE, leader=leader),
         run_id=ledger.run_id,
+        bless=lambda: ledger.bless(leader),
         stored=seen.stored,
     )
     app = web.Application(middlewares=[failures], client_max_size=1 << 24)

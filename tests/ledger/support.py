@@ -116,11 +116,21 @@ class Desk:
     sequences: dict[str, int] = field(default_factory=dict)
 
     async def open(self, *writers: str) -> Desk:
-        self.run_id = await self.ledger.bless()
+        await self.ledger.open()
         for writer in (COORDINATOR, "0", *writers):
-            self.epochs[writer] = await self.ledger.claim(writer)
-            self.sequences[writer] = 0
+            await self.claim(writer)
+        self.run_id = await self.bless()
         return self
+
+    async def claim(self, writer: str, lease: float = 0.0) -> Epoch:
+        """Every writer but the coordinator's own is claimed by the coordinator."""
+        leader = None if writer == COORDINATOR else self.epochs[COORDINATOR]
+        self.epochs[writer] = await self.ledger.claim(writer, leader=leader, lease=lease)
+        self.sequences[writer] = 0
+        return self.epochs[writer]
+
+    async def bless(self) -> str:
+        return await self.ledger.bless(self.epochs[COORDINATOR])
 
     def next(self, writer: str) -> int:
         self.sequences[writer] += 1

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from shared.ledger.errors import LedgerFault, LedgerIdentity
 from shared.ledger.keys import key
-from shared.ledger.protocol import IntakeBatch, PutQueue
+from shared.ledger.protocol import COORDINATOR, IntakeBatch, PutQueue
 from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 
@@ -27,20 +27,21 @@ async def ledger(embedded_server: EmbeddedServer) -> AsyncIterator[RedisLedger]:
 async def test_a_server_that_comes_back_empty_is_not_founded_anew(
     ledger: RedisLedger, embedded_server: EmbeddedServer
 ) -> None:
-    await ledger.bless()
+    await ledger.open()
     client = Redis.from_url(embedded_server.url)
     await client.flushall()
     await client.aclose()
     with pytest.raises(LedgerIdentity, match="identity record"):
-        await ledger.bless()
+        await ledger.open()
 
 
 async def test_a_failure_that_would_repeat_is_not_taken_for_a_silent_server(
     ledger: RedisLedger, embedded_server: EmbeddedServer
 ) -> None:
     """Who sends a batch until it is taken must not send this one for ever."""
-    run_id = await ledger.bless()
-    epoch = await ledger.claim("intake")
+    leader = await ledger.claim(COORDINATOR)
+    run_id = await ledger.bless(leader)
+    epoch = await ledger.claim("intake", leader=leader)
     client = Redis.from_url(embedded_server.url)
     await client.set(key("queue"), b"not a hash")
     await client.aclose()

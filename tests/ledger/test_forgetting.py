@@ -51,7 +51,7 @@ async def rejected(desk: Desk, *ops: IntakeOp) -> str:
 # --- documents --------------------------------------------------------------------------------
 
 
-async def test_documents_are_kept_with_the_operations_and_not_told(desk: Desk) -> None:
+async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk) -> None:
     first = batch(desk, job(7), documents={POD: b"\x00one \xff", "Node//n": b"two"})
     await desk.ledger.store(first)
     snapshot = await desk.ledger.snapshot()
@@ -60,9 +60,10 @@ async def test_documents_are_kept_with_the_operations_and_not_told(desk: Desk) -
     assert (await desk.ledger.snapshot(workload=False)).documents == {}
     entry = told((await desk.ledger.read_log("0"))[-1], IntakeEntry)
     assert entry.ops == [job(7)]
+    assert sorted(entry.documents) == ["Node//n", POD]
 
 
-async def test_documents_alone_change_and_go_without_a_word_in_the_log(desk: Desk) -> None:
+async def test_documents_alone_change_and_go_and_the_log_tells_which(desk: Desk) -> None:
     tail = await desk.ledger.log_tail()
     first = batch(desk, documents={POD: b"one", "Node//n": b"two"})
     await desk.ledger.store(first)
@@ -70,7 +71,11 @@ async def test_documents_alone_change_and_go_without_a_word_in_the_log(desk: Des
     assert (await desk.ledger.snapshot()).documents == {"Node//n": b"two"}
     assert (await desk.ledger.store(first)).replayed
     assert (await desk.ledger.snapshot()).documents == {"Node//n": b"two"}
-    assert await desk.ledger.log_tail() == tail
+    entries = [told(entry, IntakeEntry) for entry in await desk.ledger.read_log(tail)]
+    assert [(entry.ops, entry.documents) for entry in entries] == [
+        ([], [POD, "Node//n"]),
+        ([], [POD, "Pod/ns/none"]),
+    ]
 
 
 async def test_a_rejected_batch_keeps_no_document(desk: Desk) -> None:

@@ -121,16 +121,20 @@ class Pair:
     now: Snapshot | None = None
 
     async def open(self) -> None:
-        self.real_run, self.double_run = await self.real.bless(), await self.double.bless()
-        for writer in (*WRITERS, COORDINATOR):
+        for writer in (COORDINATOR, *WRITERS):
             await self.claim(writer)
+        leader = self.epochs[COORDINATOR]
+        self.real_run = await self.real.bless(leader)
+        self.double_run = await self.double.bless(leader)
         await self.at_once([self.intake([*cluster(ROWS, 8000, 30_000)])])
         await self.at_once([self.intake([self.some_job(jid) for jid in range(JOBS)])])
 
     async def claim(self, writer: str) -> None:
         if writer in self.epochs:
             self.old_epochs.append((writer, self.epochs[writer]))
-        real, double = await self.real.claim(writer), await self.double.claim(writer)
+        leader = None if writer == COORDINATOR else self.epochs[COORDINATOR]
+        real = await self.real.claim(writer, leader=leader)
+        double = await self.double.claim(writer, leader=leader)
         assert real == double
         self.epochs[writer] = real
         self.sequences[writer] = 0
@@ -394,7 +398,7 @@ def test_promises_hold_and_the_double_agrees(
 
 async def prepare(pair: Pair, nonces: random.Random) -> None:
     """The real ledger also draws a cluster id; bring both sources of nonces to the same place."""
-    await pair.real.bless()
+    await pair.real.open()
     state = random.Random()
     state.setstate(pair.double._rng.getstate())
     nonces.setstate(state.getstate())

@@ -62,7 +62,7 @@ async def test_a_killed_server_brings_everything_back(server: EmbeddedServer) ->
     unblessed = await desk.commit(statement(99, run([0], [0])))
     assert unblessed.verdict is V.RUN
     assert (await desk.record(StatusItem(TaskState.BOUND, 0, [0], [0]))).verdict is V.RUN
-    new_run = await ledger.bless()
+    new_run = await desk.bless()
     assert new_run != desk.run_id
     assert (await desk.commit(statement(99, run([0], [0])))).verdict is V.RUN
     desk.run_id = new_run
@@ -125,19 +125,19 @@ async def test_a_ledger_that_lost_its_identity_gets_no_service(server: EmbeddedS
     cluster_id = await ledger.cluster_id()
     other = RedisLedger(server.url, cluster="another")
     with pytest.raises(LedgerIdentity, match=cluster_id):
-        await other.bless()
+        await other.open()
     with redis.Redis.from_url(server.url, protocol=2) as client:
         client.hset("{quadrant}:meta", "schema", 99)
         with pytest.raises(LedgerIdentity, match="schema 99"):
-            await ledger.bless()
+            await desk.bless()
         client.delete("{quadrant}:meta")
         with pytest.raises(LedgerIdentity, match="missing"):
-            await ledger.bless()
+            await desk.bless()
         assert (await desk.store()).verdict is V.RUN
         client.flushall()
     expecting = RedisLedger(server.url, cluster=cluster_id)
     with pytest.raises(LedgerIdentity, match=cluster_id):
-        await expecting.bless()
+        await expecting.open()
     for opened in (ledger, other, expecting):
         await opened.close()
 
@@ -148,7 +148,7 @@ async def test_a_password_is_needed_and_not_shown(short_dir: Path) -> None:
     server.start()
     try:
         ledger = RedisLedger(server.url, password=secret)
-        assert await ledger.bless()
+        assert await ledger.open()
         await ledger.close()
         stranger = RedisLedger(server.url)
         with pytest.raises(LedgerUnavailable):

@@ -63,7 +63,7 @@ async def test_reports_and_intake_are_replayed_too(desk: Desk) -> None:
 async def test_an_epoch_that_ended_is_refused_whole(desk: Desk) -> None:
     await desk.store(job(7))
     batch = desk.commit_batch(statement(7, run([0], [0])))
-    renewed = await desk.ledger.claim("0")
+    renewed = await desk.claim("0")
     assert renewed.counter == batch.epoch.counter + 1
     tail = await desk.ledger.log_tail()
     for epoch in (batch.epoch, replace(renewed, nonce="other")):
@@ -78,7 +78,7 @@ async def test_a_claim_forgets_the_window(desk: Desk) -> None:
     await desk.store(job(7))
     batch = desk.commit_batch(statement(7, run([0], [0])))
     await desk.ledger.commit(batch)
-    renewed = await desk.ledger.claim("0")
+    renewed = await desk.claim("0")
     reply = await desk.ledger.commit(replace(batch, epoch=renewed))
     assert (reply.replayed, reply.answers[0].verdict) == (False, V.TASK)
 
@@ -86,12 +86,12 @@ async def test_a_claim_forgets_the_window(desk: Desk) -> None:
 async def test_nothing_is_accepted_before_the_blessing(ledger: Ledger) -> None:
     desk = Desk(ledger)
     assert await ledger.run_id() == ""
-    desk.epochs["coordinator"] = await ledger.claim("coordinator")
-    desk.sequences["coordinator"] = 0
+    await ledger.open()
+    await desk.claim("coordinator")
     assert (await desk.store(*cluster())).verdict is V.RUN
     desk.run_id = "0" * 40
     assert (await desk.store(*cluster())).verdict is V.RUN
-    desk.run_id = await ledger.bless()
+    desk.run_id = await desk.bless()
     assert (await desk.store(*cluster())).verdict is V.COMMITTED
 
 
@@ -99,7 +99,7 @@ async def test_a_batch_of_an_earlier_run_is_refused(desk: Desk) -> None:
     if isinstance(desk.ledger, LedgerDouble):
         desk.ledger.restart()
         assert (await desk.store(job(7))).verdict is V.RUN
-        await desk.ledger.bless()
+        await desk.bless()
     else:
         desk.run_id = "0" * 40
     assert (await desk.store(job(7))).verdict is V.RUN

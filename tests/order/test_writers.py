@@ -15,19 +15,28 @@ from coordinator.intake_writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
 from coordinator.recorder import Deposed, Recorder
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import COORDINATOR
-from shared.messages import StatusItem, TaskState
+from shared.messages import Epoch, StatusItem, TaskState
 from tests.intake.objects import node, pod
 
 INTAKE = "intake"
 
 
+async def lead(ledger: LedgerDouble) -> Epoch:
+    """The epoch of the one coordinator both writers belong to."""
+    known = await ledger.leader()
+    epoch = await ledger.claim(COORDINATOR) if known is None else known.epoch
+    await ledger.bless(epoch)
+    return epoch
+
+
 @asynccontextmanager
 async def recording(ledger: LedgerDouble, applied: list[Any]) -> AsyncIterator[Recorder]:
-    await ledger.bless()
+    leader = await lead(ledger)
     recorder = Recorder(
         ledger,
-        epoch=await ledger.claim(COORDINATOR),
+        epoch=leader,
         run_id=ledger.run_id,
+        bless=lambda: ledger.bless(leader),
         applied=lambda items, changed: applied.append((len(items), changed)),
         guard=asyncio.Lock(),
     )
@@ -39,13 +48,14 @@ async def recording(ledger: LedgerDouble, applied: list[Any]) -> AsyncIterator[R
 
 @asynccontextmanager
 async def writing(ledger: LedgerDouble, stored: list[Changes]) -> AsyncIterator[IntakeWriter]:
-    await ledger.bless()
+    leader = await lead(ledger)
     writer = IntakeWriter(
         Intake(),
         ledger,
         writer=INTAKE,
-        epoch=await ledger.claim(INTAKE),
+        epoch=await ledger.claim(INTAKE, leader=leader),
         run_id=ledger.run_id,
+        bless=lambda: ledger.bless(leader),
         stored=stored.append,
     )
     task = asyncio.create_task(writer.run())
@@ -94,7 +104,7 @@ async def test_who_lost_the_seat_stops_and_tells_those_who_wait() -> None:
 async def test_objects_of_a_deposed_intake_are_never_acknowledged() -> None:
     ledger, stored = LedgerDouble(), list[Changes]()
     async with writing(ledger, stored) as writer:
-        await ledger.claim(INTAKE)
+        await ledger.claim(INTAKE, leader=await ledger.claim(COORDINATOR))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await writer.submit([pod("p")])

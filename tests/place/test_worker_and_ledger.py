@@ -100,8 +100,8 @@ class World:
         self.draw = random.Random(seed)
         self.mode = mode
         self.ledger = LedgerDouble(random.Random(seed))
-        self.run_id = at_once(self.ledger.bless())
         self.epoch = at_once(self.ledger.claim(COORDINATOR))
+        self.run_id = at_once(self.ledger.bless(self.epoch))
         self.sequence = 0
         self.counts: Counter[str] = Counter()
         self.levels: Counter[int] = Counter()
@@ -134,7 +134,7 @@ class World:
 
     def _start(self, shard: int) -> Shard:
         """A worker of this shard, and a new epoch for it."""
-        epoch: Epoch = at_once(self.ledger.claim(str(shard)))
+        epoch: Epoch = at_once(self.ledger.claim(str(shard), leader=self.epoch))
         view = View(shard=shard)
         snapshot = at_once(self.ledger.snapshot(workload=False))
         view.load(snapshot)

@@ -36,8 +36,10 @@ async def test_every_earlier_writer_is_deposed_before_the_snapshot_is_read(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     ledger = Overtaken(embedded_server.url)
-    ledger.run = await ledger.bless()
-    ledger.earlier = {name: await ledger.claim(name) for name in (COORDINATOR, INTAKE, "0")}
+    leader = await ledger.claim(COORDINATOR)
+    ledger.run = await ledger.bless(leader)
+    ledger.earlier = {name: await ledger.claim(name, leader=leader) for name in (INTAKE, "0")}
+    ledger.earlier[COORDINATOR] = leader
     service = Service(
         load_settings(run_dir=short_dir, redis_url=embedded_server.url, shards=1),
         ledger=ledger,

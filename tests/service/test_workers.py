@@ -207,10 +207,10 @@ async def test_a_ledger_that_does_not_answer_for_a_moment_delays_the_replacement
         ledger = service.service._ledger
         claim, answers = ledger.claim, iter([False, True, False])
 
-        async def falter(writer: str) -> Epoch:
+        async def falter(writer: str, **how: Any) -> Epoch:
             if not next(answers, True):
                 raise LedgerUnavailable("no answer")
-            return await claim(writer)
+            return await claim(writer, **how)
 
         monkeypatch.setattr(ledger, "claim", falter)
         workers.deaf.add(0)

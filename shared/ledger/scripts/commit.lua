@@ -202,13 +202,14 @@ local function write_all()
   write_queues()
   write_nominations(nomination_dirty)
   write_domains()
+  local logged
   if statement_count > 0 then
-    call('XADD', LOG, '*', 'p', mpack({0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped,
+    logged = call('XADD', LOG, '*', 'p', mpack({0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped,
       touched, records}))
   end
   if bind_count > 0 then call('XADD', BINDS, '*', 'p', mpack(binds)) end
   if asked_count > 0 then touched, records = add_asked(touched, records) end
-  return answer({COMMITTED, verdicts, ats, tails, touched}, records)
+  return answer({COMMITTED, verdicts, ats, tails, touched}, records, logged)
 end
 
 read_batch()

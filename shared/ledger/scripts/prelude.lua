@@ -342,6 +342,24 @@ end
 local writer, epoch, sequence = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local window_top
 
+-- Microseconds since 1970 by the server's clock; the same throughout one script.
+local function server_time()
+  local t = call('TIME')
+  return tonumber(t[1]) * 1000000 + tonumber(t[2])
+end
+
+-- (microseconds left, whole length) of a lease as it is stored; nil where there is none.
+local function lease_left(stored)
+  if not stored then return nil end
+  local ends, length = string.match(stored, '^(%d+) (%d+)$')
+  return tonumber(ends) - server_time(), tonumber(length)
+end
+
+-- Another after every start of the server.
+local function run_id()
+  return string.match(call('INFO', 'server'), 'run_id:(%x+)')
+end
+
 -- Records of rows as they stand now, for an answer that is given again.
 local function current_records(rows)
   return mpack(fetch(NODE, rows, #rows))
@@ -350,22 +368,25 @@ end
 -- nil where the batch may be judged, else the reply to give at once.
 local function gate()
   local meta = call('HMGET', META, 'run', 'implied')
-  local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
-  if meta[1] ~= run or ARGV[4] ~= run then return {mpack({RUN}), '', 0} end
-  if call('HGET', EPOCHS, writer) ~= epoch then return {mpack({EPOCH}), '', 0} end
+  local run = run_id()
+  if meta[1] ~= run or ARGV[4] ~= run then return {mpack({RUN}), '', 0, ''} end
+  local owner = call('HMGET', EPOCHS, writer, writer .. '/lease')
+  if owner[1] ~= epoch then return {mpack({EPOCH}), '', 0, ''} end
+  if owner[2] and lease_left(owner[2]) <= 0 then return {mpack({EPOCH}), '', 0, ''} end
   local window = call('HMGET', WINDOW, 'top', sequence)
   if window[2] then
     local answer = munpack(window[2])
-    return {window[2], current_records(answer[#answer]), 1}
+    return {window[2], current_records(answer[#answer]), 1, ''}
   end
   window_top = window[1] and tonumber(window[1])
-  if window_top and sequence <= window_top - SEQUENCES then return {mpack({OLD}), '', 0} end
+  if window_top and sequence <= window_top - SEQUENCES then return {mpack({OLD}), '', 0, ''} end
   implied_packed = meta[2]
   return nil
 end
 
--- Remember the answer (rows last) and give it.
-local function answer(head, records)
+-- Remember the answer (rows last) and give it, with the id of the batch's entry in the log ('' where
+-- it has none).
+local function answer(head, records, logged)
   local packed = mpack(head)
   local top = window_top or sequence
   if sequence > top then
@@ -381,5 +402,5 @@ local function answer(head, records)
     top = sequence
   end
   call('HSET', WINDOW, 'top', top, sequence, packed)
-  return {packed, mpack(records), 0}
+  return {packed, mpack(records), 0, logged or ''}
 end

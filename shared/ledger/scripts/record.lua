@@ -165,7 +165,9 @@ write_tasks()
 write_jobs(job_dirty)
 write_queues()
 write_nominations(nomination_dirty)
+local logged
 if #log_items > 0 or #ended > 0 then
-  call('XADD', LOG, '*', 'p', mpack({1, writer, epoch, sequence, log_items, ended, rows, records}))
+  logged =
+    call('XADD', LOG, '*', 'p', mpack({1, writer, epoch, sequence, log_items, ended, rows, records}))
 end
-return answer({COMMITTED, applied, rows}, records)
+return answer({COMMITTED, applied, rows}, records, logged)

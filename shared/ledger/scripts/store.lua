@@ -373,10 +373,12 @@ local function forget(key, gone)
   each_chunk('HDEL', key, ids, n)
 end
 
+-- Returns the keys, for who follows the log and wants to read the documents anew.
 local function write_documents()
   local flat = munpack(ARGV[6])
-  local args, n, gone, m = {}, 0, {}, 0
+  local args, n, gone, m, keys = {}, 0, {}, 0, {}
   for i = 1, #flat, 2 do
+    keys[(i + 1) / 2] = flat[i]
     if flat[i + 1] then
       args[n + 1], args[n + 2] = flat[i], flat[i + 1]
       n = n + 2
@@ -387,6 +389,7 @@ local function write_documents()
   end
   each_chunk('HSET', DOC, args, n)
   each_chunk('HDEL', DOC, gone, m)
+  return keys
 end
 
 local function write_classes()
@@ -418,8 +421,9 @@ forget(JOB, job_gone)
 each_chunk('HDEL', TASK, task_gone, task_gone_count)
 write_nominations(nomination_dirty)
 if partition then call('SET', PARTITION, partition) end
-write_documents()
-if #ops > 0 then
-  call('XADD', LOG, '*', 'p', mpack({2, writer, epoch, sequence, ARGV[5], dropped, rows, records}))
+local documents, logged = write_documents(), nil
+if #ops > 0 or #documents > 0 then
+  logged = call('XADD', LOG, '*', 'p',
+    mpack({2, writer, epoch, sequence, ARGV[5], dropped, rows, records, documents}))
 end
-return answer({COMMITTED, rows}, records)
+return answer({COMMITTED, rows}, records, logged)

@@ -1,0 +1,116 @@
+"""Script calls to the ledger's server, and what its errors mean to us.
+
+A write is sent once: after an error its outcome is unknown, and the caller sends the same batch
+again, which the window of the writer makes safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from shared.ledger.client import open_client
+from shared.ledger.errors import LedgerArgument, LedgerFault, LedgerUnavailable
+from shared.ledger.keys import log_position, script_keys
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PARTS = {
+    "commit": ("prelude", "batch", "rules", "commit"),
+    "record": ("prelude", "record"),
+    "store": ("prelude", "store"),
+    "claim": ("prelude", "lease", "claim"),
+    "renew": ("prelude", "lease", "renew"),
+    "release": ("prelude", "lease", "release"),
+    "leader": ("prelude", "lease", "leader"),
+    "bless": ("prelude", "lease", "bless"),
+}
+"""Every script, and the files it is put together from."""
+
+_WRITERS = 8
+_READERS = 16
+
+_PASSING = (
+    "LOADING",
+    "BUSY",
+    "READONLY",
+    "MISCONF",
+    "OOM",
+    "TRYAGAIN",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "NOREPLICAS",
+    "UNKILLABLE",
+)
+"""Refusals that the same batch may not meet again, by the first word of the server's answer."""
+
+
+@cache
+def script(name: str) -> tuple[bytes, str]:
+    """(text, sha1) of one script, put together from its parts."""
+    text = b"".join((SCRIPTS / f"{part}.lua").read_bytes() for part in PARTS[name])
+    return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+@asynccontextmanager
+async def translated() -> AsyncIterator[None]:
+    """Errors of the client library become ours."""
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError) as error:
+        raise LedgerUnavailable(f"no answer from the ledger's server: {error}") from error
+    except ResponseError as error:
+        text = str(error)
+        if "QUADRANT " in text:
+            _, _, reason = text.partition("QUADRANT ")
+            raise LedgerArgument(reason.partition(" script: ")[0]) from error
+        if text.startswith(_PASSING):
+            raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
+        raise LedgerFault(f"the ledger's server failed: {text}") from error
+
+
+class Calls:
+    """The connections to one server, and how its scripts are called.
+
+    ``timeout``: seconds within which everything but a blocking read must be answered.
+    """
+
+    def __init__(self, url: str, *, password: str | None, timeout: float) -> None:
+        self._writer = open_client(url, password, limit=timeout, size=_WRITERS)
+        self._reader = open_client(url, password, limit=None, size=_READERS)
+        self._timeout = timeout
+        self._newest = "0"
+
+    @property
+    def newest(self) -> str:
+        """The newest log id that any answer told: the ledger's log can only have grown since."""
+        return self._newest
+
+    def _saw(self, log_id: str) -> None:
+        if log_id and log_position(log_id) > log_position(self._newest):
+            self._newest = log_id
+
+    async def _run(self, name: str, writer: str, *args: bytes | str | int) -> Any:
+        """The answer of one script, whose first argument is the writer."""
+        text, sha = script(name)
+        keys = script_keys(writer)
+        call = ("EVALSHA", sha, len(keys), *keys, writer, *args)
+        async with translated():
+            try:
+                return await self._writer.execute_command(*call)
+            except NoScriptError:
+                await self._writer.execute_command("SCRIPT LOAD", text)
+                return await self._writer.execute_command(*call)
+
+    async def close(self) -> None:
+        await self._writer.aclose()
+        await self._reader.aclose()
+        await self._writer.connection_pool.disconnect()
+        await self._reader.connection_pool.disconnect()
