@@ -1,8 +1,8 @@
 """A small client of the coordinator's HTTP interface: submit objects, ask for the state.
 
 It waits where the server asks it to (429 and 503 with ``Retry-After``) and asks again where the
-connection broke. That is safe, because the name of an object is its identity: a list that arrived
-twice changes nothing the second time.
+connection broke: the next coordinator, where it knows several. That is safe, because the name of an
+object is its identity: a list that arrived twice changes nothing the second time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ import aiohttp
 import orjson
 
 BASE = "/apis/quadrant.dev/v1alpha1"
+NOT_FOUND = 404
 WAIT_LIMIT = 5.0
 """The longest pause between two attempts, whatever the server says."""
 
 
 class ApiError(Exception):
-    """The coordinator refused a request, or did not answer in time. For people."""
+    """The coordinator refused a request, or did not answer in time. For people. ``code``: the HTTP
+    status, 0 where there was no answer."""
+
+    def __init__(self, message: str, *, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +51,11 @@ def describe(refused: dict[str, Any]) -> str:
 class ApiClient:
     """``async with ApiClient(url) as api``. One client may carry several requests at a time."""
 
-    def __init__(self, url: str, *, timeout: float = 30.0, patience: float = 120.0) -> None:
-        """``timeout`` bounds one attempt, ``patience`` all attempts of a request together."""
-        self._url = url.rstrip("/") + BASE
+    def __init__(self, *urls: str, timeout: float = 30.0, patience: float = 120.0) -> None:
+        """``urls``: of the coordinators, of which one leads. ``timeout`` bounds one attempt,
+        ``patience`` all attempts of a request together."""
+        self._urls = [url.rstrip("/") for url in urls]
+        self._at = 0
         self._timeout = timeout
         self._patience = patience
         self._session: aiohttp.ClientSession | None = None
@@ -72,12 +80,22 @@ class ApiClient:
 
     async def submit(self, body: bytes) -> Submitted:
         """Send one JSON List; every object in it is judged alone. Raises :class:`ApiError`."""
-        reply = await self._request("POST", "/lists", body)
+        reply = await self._request("POST", f"{BASE}/lists", body)
         return Submitted(int(reply.get("accepted", 0)), list(reply.get("refused", ())))
 
     async def status(self) -> dict[str, Any]:
         """Counts of jobs, tasks, statements and resources. Raises :class:`ApiError`."""
-        return await self._request("GET", "/status", None)
+        return await self._request("GET", f"{BASE}/status", None)
+
+    async def delete(self, path: str) -> bool:
+        """Delete the object at this path; False where there is none. Raises :class:`ApiError`."""
+        try:
+            await self._request("DELETE", path, None)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                return False
+            raise
+        return True
 
     async def _request(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
         give_up = time.monotonic() + self._patience
@@ -97,8 +115,15 @@ class ApiClient:
                 why, wait = "it is busy", answer
             if time.monotonic() + wait > give_up:
                 raise ApiError(f"{method} {self._url}{path}: {why} for {self._patience:g} s")
+            if len(self._urls) > 1:  # another may lead by now: look there first, and soon
+                self._at = (self._at + 1) % len(self._urls)
+                wait = min(wait, pause)
             await asyncio.sleep(wait)
             pause = min(2 * pause, 1.0)
+
+    @property
+    def _url(self) -> str:
+        return self._urls[self._at]
 
     async def _attempt(self, method: str, path: str, body: bytes | None) -> dict[str, Any] | float:
         """The answer, or how many seconds the server wants us to wait."""
@@ -111,7 +136,8 @@ class ApiClient:
             if response.status in (429, 503):
                 return _retry_after(response.headers.get("Retry-After"))
             if response.status >= 400:
-                raise ApiError(f"{method} {url} answered {response.status}: {_said(content)}")
+                said = f"{method} {url} answered {response.status}: {_said(content)}"
+                raise ApiError(said, code=response.status)
         try:
             answer = orjson.loads(content)
         except orjson.JSONDecodeError as error:
