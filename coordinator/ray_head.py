@@ -7,7 +7,6 @@ picks every port itself, so that any number of heads run side by side. Nothing i
 from __future__ import annotations
 
 import contextlib
-import secrets
 import sys
 from pathlib import Path
 
@@ -52,14 +51,6 @@ def environment(token_file: Path | None, *, ours: bool) -> dict[str, str]:
         # Despite its name, this is what makes Ray keep 127.0.0.1, and listen nowhere else.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }
-
-
-def write_token(path: Path, token: str = "") -> Path:
-    """A file with a token (a new one where none is given) that only this user can read."""
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(token or secrets.token_hex(32))
-    return path
 
 
 def forget_address(temp_dir: Path) -> None:

@@ -26,11 +26,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from pydantic import SecretStr
+
 from coordinator import ray_head
 from coordinator.answering import answers_well, free_port, listens
 from coordinator.child import Child, ChildDied, command_line, descendants
 from shared.ledger.errors import ServerFailed
 from shared.ledger.server import EmbeddedServer
+from shared.secret_file import new_secret, write_secret
 from shared.settings import PREFIX, Settings
 
 REDIS = "redis"
@@ -44,6 +47,8 @@ COORDINATORS = (COORDINATOR, STANDBY)
 
 START_SECONDS = {REDIS: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0, STANDBY: 120.0}
 STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0, STANDBY: 10.0}
+SECRET_FILES = {"redis_password": "redis.password", "ray_token": "ray.token"}
+"""Setting -> where it is kept for the children, in the run directory."""
 _POLL = 0.02
 _WORKER = "ray::ShardActor"
 
@@ -79,6 +84,7 @@ class Supervisor:
         self._server: EmbeddedServer | None = None
         self._expected: set[str] = set()
         self._lock: IO[str] | None = None
+        self._secrets: list[Path] = []
         self._standby_port = 0
         self._short = settings.run_dir
         """The directory of sockets: the run directory, or one of our own where that is too deep."""
@@ -215,10 +221,11 @@ class Supervisor:
     async def _start(self) -> None:
         """All at once, except that the coordinator needs the others."""
         self._on_phase("starting ledger, Ray and cluster")
+        self._keep_secrets()
         if self._wants(RAY, self.settings.ray_address):
             self._start_ray()
         elif self.settings.ray_address:
-            self.ray_environment = ray_head.environment(self._token_file(), ours=False)
+            self.ray_environment = ray_head.environment(self.settings.ray_token_file, ours=False)
         if self._wants(REDIS, self.settings.redis_url):
             self._start_redis()
         if self._wants(CLUSTER, self.settings.cluster_socket):
@@ -240,6 +247,20 @@ class Supervisor:
     def _wants(self, role: str, elsewhere: str | None) -> bool:
         return role in self._wanted and elsewhere is None
 
+    def _keep_secrets(self) -> None:
+        """Those that came as variables go on as files; our own server asks for a new one."""
+        given = self.settings
+        ours = {"redis_password": (REDIS, given.redis_url), "ray_token": (RAY, given.ray_address)}
+        for name, (role, elsewhere) in ours.items():
+            if getattr(given, name) is None and self._wants(role, elsewhere):
+                self.settings = self.settings.replace(**{name: SecretStr(new_secret())})
+        for name, file in SECRET_FILES.items():
+            secret = getattr(self.settings, name)
+            if secret is not None and getattr(self.settings, f"{name}_file") is None:
+                path = write_secret(given.run_dir / file, secret.get_secret_value())
+                self._secrets.append(path)
+                self.settings = self.settings.replace(**{f"{name}_file": path})
+
     def _start_redis(self) -> None:
         self._server = EmbeddedServer(
             self._short, self.settings.data_dir, self.settings.redis_secret
@@ -251,8 +272,7 @@ class Supervisor:
         self.settings = self.settings.replace(redis_url=self._server.url)
 
     def _start_ray(self) -> None:
-        token = self._token_file() or ray_head.write_token(self.settings.run_dir / "ray.token")
-        self.ray_environment = ray_head.environment(token, ours=True)
+        self.ray_environment = ray_head.environment(self.settings.ray_token_file, ours=True)
         ray_head.forget_address(self._short / "ray")
         self._spawn(RAY, self._ray_arguments(0))
 
@@ -306,13 +326,6 @@ class Supervisor:
         drop = ("RAY_ADDRESS", "RAY_AUTH_TOKEN")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX) and k not in drop}
         return kept | {"PYTHONUNBUFFERED": "1"} | self.ray_environment | settings.environment()
-
-    def _token_file(self) -> Path | None:
-        """Ray's own token file as the settings have it; a bare token is written to one."""
-        if self.settings.ray_token_file or self.settings.ray_token is None:
-            return self.settings.ray_token_file
-        path = self.settings.run_dir / "ray.token"
-        return ray_head.write_token(path, self.settings.ray_token.get_secret_value())
 
     # --- ready --------------------------------------------------------------------------------
 
@@ -382,6 +395,8 @@ class Supervisor:
             self._clean()
 
     def _clean(self) -> None:
+        for path in self._secrets:
+            path.unlink(missing_ok=True)
         shutil.rmtree(self._short / "ray", ignore_errors=True)
         if self._short != self.settings.run_dir:
             shutil.rmtree(self._short, ignore_errors=True)

@@ -26,6 +26,7 @@ from coordinator.supervisor import Supervisor
 from coordinator.trace import Trace
 from coordinator.workloads import GPU, Item, Shape, job_items, node_items
 from shared.ledger import codec
+from shared.ledger.access import Access
 from shared.ledger.keys import key
 from shared.ledger.protocol import CommitEntry
 from shared.ledger.redis_ledger import RedisLedger
@@ -124,7 +125,7 @@ class Stack:
     async def strike_upon_commit(self, shard: int, pid: int, number: signal.Signals) -> float:
         """Send a worker a signal as soon as a commit of its shard is in the log, with some luck
         before it has told the coordinator. Returns when."""
-        return await asyncio.to_thread(_strike_upon_commit, self._redis_url, shard, pid, number)
+        return await asyncio.to_thread(_strike_upon_commit, self._access, shard, pid, number)
 
     async def commit_under(self, shard: int, epoch: str) -> Verdict:
         """What the ledger says to a late batch of the shard's worker of that epoch."""
@@ -139,8 +140,8 @@ class Stack:
             return (await ledger.commit(batch)).verdict
 
     @property
-    def _redis_url(self) -> str:
-        return self.supervisor.settings.redis_url or ""
+    def _access(self) -> Access:
+        return self.supervisor.settings.access()
 
     # --- what happened ------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class Stack:
 
     @asynccontextmanager
     async def _ledger(self) -> AsyncIterator[RedisLedger]:
-        ledger = RedisLedger(self._redis_url)
+        ledger = RedisLedger(self._access.url, password=self._access.password)
         try:
             yield ledger
         finally:
@@ -207,10 +208,10 @@ class Stack:
         return Times(_seconds(lost) - blow, _seconds(up) - blow, next(commits, None), lost["turns"])
 
 
-def _strike_upon_commit(url: str, shard: int, pid: int, number: signal.Signals) -> float:
+def _strike_upon_commit(access: Access, shard: int, pid: int, number: signal.Signals) -> float:
     os.setpriority(os.PRIO_PROCESS, pid, 19)  # so that we are faster than its answer
     after = b"$"
-    with redis.Redis.from_url(url, protocol=2) as client:
+    with redis.Redis.from_url(access.url, password=access.password, protocol=2) as client:
         while found := client.xread({key("log"): after}, block=10_000):
             for after, fields in found[0][1]:
                 entry = codec.unpack_entry(after.decode(), fields[b"p"])

@@ -79,7 +79,8 @@ async def outside(
 
 
 async def answer(settings: Settings, ask: Callable[[Redis], Awaitable[object]]) -> object:
-    async with Redis.from_url(settings.redis_url or "") as client:
+    access = settings.access()
+    async with Redis.from_url(access.url, password=access.password) as client:
         return await ask(client)
 
 
@@ -218,7 +219,8 @@ async def test_deep_run_directory_gets_its_sockets_elsewhere(tmp_path: Path) -> 
 
 async def test_what_runs_elsewhere_is_used_and_left_alone(short_dir: Path) -> None:
     async with Supervisor(load_settings(run_dir=short_dir / "a"), roles=(REDIS,)) as first:
-        settings = load_settings(run_dir=short_dir / "b", redis_url=first.settings.redis_url)
+        ledger = {n: getattr(first.settings, n) for n in ("redis_url", "redis_password_file")}
+        settings = load_settings(run_dir=short_dir / "b", **ledger)
         async with Supervisor(settings, roles=WITHOUT_RAY) as second:
             assert set(second.pids()) == {CLUSTER}
             with pytest.raises(SupervisorError, match="not a process started here"):
