@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,24 @@ def check(path: str | Path, *, closed: bool = False) -> CheckReport:
 
     Raises HistoryError where the file cannot be read or is not a history.
     """
+    try:
+        with Path(path).open("rb") as file:
+            return check_lines(file, name=str(path), closed=closed)
+    except OSError as error:
+        reason = error.strerror or error
+        raise HistoryError(f"{path}: {reason}; give a file that a run has written") from None
+
+
+def check_lines(lines: Iterable[bytes], *, name: str, closed: bool = False) -> CheckReport:
+    """The same for lines that are in no file; ``name`` stands for its path."""
     findings = Findings()
     ledger, cluster = LedgerSide(findings), ClusterSide(findings)
     with _without_collector():
-        torn = _read(Path(path), findings, ledger, cluster)
+        torn = _read(lines, findings, ledger, cluster)
         events = findings.line
         settle(ledger, cluster, findings, closed=closed)
     return CheckReport(
-        path=str(path),
+        path=name,
         events=events,
         closed=closed,
         torn=torn,
@@ -51,17 +61,14 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _read(path: Path, findings: Findings, ledger: LedgerSide, cluster: ClusterSide) -> bool:
+def _read(
+    lines: Iterable[bytes], findings: Findings, ledger: LedgerSide, cluster: ClusterSide
+) -> bool:
     """Feed every event to its side; returns whether the last line is torn."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    return True
-                _feed(number, line, findings, ledger, cluster)
-    except OSError as error:
-        reason = error.strerror or error
-        raise HistoryError(f"{path}: {reason}; give a file that a run has written") from None
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            return True
+        _feed(number, line, findings, ledger, cluster)
     return False
 
 

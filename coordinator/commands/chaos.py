@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coordinator.commands.chaos_sim import sim_command
 from coordinator.commands.failure import EXIT_ERROR, EXIT_USAGE
 from coordinator.commands.options import Output, OutputOption
 from coordinator.commands.terminal import say_error
@@ -23,6 +24,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Break things on purpose, and check histories",
 )
+
+app.command("sim")(sim_command)
 
 _SHOWN = 10
 

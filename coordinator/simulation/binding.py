@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
 from coordinator.binder import (
     BindPlan,
     judge_answers,
@@ -15,7 +19,8 @@ from coordinator.cluster.kubelets import Kubelets
 from coordinator.cluster.protocol import BindAnswers, ClusterTimeout, Reports
 from coordinator.core import Coordinator
 from coordinator.simulation.books import Seat
-from coordinator.simulation.timeline import Alarm, Event, Lane, Process
+from coordinator.simulation.process import Alarm, Lane, Process
+from coordinator.simulation.timeline import ECHO_SECONDS, Event, Place
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import BindEntry
 from shared.ledger.synchronous import at_once
@@ -33,6 +38,9 @@ EVERYTHING = 1_000_000
 
 ASK_AGAIN_SECONDS = 0.2
 """Pause before asking again where the cluster did not answer."""
+
+
+T = TypeVar("T")
 
 
 class SimulatedBinding:
@@ -59,8 +67,8 @@ class SimulatedBinding:
         self._under_way: set[str] = set()
         self._seen = 0
         self._alarm = Alarm(process, self._cluster_moves)
-        self._reading = Lane(process, process.network.ledger)
-        self._asking = Lane(process, self._mean)
+        self._reading = Lane(process, Place.LEDGER)
+        self._asking = Lane(process, Place.CLUSTER)
 
     # --- binds --------------------------------------------------------------------------------
 
@@ -73,14 +81,17 @@ class SimulatedBinding:
         """The bind stream may have something new."""
         if not self._redelivering:
             process = self._process
-            process.say(process.network.ledger, self._read)
+            process.say(process.network.ledger, self._read, "read binds asked")
 
     def _read(self) -> None:
         """At the ledger: what is read and not heard of waits until somebody looks back."""
-        process = self._process
+        process, timeline = self._process, self._process.timeline
+        if not timeline.reaches(Place.LEDGER):
+            process.after(ASK_AGAIN_SECONDS, self.look)
+            return
         entries = at_once(self._ledger.read_binds(CONSUMER, count=ENTRIES))
-        if entries and not process.timeline.strikes(process.network.answer_lost):
-            process.after(0.0, lambda: self._begin(entries))
+        if entries and not timeline.strikes(process.network.answer_lost, "answer lost"):
+            process.after(0.0, lambda: self._begin(entries), "read binds answered")
 
     def _begin(self, entries: list[BindEntry]) -> None:
         self.look()
@@ -90,6 +101,7 @@ class SimulatedBinding:
 
     def _acknowledge_binds(self, ids: set[str]) -> None:
         self._reading.push(
+            "acknowledge binds",
             lambda: at_once(self._ledger.ack_binds(sorted(ids))),
             lambda _: self._under_way.difference_update(ids),
         )
@@ -111,14 +123,22 @@ class SimulatedBinding:
                     self._look_back()
 
             if entries:
-                read.push(lambda: self._wanted(entries), lambda left: self._plan(left, done))
+                read.push(
+                    "read wanted",
+                    lambda: self._wanted(entries),
+                    lambda left: self._plan(left, done),
+                )
             else:
                 self._redelivering = False
                 self.look()
             if not self._redelivering:
                 self._process.round(LOOK_BACK_SECONDS, self._look_back)
 
-        read.push(lambda: at_once(ledger.read_binds(CONSUMER, count=EVERYTHING, own=True)), found)
+        read.push(
+            "look back",
+            lambda: at_once(ledger.read_binds(CONSUMER, count=EVERYTHING, own=True)),
+            found,
+        )
 
     def _wanted(self, entries: list[BindEntry]) -> list[BindEntry]:
         """What the ledger still waits for."""
@@ -147,16 +167,35 @@ class SimulatedBinding:
 
         def arrive() -> None:
             try:
-                answers = self._kubelets.bind(plan.requests, process.now)
-                if process.timeline.strikes(process.network.answer_lost):
-                    raise ClusterTimeout("the answer was lost on its way")
+                answers = self._asked(lambda: self._kubelets.bind(plan.requests, process.now))
             except ClusterTimeout:
                 process.after(0.0, lambda: self._again(plan, done))
             else:
-                process.hear(self._mean, lambda: self._answered(plan, answers, done))
+                process.hear(
+                    self._mean, lambda: self._answered(plan, answers, done), "bind answered"
+                )
             process.after(0.0, self._await_cluster)
 
-        process.say(self._mean, arrive)
+        process.say(self._mean, arrive, "bind asked")
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """The cluster's answer, where request and answer arrive; ClusterTimeout where not. Now and
+        then the same request arrives once more, later."""
+        timeline, network = self._process.timeline, self._process.network
+        lost = timeline.strikes(network.request_lost, "request lost")
+        if lost or not timeline.reaches(Place.CLUSTER):
+            raise ClusterTimeout("the request was lost on its way")
+
+        def once_more() -> None:
+            with suppress(ClusterTimeout):
+                ask()
+
+        if timeline.strikes(network.echo, "request twice"):
+            timeline.send(ECHO_SECONDS, once_more, "cluster asked twice")
+        answer = ask()
+        if timeline.strikes(network.answer_lost, "answer lost"):
+            raise ClusterTimeout("the answer was lost on its way")
+        return answer
 
     def _again(self, plan: BindPlan, done: Event) -> None:
         self._process.after(ASK_AGAIN_SECONDS, lambda: self._drive(plan, done))
@@ -185,16 +224,14 @@ class SimulatedBinding:
 
         def arrive() -> None:
             try:
-                never = self._kubelets.delete(names, process.now)
-                if process.timeline.strikes(process.network.answer_lost):
-                    raise ClusterTimeout("the answer was lost on its way")
+                never = self._asked(lambda: self._kubelets.delete(names, process.now))
             except ClusterTimeout:
                 pass
             else:
-                process.hear(self._mean, lambda: self._never_held(never))
+                process.hear(self._mean, lambda: self._never_held(never), "stop answered")
             process.after(0.0, self._cluster_moves)
 
-        process.say(self._mean, arrive)
+        process.say(self._mean, arrive, "stop asked")
 
     def _never_held(self, names: list[str]) -> None:
         items = self._core.never_held(read_names(names))
@@ -208,7 +245,7 @@ class SimulatedBinding:
 
     def _cluster_moves(self) -> None:
         self._kubelets.advance(self._process.now)
-        self._asking.push(lambda: self._kubelets.reports(self._seen), self._report)
+        self._asking.push("report", lambda: self._kubelets.reports(self._seen), self._report)
         self._await_cluster()
 
     def _report(self, reports: Reports) -> None:

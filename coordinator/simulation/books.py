@@ -9,7 +9,9 @@ from coordinator.core import Coordinator
 from coordinator.intake import Admission, Intake
 from coordinator.intake_writer import changes_of
 from coordinator.objects.document import Key, encode_document
-from coordinator.simulation.timeline import AGAIN, Again, Event, Lane, Process
+from coordinator.simulation.owning import unless_deposed
+from coordinator.simulation.process import AGAIN, Again, Lane, Process
+from coordinator.simulation.timeline import Event, Place
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import COORDINATOR, IntakeBatch, IntakeOp, IntakeReply
 from shared.ledger.synchronous import at_once
@@ -23,16 +25,19 @@ TRY_AGAIN_SECONDS = 0.1
 R = TypeVar("R", StatusReply, IntakeReply)
 
 
-def writing(ledger: LedgerDouble, send: Callable[[str], R]) -> Callable[[], R | Again]:
+def writing(
+    ledger: LedgerDouble, send: Callable[[str], R], leader: Epoch
+) -> Callable[[], R | Again]:
     """Ask until a batch is in the ledger, one trip each time, as the service's ``write`` does:
-    where the run of the server is refused, accept the new one and send the same again."""
+    where the run of the server is refused, ``leader`` accepts the new one and the same is sent
+    again. Who does not lead any more learns it from the verdict on what it sends."""
     refused = False
 
     def ask() -> R | Again:
         nonlocal refused
         if refused:
             refused = False
-            at_once(ledger.bless())
+            unless_deposed(lambda: at_once(ledger.bless(leader)))()
             return AGAIN
         reply = send(at_once(ledger.run_id()))
         refused = reply.verdict is Verdict.RUN
@@ -52,8 +57,10 @@ class IntakeDesk:
         core: Coordinator,
         intake: Intake,
         epoch: Epoch,
+        leader: Epoch,
         deposed: Event,
     ) -> None:
+        self._leader = leader
         self._process = process
         self._ledger = ledger
         self._core = core
@@ -61,7 +68,7 @@ class IntakeDesk:
         self._epoch = epoch
         self._deposed = deposed
         self._sequence = 0
-        self._lane = Lane(process, process.network.ledger)
+        self._lane = Lane(process, Place.LEDGER)
 
     def admit(self, items: list[dict[str, Any]], done: Event) -> None:
         """AssertionError where an object is refused: a seeded run submits good ones only. What has
@@ -110,7 +117,7 @@ class IntakeDesk:
         """What brings nothing new is stored when what came before it is."""
         kept = documents or []
         if not ops and not kept:
-            self._lane.push(lambda: None, lambda _: stored())
+            self._lane.push("nothing", lambda: None, lambda _: stored())
             return
         self._sequence += 1
         sequence = self._sequence
@@ -125,7 +132,7 @@ class IntakeDesk:
             else:
                 self._deposed()
 
-        self._lane.push(writing(self._ledger, send), answer)
+        self._lane.push("store", writing(self._ledger, send, self._leader), answer)
 
 
 _Request = tuple[list[StatusItem], list[int], Event]
@@ -153,7 +160,7 @@ class Seat:
         self._sequence = 0
         self._waiting: list[_Request] = []
         self._rereads = 0
-        self._lane = Lane(process, process.network.ledger)
+        self._lane = Lane(process, Place.LEDGER)
 
     def record(
         self, items: list[StatusItem], lapsed: list[int], done: Event = lambda: None
@@ -182,7 +189,7 @@ class Seat:
                 done()
             self._step()
 
-        self._lane.push(writing(self._ledger, send), answer)
+        self._lane.push("record", writing(self._ledger, send, self._epoch), answer)
 
     def _batch(self, taken: list[_Request], run: str) -> StatusBatch:
         lapsed = [jid for _, lapsed, _ in taken for jid in lapsed]
@@ -197,7 +204,7 @@ class Seat:
             self._step()
 
         self._rereads += 1
-        self._lane.push(lambda: at_once(self._ledger.read_tasks(jids)), answer)
+        self._lane.push("reread", lambda: at_once(self._ledger.read_tasks(jids)), answer)
 
     def validate(self) -> None:
         """Raise AssertionError where the coordinator contradicts itself, or a job waits for an

@@ -22,8 +22,10 @@ from coordinator.objects.document import Key
 from coordinator.recovery import recover
 from coordinator.simulation.binding import CONSUMER, SimulatedBinding
 from coordinator.simulation.books import INTAKE, IntakeDesk, Seat
+from coordinator.simulation.owning import unless_deposed
+from coordinator.simulation.process import Alarm, Lane, Process
 from coordinator.simulation.shards import SimulatedShards, WorkerConfig
-from coordinator.simulation.timeline import Alarm, Event, Lane, Process, Timeline
+from coordinator.simulation.timeline import Event, Place, Timeline
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import COORDINATOR, Snapshot
 from shared.ledger.synchronous import at_once
@@ -63,7 +65,7 @@ class Life:
         self._ready = ready
         self._deposed = deposed
         self._intake = Intake()
-        self._asking = Lane(process, process.network.ledger)
+        self._asking = Lane(process, Place.LEDGER)
         self._alarm = Alarm(process, self._step_now)
         self._idle_sweeps = 0
         self.desk: IntakeDesk | None = None
@@ -81,25 +83,42 @@ class Life:
     # --- birth and death ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Bless the server and claim every writer, then take up what the ledger holds."""
+        """Claim every writer, take up what the ledger holds, then accept the server's run."""
         ledger = self._ledger
         epochs: dict[str, Epoch] = {}
 
         def claim(writer: str) -> None:
-            self._asking.push(
-                lambda: at_once(ledger.claim(writer)),
-                lambda epoch: epochs.update({writer: epoch}),
-            )
+            def ask() -> Epoch:
+                leader = None if writer == COORDINATOR else epochs[COORDINATOR]
+                return at_once(ledger.claim(writer, leader=leader))
 
-        self._asking.push(lambda: at_once(ledger.bless()), lambda _: None)
+            def answer(epoch: Epoch | None) -> None:
+                if epoch is None:
+                    self._deposed()
+                else:
+                    epochs[writer] = epoch
+
+            self._asking.push("claim", unless_deposed(ask), answer)
+
+        def took(found: Snapshot) -> None:
+            def bless() -> str:
+                return at_once(ledger.bless(epochs[COORDINATOR], after=found.log_id))
+
+            def blessed(run: str | None) -> None:
+                if run is None:
+                    self._deposed()
+                else:
+                    self._take_seat(found, epochs)
+
+            self._asking.push("bless", unless_deposed(bless), blessed)
+
         for writer in (COORDINATOR, INTAKE, *map(str, self.core.dispatcher.shards)):
             claim(writer)
-        self._asking.push(
-            lambda: at_once(ledger.snapshot()), lambda found: self._take_seat(found, epochs)
-        )
+        self._asking.push("snapshot", lambda: at_once(ledger.snapshot()), took)
 
     def _take_seat(self, snapshot: Snapshot, epochs: dict[str, Epoch]) -> None:
         core, process, ledger = self.core, self.process, self._ledger
+        self.shards.leader = epochs[COORDINATOR]
         recover(snapshot, self._intake, core)
         core.validate()
         self._seat = seat = Seat(
@@ -116,6 +135,7 @@ class Life:
             core=core,
             intake=self._intake,
             epoch=epochs[INTAKE],
+            leader=epochs[COORDINATOR],
             deposed=self._deposed,
         )
         self.binding = SimulatedBinding(
@@ -211,12 +231,12 @@ class Life:
         self._step()
 
     def _repartition(self) -> None:
-        instruction = self.core.repartition()
+        instruction = self.core.repartition(self.process.now)
         if instruction is not None:
             self._execute(instruction)
 
     def _partition_stored(self) -> None:
-        self.core.partition_stored()
+        self.core.partition_stored(at_once(self._ledger.log_tail()))
         self._step()
 
     @property
@@ -237,7 +257,7 @@ class Life:
             self._step()
             self.process.round(SWEEP_SECONDS, self._sweep)
 
-        self._asking.push(lambda: at_once(self._ledger.read_nominations()), swept)
+        self._asking.push("sweep", lambda: at_once(self._ledger.read_nominations()), swept)
 
 
 def settled(core: Coordinator) -> bool:

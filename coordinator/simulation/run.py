@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
 from coordinator.cluster.kubelets import Kubelets
 from coordinator.core import Coordinator
-from coordinator.history import HistoryFile
 from coordinator.objects.document import Key
 from coordinator.simulation.binding import SimulatedBinding
 from coordinator.simulation.life import Life, World
+from coordinator.simulation.notes import Notes
+from coordinator.simulation.scenario import Fault, FaultKind
 from coordinator.simulation.shards import EVERYTHING, SimulatedShards, WorkerConfig
-from coordinator.simulation.timeline import Network, Timeline
+from coordinator.simulation.timeline import Network, Place, Timeline
 from shard_worker.session import Session
 from shard_worker.task_class import Mode
 from shared.ledger.double import LedgerDouble
+from shared.ledger.protocol import CommitEntry
 from shared.ledger.synchronous import at_once
 
 
@@ -33,11 +35,13 @@ class Simulation:
         mode: Mode,
         seed: int,
         network: Network | None = None,
-        history: HistoryFile | None = None,
+        notes: Notes | None = None,
     ) -> None:
         """``core`` makes an empty coordinator, ``session`` opens a session per worker; one worker
         for each shard."""
-        self.history = history
+        self.notes = notes
+        self.events = 0
+        """How many happened so far."""
         self.kubelets = kubelets
         self.timeline = timeline = Timeline(seed, network or Network())
         self.ledger = LedgerDouble(random.Random(seed + 1), clock=lambda: timeline.now)
@@ -48,7 +52,9 @@ class Simulation:
             kubelets=kubelets,
             workers=WorkerConfig(session=session, mode=mode, seed=seed),
         )
-        self._crashes: dict[int, float] = {}
+        self._crashes: dict[tuple[str, int], bool] = {}
+        self._happened: Counter[str] = Counter()
+        self._position = "0"
         self._unanswered: deque[list[dict[str, Any]] | Key] = deque()
         self.lives: list[Life] = []
         self._begin()
@@ -87,6 +93,7 @@ class Simulation:
     def _crash(self, *, away: float) -> None:
         """All that the coordinator knew is gone; another starts after ``away`` seconds."""
         if self.life.process.alive:
+            self.timeline.fell("leader")
             self.life.die()
             self.timeline.after(away, self._begin)
 
@@ -110,6 +117,7 @@ class Simulation:
         self.timeline.after(at, arrive)
 
     def _submit_unanswered(self) -> None:
+        self.timeline.rose("leader")
         for wish in list(self._unanswered):
             self._hand_over(wish)
 
@@ -122,46 +130,73 @@ class Simulation:
         else:
             self.life.admit(wish, answered)
 
-    def kill_worker(self, shard: int, *, at: float) -> None:
-        """The worker of a shard dies; a batch it has under way may arrive all the same."""
-        self.timeline.after(at, lambda: self.shards.kill(shard))
+    def strike(self, fault: Fault) -> None:
+        """Something goes wrong at its time. Whom it would befall may be dead by then."""
 
-    def pause_worker(self, shard: int, *, at: float, seconds: float) -> None:
-        """The worker stands still; where that is too long it is given up, and wakes deposed."""
-        self.timeline.after(at, lambda: self.shards.pause(shard, seconds))
+        def happen() -> None:
+            self.timeline.struck[fault.kind] += 1
+            self._befall(fault)
 
-    def crash_coordinator(self, *, event: int, away: float) -> None:
-        """It dies after so many events of the run; its successor comes ``away`` seconds later."""
-        self._crashes[event] = away
+        self.timeline.after(fault.at, happen)
 
-    def restart_server(self, *, at: float) -> None:
-        """The ledger's server dies and comes back with all that it had confirmed: it takes nothing
-        more until somebody accepts its new run."""
-        self.timeline.after(at, self.ledger.restart)
+    def _befall(self, fault: Fault) -> None:
+        match fault.kind:
+            case FaultKind.WORKER_KILLED:
+                self.shards.kill(fault.shard)
+            case FaultKind.WORKER_PAUSED:
+                self.shards.pause(fault.shard, fault.seconds)
+            case FaultKind.LEADER_KILLED:
+                self._crash(away=fault.seconds)
+            case FaultKind.LEADER_PAUSED:
+                self.life.process.pause(fault.seconds)
+            case FaultKind.SERVER_RESTARTED:
+                self.timeline.fell("server")
+                self.ledger.restart()
+            case FaultKind.SERVER_AWAY:
+                self.timeline.fell("server")
+                self.timeline.leave(Place.LEDGER, fault.seconds)
+            case FaultKind.CLUSTER_AWAY:
+                self.timeline.leave(Place.CLUSTER, fault.seconds)
+
+    def crash_at(self, what: str, number: int, *, before: bool) -> None:
+        """The coordinator dies right before or right after an event of this name, the so many-th of
+        the run; its successor starts at once."""
+        self._crashes[what, number] = before
 
     def run(self, *, until: float = float("inf"), inspect: Callable[[], None] | None = None) -> int:
         """Process events until all is done or virtual time reaches ``until``; returns how many.
 
         ``inspect`` is called after each of them."""
-        count = 0
-        while (event := self.timeline.next_event(until)) is not None:
-            event()
-            count += 1
-            if count in self._crashes:
-                self._crash(away=self._crashes[count])
+        while (found := self.timeline.next_event(until)) is not None:
+            self._happen(*found)
             self._note()
             if inspect is not None:
                 inspect()
             if self.life.over:
                 break
-        return count
+        return self.events
+
+    def _happen(self, what: str, event: Callable[[], None]) -> None:
+        self.events += 1
+        self._happened[what] += 1
+        before = self._crashes.get((what, self._happened[what])) if self._crashes else None
+        if before is True:
+            self._crash(away=0.0)
+        event()
+        if before is False:
+            self._crash(away=0.0)
 
     # --- the history --------------------------------------------------------------------------
 
     def _note(self) -> None:
         """What the ledger and the cluster did in this moment."""
-        if self.history is None:
+        if self.notes is None:
             return
-        entries = at_once(self.ledger.read_log(self.history.position, count=EVERYTHING))
-        self.history.ledger_entries(entries)
-        self.history.cluster_events(self.kubelets.drain())
+        tail = at_once(self.ledger.log_tail())
+        if tail != self._position:
+            entries = at_once(self.ledger.read_log(self._position, count=EVERYTHING))
+            self.notes.ledger_entries(entries)
+            self._position = tail
+            if any(isinstance(entry, CommitEntry) for entry in entries):
+                self.timeline.rose("server")
+        self.notes.cluster_events(self.kubelets.drain())

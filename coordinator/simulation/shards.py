@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 from coordinator.core import Coordinator
 from coordinator.dispatch import SendTurns
-from coordinator.simulation.timeline import Event, Lane, Process
+from coordinator.simulation.owning import unless_deposed
+from coordinator.simulation.process import Lane, Process
+from coordinator.simulation.timeline import ECHO_SECONDS, Event, Place
 from shard_worker.session import Session
 from shard_worker.task_class import Mode
 from shard_worker.view import View
 from shard_worker.worker import CommitBatchRequest, Instruction, Limits, Outcomes, Worker
 from shared.ledger.double import LedgerDouble
+from shared.ledger.protocol import LogEntry
 from shared.ledger.synchronous import at_once
 from shared.messages import CommitBatch, CommitReply, Epoch, Outcome, OutcomeCode
 
 DEADLINE_SECONDS = 0.5
 """A call that is not answered so long after it was sent: its worker is given up."""
-
-ECHO_SECONDS = 0.1
-"""How late a batch arrives that comes a second time, in the mean."""
 
 ENDED_WITH_COORDINATOR = 0.5
 """Part of the workers that end with their coordinator; the others are deposed by its successor."""
@@ -42,12 +42,10 @@ class WorkerConfig:
 class SimulatedWorker:
     """A worker and the calls that wait for it; it serves one at a time, as the actor does."""
 
-    shard: int
+    process: Process
     worker: Worker
     view: View
     log_id: str
-    alive: bool = True
-    awake_at: float = 0.0
     busy: bool = False
     calls: deque[SendTurns] = field(default_factory=deque)
 
@@ -75,6 +73,8 @@ class SimulatedShards:
         """``process``: the coordinator, which workers may outlive; ``step``: it has news;
         ``committed``: there may be something to bind."""
         self.workers: dict[int, SimulatedWorker] = {}
+        self.leader: Epoch | None = None
+        """The epoch of the coordinator whose workers these are, once it has taken its seat."""
         self._config = config
         self._process = process
         self._timeline = process.timeline
@@ -88,24 +88,39 @@ class SimulatedShards:
     def start(self, shard: int) -> None:
         """Claim an epoch, accept the server's run, and let a worker load its view and serve."""
         ledger, mean = self._ledger, self._timeline.network.ledger
-        asking = Lane(self._process, mean)
+        asking = Lane(self._process, Place.LEDGER)
 
-        def claimed(epoch: Epoch) -> None:
-            asking.push(lambda: at_once(ledger.bless()), lambda run: create(epoch, run))
+        def claimed(epoch: Epoch | None) -> None:
+            if epoch is not None:  # else another one leads, and this one will hear of it
+                bless = unless_deposed(lambda: at_once(ledger.bless(self._leading)))
+                asking.push("bless", bless, lambda run: blessed(epoch, run))
+
+        def blessed(epoch: Epoch, run: str | None) -> None:
+            if run is not None:
+                create(epoch, run)
 
         def create(epoch: Epoch, run: str) -> None:
-            self._process.say(mean, lambda: load(epoch, run))
+            self._process.say(mean, lambda: load(epoch, run), "worker started")
 
         def load(epoch: Epoch, run: str) -> None:
             worker = self._load(shard, epoch, run)
-            self._process.hear(mean, lambda: serves(worker, epoch))
+            self._process.hear(mean, lambda: serves(worker, epoch), "worker up")
 
         def serves(worker: SimulatedWorker, epoch: Epoch) -> None:
             self.workers[shard] = worker
             self._core.worker_up(shard, epoch)
             self._step()
 
-        asking.push(lambda: at_once(ledger.claim(str(shard))), claimed)
+        asking.push("claim", self._claim(shard), claimed)
+
+    @property
+    def _leading(self) -> Epoch:
+        assert self.leader is not None
+        return self.leader
+
+    def _claim(self, shard: int) -> Callable[[], Epoch | None]:
+        ledger = self._ledger
+        return unless_deposed(lambda: at_once(ledger.claim(str(shard), leader=self._leading)))
 
     def _load(self, shard: int, epoch: Epoch, run_id: str) -> SimulatedWorker:
         config = self._config
@@ -121,17 +136,17 @@ class SimulatedShards:
             limits=Limits(nomination_seconds=10.0),
         )
         worker.begin(epoch, run_id)
-        return SimulatedWorker(shard, worker, view, snapshot.log_id)
+        return SimulatedWorker(Process(self._timeline), worker, view, snapshot.log_id)
 
     def kill(self, shard: int) -> None:
         """The process dies: what it was doing is cut off, its calls are never answered."""
         if shard in self.workers:
-            self.workers[shard].alive = False
+            self.workers[shard].process.alive = False
 
     def pause(self, shard: int, seconds: float) -> None:
         """The process stands still and then goes on as if nothing had happened."""
         if shard in self.workers:
-            self.workers[shard].awake_at = self._timeline.now + seconds
+            self.workers[shard].process.pause(seconds)
 
     def _lost(self, send: SendTurns) -> None:
         """Void the epoch, then let the coordinator read what became of the open turns."""
@@ -140,19 +155,21 @@ class SimulatedShards:
             return  # several calls were under way: the first to fail did this
         state.epoch = None
 
-        def void(_: Epoch) -> None:
+        def void(epoch: Epoch | None) -> None:
+            if epoch is None:
+                return
             self._core.worker_lost(send.shard)
             self._step()
             self.start(send.shard)
 
-        asking = Lane(self._process, self._timeline.network.ledger)
-        asking.push(lambda: at_once(self._ledger.claim(str(send.shard))), void)
+        asking = Lane(self._process, Place.LEDGER)
+        asking.push("claim", self._claim(send.shard), void)
 
     def orphan(self) -> None:
         """Their coordinator died: some workers are ended with it, others go on to what they had."""
         for worker in self.workers.values():
             if self._timeline.strikes(ENDED_WITH_COORDINATOR):
-                worker.alive = False
+                worker.process.alive = False
 
     # --- a call -------------------------------------------------------------------------------
 
@@ -169,36 +186,31 @@ class SimulatedShards:
             if send.call in calls:
                 self._lost(send)
 
-        self._process.say(self._timeline.network.call, arrive)
+        timeline, network = self._timeline, self._timeline.network
+        if timeline.strikes(network.request_lost, "call lost"):
+            return self._process.after(DEADLINE_SECONDS, overdue)
+        if timeline.strikes(network.echo, "call twice"):
+            self._process.say(ECHO_SECONDS, arrive, "call again")
+        self._process.say(network.call, arrive, "call")
         self._process.after(DEADLINE_SECONDS, overdue)
 
     def _serve(self, worker: SimulatedWorker) -> None:
         """Begin the next call; what is placed is planned on the log as it was when read."""
-        if worker.busy or not worker.alive or not worker.calls:
+        if worker.busy or not worker.process.alive or not worker.calls:
             return
         worker.busy = True
         send = worker.calls.popleft()
-        entries = at_once(self._ledger.read_log(worker.log_id, count=EVERYTHING))
+        lane = Lane(worker.process, Place.LEDGER)
+        ledger, worker_log = self._ledger, worker.log_id
 
-        def place() -> None:
+        def place(entries: list[LogEntry]) -> None:
             if entries:
                 worker.worker.on_log(entries)
                 worker.log_id = entries[-1].id
             now = self._timeline.now
             self._carry(worker, send, worker.worker.on_turns(send.turns, now=now), [])
 
-        self._at_worker(worker, place)
-
-    def _at_worker(self, worker: SimulatedWorker, event: Event) -> None:
-        """A message to a worker from the ledger: nobody hears it if the worker is dead by then."""
-
-        def arrive() -> None:
-            if worker.awake_at > self._timeline.now:
-                self._timeline.after(worker.awake_at - self._timeline.now, arrive)
-            elif worker.alive:
-                event()
-
-        self._timeline.send(self._timeline.network.ledger, arrive)
+        lane.push("read log", lambda: at_once(ledger.read_log(worker_log, count=EVERYTHING)), place)
 
     def _carry(
         self,
@@ -228,33 +240,26 @@ class SimulatedShards:
     def _commit(
         self, worker: SimulatedWorker, batch: CommitBatch, answered: Callable[[CommitReply], None]
     ) -> None:
-        timeline, network = self._timeline, self._timeline.network
+        process = worker.process
+        lane = Lane(process, Place.LEDGER)
 
-        def arrive() -> None:
-            if not worker.alive and timeline.strikes(network.dies_with_sender):
-                return
+        def ask() -> CommitReply:
             reply = at_once(self._ledger.commit(batch))
             self._committed()
-            if timeline.strikes(network.echo):
-                timeline.send(ECHO_SECONDS, lambda: _ignore(at_once(self._ledger.commit(batch))))
-            if timeline.strikes(network.answer_lost):
-                self._at_worker(worker, lambda: self._commit(worker, batch, answered))
-            else:
-                self._at_worker(worker, lambda: answered(reply))
+            return reply
 
-        timeline.send(network.ledger, arrive)
+        lane.push("commit", ask, answered)
 
     def _answer(self, worker: SimulatedWorker, send: SendTurns, outcomes: list[Outcome]) -> None:
+        log_id = worker.log_id
+
         def returned() -> None:
+            self._core.followed(send.shard, send.epoch, log_id)
             self._core.turns_returned(send.shard, send.call, outcomes)
             if any(outcome.code is OutcomeCode.FENCED for outcome in outcomes):
                 self._lost(send)
             self._step()
 
         worker.busy = False
-        self._process.hear(self._timeline.network.call, returned)
+        self._process.hear(self._timeline.network.call, returned, "call answered")
         self._serve(worker)
-
-
-def _ignore(_: CommitReply) -> None:
-    """Nobody waits for the answer to a batch that came twice."""

@@ -1,15 +1,22 @@
-"""Virtual time: a heap of events, and what messages suffer on their way."""
+"""Virtual time: a heap of events, each with its name, and the random choices of a run."""
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
 
 Event = Callable[[], None]
+
+
+class Place(StrEnum):
+    """Where requests go that are asked again until there is an answer."""
+
+    LEDGER = "ledger"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +29,24 @@ class Network:
     """To the ledger, or back from it."""
     cluster: float = 0.004
     """To the cluster, or back from it."""
+    request_lost: float = 0.01
+    """Part of the requests that never arrive."""
     answer_lost: float = 0.03
     """Part of the answers that never arrive: the same is asked again."""
     echo: float = 0.03
-    """Part of the commit batches that arrive once more, much later."""
+    """Part of the requests that arrive once more, much later."""
     dies_with_sender: float = 0.5
     """Part of the messages under way that are lost when the process that sent them dies."""
+
+    def mean(self, place: Place) -> float:
+        return self.ledger if place is Place.LEDGER else self.cluster
+
+
+CALM = Network(request_lost=0.0, answer_lost=0.0, echo=0.0)
+"""Every message arrives once."""
+
+ECHO_SECONDS = 0.1
+"""How late a request arrives that comes a second time, in the mean."""
 
 
 class Timeline:
@@ -37,22 +56,48 @@ class Timeline:
         self.now = 1_000.0
         self.random = random.Random(seed)
         self.network = network
-        self._events: list[tuple[float, int, Event]] = []
+        self.struck: Counter[str] = Counter()
+        """What went wrong, by kind."""
+        self.recoveries: list[tuple[str, float]] = []
+        """(role, seconds until its work went on), for each time that it was away."""
+        self._fallen: dict[str, float] = {}
+        self._back_at = dict.fromkeys(Place, 0.0)
+        self._events: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._rounds = 0
 
-    def after(self, seconds: float, event: Event) -> None:
+    def after(self, seconds: float, event: Event, what: str = "") -> None:
         """Let an event happen so many seconds from now; equal times keep their order."""
         self._count += 1
-        heapq.heappush(self._events, (self.now + max(0.0, seconds), self._count, event))
+        heapq.heappush(self._events, (self.now + max(0.0, seconds), self._count, what, event))
 
-    def send(self, mean: float, event: Event) -> None:
+    def send(self, mean: float, event: Event, what: str = "") -> None:
         """A message that takes ``mean`` seconds in the mean."""
-        self.after(self.random.expovariate(1 / mean), event)
+        self.after(self.random.expovariate(1 / mean), event, what)
 
-    def strikes(self, probability: float) -> bool:
-        """Whether a fault happens here."""
-        return self.random.random() < probability
+    def strikes(self, probability: float, kind: str = "") -> bool:
+        """Whether a fault happens here; one that has a kind is counted."""
+        if self.random.random() >= probability:
+            return False
+        if kind:
+            self.struck[kind] += 1
+        return True
+
+    def fell(self, role: str) -> None:
+        """From now on nobody does its work."""
+        self._fallen.setdefault(role, self.now)
+
+    def rose(self, role: str) -> None:
+        """Its work goes on, where it did not."""
+        if (since := self._fallen.pop(role, None)) is not None:
+            self.recoveries.append((role.partition(" ")[0], self.now - since))
+
+    def leave(self, place: Place, seconds: float) -> None:
+        """It cannot be reached for so long."""
+        self._back_at[place] = max(self._back_at[place], self.now + seconds)
+
+    def reaches(self, place: Place) -> bool:
+        return self._back_at[place] <= self.now
 
     def round(self, seconds: float, event: Event) -> None:
         """Let something happen that goes on for ever, and tells nothing of what is still to do."""
@@ -68,118 +113,9 @@ class Timeline:
         """Whether nothing but rounds is to come."""
         return len(self._events) == self._rounds
 
-    def next_event(self, until: float) -> Event | None:
-        """Move on to the next event; None where there is none before ``until``."""
+    def next_event(self, until: float) -> tuple[str, Event] | None:
+        """Move on to the next event and its name; None where there is none before ``until``."""
         if not self._events or self._events[0][0] > until:
             return None
-        self.now, _, event = heapq.heappop(self._events)
-        return event
-
-
-class Process:
-    """Something that can die: its timers stop and it hears nothing more; what it said arrives all
-    the same, or vanishes with it, by the seed."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
-        self.network = timeline.network
-        self.alive = True
-
-    @property
-    def now(self) -> float:
-        return self.timeline.now
-
-    def after(self, seconds: float, event: Event) -> None:
-        """A timer of its own."""
-        self.timeline.after(seconds, lambda: self._while_alive(event))
-
-    def round(self, seconds: float, event: Event) -> None:
-        """One of its periodic looks; see :meth:`Timeline.round`."""
-        self.timeline.round(seconds, lambda: self._while_alive(event))
-
-    def hear(self, mean: float, event: Event) -> None:
-        """A message to this process."""
-        self.timeline.send(mean, lambda: self._while_alive(event))
-
-    def say(self, mean: float, event: Event) -> None:
-        """A message from this process."""
-
-        def arrive() -> None:
-            if self.alive or not self.timeline.strikes(self.network.dies_with_sender):
-                event()
-
-        self.timeline.send(mean, arrive)
-
-    def _while_alive(self, event: Event) -> None:
-        if self.alive:
-            event()
-
-
-class Alarm:
-    """Rings at the earliest time it was set to, once."""
-
-    def __init__(self, process: Process, ring: Event) -> None:
-        self._process = process
-        self._ring = ring
-        self._at: float | None = None
-
-    def set(self, at: float | None) -> None:
-        if at is None or (self._at is not None and self._at <= at):
-            return
-        self._at = at
-        self._process.after(at - self._process.now, lambda: self._due(at))
-
-    def _due(self, at: float) -> None:
-        if self._at == at:  # else it was set to an earlier time, and has rung
-            self._at = None
-            self._ring()
-
-
-class Again:
-    """What ``ask`` returns where there is more to ask before there is an answer."""
-
-
-AGAIN = Again()
-
-
-class Lane:
-    """Requests that go one at a time, in order: one is on its way while the others wait."""
-
-    def __init__(self, process: Process, mean: float) -> None:
-        self._process = process
-        self._mean = mean
-        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
-        self._busy = False
-
-    def push(self, ask: Callable[[], Any], answer: Callable[[Any], None]) -> None:
-        """``ask`` happens at the other end, ``answer`` gets its result when that is back.
-
-        Where the answer is lost, or is AGAIN, ``ask`` happens again: it must bear that."""
-        self._waiting.append((ask, answer))
-        self._go_on()
-
-    def _go_on(self) -> None:
-        if self._busy or not self._waiting:
-            return
-        self._busy = True
-        self._ask(*self._waiting.popleft())
-
-    def _ask(self, ask: Callable[[], Any], answer: Callable[[Any], None]) -> None:
-        process = self._process
-
-        def arrive() -> None:
-            result = ask()
-            if process.timeline.strikes(process.network.answer_lost):
-                process.hear(self._mean, lambda: self._ask(ask, answer))
-            else:
-                process.hear(self._mean, lambda: back(result))
-
-        def back(result: Any) -> None:
-            if result is AGAIN:
-                self._ask(ask, answer)
-                return
-            self._busy = False
-            answer(result)
-            self._go_on()
-
-        process.say(self._mean, arrive)
+        self.now, _, what, event = heapq.heappop(self._events)
+        return what, event

@@ -3,7 +3,6 @@ left with an old picture, through kills, restarts and successors."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,9 @@ import pytest
 from coordinator.core import Changes, Coordinator
 from coordinator.objects.store import Objects
 from coordinator.simulation.books import IntakeDesk
+from coordinator.simulation.generate import scenario
+from coordinator.simulation.play import play
 from tests.objects.test_watchers import FOLLOWED, Follower
-from tests.simulation.scenario import run, scenario
 
 
 class Watched:
@@ -24,10 +24,8 @@ class Watched:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 5, 7, 9, 13, 22])
-def test_a_run_with_objects_is_the_run_without(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(scenario(seed), tmp_path / "without.jsonl")
+def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = play(scenario(seed)).notes.lines
     every: list[Watched] = []
     begin, admitted = IntakeDesk.__init__, Coordinator.admitted
 
@@ -52,8 +50,7 @@ def test_a_run_with_objects_is_the_run_without(
 
     monkeypatch.setattr(IntakeDesk, "__init__", beginning)
     monkeypatch.setattr(Coordinator, "admitted", telling)
-    run(scenario(seed), tmp_path / "with.jsonl")
-    assert (tmp_path / "with.jsonl").read_bytes() == (tmp_path / "without.jsonl").read_bytes()
+    assert play(scenario(seed)).notes.lines == without
     assert every
     for follower in every[-1].followers:
         follower.follow()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,14 @@ from coordinator.following import Following
 from coordinator.intake import Intake
 from coordinator.order import Order
 from coordinator.recovery import recover
+from coordinator.simulation.generate import LARGE_EVERY, scenario
+from coordinator.simulation.play import play
 from shard_worker.session import open_session
 from shared.ledger.double import LedgerDouble
 from shared.ledger.moved import Moved, part_of
 from shared.ledger.synchronous import at_once
 from shared.policy import DEFAULT_POLICY
 from tests.simulation.books_of import books
-from tests.simulation.scenario import run, scenario
 
 LOOKS = 30
 """A follower looks at the log after so many changes of the ledger, at others in each seed."""
@@ -63,7 +63,7 @@ def check(follower: Follower, ledger: LedgerDouble) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 5, 7, 11, 13, 19, 22, 31, 40, 57])
 def test_who_followed_knows_what_who_recovers_knows(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a few moments a follower that began earlier takes the seat, in the midst of everything."""
     followers: list[Follower] = []
@@ -81,7 +81,7 @@ def test_who_followed_knows_what_who_recovers_knows(
 
     for name in ("commit", "record", "store"):
         monkeypatch.setattr(LedgerDouble, name, _after(getattr(LedgerDouble, name), changed))
-    run(scenario(seed), tmp_path / "history.jsonl")
+    assert not play(scenario(LARGE_EVERY * seed + LARGE_EVERY - 1)).broken
     assert read > 100
     assert checked > 1
 

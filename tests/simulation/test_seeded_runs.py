@@ -8,57 +8,42 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
+from coordinator.borders import Borders
 from coordinator.core import Coordinator
 from coordinator.jobbook import JobBook
 from coordinator.jobs import JobState, Standing
-from coordinator.simulation import Simulation, settled
-from shard_worker.view import View
+from coordinator.simulation.generate import scenario
+from coordinator.simulation.life import settled
+from coordinator.simulation.play import UNTIL, Played, build, play
+from coordinator.simulation.scenario import FaultKind
 from shared.ledger.double import Batch, First, LedgerDouble
-from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
-from shared.ledger.synchronous import at_once
 from shared.messages import CommitBatch, CommitReply, Outcome, StatusItem, TaskState, Verdict
 from shared.model import Job, Node
-from tests.simulation.scenario import UNTIL, build, run, scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 100
-PER_TEST = 10
+SEEDS = 500
+PER_TEST = 25
 """Seeds of one test: so many runs share what pytest costs, and a failure still names its seed."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
 def test_every_job_finishes_and_no_promise_breaks(first: int) -> None:
     for seed in range(first, first + PER_TEST):
-        _finish(seed)
+        played = play(scenario(seed))
+        again = f"quadrant chaos sim --seed {seed}"
+        assert not played.broken, f"{again}: {played.broken[0]}"
+        assert played.report is not None
+        assert played.report.summary.jobs_submitted > 0, again
 
 
-@cache
-def _finish(seed: int) -> Counter[str]:
-    """Run a seed, hold it to everything that must be true at its end; counts what happened."""
-    with TemporaryDirectory() as directory:
-        simulation, report = run(scenario(seed), Path(directory) / "history.jsonl")
-    summary, core = report.summary, simulation.core
-    assert report.first is None, f"seed {seed}: {report.first}"
-    assert settled(core), f"seed {seed}: {core.status()}"
-    assert summary.jobs_submitted > 0, seed
-    assert not core.leaving, seed
-    assert not core.order.departures.members, seed
-    ended = summary.tasks_finished + summary.tasks_failed + summary.tasks_deleted
-    assert ended == summary.tasks_submitted, f"seed {seed}: {summary}"
-    if not scenario(seed).deletes:
-        assert summary.jobs_finished == summary.jobs_submitted, seed
-        assert summary.tasks_finished == summary.tasks_bound == ended, seed
-    assert (summary.tasks_bound_twice, summary.gangs_partly_bound) == (0, 0), seed
-    assert core.order.open == sum(binding.elsewhere for binding in simulation.bindings) == 0, seed
-    core.validate()
-    _nothing_left(simulation, seed)
-    _views_equal_the_ledger(simulation, seed)
+def _counts(played: Played) -> Counter[str]:
+    """How often what makes a run hard happened in it."""
+    assert played.report is not None
+    summary, simulation = played.report.summary, played.simulation
     counts = Counter(
         rechecked=summary.rechecked,
         conflicts_true=summary.conflicts_true,
@@ -69,52 +54,24 @@ def _finish(seed: int) -> Counter[str]:
         redelivered=sum(binding.redelivered for binding in simulation.bindings),
     )
     counts.update({f"L{level}": count for level, count in enumerate(summary.levels, 1)})
-    return counts
-
-
-def _nothing_left(simulation: Simulation, seed: int) -> None:
-    """Whatever a job took, it gave back: on nodes, in queues, in nominations, in the streams."""
-    snapshot = at_once(simulation.ledger.snapshot())
-    for row, record in zip(snapshot.nodes.rows, snapshot.nodes.records, strict=True):
-        slots = unpack_node(record)[2]
-        for part in (USED, RELEASING, NOMINATED):
-            assert not any(slots[part::WIDTH]), f"seed {seed}: row {row} still holds something"
-    assert all(not queue.used for queue in snapshot.queues.values()), seed
-    assert snapshot.nominations == {}, seed
-    assert at_once(simulation.ledger.read_binds("coordinator", own=True)) == [], seed
-
-
-def _views_equal_the_ledger(simulation: Simulation, seed: int) -> None:
-    """Nothing is open, the log is read to its end: each view is what a new one would load."""
-    for worker in simulation.shards.workers.values():
-        worker.follow(simulation.ledger)
-        assert worker.worker.open_turns == 0, seed
-        worker.worker.validate()
-        fresh = View(shard=worker.shard)
-        fresh.load(at_once(simulation.ledger.snapshot(workload=False)))
-        slots = max(worker.view.columns.slots, fresh.columns.slots)
-        for view in (worker.view, fresh):
-            view.columns.grow(slots=slots)
-        assert worker.view.columns.image() == fresh.columns.image(), seed
-        assert worker.view.nodes == fresh.nodes, seed
-        assert worker.view.classes == fresh.classes, seed
-        assert worker.view.nominations == fresh.nominations == {}, seed
-        assert (worker.view.own == fresh.own).all(), seed
+    return counts + simulation.timeline.struck
 
 
 def test_what_makes_it_hard_does_happen() -> None:
     """Else the runs above would prove little."""
-    counts = sum((_finish(seed) for seed in range(16)), Counter[str]())
+    counts = sum((_counts(play(scenario(seed))) for seed in range(32)), Counter[str]())
     for name in ("rechecked", "conflicts_true", "conflicts_read", "across", "lost", "L2"):
         assert counts[name] > 0, name
-    for name in ("successors", "redelivered"):
+    for name in ("successors", "redelivered", *FaultKind):
+        assert counts[name] > 0, name
+    for name in ("request lost", "answer lost", "request twice", "call lost", "call twice"):
         assert counts[name] > 0, name
     assert counts["L3"] + counts["L4"] > 0
 
 
 def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
-    gate, replaced, put = LedgerDouble._gate, JobBook._replace, Coordinator._put_node
+    gate, replaced, put = LedgerDouble._gate, JobBook._replace, Borders.put_node
 
     def counted_gate(self: LedgerDouble, batch: Batch) -> tuple[Verdict, First | None]:
         verdict, first = gate(self, batch)
@@ -125,14 +82,15 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
         seen[f"member, {state.standing.name}"] += 1
         replaced(self, state, job)
 
-    def counted_put(self: Coordinator, node: Node) -> None:
-        seen["cordoned"] += node.row in self.nodes and self.order.open > 0
+    def counted_put(self: Borders, node: Node) -> None:
+        shards = self._dispatcher.shards.values()
+        seen["cordoned"] += node.row in self.nodes and any(s.open_turns for s in shards)
         put(self, node)
 
     monkeypatch.setattr(LedgerDouble, "_gate", counted_gate)
     monkeypatch.setattr(JobBook, "_replace", counted_replaced)
-    monkeypatch.setattr(Coordinator, "_put_node", counted_put)
-    for seed in range(24):
+    monkeypatch.setattr(Borders, "put_node", counted_put)
+    for seed in range(80):
         build(scenario(seed)).run(until=UNTIL)
     for name in ("RUN CommitBatch", "RUN StatusBatch", "RUN IntakeBatch", "EPOCH CommitBatch"):
         assert seen[name] > 0, (name, seen)
@@ -181,7 +139,7 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(JobBook, "_late", counted_late)
     monkeypatch.setattr(JobBook, "_resolve_leaving", counted_resolve)
     monkeypatch.setattr(Coordinator, "never_held", counted_never)
-    for seed in range(24):
+    for seed in range(80):
         build(scenario(seed)).run(until=UNTIL)
     for standing in Standing:
         assert seen[standing.name] > 0, (standing, seen)
@@ -198,18 +156,14 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
 
 def test_same_seed_leaves_the_same_history_to_the_byte(tmp_path: Path) -> None:
     """In another process too, where sets of strings have another order; another seed does not."""
-    seed = 15  # a paused and a killed worker
-    assert scenario(seed).kills
-    assert scenario(seed).pauses
-    code = (
-        "import sys; from pathlib import Path; from tests.simulation.scenario import run, scenario;"
-        "run(scenario(int(sys.argv[1])), Path(sys.argv[2]))"
-    )
+    seed = _seed_with(FaultKind.WORKER_PAUSED, FaultKind.LEADER_KILLED)
     for name, number, salt in (("a", seed, "1"), ("b", seed, "2"), ("c", seed + 1, "1")):
+        command = ["chaos", "sim", "--seed", str(number), "--history", str(tmp_path / name)]
         subprocess.run(
-            [sys.executable, "-c", code, str(number), str(tmp_path / name)],
+            [sys.executable, "-m", "coordinator.cli", *command],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": salt},
+            stdout=subprocess.DEVNULL,
             check=True,
             timeout=60,
         )
@@ -218,12 +172,19 @@ def test_same_seed_leaves_the_same_history_to_the_byte(tmp_path: Path) -> None:
     assert first != other
 
 
-def test_messages_alone_make_another_history(tmp_path: Path) -> None:
+def _seed_with(*kinds: FaultKind) -> int:
+    """The first seed with all these faults."""
+    for seed in range(1000):
+        if {fault.kind for fault in scenario(seed).faults} >= set(kinds):
+            return seed
+    raise AssertionError(f"no seed has {kinds}")
+
+
+def test_messages_alone_make_another_history() -> None:
     """The same objects and faults, another seed for the delays."""
     wanted = scenario(7)
-    run(wanted, tmp_path / "a")
-    run(replace(wanted, seed=8), tmp_path / "b")
-    assert (tmp_path / "a").read_bytes() != (tmp_path / "b").read_bytes()
+    first, other = play(wanted), play(replace(wanted, seed=8))
+    assert first.notes.lines != other.notes.lines
 
 
 # --- workers that die or stand still ----------------------------------------------------------
@@ -232,8 +193,11 @@ def test_messages_alone_make_another_history(tmp_path: Path) -> None:
 def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
     """Promise 4: its shard has another owner by then; what it sends is refused as a whole."""
     refused = 0
-    for seed in range(0, 60, 5):
-        simulation = build(scenario(seed))
+    for seed in range(200):
+        wanted = scenario(seed)
+        if all(fault.kind is not FaultKind.WORKER_PAUSED for fault in wanted.faults):
+            continue
+        simulation = build(wanted)
         verdicts: Counter[str] = Counter()
         _count_verdicts(simulation.ledger, verdicts)
         simulation.run(until=UNTIL)
@@ -243,8 +207,9 @@ def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
 
 
 def test_books_agree_after_every_single_event() -> None:
-    for seed in (3, 31, 127):  # faulty kubelets; with a killed worker; with four successors
-        assert _validated_to_the_end(build(scenario(seed)))
+    for seed in (3, 31, 40):
+        played = play(scenario(seed), inspect=lambda simulation: simulation.life.validate())
+        assert not played.broken
 
 
 def _count_verdicts(ledger: LedgerDouble, verdicts: Counter[str]) -> None:
@@ -257,8 +222,3 @@ def _count_verdicts(ledger: LedgerDouble, verdicts: Counter[str]) -> None:
         return reply
 
     ledger.commit = counted  # type: ignore[method-assign]  # listens; judges nothing itself
-
-
-def _validated_to_the_end(simulation: Simulation) -> bool:
-    simulation.run(until=UNTIL, inspect=lambda: simulation.life.validate())
-    return settled(simulation.core)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from coordinator.objects.document import Key
-
-Item = dict[str, Any]
-Batch = tuple[float, list[Item]]
+from coordinator.simulation.scenario import Item, Wish
+from coordinator.simulation.workload import CORES
 
 CLEAN_UP = 20.0
 """Seconds: everybody who comes late has come by then."""
@@ -23,99 +21,107 @@ NOWHERE = "nowhere"
 
 
 @dataclass(slots=True)
-class Churn:
-    batches: list[Batch] = field(default_factory=list)
-    deletes: list[tuple[float, Key]] = field(default_factory=list)
+class _Changes:
+    """What was drawn so far."""
+
+    draw: Random
+    before: list[Wish]
+    """What is changed by it."""
+    queues: tuple[str, ...]
+    wishes: list[Wish] = field(default_factory=list)
+
+    def put(self, at: float, item: Item) -> None:
+        self.wishes.append(Wish(at, (item,)))
 
     def delete(self, at: float, kind: str, name: str) -> None:
         namespace = "ns" if kind in ("Job", "Pod", "PodGroup") else ""
-        self.deletes.append((at, Key(kind, namespace, name)))
+        self.wishes.append(Wish(at, delete=Key(kind, namespace, name)))
+
+    def soon(self) -> float:
+        """Before it is placed, while it is bound, while it runs, or when it has ended."""
+        draw = self.draw
+        return draw.choice([draw.uniform(0, 0.02), draw.uniform(0, 0.1), draw.uniform(0, 2.5)])
 
 
-def churn(draw: Random, batches: list[Batch], queues: tuple[str, ...]) -> Churn:
-    """Changes to what ``batches`` bring, drawn apart from them."""
-    made = Churn()
+def churn(
+    draw: Random, setup: tuple[Item, ...], wishes: list[Wish], queues: tuple[str, ...]
+) -> list[Wish]:
+    """Changes to what ``wishes`` bring, drawn apart from them."""
+    made = _Changes(draw, wishes, queues)
     some = draw.choice([0.0, 0.1, 0.4, 0.8])
     if not some:
-        return made
-    for at, items in batches:
-        for item in items:
+        return []
+    for wish in wishes:
+        for item in wish.items:
             if item["kind"] == "Job" and draw.random() < some:
-                _job(draw, made, at, item)
+                _job(made, wish.at, item)
             elif item["kind"] == "PodGroup" and draw.random() < max(some, 0.5):
-                _group(draw, made, at, item, batches=batches, queues=queues)
+                _group(made, wish.at, item)
     for number in range(draw.randint(0, 3)):
-        _for_ever(draw, made, number, draw.choice(queues))
-    _short_lived_queue(draw, made)
-    _nodes(draw, made, batches)
-    return made
+        _for_ever(made, number, draw.choice(queues))
+    _short_lived_queue(made)
+    _nodes(made, [item for item in setup if item["kind"] == "Node"])
+    return made.wishes
 
 
-def _soon(draw: Random) -> float:
-    """Before it is placed, while it is bound, while it runs, or when it has ended."""
-    return draw.choice([draw.uniform(0, 0.02), draw.uniform(0, 0.1), draw.uniform(0, 2.5)])
-
-
-def _job(draw: Random, made: Churn, at: float, item: Item) -> None:
+def _job(made: _Changes, at: float, item: Item) -> None:
     """Deleted, and perhaps created again under its name, and deleted again."""
+    draw = made.draw
     name = item["metadata"]["name"]
-    at += _soon(draw)
+    at += made.soon()
     made.delete(at, "Job", name)
     while draw.random() < 0.4:
         at += draw.choice([0.0, draw.uniform(0, 0.5)])
-        made.batches.append((at, [item]))
+        made.put(at, item)
         if draw.random() < 0.5:
             return
-        at += _soon(draw)
+        at += made.soon()
         made.delete(at, "Job", name)
 
 
-def _group(
-    draw: Random,
-    made: Churn,
-    at: float,
-    item: Item,
-    *,
-    batches: list[Batch],
-    queues: tuple[str, ...],
-) -> None:
+def _group(made: _Changes, at: float, item: Item) -> None:
     """Members go and come back, the group asks for another minimum or queue, or goes as a whole and
     comes back."""
-    name = item["metadata"]["name"]
+    draw, name = made.draw, item["metadata"]["name"]
     made.delete(CLEAN_UP + draw.uniform(0, 1), "PodGroup", name)
     members = [
-        (when, one)
-        for when, items in batches
-        for one in items
+        (wish.at, one)
+        for wish in made.before
+        for one in wish.items
         if one["kind"] == "Pod" and one["metadata"]["name"].startswith(f"{name}-")
     ]
     for when, pod in members:
-        if draw.random() < 0.4:
-            gone = when + _soon(draw)
-            made.delete(gone, "Pod", pod["metadata"]["name"])
-            if draw.random() < 0.5:
-                made.batches.append((gone + draw.uniform(0, 1), [pod]))
-        elif draw.random() < 0.3:
-            metadata = pod["metadata"] | {"labels": {"told": "later"}}
-            made.batches.append((when + _soon(draw), [pod | {"metadata": metadata}]))
+        _member(made, when, pod)
     for _ in range(draw.randint(0, 3)):
-        queue = draw.choice([*queues, NOWHERE])
+        queue = draw.choice([*made.queues, NOWHERE])
         spec = item["spec"] | {"minMember": draw.randint(1, 4), "queue": queue}
-        made.batches.append((at + _soon(draw), [item | {"spec": spec}]))
+        made.put(at + made.soon(), item | {"spec": spec})
     if draw.random() < 0.4:
-        gone = at + _soon(draw)
+        gone = at + made.soon()
         made.delete(gone, "PodGroup", name)
-        made.batches.append((gone + draw.uniform(0, 0.5), [item]))
+        made.put(gone + draw.uniform(0, 0.5), item)
         for when, pod in members:
             if draw.random() < 0.7:
-                made.batches.append((max(when, gone) + draw.uniform(0, 1), [pod]))
+                made.put(max(when, gone) + draw.uniform(0, 1), pod)
 
 
-def _for_ever(draw: Random, made: Churn, number: int, queue: str) -> None:
+def _member(made: _Changes, at: float, pod: Item) -> None:
+    draw = made.draw
+    if draw.random() < 0.4:
+        gone = at + made.soon()
+        made.delete(gone, "Pod", pod["metadata"]["name"])
+        if draw.random() < 0.5:
+            made.put(gone + draw.uniform(0, 1), pod)
+    elif draw.random() < 0.3:
+        metadata = pod["metadata"] | {"labels": {"told": "later"}}
+        made.put(at + made.soon(), pod | {"metadata": metadata})
+
+
+def _for_ever(made: _Changes, number: int, queue: str) -> None:
     """A job that runs until it is deleted."""
-    at = draw.uniform(0, 2)
-    made.batches.append((at, [_endless(f"e{number}", queue, draw.randint(1, 4))]))
-    made.delete(at + _soon(draw), "Job", f"e{number}")
+    at = made.draw.uniform(0, 2)
+    made.put(at, _endless(f"e{number}", queue, made.draw.randint(1, CORES)))
+    made.delete(at + made.soon(), "Job", f"e{number}")
 
 
 def _endless(name: str, queue: str, tasks: int) -> Item:
@@ -133,8 +139,9 @@ def _endless(name: str, queue: str, tasks: int) -> Item:
     }
 
 
-def _short_lived_queue(draw: Random, made: Churn) -> None:
+def _short_lived_queue(made: _Changes) -> None:
     """It can go when its jobs have gone."""
+    draw = made.draw
     queue: Item = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
@@ -142,26 +149,25 @@ def _short_lived_queue(draw: Random, made: Churn) -> None:
         "spec": {"weight": 2},
     }
     at = draw.uniform(0, 1)
-    made.batches.append((at, [queue]))
+    made.put(at, queue)
     last = at
     for number in range(draw.randint(0, 2)):
-        made.batches.append((at, [_endless(f"s{number}", "short", draw.randint(1, 3))]))
-        gone = at + _soon(draw)
+        made.put(at, _endless(f"s{number}", "short", draw.randint(1, 3)))
+        gone = at + made.soon()
         made.delete(gone, "Job", f"s{number}")
         last = max(last, gone)
     made.delete(last + draw.uniform(0, 0.5), "Queue", "short")
 
 
-def _nodes(draw: Random, made: Churn, batches: list[Batch]) -> None:
+def _nodes(made: _Changes, nodes: list[Item]) -> None:
     """A node goes, with what runs on it, and another one comes under its name; a domain comes and
     goes."""
-    _, setup = batches[0]
-    nodes = [item for item in setup if item["kind"] == "Node"]
+    draw = made.draw
     if draw.random() < 0.5:
         node = draw.choice(nodes)
         at = draw.uniform(0.1, 1.5)
         made.delete(at, "Node", node["metadata"]["name"])
-        made.batches.append((at + draw.uniform(0, 0.5), [node]))
+        made.put(at + draw.uniform(0, 0.5), node)
     if draw.random() < 0.5:
         members = [
             {"type": "Node", "selector": {"exactMatch": {"name": node["metadata"]["name"]}}}
@@ -174,5 +180,5 @@ def _nodes(draw: Random, made: Churn, batches: list[Batch]) -> None:
             "spec": {"tier": 1, "members": members},
         }
         at = draw.uniform(0, 0.5)
-        made.batches.append((at, [hyper]))
+        made.put(at, hyper)
         made.delete(at + draw.uniform(0, 1), "HyperNode", "h")

@@ -1,0 +1,92 @@
+"""From a seed to a scenario: small ones, and now and then a larger one."""
+
+from __future__ import annotations
+
+from random import Random
+
+from coordinator.simulation.churn import churn
+from coordinator.simulation.scenario import Fault, FaultKind, Scenario
+from coordinator.simulation.timeline import Network
+from coordinator.simulation.workload import (
+    LARGE,
+    QUEUES,
+    SMALL,
+    cluster,
+    widest_jobs,
+    workload,
+)
+from shard_worker.task_class import Mode
+
+LARGE_EVERY = 16
+"""One of so many seeds is large."""
+
+
+def scenario(seed: int) -> Scenario:
+    """The mode runs through the three with the seed; all else is drawn from it."""
+    draw = Random(seed)
+    size = LARGE if seed % LARGE_EVERY == LARGE_EVERY - 1 else SMALL
+    mode = (Mode.NONE, Mode.SOFT, Mode.HARD)[seed % 3]
+    nodes = draw.randint(*size.nodes)
+    shards = min(draw.choice([2, 2, 2, 3]), nodes)
+    limits = widest_jobs(mode, nodes, shards)
+    setup = cluster(draw, nodes, limits)
+    wishes = workload(draw, size, nodes, limits)
+    wishes += churn(Random(seed + 2_000_003), setup, wishes, QUEUES)
+    return Scenario(
+        seed=seed,
+        mode=mode,
+        shards=shards,
+        network=_network(draw),
+        faulty=seed % 7 in (1, 3),
+        setup=setup,
+        wishes=tuple(wishes),
+        faults=tuple(_faults(Random(seed + 1_000_003), shards)),
+    )
+
+
+def _network(draw: Random) -> Network:
+    """Slow or quick, and nothing lost, little or much."""
+    slow, lost = draw.choice([0.3, 1.0, 4.0]), draw.choice([0.0, 1.0, 1.0, 3.0])
+    return Network(
+        call=0.002 * slow,
+        ledger=0.003 * slow,
+        cluster=0.004 / slow,
+        request_lost=0.01 * lost,
+        answer_lost=0.03 * lost,
+        echo=0.03 * lost,
+    )
+
+
+_MOSTLY = {
+    FaultKind.WORKER_KILLED: 3,
+    FaultKind.WORKER_PAUSED: 3,
+    FaultKind.LEADER_KILLED: 3,
+    FaultKind.LEADER_PAUSED: 3,
+    FaultKind.SERVER_RESTARTED: 3,
+    FaultKind.SERVER_AWAY: 1,
+    FaultKind.CLUSTER_AWAY: 1,
+}
+
+
+def _faults(draw: Random, shards: int) -> list[Fault]:
+    """None, some or many, some of them close to one another."""
+    faults: list[Fault] = []
+    at = 0.0
+    for _ in range(draw.choice([0, 1, 2, 3, 4, 6])):
+        near = draw.random() < 0.3
+        at = at + draw.uniform(0, 0.05) if near else draw.uniform(0.005, 1.8)
+        (kind,) = draw.choices(list(_MOSTLY), list(_MOSTLY.values()))
+        faults.append(Fault(kind, at, _seconds(draw, kind), draw.randrange(shards)))
+    return faults
+
+
+def _seconds(draw: Random, kind: FaultKind) -> float:
+    match kind:
+        case FaultKind.WORKER_KILLED | FaultKind.SERVER_RESTARTED:
+            return 0.0
+        case FaultKind.LEADER_KILLED:
+            return draw.choice([0.0, draw.uniform(0.0, 0.3)])
+        case FaultKind.WORKER_PAUSED | FaultKind.LEADER_PAUSED:
+            return draw.choice([draw.uniform(0.0, 0.3), draw.uniform(0.5, 1.0)])
+        case FaultKind.SERVER_AWAY | FaultKind.CLUSTER_AWAY:
+            return draw.uniform(0.02, 0.6)

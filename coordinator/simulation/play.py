@@ -1,0 +1,88 @@
+"""Playing a scenario: the parts built from it, the run, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coordinator.checker import CheckReport
+from coordinator.checker.check import check_lines
+from coordinator.cluster.faulty import Faults, FaultyCluster
+from coordinator.cluster.kubelets import Kubelets
+from coordinator.cluster.local import LocalCluster
+from coordinator.core import Coordinator
+from coordinator.dispatch import Dispatcher
+from coordinator.order import Order
+from coordinator.simulation.notes import Notes
+from coordinator.simulation.run import Simulation
+from coordinator.simulation.scenario import Scenario
+from coordinator.simulation.verdict import Broken, broken_rules, crashed
+from shard_worker.session import open_session
+from shard_worker.task_class import Mode
+from shared.policy import DEFAULT_POLICY
+
+FAULTS = Faults(
+    refuse=0.05,
+    unknown_before=0.05,
+    unknown_after=0.05,
+    silent_before=0.05,
+    silent_after=0.05,
+    duplicate=0.2,
+)
+UNTIL = 1_600.0
+"""A run that has not ended by then (it begins at 1000 s, jobs run a second or two) never will."""
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of one scenario."""
+
+    wanted: Scenario
+    simulation: Simulation
+    notes: Notes
+    events: int
+    report: CheckReport | None
+    """None where the run could not go on, or its history cannot be read."""
+    broken: list[Broken] = field(default_factory=list)
+
+
+def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
+    def core() -> Coordinator:
+        order = Order(open_session(DEFAULT_POLICY), window=16, walls=wanted.mode is Mode.HARD)
+        return Coordinator(order, Dispatcher(wanted.shards, turns_per_call=4))
+
+    local = LocalCluster(grace=0.05)
+    kubelets: Kubelets = FaultyCluster(local, FAULTS, wanted.seed) if wanted.faulty else local
+    simulation = Simulation(
+        core,
+        session=lambda: open_session(DEFAULT_POLICY),
+        kubelets=kubelets,
+        mode=wanted.mode,
+        seed=wanted.seed,
+        network=wanted.network,
+        notes=notes,
+    )
+    simulation.submit(list(wanted.setup))
+    for wish in wanted.wishes:
+        if wish.delete is not None:
+            simulation.delete(wish.delete, at=wish.at)
+        else:
+            simulation.submit(list(wish.items), at=wish.at)
+    for fault in wanted.faults:
+        simulation.strike(fault)
+    return simulation
+
+
+def play(wanted: Scenario, *, inspect: Callable[[Simulation], None] | None = None) -> Played:
+    """Run to the end and hold it to everything that must be true there. ``inspect`` is called after
+    each event."""
+    notes = Notes()
+    simulation = build(wanted, notes)
+    look = None if inspect is None else lambda: inspect(simulation)
+    try:
+        events = simulation.run(until=UNTIL, inspect=look)
+        report = check_lines(notes.lines, name=f"seed {wanted.seed}", closed=True)
+        broken = broken_rules(wanted, simulation, report)
+    except Exception as error:  # whatever the production code raises is what we look for
+        return Played(wanted, simulation, notes, simulation.events, None, [crashed(error)])
+    return Played(wanted, simulation, notes, events, report, broken)
