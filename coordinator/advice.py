@@ -112,6 +112,8 @@ def next_step(told: Why, job: Job) -> str:
             return "woken when capacity is freed or nodes come"
         case Reason.WAITING_FOR_VICTIMS:
             return "woken when the last of the leaving tasks is gone"
+        case Reason.ATTEMPTS_EXHAUSTED:
+            return "look why its binds or turns fail; change the job, or wait for room to be freed"
         case Reason.REPEATED_CONFLICT:
             return "tried again in a moment, later each time"
         case Reason.WAITING_FOR_TURN | Reason.PENDING_EVALUATION:

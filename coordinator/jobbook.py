@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 
 from coordinator.accounts import Accounts
 from coordinator.departures import Departures
+from coordinator.gangs import Gangs
 from coordinator.jobs import JobState, Need, Standing, amounts, core_need, open_job
 from coordinator.lines import PROBE_LIMIT_SECONDS, PROBE_SECONDS, Line, Lines, QueueState
 from coordinator.nominations import Nominations
+from coordinator.parking import PARKED, Parking
 from shard_worker.session import Session
 from shard_worker.workload import QueueInfo
 from shared.messages import ALLOCATE, Outcome, OutcomeCode, TaskState
@@ -24,6 +26,9 @@ from shared.model import Job, Queue, Role
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 
 PENDING = "PendingEvaluation"
+
+STOPPING = "GangReleased"
+"""What a job is told while the rest of its gang is being stopped."""
 
 
 class JobBook:
@@ -35,6 +40,8 @@ class JobBook:
         self.lines = Lines(self.jobs, self.accounts.capacity, count_first=count_first)
         self.nominations = Nominations()
         self.departures = Departures(self.accounts, self.jobs)
+        self.parking = Parking()
+        self.gangs = Gangs()
         self.open = 0
         """Turns that are out."""
         self.stale: list[int] = []
@@ -78,8 +85,12 @@ class JobBook:
             return
         self.nominations.moved(job, state, tasks, rows)
         self.accounts.move(job, tasks, state)
-        if state is TaskState.PENDING and job.standing is Standing.OPEN:
-            job.returned.update(tasks)
+        if state is TaskState.PENDING:
+            job.refusals += 1
+            if job.standing is Standing.OPEN:
+                job.returned.update(tasks)
+        elif state is TaskState.BOUND:
+            job.refusals = 0
         ends = state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.PENDING)
         if ends:
             for woken in self.nominations.freed(rows, self.jobs):
@@ -124,8 +135,7 @@ class JobBook:
         """Place refused members again, a little later each time: who refused may refuse again."""
         self._enqueue(state, "BindFailed")
         if state.standing is Standing.READY:
-            wait = min(PROBE_SECONDS * 2 ** min(state.refusals, 10), PROBE_LIMIT_SECONDS)
-            state.refusals += 1
+            wait = min(PROBE_SECONDS * 2 ** min(state.refusals - 1, 10), PROBE_LIMIT_SECONDS)
             state.stamp += 1
             self.lines.stand(state, Standing.WAITING, "BindFailed")
             heapq.heappush(self._later, (self.now + wait, state.job.jid, state.stamp))
@@ -156,7 +166,7 @@ class JobBook:
         again = self.jobs[job.jid]
         again.inherit(state)
         again.stamp += stamp + 1
-        again.lapsing, again.refusals, again.unread = state.lapsing, state.refusals, state.unread
+        again.lapsing, again.unread = state.lapsing, state.unread
         if was_open:
             again.returned, again.tried_since = state.returned, state.tried_since
             self.lines.stand(again, Standing.OPEN, again.reason)
@@ -176,6 +186,10 @@ class JobBook:
         self.nominations.drop(state)
         self.accounts.forget(state)
 
+    def unlearn(self, state: JobState) -> None:
+        """A follower takes a job out, to put it anew as the ledger has it now."""
+        self._forget(state)
+
     def _no_orphan(self, state: JobState) -> None:
         if state.info.qid < 0 and (orphans := self._orphans.get(state.job.queue)) is not None:
             orphans.discard(state.job.jid)
@@ -190,6 +204,7 @@ class JobBook:
         out = state.standing is Standing.OPEN
         self.lines.leave(state)
         self._no_orphan(state)
+        self.gangs.forget(jid)
         self.nominations.drop(state)  # the ledger dropped them with the job
         if out:  # its outcome comes, or is read anew: until then the charge stands
             state.standing = Standing.OPEN
@@ -245,6 +260,7 @@ class JobBook:
         again = self.jobs[jid]
         again.inherit(state)
         again.attempts, again.refusals = state.attempts + 1, state.refusals
+        again.conflicts = state.conflicts + 1
         again.stamp += state.stamp + 1
         self._settle_members(again)
         self.give_up_nominations(jid)  # those of the lost turn, which nobody told us about
@@ -315,6 +331,11 @@ class JobBook:
             self.lines.stand(state, Standing.WAITING, NOT_ENOUGH_TASKS)
         elif state.lapsing:
             self.lines.stand(state, Standing.WAITING, reason)
+        elif state.stopping:
+            self.lines.stand(state, Standing.WAITING, STOPPING)
+        elif self.parking.full(state):
+            self.lines.stand(state, Standing.WAITING, PARKED)
+            self.parking.park(state, self.now)
         else:
             self._line_up(state, reason, urgent=urgent)
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from shard_worker.workload import Amounts, JobInfo, Progress, add
-from shared.messages import HOLDING, Group, OutcomeCode, TaskRun, TaskState
+from shared.messages import Group, OutcomeCode, TaskRun, TaskState
 from shared.model import Job, Role, TaskClass
 
 Need = tuple[tuple[int, int], ...]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 
-from coordinator.jobbook import PENDING, JobBook
+from coordinator.jobbook import PENDING
 from coordinator.jobs import (
     JobState,
     Need,
@@ -32,6 +32,7 @@ from coordinator.jobs import (
 )
 from coordinator.picking import Picking
 from coordinator.reason_words import of_counts
+from coordinator.repairs import Repairs
 from shard_worker.session import Session
 from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
 
@@ -40,7 +41,7 @@ URGENT_ATTEMPTS = 3
 refusal that repeats (a full queue) cannot spin."""
 
 
-class Order(JobBook):
+class Order(Repairs):
     """See the module's text. Events come in as method calls; :meth:`next_turn` gives turns out."""
 
     def __init__(
@@ -83,6 +84,7 @@ class Order(JobBook):
             _, jid, stamp = heapq.heappop(self._later)
             if jid in self.jobs and self.jobs[jid].stamp == stamp:
                 self._enqueue(self.jobs[jid], "BindFailed", urgent=True)
+        self.mend()
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None when nothing can be tried now."""
@@ -97,6 +99,7 @@ class Order(JobBook):
     def next_due(self) -> float | None:
         """When :meth:`begin` should be called again though nothing happened, None where never."""
         due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
+        due += [self.parking.next_due(), self.gangs.next_due()]
         due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
 
@@ -184,7 +187,7 @@ class Order(JobBook):
         self._settle_members(state)
 
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
-        state.attempts = 0
+        state.attempts = state.conflicts = 0
         state.tried.clear()
         if not outcome.reasons:
             state.tried_since = -1
@@ -221,7 +224,10 @@ class Order(JobBook):
             self._hold_line(state)
 
     def _conflict(self, state: JobState) -> None:
+        """To the front without a pause: others were faster. Later it waits with its line, and in
+        the end apart from it: what is refused again and again may have another cause."""
         state.attempts += 1
+        state.conflicts += 1
         if state.attempts <= URGENT_ATTEMPTS:
             self._enqueue(state, urgent=True, keep=True)
             return

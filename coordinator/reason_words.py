@@ -27,6 +27,7 @@ class Reason(StrEnum):
     QUEUE_CLOSED = "QueueClosed"
     GATED = "Gated"
     NOT_ENOUGH_TASKS = "NotEnoughTasks"
+    ATTEMPTS_EXHAUSTED = "AttemptsExhausted"
     WAITING_FOR_QUOTA = "WaitingForQuota"
     NOT_ENOUGH_RESOURCES = "NotEnoughResources"
     FRAGMENTED = "Fragmented"
@@ -57,6 +58,7 @@ NEVER = frozenset(
 _WORDS: dict[str, Reason] = {
     **{reason.value: reason for reason in Reason},
     "BindFailed": Reason.PENDING_EVALUATION,  # it was placed, and is placed again in a moment
+    "GangReleased": Reason.PENDING_EVALUATION,  # until the rest of it has ended
     "BestEffortNotInThisVersion": Reason.GATED,
     "": Reason.PENDING_EVALUATION,
 }

@@ -136,6 +136,11 @@ class _Judge:
         state = self.state
         if state.standing is Standing.NOMINATED:
             return self._nominated()
+        if state.reason == Reason.ATTEMPTS_EXHAUSTED:
+            return self._say(Reason.ATTEMPTS_EXHAUSTED, self._in_vain())
+        if state.stopping:
+            text = f"too few of its gang were left; {plural(len(state.stopping), 'task')} of it stop"
+            return self._say(Reason.PENDING_EVALUATION, text)
         if state.reason == Reason.REPEATED_CONFLICT:
             told = f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
             return self._tried(Reason.REPEATED_CONFLICT, f"{told}; it is tried again", need)
@@ -153,7 +158,7 @@ class _Judge:
         if last is not None and (found := self._after_try(last, need)) is not None:
             return found
         if state.reason == "BindFailed":
-            text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks"
+            text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks{self._who()}"
             return self._say(Reason.PENDING_EVALUATION, f"{text}; it is placed again in a moment")
         return self._turn()
 
@@ -205,6 +210,21 @@ class _Judge:
 
     def _within_quota(self, need: Need) -> bool:
         return self.order.picking.allowed(self._queue(), need)
+
+    def _in_vain(self) -> str:
+        """What a parked job went through."""
+        state = self.state
+        tried = [
+            f"{plural(state.refusals, 'bind')} refused by the cluster{self._who()}",
+            f"{plural(state.conflicts, 'turn')} refused by the ledger or lost with a worker",
+        ]
+        counts = (state.refusals, state.conflicts)
+        told = [text for text, count in zip(tried, counts, strict=True) if count]
+        return f"placed again and again in vain: {', '.join(told)}; it is tried again when it is "\
+            "changed, or at times when room was freed"
+
+    def _who(self) -> str:
+        return f", the last by {self.state.refused_by}" if self.state.refused_by else ""
 
     def _quota(self, need: Need) -> Why:
         """Told with the first amount that goes beyond the queue's share or capability."""

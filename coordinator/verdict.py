@@ -47,6 +47,7 @@ def settled(told: Why, finding: Finding, requests: Requests, names: Sequence[str
 def _fits(told: Why) -> Why:
     """There is room now: what it waits for is its quota or its turn."""
     if told.reason in (
+        Reason.ATTEMPTS_EXHAUSTED,
         Reason.WAITING_FOR_QUOTA,
         Reason.REPEATED_CONFLICT,
         Reason.WAITING_FOR_TURN,

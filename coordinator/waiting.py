@@ -18,7 +18,12 @@ STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
 ``unschedulable``: no room, or no quota. ``gated``: a person has to give what is missing.
 ``nominated``: it has places that others still have to leave."""
 
-_BY_REASON = {"WaitingForQuota": "unschedulable", "PendingEvaluation": "active"}
+_BY_REASON = {
+    "WaitingForQuota": "unschedulable",
+    "PendingEvaluation": "active",
+    "GangReleased": "active",
+    "AttemptsExhausted": "backoff",
+}
 _BY_STANDING = {Standing.WAITING: "gated", Standing.NOMINATED: "nominated"}
 
 UNKNOWN_QUEUE = -1

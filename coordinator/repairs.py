@@ -1,0 +1,65 @@
+"""What mends the book of jobs as time goes by: parked jobs try again, broken gangs are released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.jobbook import JobBook
+from coordinator.jobs import JobState, Standing
+from shared.messages import HOLDING, TaskState
+
+ENDED = (TaskState.SUCCEEDED, TaskState.FAILED)
+
+
+class Repairs(JobBook):
+    """The book, and what is done about jobs that nobody else will move."""
+
+    def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
+        super().task_changed(jid, state, tasks, rows)
+        job = self.jobs.get(jid)
+        if job is None:
+            return
+        if state is TaskState.PENDING:  # a refused bind may leave too few
+            self.gangs.note(job, self.now)
+            if job.standing is Standing.READY and self.parking.full(job):
+                self._enqueue(job)
+        elif jid in self.gangs:
+            self.gangs.settle(job)
+        if job.stopping and state in ENDED:
+            job.stopping.difference_update(tasks)
+            if not job.stopping and job.standing is Standing.WAITING:
+                self._enqueue(job)
+
+    def lost(self, jids: Iterable[int]) -> None:
+        """Members of these jobs, recorded as FAILED, did not fail by themselves."""
+        for jid in jids:
+            if (state := self.jobs.get(jid)) is not None:
+                self.gangs.note(state, self.now)
+
+    def mend(self) -> None:
+        """See to those whose time has come."""
+        self._wake_parked()
+        for jid in self.gangs.due(self.now):
+            self._release(self.jobs[jid])
+
+    def _wake_parked(self) -> None:
+        """Give parked jobs another attempt, where capacity was freed since they were parked."""
+        for jid, stamp in self.parking.wake(self.now, self.accounts.capacity.changes):
+            state = self.jobs.get(jid)
+            if state is not None and state.stamp == stamp:
+                self.parking.once_more(state)
+                self._enqueue(state)
+
+    def _release(self, state: JobState) -> None:
+        """Stop what is left of a gang that was not repaired in time."""
+        jid = state.job.jid
+        if state.standing is Standing.OPEN or state.unread:
+            self.gangs.later(jid, self.now)
+            return
+        self.gangs.release(jid)
+        state.stopping = {t for t, s in enumerate(state.states) if s in HOLDING}
+        if state.stopping:
+            self.departures.ask(jid, sorted(state.stopping))
+            if state.standing is not Standing.DONE:
+                self._enqueue(state)
+            self.moved(jid)
