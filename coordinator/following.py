@@ -30,7 +30,7 @@ from coordinator.jobs import JobState
 from shared.ledger.moved import Moved
 from shared.ledger.protocol import Snapshot, TaskRecord
 from shared.messages import HOLDING, TaskState
-from shared.model import Job
+from shared.model import Job, TaskClass
 from shared.specs import HYPER_NODE_KEY
 
 COMPACT_EVERY = 50_000
@@ -52,8 +52,11 @@ class Following:
     # --- what the ledger has ------------------------------------------------------------------
 
     def take(self, part: Snapshot) -> None:
-        """Add what is there. Nothing of it may be known."""
+        """Add what is there. Nothing of it may be known.
+
+        A job whose class is not known is newer than what was read with it: the log will name it."""
         found, core = decode(part), self._core
+        found.jobs = [job for job in found.jobs if self._understood(job, found.classes)]
         registry = self._intake.registry
         take_up(registry, found)
         hyper = any(key.startswith(HYPER_NODE_KEY) for key in part.objects)
@@ -81,6 +84,10 @@ class Following:
         )
         for job in jobs:
             self._place(core.order.jobs[job.jid], part.tasks.get(job.jid, {}))
+
+    def _understood(self, job: Job, more: Mapping[int, TaskClass]) -> bool:
+        classes = self._core.order.accounts.classes
+        return all(role.cid in classes or role.cid in more for role in job.roles)
 
     def _place(self, state: JobState, tasks: Tasks) -> None:
         """The tasks are on their nodes; the states tell it already."""

@@ -17,6 +17,7 @@ from shared.ledger.double_judge import Judge
 from shared.ledger.double_seats import Seats
 from shared.ledger.double_store import Specs, Storing, apply_item
 from shared.ledger.errors import Deposed, LedgerArgument, LedgerBehind, LedgerTrimmed
+from shared.ledger.moved import Moved, part_of
 from shared.ledger.protocol import (
     BindEntry,
     CommitEntry,
@@ -338,6 +339,9 @@ class LedgerDouble:
                 tasks = ((tix, self._books.tasks.get((jid, tix))) for tix in range(job.top))
                 found[jid] = (job.record(), {tix: task for tix, task in tasks if task})
         return found
+
+    async def read_moved(self, moved: Moved) -> Snapshot:
+        return part_of(await self.snapshot(), moved)
 
     async def close(self) -> None:
         """Nothing to close."""

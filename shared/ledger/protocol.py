@@ -8,7 +8,7 @@ the log, in the order in which the changes happened; every allocation also one i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shared.messages import (
     CommitBatch,
@@ -22,6 +22,9 @@ from shared.messages import (
     StatusReply,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from shared.ledger.moved import Moved
 
 COORDINATOR = "coordinator"
 """The writer name of the coordinator; shards are written as their number."""
@@ -399,6 +402,10 @@ class Ledger(Protocol):
         self, jids: list[int]
     ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
         """Truth about some jobs (after a worker died with their turns)."""
+        ...
+
+    async def read_moved(self, moved: Moved) -> Snapshot:
+        """What there is now of what moved. Of a snapshot it has nothing else, no ``log_id``."""
         ...
 
     async def read_nominations(self) -> dict[int, Nomination]:

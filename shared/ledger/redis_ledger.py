@@ -12,6 +12,7 @@ from shared.ledger import codec, records
 from shared.ledger.calls import translated
 from shared.ledger.errors import LedgerTrimmed
 from shared.ledger.keys import BINDERS, key, log_position
+from shared.ledger.moved import Moved
 from shared.ledger.ownership import Ownership
 from shared.ledger.protocol import (
     BindEntry,
@@ -20,9 +21,11 @@ from shared.ledger.protocol import (
     JobRecord,
     LogEntry,
     Nomination,
+    PutPartition,
     Snapshot,
     TaskRecord,
 )
+from shared.ledger.reading import read_moved
 from shared.messages import (
     CommitBatch,
     CommitReply,
@@ -186,7 +189,7 @@ class RedisLedger(Ownership):
             queues = await self._numbered("queue")
             classes = await self._numbered("class")
             nominations = await self._numbered("nom")
-            partition = await self._writer.get(key("partition"))
+            partition = await self._partition()
             domains = await self._hash("domain")
             snapshot = Snapshot(
                 log_id=log_id,
@@ -201,7 +204,7 @@ class RedisLedger(Ownership):
                 objects={
                     name.decode(): spec for name, spec in (await self._hash("object")).items()
                 },
-                partition=codec.unpack_partition(codec.unpack(partition)) if partition else None,
+                partition=partition,
                 domains={name.decode(): records.unpack_count(r) for name, r in domains.items()},
             )
             if workload:
@@ -251,8 +254,16 @@ class RedisLedger(Ownership):
                 found[jid] = (job, {t: records.unpack_task(r) for t, r in tasks if r})
         return found
 
+    async def read_moved(self, moved: Moved) -> Snapshot:
+        async with translated():
+            return await read_moved(self._fields, self._partition, moved)
+
+    async def _partition(self) -> PutPartition | None:
+        packed = await self._writer.get(key("partition"))
+        return codec.unpack_partition(codec.unpack(packed)) if packed else None
+
     async def _fields(
-        self, name: str, fields: Sequence[int] | Sequence[bytes]
+        self, name: str, fields: Sequence[int] | Sequence[bytes] | Sequence[str]
     ) -> list[bytes | None]:
         values: list[bytes | None] = []
         for first in range(0, len(fields), _CHUNK):
