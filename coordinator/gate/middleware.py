@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 
 import structlog
@@ -9,7 +10,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from coordinator.gate.body_room import BodyRoom
-from coordinator.gate.principal import ANYONE, CALLER, NOBODY, Principal
+from coordinator.gate.principal import ANYONE, CALLER, NOBODY, STANDS, Principal
 from coordinator.gate.rules import needed
 from coordinator.gate.token_file import TokenFile
 from coordinator.kube.failures import failure
@@ -31,18 +32,19 @@ def middleware(tokens: TokenFile | None) -> Middleware:
     @web.middleware
     async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
         principal = ANYONE if tokens is None else NOBODY
+        stands = _always
         if tokens is not None:
             resource = request.match_info.route.resource
             role = needed(request.method, None if resource is None else resource.canonical)
             if role is not None:
                 try:
-                    principal = _known(request, tokens)
+                    principal, stands = _known(request, tokens)
                 except Problem as problem:
                     return _challenged(request, problem)
                 if principal.role < role:
                     raise _forbidden(request, principal, role.word)
         request[KEY] = principal
-        token = CALLER.set(principal)
+        token, standing = CALLER.set(principal), STANDS.set(stands)
         try:
             if tokens is None:  # nobody to share with
                 return await handler(request)
@@ -50,22 +52,29 @@ def middleware(tokens: TokenFile | None) -> Middleware:
                 return await handler(request)
         finally:
             CALLER.reset(token)
+            STANDS.reset(standing)
 
     return gate
 
 
-def _known(request: web.Request, tokens: TokenFile) -> Principal:
+def _always() -> bool:
+    return True
+
+
+def _known(request: web.Request, tokens: TokenFile) -> tuple[Principal, Callable[[], bool]]:
+    """Whose token it is, and what tells later whether it still is."""
     header = request.headers.get("Authorization", "")
     scheme, _, token = header.partition(" ")
     if not header:
         raise _unauthorized("no token; send Authorization: Bearer TOKEN")
     if scheme.lower() != "bearer" or not token.strip():
         raise _unauthorized("Authorization is not of the form Bearer TOKEN; send it so")
-    found = tokens.find(token.strip())
+    given = token.strip()
+    found = tokens.find(given)
     if found is None:
         log.info("Refused an unknown token", path=shown(request.path), peer=request.remote)
         raise _unauthorized("this token is not known; ask who runs the server for one")
-    return found
+    return found, lambda: tokens.find(given) == found
 
 
 def _unauthorized(message: str) -> Problem:

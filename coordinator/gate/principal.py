@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
@@ -41,6 +42,10 @@ NOBODY = Principal("nobody", Role.VIEW)
 CALLER: ContextVar[Principal] = ContextVar("caller", default=ANYONE)
 """Who is being served: for what is called without the request. Set for each request; the
 coordinator's own work is nobody's request, and may do everything."""
+
+STANDS: ContextVar[Callable[[], bool]] = ContextVar("stands", default=lambda: True)
+"""Whether the token that is being served still counts, for the same: long answers ask again and
+again, and end where it does not."""
 
 
 def may_submit(principal: Principal, queue: str) -> bool:

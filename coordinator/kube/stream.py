@@ -89,7 +89,7 @@ class _Telling:
         clock = asyncio.get_running_loop().time
         end = clock() + LONGEST_SECONDS
         await self._greet(since)
-        while not self._streams.stopped and clock() < end:
+        while not self._streams.ended and clock() < end:
             try:
                 await self._catch_up()
             except Expired:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from aiohttp import ClientConnectionResetError, web
 
-from coordinator.gate.principal import ANYONE, CALLER
+from coordinator.gate.principal import ANYONE, CALLER, STANDS
 from coordinator.kube.problems import Problem
 from coordinator.kube.source import Source
 
@@ -44,6 +44,11 @@ class Streams:
     @property
     def open(self) -> int:
         return self._held.total()
+
+    @property
+    def ended(self) -> bool:
+        """The server stops, or the token of who is being served does not count any more."""
+        return self.stopped or not STANDS.get()()
 
     @contextlib.contextmanager
     def one(self) -> Iterator[None]:
@@ -80,7 +85,7 @@ class Streams:
         Raises ClientConnectionResetError where the client left."""
         if request.transport is None or request.transport.is_closing():
             raise ClientConnectionResetError("the client left")
-        if self.stopped:
+        if self.ended:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, LOOK_SECONDS)) as wait:

@@ -88,7 +88,7 @@ class _Watch:
         else:
             await self._learn()
         bookmark = clock() + BOOKMARK_SECONDS
-        while not self._streams.stopped and clock() < end:
+        while not self._streams.ended and clock() < end:
             await self._catch_up()
             if clock() >= bookmark:
                 bookmark = clock() + BOOKMARK_SECONDS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import redis
-from aiohttp import ClientSession
+from aiohttp import ClientResponse, ClientSession
 
 from coordinator.gate import token_file
 from coordinator.gate.tokens import new_token
@@ -240,3 +240,26 @@ async def test_one_token_does_not_take_every_stream(
         assert [await watch(ALL) for _ in range(2)] == [200, 429]
         assert await watch(VIEW) == 200
         assert await watch(ADMIN) == 200, "the first one is always given"
+
+
+@pytest.mark.parametrize("address", [f"{PODS}?watch=true", "/stream?kind=Pod"])
+async def test_streams_of_a_token_that_is_taken_away_end(
+    address: str, embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
+    async with asking(embedded_server, short_dir) as ask, AsyncExitStack() as stack:
+
+        async def stream(token: str) -> ClientResponse:
+            headers = {"Authorization": f"Bearer {token}"}
+            return await stack.enter_async_context(
+                ask.session.get(f"{ask.running.url}{address}", headers=headers)
+            )
+
+        gone, changed, stays = [await stream(token) for token in (VIEW, OPS, ADMIN)]
+        assert [answer.status for answer in (gone, changed, stays)] == [200, 200, 200]
+        write_tokens(short_dir / "tokens", entry("ops", "view", OPS), entry("root", "admin", ADMIN))
+        async with asyncio.timeout(10.0):
+            await gone.read()
+            await changed.read()
+        assert not stays.content.at_eof()
+        assert (await ask(VIEW, "GET", QUEUES))[0] == 401
