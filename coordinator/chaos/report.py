@@ -29,6 +29,10 @@ KEPT = 100
 """Violations kept in full; a run with more of them has been told enough."""
 
 
+class RunFailed(Exception):
+    """A run came to no end that could be judged; says what it waited for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Broken:
     """One broken promise. ``seed``: of the run that broke it; ``promise`` 0: none of the list, the

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coordinator.commands.chaos_run import chaos_run
 from coordinator.commands.chaos_sim import sim_command
 from coordinator.commands.failure import EXIT_ERROR, EXIT_USAGE
 from coordinator.commands.options import Output, OutputOption
@@ -25,6 +26,7 @@ app = typer.Typer(
     help="Break things on purpose, and check histories",
 )
 
+app.command("run")(chaos_run)
 app.command("sim")(sim_command)
 
 _SHOWN = 10

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import typer
 
+from coordinator.chaos.report import RunFailed
 from coordinator.checker import HistoryError
 from coordinator.child import ChildDied
 from coordinator.client import ApiClient, ApiError, Submitted, describe
@@ -181,7 +182,7 @@ def run_to_exit_code(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
             return _interrupted()
         if isinstance(cause, CommandError):
             raise cause from None
-        if isinstance(cause, (ApiError, ChildDied, HistoryError, SupervisorError)):
+        if isinstance(cause, (ApiError, ChildDied, HistoryError, RunFailed, SupervisorError)):
             raise CommandError(str(cause)) from None
         raise
 
