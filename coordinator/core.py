@@ -12,6 +12,9 @@ event                     what follows
 ``worker_lost``           its epoch is void: its open turns are read anew from the ledger
 ``reread``                the ledger's truth about those jobs: their turns are placed again
 ``recorded``              the ledger recorded what became of tasks
+``repartition``           nodes came, or a shard has too much: what to store
+``partition_stored``      the partition given out is durable
+``followed``              a worker told up to where it has read the log
 ``step``                  turns that may go out now
 ========================  =====================================================================
 """
@@ -21,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from coordinator.borders import MOVES_PER_MINUTE, Borders
 from coordinator.changes import Changes
 from coordinator.dispatch import Dispatcher
 from coordinator.instructions import (
@@ -35,7 +39,6 @@ from coordinator.instructions import (
 from coordinator.jobs import JobState, Standing, amounts
 from coordinator.observer import Observer, Unobserved
 from coordinator.order import Order
-from coordinator.partition import partition
 from coordinator.status import status
 from coordinator.tally import Tally
 from coordinator.tries import note_try
@@ -49,7 +52,7 @@ from shared.messages import (
     StatusItem,
     TaskState,
 )
-from shared.model import HyperNode, Node
+from shared.model import Node
 
 __all__ = [
     "Changes",
@@ -67,23 +70,32 @@ SHARD_LOST, SHARD_RECOVERED, SHARD_REBALANCED = "ShardLost", "ShardRecovered", "
 
 
 class Coordinator:
-    def __init__(self, order: Order, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        order: Order,
+        dispatcher: Dispatcher,
+        *,
+        mode: str = "",
+        moves_per_minute: int = MOVES_PER_MINUTE,
+    ) -> None:
+        """``mode``: what a border means to the workers (none, soft, hard); told with the partition.
+        ``moves_per_minute``: nodes that may change hands for balance."""
         self.order = order
         self.dispatcher = dispatcher
         self.tally = Tally()
         self.observer: Observer = Unobserved()
         order.moved = self._moved
-        self.nodes: dict[int, Node] = {}
-        self.names: dict[int, str] = {}
-        """Of every node that was ever known: a bind may be under way to one that is gone."""
-        self.rows: dict[str, int] = {}
-        """Row of every name, of gone nodes too: their last tasks still report, and one that comes
-        back has its row again."""
-        self.hyper_nodes: dict[str, HyperNode] = {}
-        self.revision = 0
+        self.borders = borders = Borders(
+            dispatcher,
+            order.accounts,
+            mode=mode,
+            moves_per_minute=moves_per_minute,
+            moved=self._nodes_moved,
+        )
+        self.nodes, self.names, self.rows = borders.nodes, borders.names, borders.rows
+        self.hyper_nodes = borders.hyper_nodes
         self._lost: set[int] = set()
         """Shards whose worker was lost and has no successor yet."""
-        self._nodes_moved = False
         self._unread: list[int] = []
 
     # --- objects ------------------------------------------------------------------------------
@@ -92,14 +104,13 @@ class Coordinator:
         """Objects are durable. ``states`` gives the tasks' states of recovered jobs."""
         self.order.accounts.classes.update(changes.classes)
         for row in changes.nodes_gone:
-            self._drop_node(row)
+            self.borders.drop_node(row)
         for node in changes.nodes:
-            self._put_node(node)
+            self.borders.put_node(node)
         for hyper in changes.hyper_nodes:
-            self.hyper_nodes[hyper.name] = hyper
-            self._nodes_moved = True
+            self.borders.put_hyper_node(hyper)
         for name in changes.hyper_nodes_gone:
-            self._nodes_moved |= self.hyper_nodes.pop(name, None) is not None
+            self.borders.drop_hyper_node(name)
         for queue in changes.queues:
             self.order.put_queue(queue)
         for jid in changes.jobs_gone:
@@ -114,33 +125,10 @@ class Coordinator:
         for qid in changes.queues_gone:
             self.order.drop_queue(qid)
 
-    def _put_node(self, node: Node) -> None:
-        known = self.nodes.get(node.row)
-        if known is not None:
-            self.dispatcher.offer(node.row, known.allocatable, -1)
-        else:
-            self._nodes_moved = True
-        self.nodes[node.row] = node
-        self._name(node)
-        self.dispatcher.offer(node.row, node.allocatable, +1)
-        self.order.accounts.put_node(node)
-
     def restore_gone_nodes(self, nodes: Iterable[Node]) -> None:
         """Recovery: nodes that were deleted."""
         for node in nodes:
-            self._name(node)
-
-    def _name(self, node: Node) -> None:
-        self.names[node.row] = node.name
-        self.rows[node.name] = node.row
-
-    def _drop_node(self, row: int) -> None:
-        node = self.nodes.pop(row, None)
-        if node is None:
-            return
-        self._nodes_moved = True
-        self.dispatcher.offer(row, node.allocatable, -1)
-        self.order.accounts.drop_node(row)
+            self.borders.name(node)
 
     def occupied(self, jid: int, tasks: dict[int, TaskRecord]) -> None:
         """Recovery: these tasks are on their nodes (the shards' idle sums must know)."""
@@ -155,41 +143,34 @@ class Coordinator:
             if task.state == TaskState.RELEASING:
                 self.order.nominations.leaving(task.row)
 
-    def restore_partition(self, put: PutPartition) -> None:
-        """The partition the ledger knows: kept, so that a restart moves nothing."""
-        self.revision = put.revision
-        known = self.dispatcher.shards.keys()
-        self._nodes_moved = set(put.shards) != set(known)
-        self.dispatcher.assign({s: rows for s, rows in put.shards.items() if s in known})
+    # --- the partition ------------------------------------------------------------------------
 
-    def partition_stored(self) -> None:
-        """Workers learn of a new partition now: what no shard could do before, one may."""
+    @property
+    def revision(self) -> int:
+        """Of the newest partition that was given out."""
+        return self.borders.handover.revision
+
+    def restore_partition(self, put: PutPartition, *, at: str = "0") -> None:
+        """The partition the ledger knows as of this log entry; see :meth:`Borders.restore`."""
+        self.borders.restore(put, at=at)
+
+    def repartition(self, now: float = 0.0) -> Repartition | None:
+        """See :meth:`Borders.repartition`."""
+        return self.borders.repartition(now)
+
+    def partition_stored(self, at: str) -> None:
+        """Who reads the log up to ``at`` knows of it: what no shard could do before, one may."""
+        self.borders.stored(at)
         self.order.accounts.capacity.freed()
 
-    def repartition(self) -> Repartition | None:
-        """A new partition where nodes came or went, None where none did."""
-        if not self._nodes_moved:
-            return None
-        self._nodes_moved = False
-        shards = partition(
-            self.nodes.values(),
-            self.hyper_nodes.values(),
-            shards=len(self.dispatcher.shards),
-            previous=self.dispatcher.shard_of,
-        )
-        self.revision += 1
-        before = self.dispatcher.shard_of
-        moved = [
-            (before[row], shard)
-            for shard, rows in shards.items()
-            for row in rows
-            if before.get(row, shard) != shard
-        ]
-        self.tally.nodes_moved += len(moved)
-        self.dispatcher.assign(shards)
-        for shard in sorted({shard for pair in moved for shard in pair}):
+    def followed(self, shard: int, epoch: Epoch, position: str) -> None:
+        """The worker under this epoch told up to where it has read the log."""
+        self.dispatcher.followed(shard, epoch, position)
+
+    def _nodes_moved(self, moves: list[tuple[int, int]]) -> None:
+        self.tally.nodes_moved += len(moves)
+        for shard in sorted({shard for pair in moves for shard in pair}):
             self.observer.shard_changed(shard, SHARD_REBALANCED)
-        return Repartition(PutPartition(revision=self.revision, shards=shards))
 
     # --- turns --------------------------------------------------------------------------------
 
@@ -204,6 +185,7 @@ class Coordinator:
                 tried = order.jobs[turn.jid].tried
                 self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
             out += self.dispatcher.send()
+        out += self.borders.step()
         if order.stale or self._unread:
             out.append(Reread(sorted({*order.stale, *self._unread})))
             order.stale, self._unread = [], []
@@ -255,6 +237,7 @@ class Coordinator:
         tally = self.tally.of(shard)
         at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
         expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
+        judged, lost = tally.judged
         for outcome in outcomes:
             if outcome.jid in expected:
                 expected.discard(outcome.jid)
@@ -266,6 +249,8 @@ class Coordinator:
                 self.observer.outcome(shard, outcome)
         tally.turns_lost += len(expected)
         self._unread += expected
+        now_judged, now_lost = tally.judged
+        self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
 
     def _occupy(self, outcome: Outcome, now: float | None) -> None:
         state = self.order.known(outcome.jid)

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.pace import Pace
 from shard_worker.workload import Amounts, add
 from shared.messages import Epoch, Turn
 from shared.model import Requests
@@ -29,8 +30,13 @@ class SendTurns:
 @dataclass(slots=True)
 class ShardState:
     shard: int
+    pace: Pace
+    """How many turns may be open at its worker."""
     epoch: Epoch | None = None
     """None while no worker is up."""
+    fenced: bool = True
+    """Whether nothing that a worker of it still does can count: there was none since its epoch was
+    made void. None in ``epoch`` comes before that."""
     served: str = ""
     """The newest epoch under which one was up, as text; "" where none ever was."""
     outstanding: int = 0
@@ -39,6 +45,14 @@ class ShardState:
     waiting: deque[Turn] = field(default_factory=deque)
     idle: Amounts = field(default_factory=dict)
     nodes: int = 0
+    """Nodes that there are, of the rows that it has or is to get."""
+    position: str = ""
+    """Up to where in the log its worker told to have read; "" while it told nothing."""
+
+    @property
+    def open_turns(self) -> int:
+        """Turns that were sent and have no outcome yet."""
+        return sum(map(len, self.calls.values()))
 
 
 class Dispatcher:
@@ -50,14 +64,18 @@ class Dispatcher:
         turns_per_call: int = 64,
         tasks_per_call: int = 512,
     ) -> None:
-        self.shards = {shard: ShardState(shard) for shard in range(shards)}
+        most = calls_in_flight * turns_per_call
+        self.shards = {shard: ShardState(shard, Pace(most)) for shard in range(shards)}
         self.shard_of: dict[int, int] = {}
         self.calls_in_flight = calls_in_flight
         self.turns_per_call = turns_per_call
         self.tasks_per_call = tasks_per_call
         self._home: dict[int, int] = {}
-        self._call = 0
+        self.last_call = 0
+        """Number of the newest call that was sent."""
         self._node_idle: dict[int, Amounts] = {}
+        self._present: set[int] = set()
+        """Rows of nodes that there are."""
 
     # --- which shard --------------------------------------------------------------------------
 
@@ -101,22 +119,37 @@ class Dispatcher:
                 state.epoch is not None
                 and state.waiting
                 and len(state.calls) < self.calls_in_flight
+                and (room := state.pace.limit - state.open_turns) > 0
             ):
-                out.append(self._call_of(state, state.epoch))
+                # A small limit makes small calls rather than few: they see fresher views.
+                each = -(-state.pace.limit // self.calls_in_flight)
+                out.append(self._call_of(state, state.epoch, most=min(room, each)))
         return out
 
-    def _call_of(self, state: ShardState, epoch: Epoch) -> SendTurns:
+    def nudge(self, shards: Iterable[int]) -> list[SendTurns]:
+        """Calls without turns to those that have no call open: they read the log at once."""
+        states = [self.shards[shard] for shard in shards]
+        return [
+            self._sent(state, state.epoch, [])
+            for state in states
+            if state.epoch is not None and not state.calls
+        ]
+
+    def _call_of(self, state: ShardState, epoch: Epoch, *, most: int) -> SendTurns:
         turns: list[Turn] = []
         tasks = 0
-        while state.waiting and len(turns) < self.turns_per_call:
+        while state.waiting and len(turns) < min(most, self.turns_per_call):
             size = weight(state.waiting[0])
             if turns and tasks + size > self.tasks_per_call:
                 break
             turns.append(state.waiting.popleft())
             tasks += size
-        self._call += 1
-        state.calls[self._call] = turns
-        return SendTurns(shard=state.shard, epoch=epoch, call=self._call, turns=turns)
+        return self._sent(state, epoch, turns)
+
+    def _sent(self, state: ShardState, epoch: Epoch, turns: list[Turn]) -> SendTurns:
+        self.last_call += 1
+        state.calls[self.last_call] = turns
+        return SendTurns(shard=state.shard, epoch=epoch, call=self.last_call, turns=turns)
 
     def returned(self, shard: int, call: int) -> list[Turn]:
         """A call came back; the turns it carried ([] where the worker was given up meanwhile)."""
@@ -125,11 +158,25 @@ class Dispatcher:
         state.outstanding -= sum(weight(turn) for turn in turns)
         return turns
 
+    def judged(self, shard: int, call: int, *, statements: int, lost: int) -> None:
+        """So many statements of a call were judged; so many lost what they wanted to others."""
+        self.shards[shard].pace.judged(
+            call=call, last_call=self.last_call, statements=statements, lost=lost
+        )
+
     # --- workers ------------------------------------------------------------------------------
 
     def up(self, shard: int, epoch: Epoch) -> None:
         self.shards[shard].epoch = epoch
         self.shards[shard].served = str(epoch)
+        self.shards[shard].position = ""
+        self.shards[shard].fenced = False
+
+    def followed(self, shard: int, epoch: Epoch, position: str) -> None:
+        """The worker under this epoch told up to where it has read the log."""
+        state = self.shards[shard]
+        if state.epoch == epoch:
+            state.position = position
 
     def down(self, shard: int) -> tuple[list[Turn], list[Turn]]:
         """A worker is gone: the turns that it had (outcome unknown) and those never sent."""
@@ -140,30 +187,48 @@ class Dispatcher:
         state.waiting.clear()
         state.outstanding = 0
         state.epoch = None
+        state.fenced = True
         return sent, unsent
 
     # --- capacity per shard -------------------------------------------------------------------
 
-    def assign(self, shards: dict[int, list[int]]) -> None:
-        """A new partition: idle sums follow their nodes."""
-        self.shard_of = {row: shard for shard, rows in shards.items() for row in rows}
-        for shard, rows in shards.items():
-            state = self.shards[shard]
-            state.nodes = len(rows)
-            state.idle = {}
-            for row in rows:
-                add(state.idle, list(self._node_idle.get(row, {}).items()), 1)
+    def assign(self, shard_of: Mapping[int, int]) -> None:
+        """Other shards for some rows: idle sums follow their nodes. Rows of shards that there are
+        not have none."""
+        wanted = {row: shard for row, shard in shard_of.items() if shard in self.shards}
+        for row, shard in self.shard_of.items():
+            if wanted.get(row) != shard:
+                self._count(row, shard, -1)
+        for row, shard in wanted.items():
+            if self.shard_of.get(row) != shard:
+                self._count(row, shard, +1)
+        self.shard_of = wanted
+
+    def _count(self, row: int, shard: int, sign: int) -> None:
+        state = self.shards[shard]
+        state.nodes += sign * (row in self._present)
+        add(state.idle, list(self._node_idle.get(row, {}).items()), sign)
 
     def offer(self, row: int, requests: Requests, sign: int) -> None:
         """A node came (+1) or went (-1) with this allocatable."""
+        if sign > 0:
+            self._present.add(row)
+        else:
+            self._present.discard(row)
         add(self._node_idle.setdefault(row, {}), requests, sign)
         shard = self.shard_of.get(row)
         if shard is not None:
             add(self.shards[shard].idle, requests, sign)
+            self.shards[shard].nodes += sign
 
     def idle_of(self, row: int) -> Mapping[int, int]:
         """What tasks have left of a node, by slot; nothing where the row is unknown."""
         return self._node_idle.get(row, {})
+
+    def busy(self, row: int, allocatable: Requests) -> bool:
+        """Whether tasks have something of a node that offers this much."""
+        idle = self._node_idle.get(row, {})
+        return any(idle.get(slot, 0) != amount for slot, amount in allocatable)
 
     def used(self, rows: Iterable[int], requests: Requests, sign: int) -> None:
         """Tasks took (+1) or left (-1) their nodes, also such as are gone and may come back."""

@@ -1,22 +1,22 @@
-"""Partition: which shard owns which nodes.
+"""Partition: which shard should own which nodes.
 
-Balanced by capacity, whole hyper nodes where they fit into a shard, and as few moves as balance
-allows: a node stays where it was unless its shard has too much. The same input gives the same
-shards (no randomness, ties by name), so two coordinators agree.
+Balanced by capacity, whole hyper nodes where they fit into a shard, and a node stays where it was:
+only new ones are placed here (:mod:`coordinator.rebalance` evens out what has grown apart). The
+same input gives the same shards (no randomness, ties by name), so two coordinators agree.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from shared.model import HyperNode, Node
+from shared.model import HyperNode, Node, Requests
 
-SLACK = 0.1
-"""Shards may differ from the mean load by this part of it before nodes move: below it a move
-costs more (caches, running turns) than the imbalance does."""
+SPLIT_ABOVE = 1.1
+"""A hyper node with more than so many shards' parts of the cluster is split into its nodes: it
+cannot be whole in one shard without upsetting the balance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,48 +28,73 @@ class Unit:
     load: float
 
 
-def partition(
+@dataclass(slots=True)
+class Cut:
+    """A cluster in shards. ``owner``: the shard of each unit, in the order of ``units``."""
+
+    units: list[Unit]
+    owner: list[int]
+    totals: list[float]
+    """What each shard has: the sum of its units' loads."""
+
+    @property
+    def part(self) -> float:
+        """What each shard would have if all had the same."""
+        return sum(self.totals) / len(self.totals)
+
+    @property
+    def gap(self) -> float:
+        """What the fullest shard has more than the emptiest, in parts (0 = balanced)."""
+        part = self.part
+        return (max(self.totals) - min(self.totals)) / part if part else 0.0
+
+    def move(self, unit: int, shard: int) -> None:
+        load = self.units[unit].load
+        self.totals[self.owner[unit]] -= load
+        self.totals[shard] += load
+        self.owner[unit] = shard
+
+    def owners(self) -> dict[int, int]:
+        """Row -> shard."""
+        pairs = zip(self.units, self.owner, strict=True)
+        return {row: shard for unit, shard in pairs for row in unit.rows}
+
+
+def cut(
     nodes: Iterable[Node],
     hyper_nodes: Iterable[HyperNode],
     *,
     shards: int,
     previous: Mapping[int, int],
-) -> dict[int, list[int]]:
-    """Rows of each shard. ``previous`` is row -> shard, empty at first.
-
-    A hyper node that is larger than a shard's part of the cluster is split into its nodes.
-    """
+) -> Cut:
+    """Every unit where most of it was, new ones where there is least. ``previous``: row -> shard,
+    empty at first; of shards that are not among ``shards`` nothing stays."""
     nodes = list(nodes)
     loads = _loads(nodes)
-    part = sum(loads.values()) / shards
-    units = _units(nodes, hyper_nodes, loads, part)
-    owner = {unit.name: _previous_owner(unit, previous, shards) for unit in units}
+    units = _units(nodes, hyper_nodes, loads, sum(loads.values()) / shards)
+    found: list[int | None] = [_previous_owner(unit, previous, shards) for unit in units]
     totals = [0.0] * shards
-    for unit in units:
-        if (shard := owner[unit.name]) is not None:
+    for unit, shard in zip(units, found, strict=True):
+        if shard is not None:
             totals[shard] += unit.load
-    _place_new(units, owner, totals)
-    _even_out(units, owner, totals, part)
-    result: dict[int, list[int]] = {shard: [] for shard in range(shards)}
-    for unit in units:
-        shard = owner[unit.name]
-        assert shard is not None
-        result[shard].extend(unit.rows)
-    return {shard: sorted(rows) for shard, rows in result.items()}
+    return Cut(units, _place_new(units, found, totals), totals)
 
 
 def _loads(nodes: list[Node]) -> dict[int, float]:
     """A node's load is the largest part it has of any resource of the cluster."""
     total: dict[int, int] = defaultdict(int)
+    for shape, count in Counter(node.allocatable for node in nodes).items():
+        for slot, amount in shape:
+            total[slot] += count * amount
+
+    shapes: dict[Requests, float] = {}
+    loads: dict[int, float] = {}
     for node in nodes:
-        for slot, amount in node.allocatable:
-            total[slot] += amount
-    return {
-        node.row: max(
-            (amount / total[slot] for slot, amount in node.allocatable if amount), default=0.0
-        )
-        for node in nodes
-    }
+        shape = node.allocatable
+        if shape not in shapes:
+            shapes[shape] = max((a / total[slot] for slot, a in shape if a), default=0.0)
+        loads[node.row] = shapes[shape]
+    return loads
 
 
 def _units(
@@ -81,7 +106,7 @@ def _units(
     for hyper in sorted(hyper_nodes, key=lambda h: (h.tier, h.name)):
         members = [by_name[n] for n in hyper.nodes if n in by_name and n not in taken]
         load = sum(loads[node.row] for node in members)
-        if members and load <= part * (1 + SLACK):
+        if members and load <= part * SPLIT_ABOVE:
             taken.update(node.name for node in members)
             rows = tuple(sorted(node.row for node in members))
             units.append(Unit(f"hypernode/{hyper.name}", rows, load))
@@ -103,41 +128,17 @@ def _previous_owner(unit: Unit, previous: Mapping[int, int], shards: int) -> int
     return min(votes, key=lambda shard: (-votes[shard], shard), default=None)
 
 
-def _place_new(units: list[Unit], owner: dict[str, int | None], totals: list[float]) -> None:
+def _place_new(units: list[Unit], found: list[int | None], totals: list[float]) -> list[int]:
     """New units, largest first, to the least loaded shard."""
     heap = [(load, shard) for shard, load in enumerate(totals)]
     heapq.heapify(heap)
-    for unit in units:
-        if owner[unit.name] is None:
-            load, shard = heapq.heappop(heap)
-            owner[unit.name] = shard
-            totals[shard] = load + unit.load
-            heapq.heappush(heap, (totals[shard], shard))
-
-
-def _even_out(
-    units: list[Unit], owner: dict[str, int | None], totals: list[float], part: float
-) -> None:
-    """Move units from the fullest to the emptiest shard while that brings the two closer."""
-    held: dict[int, list[Unit]] = {shard: [] for shard in range(len(totals))}
-    for unit in reversed(units):  # smallest last: taken first by pop()
-        shard = owner[unit.name]
-        assert shard is not None
-        held[shard].append(unit)
-    while True:
-        order = range(len(totals))
-        full = max(order, key=lambda shard: (totals[shard], -shard))
-        empty = min(order, key=lambda shard: (totals[shard], shard))
-        gap = totals[full] - totals[empty]
-        if gap <= 2 * SLACK * part:
-            return
-        # A unit as large as the gap would only swap the two; the margin keeps rounding out of it.
-        movable = [unit for unit in held[full] if unit.load < gap * 0.999]
-        if not movable:
-            return
-        unit = min(movable, key=lambda u: (abs(gap / 2 - u.load), u.name))
-        held[full].remove(unit)
-        held[empty].append(unit)
-        owner[unit.name] = empty
-        totals[full] -= unit.load
-        totals[empty] += unit.load
+    owner: list[int] = []
+    for unit, shard in zip(units, found, strict=True):
+        if shard is not None:
+            owner.append(shard)
+            continue
+        load, least = heap[0]
+        totals[least] = load + unit.load
+        heapq.heapreplace(heap, (totals[least], least))
+        owner.append(least)
+    return owner

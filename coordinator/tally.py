@@ -19,6 +19,13 @@ class ShardTally:
     turns_lost: int = 0
     """Turns whose outcome never came."""
 
+    @property
+    def judged(self) -> tuple[int, int]:
+        """(statements that the ledger judged, those of them that had lost their nodes to others)"""
+        statements = self.statements
+        lost = statements["conflicts_true"]
+        return statements["committed"] + lost + statements["conflicts_read"], lost
+
     def count(self, outcome: Outcome) -> None:
         self.outcomes[outcome.code] += 1
         self.statements["committed"] += outcome.committed
@@ -38,7 +45,7 @@ class Tally:
     waits: Waits = field(default_factory=Waits)
     workers_lost: int = 0
     nodes_moved: int = 0
-    """Nodes that a new partition gave to another shard."""
+    """Nodes that changed from one shard to another."""
 
     def of(self, shard: int) -> ShardTally:
         if shard not in self.shards:

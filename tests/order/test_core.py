@@ -136,7 +136,7 @@ def test_a_stored_partition_wakes_what_no_shard_could_place_before() -> None:
     (send,) = sends(core)
     infeasible(core, send)
     assert sends(core, now=100.0) == []
-    core.partition_stored()
+    core.partition_stored("0")
     assert [s.shard for s in sends(core, now=200.0)] == [0]
 
 

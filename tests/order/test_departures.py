@@ -295,13 +295,12 @@ def test_a_queue_goes_and_its_jobs_have_none() -> None:
     assert list(opened(core)) == [1]
 
 
-def test_a_domain_that_goes_leads_to_another_partition() -> None:
+def test_a_domain_that_goes_leaves_its_nodes_where_they_are() -> None:
     core = coordinator(nodes=2)
     core.admitted(Changes(hyper_nodes=[HyperNode("h", 1, ("n0", "n1"))]))
-    assert core.repartition() is not None
+    assert core.repartition() is None
     core.admitted(Changes(hyper_nodes_gone=["h"]))
     assert core.hyper_nodes == {}
-    assert core.repartition() is not None
     core.admitted(Changes(hyper_nodes_gone=["h"]))
     assert core.repartition() is None
 

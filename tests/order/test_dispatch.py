@@ -25,7 +25,7 @@ def dispatcher(shards: int = 2, **options: int) -> Dispatcher:
     made = Dispatcher(shards, **options)
     for row in range(4):
         made.offer(row, ((0, 4000),), +1)
-    made.assign({shard: [r for r in range(4) if r % shards == shard] for shard in range(shards)})
+    made.assign({row: row % shards for row in range(4)})
     for shard in range(shards):
         made.up(shard, Epoch(1, "x"))
     return made

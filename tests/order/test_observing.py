@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core import Changes, Coordinator
+from coordinator.core import Changes, Coordinator, Repartition
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.jobs import LastTry
 from shared.ledger.protocol import JobRecord, TaskRecord
@@ -54,6 +54,7 @@ def coordinator(*, shards: int = 1, count: int = 3, nodes: int = 4) -> tuple[Coo
     core.admitted(Changes(classes={0: ONE}, nodes=offered, jobs=[job(1, count=count, minimum=1)]))
     core.observer = notes
     core.repartition()
+    core.partition_stored("1")
     for shard in range(shards):
         core.worker_up(shard, Epoch(7, "x"))
     return core, notes
@@ -203,15 +204,20 @@ def test_shards_that_are_lost_come_back_and_get_other_nodes_are_told() -> None:
     core.worker_lost(0, planned=True)
     core.worker_up(0, Epoch(9, "x"))
     assert notes.take() == []
-    mine = [f"n{row}" for row, shard in core.dispatcher.shard_of.items() if shard == 1]
     core.admitted(Changes(nodes_gone=[row for row, s in core.dispatcher.shard_of.items() if s]))
     assert core.repartition() is not None
+    assert notes.take() == []  # the first phase: nothing has another owner yet
+    core.partition_stored("5")
+    for beat in core.step(0.0):
+        assert isinstance(beat, SendTurns)
+        core.followed(beat.shard, beat.epoch, "6")
+        core.turns_returned(beat.shard, beat.call, [])
+    assert any(isinstance(i, Repartition) for i in core.step(0.0))
     assert notes.take() == [("ShardRebalanced", 0), ("ShardRebalanced", 1)]
-    assert mine
 
 
 def test_hyper_nodes_alone_tell_of_no_shard() -> None:
     core, notes = coordinator(shards=1)
     core.admitted(Changes(hyper_nodes=[HyperNode("h", 1, ("n0",))]))
-    assert core.repartition() is not None
+    assert core.repartition() is None
     assert notes.take() == []

@@ -1,4 +1,4 @@
-"""Partition: balanced, stable, minimal moves, whole hyper nodes."""
+"""Partition: stable, whole hyper nodes, new nodes where there is least, balanced at the start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.partition import partition
+from coordinator.partition import Cut, cut
+from coordinator.rebalance import even_out
 from shared.model import HyperNode, Node
 
 
@@ -15,19 +16,18 @@ def nodes(count: int, cpus: int = 8) -> list[Node]:
     return [Node(row=r, name=f"n{r:05}", allocatable=((0, cpus * 1000),)) for r in range(count)]
 
 
-def owners(shards: dict[int, list[int]]) -> dict[int, int]:
-    return {row: shard for shard, rows in shards.items() for row in rows}
+def sizes(found: Cut) -> list[int]:
+    owners = list(found.owners().values())
+    return [owners.count(shard) for shard in range(len(found.totals))]
 
 
 @given(count=st.integers(1, 60), shards=st.integers(1, 7))
-def test_every_node_is_in_exactly_one_shard_and_equal_nodes_are_spread_evenly(
+def test_every_node_is_in_one_shard_and_equal_nodes_are_spread_evenly(
     count: int, shards: int
 ) -> None:
-    result = partition(nodes(count), [], shards=shards, previous={})
-    rows = [row for part in result.values() for row in part]
-    assert sorted(rows) == list(range(count))
-    sizes = [len(part) for part in result.values()]
-    assert max(sizes) - min(sizes) <= 1
+    found = cut(nodes(count), [], shards=shards, previous={})
+    assert sorted(found.owners()) == list(range(count))
+    assert max(sizes(found)) - min(sizes(found)) <= 1
 
 
 @given(count=st.integers(4, 60), shards=st.integers(1, 5), order=st.randoms(use_true_random=False))
@@ -37,25 +37,24 @@ def test_the_same_input_gives_the_same_shards_in_any_order(
     listed = nodes(count)
     shuffled = list(listed)
     order.shuffle(shuffled)
-    first = partition(listed, [], shards=shards, previous={})
-    assert partition(shuffled, [], shards=shards, previous={}) == first
-    assert partition(listed, [], shards=shards, previous=owners(first)) == first
+    first = cut(listed, [], shards=shards, previous={}).owners()
+    assert cut(shuffled, [], shards=shards, previous={}).owners() == first
+    assert cut(listed, [], shards=shards, previous=first).owners() == first
 
 
 def test_new_nodes_move_no_old_one() -> None:
-    before = owners(partition(nodes(40), [], shards=4, previous={}))
-    after = owners(partition(nodes(44), [], shards=4, previous=before))
-    assert all(after[row] == shard for row, shard in before.items())
+    before = cut(nodes(40), [], shards=4, previous={}).owners()
+    after = cut(nodes(44), [], shards=4, previous=before)
+    assert all(after.owners()[row] == shard for row, shard in before.items())
+    assert sizes(after) == [11, 11, 11, 11]
 
 
-def test_lost_nodes_move_only_as_many_as_balance_needs() -> None:
-    before = owners(partition(nodes(40), [], shards=4, previous={}))
-    left = [node for node in nodes(40) if before[node.row] != 0]
-    after = owners(partition(left, [], shards=4, previous=before))
-    moved = [row for row in after if after[row] != before[row]]
-    sizes = [list(after.values()).count(shard) for shard in range(4)]
-    assert max(sizes) - min(sizes) <= 2
-    assert len(moved) <= 8
+def test_nodes_of_a_shard_that_there_is_no_more_are_new_ones() -> None:
+    before = cut(nodes(40), [], shards=4, previous={}).owners()
+    after = cut(nodes(40), [], shards=2, previous=before)
+    kept = {row: shard for row, shard in before.items() if shard < 2}
+    assert kept.items() <= after.owners().items()
+    assert sizes(after) == [20, 20]
 
 
 def test_hyper_nodes_stay_whole_where_they_fit_and_are_split_where_not() -> None:
@@ -64,9 +63,37 @@ def test_hyper_nodes_stay_whole_where_they_fit_and_are_split_where_not() -> None
         HyperNode(name=f"rack{i}", tier=1, nodes=tuple(n.name for n in listed[4 * i : 4 * i + 4]))
         for i in range(4)
     ]
-    shards = owners(partition(listed, racks, shards=4, previous={}))
+    shards = cut(listed, racks, shards=4, previous={}).owners()
     for i in range(4):
         assert len({shards[row] for row in range(4 * i, 4 * i + 4)}) == 1
     halves = [HyperNode(name="half", tier=1, nodes=tuple(n.name for n in listed[:8]))]
-    sizes = list(owners(partition(listed, halves, shards=4, previous={})).values())
-    assert sorted(sizes.count(shard) for shard in range(4)) == [4, 4, 4, 4]
+    assert sizes(cut(listed, halves, shards=4, previous={})) == [4, 4, 4, 4]
+
+
+def test_a_hyper_node_goes_where_most_of_it_is() -> None:
+    rack = HyperNode(name="rack", tier=1, nodes=("n00000", "n00001", "n00002"))
+    previous = {row: row % 2 for row in range(8)}
+    shards = cut(nodes(8), [rack], shards=2, previous=previous).owners()
+    assert shards == previous | {1: 0}
+
+
+@given(
+    loads=st.lists(st.integers(1, 40), min_size=1, max_size=40),
+    shards=st.integers(1, 5),
+    data=st.data(),
+)
+def test_evening_out_never_widens_the_gap_and_loses_no_node(
+    loads: list[int], shards: int, data: st.DataObject
+) -> None:
+    listed = [Node(row=r, name=f"n{r}", allocatable=((0, load),)) for r, load in enumerate(loads)]
+    rows = st.integers(0, len(loads) - 1)
+    previous = data.draw(st.dictionaries(rows, st.integers(0, shards - 1)))
+    busy = data.draw(st.frozensets(rows))
+    found = cut(listed, [], shards=shards, previous=previous)
+    before, gap = found.owners(), found.gap
+    moved, _ = even_out(found, busy=busy)
+    after = found.owners()
+    assert after.keys() == before.keys() == set(range(len(loads)))
+    assert moved >= sum(after[row] != shard for row, shard in before.items())
+    assert found.gap <= gap + 1e-9
+    assert abs(sum(found.totals) - sum(unit.load for unit in found.units)) < 1e-9

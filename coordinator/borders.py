@@ -1,0 +1,133 @@
+"""Borders: the nodes of the cluster, and which shard has each of them now and shall have it.
+
+It joins what is decided apart: where a node belongs (:mod:`coordinator.partition`), what should
+change hands (:mod:`coordinator.rebalance`), and how it does (:mod:`coordinator.handover`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.accounts import Accounts
+from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.handover import Handover
+from coordinator.instructions import Repartition
+from coordinator.partition import cut
+from coordinator.rebalance import Rebalancer
+from shared.ledger.protocol import PutPartition
+from shared.model import HyperNode, Node
+
+MOVES_PER_MINUTE = 1000
+"""Nodes that change hands for balance, where nobody says otherwise."""
+
+
+class Borders:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        accounts: Accounts,
+        *,
+        mode: str,
+        moves_per_minute: int,
+        moved: Callable[[list[tuple[int, int]]], None],
+    ) -> None:
+        """``moved``: nodes have changed hands, one (giver, taker) each."""
+        self.nodes: dict[int, Node] = {}
+        self.names: dict[int, str] = {}
+        """Of every node that was ever known: a bind may be under way to one that is gone."""
+        self.rows: dict[str, int] = {}
+        """Row of every name, of gone nodes too: their last tasks still report, and one that comes
+        back has its row again."""
+        self.hyper_nodes: dict[str, HyperNode] = {}
+        self.handover = Handover(len(dispatcher.shards), mode=mode)
+        self.rebalancer = Rebalancer(moves_per_minute)
+        self._dispatcher = dispatcher
+        self._accounts = accounts
+        self._moved = moved
+        self._changed = False
+        """Whether nodes or domains came or went since the partition was looked at."""
+        self._anew = False
+        """Whether there are other shards than the partition was made for."""
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        known = self.nodes.get(node.row)
+        if known is not None:
+            self._dispatcher.offer(node.row, known.allocatable, -1)
+        else:
+            self._changed = True
+        self.nodes[node.row] = node
+        self.name(node)
+        self._dispatcher.offer(node.row, node.allocatable, +1)
+        self._accounts.put_node(node)
+
+    def name(self, node: Node) -> None:
+        """A node that there was once."""
+        self.names[node.row] = node.name
+        self.rows[node.name] = node.row
+
+    def drop_node(self, row: int) -> None:
+        node = self.nodes.pop(row, None)
+        if node is None:
+            return
+        self._changed = True
+        self._dispatcher.offer(row, node.allocatable, -1)
+        self._accounts.drop_node(row)
+
+    def put_hyper_node(self, hyper: HyperNode) -> None:
+        self.hyper_nodes[hyper.name] = hyper
+        self._changed = True
+
+    def drop_hyper_node(self, name: str) -> None:
+        self._changed |= self.hyper_nodes.pop(name, None) is not None
+
+    def _busy(self) -> set[int]:
+        """Rows where something runs, or is placed."""
+        dispatcher = self._dispatcher
+        return {row for row, node in self.nodes.items() if dispatcher.busy(row, node.allocatable)}
+
+    # --- the partition ------------------------------------------------------------------------
+
+    def restore(self, put: PutPartition, *, at: str) -> None:
+        """The partition that the ledger knows as of this log entry: kept, so that a restart moves
+        nothing, and what was moving goes on to."""
+        self.handover.restore(put, at=at)
+        self._anew = put.shards.keys() != self._dispatcher.shards.keys()
+        self._changed = True
+        self._dispatcher.assign(self.handover.desired())
+
+    def repartition(self, now: float) -> Repartition | None:
+        """The first phase: what to store where nodes came, or a shard has too much. None where all
+        stays as it is, or the partition given out before is not stored yet."""
+        handover = self.handover
+        more = self.rebalancer.due(now) and not handover.moving
+        if handover.storing or not (self._changed or more):
+            return None
+        found = cut(
+            self.nodes.values(),
+            self.hyper_nodes.values(),
+            shards=len(self._dispatcher.shards),
+            previous=handover.desired(),
+        )
+        if not handover.moving:  # else it is looked at again when that is done
+            self.rebalancer.even_out(found, busy=self._busy, now=now, free=self._anew)
+            self._changed = self._anew = False
+        if not handover.assign(found.owners()):
+            return None
+        self._dispatcher.assign(handover.desired())
+        return Repartition(handover.put())
+
+    def stored(self, at: str) -> None:
+        """Everybody who reads the log up to ``at`` knows the partition that was given out."""
+        self.handover.stored(at, last_call=self._dispatcher.last_call)
+
+    def step(self) -> list[Repartition | SendTurns]:
+        """The second phase as soon as it may be; until then, calls to those it waits for."""
+        handover = self.handover
+        waits = None if handover.storing else handover.waits_for(self._dispatcher.shards)
+        if waits is None:
+            return []
+        if waits:
+            return [*self._dispatcher.nudge(waits)]
+        self._moved(handover.finish())
+        return [Repartition(handover.put())]
