@@ -77,6 +77,7 @@ class Life:
             core=core,
             step=self._step,
             committed=self._committed,
+            deposed=deposed,
         )
         self._seat: Seat | None = None
 

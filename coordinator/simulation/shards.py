@@ -69,9 +69,11 @@ class SimulatedShards:
         core: Coordinator,
         step: Event,
         committed: Event,
+        deposed: Event,
     ) -> None:
         """``process``: the coordinator, which workers may outlive; ``step``: it has news;
-        ``committed``: there may be something to bind."""
+        ``committed``: there may be something to bind; ``deposed``: another one leads."""
+        self._deposed = deposed
         self.workers: dict[int, SimulatedWorker] = {}
         self.leader: Epoch | None = None
         """The epoch of the coordinator whose workers these are, once it has taken its seat."""
@@ -91,12 +93,16 @@ class SimulatedShards:
         asking = Lane(self._process, Place.LEDGER)
 
         def claimed(epoch: Epoch | None) -> None:
-            if epoch is not None:  # else another one leads, and this one will hear of it
+            if epoch is None:
+                self._deposed()
+            else:
                 bless = unless_deposed(lambda: at_once(ledger.bless(self._leading)))
                 asking.push("bless", bless, lambda run: blessed(epoch, run))
 
         def blessed(epoch: Epoch, run: str | None) -> None:
-            if run is not None:
+            if run is None:
+                self._deposed()
+            else:
                 create(epoch, run)
 
         def create(epoch: Epoch, run: str) -> None:
@@ -157,6 +163,7 @@ class SimulatedShards:
 
         def void(epoch: Epoch | None) -> None:
             if epoch is None:
+                self._deposed()
                 return
             self._core.worker_lost(send.shard)
             self._step()
