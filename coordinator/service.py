@@ -305,6 +305,8 @@ class Service:
                 self._group.create_task(self._fail(instruction))
             case Purge():
                 self._group.create_task(self._purge(instruction))
+            case LeaveOut():
+                self._group.create_task(self._leave_out(instruction))
 
     # --- ledger -------------------------------------------------------------------------------
 
@@ -335,6 +337,12 @@ class Service:
     async def _purge(self, purge: Purge) -> None:
         assert self._writer is not None
         await self._writer.purge(purge.jids, purge.pods)
+
+    async def _leave_out(self, instruction: LeaveOut) -> None:
+        assert self._writer is not None
+        await self._writer.store(instruction.ops())
+        self.core.left_out(instruction.marks)
+        self._kicked.set()
 
     async def _sweep_forever(self) -> None:
         """Find nominations that nobody counts on; see :meth:`Coordinator.stray_nominations`."""
@@ -411,7 +419,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 async def serve(settings: Settings) -> None:
     """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
-    ledger = RedisLedger(settings.redis_url or "", password=settings.redis_secret)
+    ledger = RedisLedger(settings.access())
     cluster = SocketCluster(settings.cluster_socket or "")
     shards = RayShards(call_seconds=settings.worker_deadline_seconds, cpus=settings.worker_cpus)
     await asyncio.to_thread(shards.attach, settings.ray_address or "")

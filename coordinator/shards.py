@@ -45,8 +45,7 @@ def worker_config(
         mode=settings.mode,
         seed=settings.seed,
         policy=policy,
-        redis_url=settings.redis_url or "",
-        redis_password=settings.redis_secret,
+        access=settings.access(),
         nomination_seconds=settings.nomination_seconds,
         lease_seconds=settings.shard_lease_seconds,
     )

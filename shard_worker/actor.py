@@ -49,7 +49,7 @@ class ShardActor:
         """Load the view and take up the shard under the given epoch; returns our process id."""
         settings = WorkerConfig.decode(config)
         configure_tracing("worker")
-        ledger = RedisLedger(settings.redis_url, password=settings.redis_password)
+        ledger = RedisLedger(settings.access)
         self._server = ShardServer(settings, ledger)
         self._runner.run(self._server.load())
         return str(os.getpid()).encode()

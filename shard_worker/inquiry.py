@@ -275,8 +275,14 @@ def _finding(value: object, at: str) -> Finding:
 def _role(value: object, at: str) -> RoleFunnel:
     cid, role, wanted, told = row(value, at, 4)
     figures, idle, scarce, checks, near, smaller = row(told, at, 6)
+    total, fits, starts, later, matching, empty = (count(n, at) for n in row(figures, at, 6))
     found = Funnel(
-        *[count(figure, at) for figure in row(figures, at, 6)],
+        total=total,
+        fits=fits,
+        starts=starts,
+        later=later,
+        matching=matching,
+        empty=empty,
         idle=each(idle, f"{at}.idle", _amount),
         scarce=indices(scarce, f"{at}.scarce"),
         checks=each(checks, f"{at}.checks", _check),
@@ -293,9 +299,15 @@ def _amount(value: object, at: str) -> tuple[int, int]:
 
 def _check(value: object, at: str) -> Check:
     kind, name, slot, nodes, only, starts, examples = row(value, at, 7)
-    counts = [count(figure, at) for figure in (nodes, only, starts)]
-    rows = indices(examples, at)
-    return Check(text(kind, at), text(name, at), integer(slot, at), *counts, examples=rows)
+    return Check(
+        kind=text(kind, at),
+        name=text(name, at),
+        slot=integer(slot, at),
+        count=count(nodes, at),
+        only=count(only, at),
+        starts=count(starts, at),
+        examples=indices(examples, at),
+    )
 
 
 def _near(value: object, at: str) -> Near:

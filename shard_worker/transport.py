@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from shard_worker.figures import WorkerFigures
@@ -17,6 +17,7 @@ from shared.checked import (
     unpack_sealed,
     wrong,
 )
+from shared.ledger.access import Access
 from shared.messages import Epoch, Outcome, Turn
 from shared.wire import (
     decode_outcomes,
@@ -41,8 +42,7 @@ class WorkerConfig:
     seed: int
     policy: dict[str, Any] | None
     """The policy file's content; None = the default policy."""
-    redis_url: str
-    redis_password: str | None = field(repr=False)
+    access: Access
     nomination_seconds: float
     lease_seconds: float = 0.0
     """How long it may commit without renewing; 0 = without end."""
@@ -57,8 +57,7 @@ class WorkerConfig:
                 self.mode,
                 self.seed,
                 self.policy,
-                self.redis_url,
-                self.redis_password,
+                self.access.plain(),
                 self.nomination_seconds,
                 self.lease_seconds,
             ],
@@ -68,8 +67,8 @@ class WorkerConfig:
     def decode(cls, data: bytes) -> WorkerConfig:
         """Errors: Malformed."""
         at = "worker"
-        values = row(unpack_sealed(_CONFIG, data), at, 10)
-        shard, epoch, run_id, mode, seed, policy, url, password, nomination, lease = values
+        values = row(unpack_sealed(_CONFIG, data), at, 9)
+        shard, epoch, run_id, mode, seed, policy, access, nomination, lease = values
         if policy is not None and type(policy) is not dict:
             raise wrong(policy, f"{at}.policy", "map")
         return cls(
@@ -79,8 +78,7 @@ class WorkerConfig:
             mode=text(mode, f"{at}.mode"),
             seed=integer(seed, f"{at}.seed"),
             policy=policy,
-            redis_url=text(url, f"{at}.redis_url"),
-            redis_password=None if password is None else text(password, f"{at}.redis_password"),
+            access=Access.of(access),
             nomination_seconds=number(nomination, f"{at}.nomination_seconds"),
             lease_seconds=number(lease, f"{at}.lease_seconds"),
         )

@@ -216,7 +216,7 @@ async def _at(blow: Blow, striker: Striker) -> None:
 
 async def _followed(settings: Settings) -> None:
     """Wait until the history holds what the log holds now. Raises RunFailed."""
-    ledger = RedisLedger(settings.redis_url or "", password=settings.redis_secret)
+    ledger = RedisLedger(settings.access())
     cluster = SocketCluster(settings.cluster_socket or "")
     try:
         async with asyncio.timeout(FOLLOW_SECONDS):

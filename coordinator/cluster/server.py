@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -109,7 +110,7 @@ def _open_ledger(url: str, settings: Settings) -> Ledger | None:
     """The password comes from the settings: arguments are there for everybody to see."""
     if not url:
         return None
-    return RedisLedger(url, password=settings.redis_secret)
+    return RedisLedger(replace(settings.access(), url=url))
 
 
 def _kubelets(options: argparse.Namespace) -> Kubelets:

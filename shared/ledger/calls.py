@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from shared.ledger.access import Access
 from shared.ledger.client import open_client
 from shared.ledger.errors import LedgerArgument, LedgerFault, LedgerUnavailable
 from shared.ledger.keys import log_position, script_keys
@@ -82,9 +83,9 @@ class Calls:
     ``timeout``: seconds within which everything but a blocking read must be answered.
     """
 
-    def __init__(self, url: str, *, password: str | None, timeout: float) -> None:
-        self._writer = open_client(url, password, limit=timeout, size=_WRITERS)
-        self._reader = open_client(url, password, limit=None, size=_READERS)
+    def __init__(self, access: Access, *, timeout: float) -> None:
+        self._writer = open_client(access, limit=timeout, size=_WRITERS)
+        self._reader = open_client(access, limit=None, size=_READERS)
         self._timeout = timeout
         self._newest = "0"
 

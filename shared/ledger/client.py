@@ -55,11 +55,10 @@ def tls_rules(access: Access) -> ssl.SSLContext:
     return rules
 
 
-def open_client(url: str | Access, password: str | None, *, limit: float | None, size: int) -> Any:
+def open_client(access: Access, *, limit: float | None, size: int) -> Any:
     """A client of at most ``size`` connections that answers in bytes (the library's own types leave
     open bytes or text). ``limit`` None: the caller limits its calls itself, as pipelines and
-    blocking reads must be. ``password`` counts where ``url`` is an address alone."""
-    access = url if isinstance(url, Access) else Access(url, password=password)
+    blocking reads must be."""
     where: dict[str, Any] = dict(parse_url(access.url))
     if access.url.startswith(TLS):
         where |= {"connection_class": _Believing, "rules": tls_rules(access)}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from redis.exceptions import ResponseError
 
+from shared.ledger.access import Access
 from shared.ledger.calls import Calls, script, translated
 from shared.ledger.errors import Deposed, LeaseHeld, LedgerBehind, LedgerIdentity
 from shared.ledger.keys import BINDERS, key, log_position
@@ -32,14 +33,13 @@ class Ownership(Calls):
 
     def __init__(
         self,
-        url: str,
+        access: Access,
         *,
-        password: str | None,
         timeout: float,
         cluster: str,
         nonce: Callable[[], str] | None,
     ) -> None:
-        super().__init__(url, password=password, timeout=timeout)
+        super().__init__(access, timeout=timeout)
         self._cluster = cluster
         self._nonce = nonce or (lambda: secrets.token_hex(8))
 

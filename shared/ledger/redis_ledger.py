@@ -9,6 +9,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from shared.ledger import codec, records
+from shared.ledger.access import Access
 from shared.ledger.calls import translated
 from shared.ledger.errors import LedgerTrimmed
 from shared.ledger.keys import BINDERS, key, log_position
@@ -44,22 +45,22 @@ _SLACK = 5.0
 class RedisLedger(Ownership):
     """Implements :class:`shared.ledger.protocol.Ledger`. Safe to share between tasks of one loop.
 
-    ``clock`` gives the time of nominations (None: the server's own); ``nonce`` the random part of
-    epochs. ``cluster``: the id this ledger must have; "" accepts any, and founds one on an empty
-    server.
+    ``where``: an address alone is enough where the server asks for nothing more. ``clock`` gives
+    the time of nominations (None: the server's own); ``nonce`` the random part of epochs.
+    ``cluster``: the id this ledger must have; "" accepts any, and founds one on an empty server.
     """
 
     def __init__(
         self,
-        url: str,
+        where: str | Access,
         *,
-        password: str | None = None,
         timeout: float = 5.0,
         cluster: str = "",
         clock: Callable[[], float] | None = None,
         nonce: Callable[[], str] | None = None,
     ) -> None:
-        super().__init__(url, password=password, timeout=timeout, cluster=cluster, nonce=nonce)
+        access = where if isinstance(where, Access) else Access(where)
+        super().__init__(access, timeout=timeout, cluster=cluster, nonce=nonce)
         self._clock = clock
 
     # --- writes -----------------------------------------------------------------------------

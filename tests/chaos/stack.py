@@ -162,7 +162,7 @@ class Stack:
 
     @asynccontextmanager
     async def _ledger(self) -> AsyncIterator[RedisLedger]:
-        ledger = RedisLedger(self._access.url, password=self._access.password)
+        ledger = RedisLedger(self._access)
         try:
             yield ledger
         finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from shared.ledger.access import Access
 from shared.ledger.errors import LedgerIdentity, LedgerUnavailable, ServerFailed
 from shared.ledger.protocol import CommitEntry
 from shared.ledger.redis_ledger import RedisLedger
@@ -147,7 +148,7 @@ async def test_a_password_is_needed_and_not_shown(short_dir: Path) -> None:
     server = EmbeddedServer(short_dir, short_dir / "data", secret)
     server.start()
     try:
-        ledger = RedisLedger(server.url, password=secret)
+        ledger = RedisLedger(Access(server.url, password=secret))
         assert await ledger.open()
         await ledger.close()
         stranger = RedisLedger(server.url)
