@@ -49,7 +49,8 @@ class Played:
 def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
     def core() -> Coordinator:
         order = Order(open_session(DEFAULT_POLICY), window=16, walls=wanted.mode is Mode.HARD)
-        return Coordinator(order, Dispatcher(wanted.shards, turns_per_call=4))
+        dispatcher = Dispatcher(wanted.shards, turns_per_call=4)
+        return Coordinator(order, dispatcher, mode=wanted.mode.value)
 
     local = LocalCluster(grace=0.05)
     kubelets: Kubelets = FaultyCluster(local, FAULTS, wanted.seed) if wanted.faulty else local
@@ -60,6 +61,7 @@ def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
         mode=wanted.mode,
         seed=wanted.seed,
         network=wanted.network,
+        standby=wanted.standby,
         notes=notes,
     )
     simulation.submit(list(wanted.setup))
