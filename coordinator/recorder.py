@@ -46,12 +46,15 @@ async def write(
     *,
     run_id: Callable[[], Awaitable[str]],
     bless: Callable[[], Awaitable[str]],
+    renew: Callable[[], Awaitable[bool]] | None = None,
     what: str,
 ) -> R:
     """Send one batch until it is in the ledger. ``send`` puts the given run id on it.
 
     A run of the server that nobody has accepted yet (it was restarted) is accepted here, by
-    ``bless``. Raises Deposed where the batch will never be taken, and what ``bless`` raises.
+    ``bless``. Where our lease had run out and nobody else claimed the writer, it begins anew by
+    ``renew`` (None: the writer has none). Raises Deposed where the batch will never be taken, and
+    what ``bless`` raises.
     """
     while True:
         run = await run_id()
@@ -61,6 +64,8 @@ async def write(
                 return reply
             case Verdict.RUN:
                 await insist(bless, what="bless")
+            case Verdict.EPOCH if renew is not None and await insist(renew, what="renew"):
+                continue
             case _:
                 raise Deposed(f"{what} refused: {reply.verdict.name}")
 
@@ -84,17 +89,19 @@ class Recorder:
         epoch: Epoch,
         run_id: Callable[[], Awaitable[str]],
         bless: Callable[[], Awaitable[str]],
+        renew: Callable[[], Awaitable[bool]] | None = None,
         applied: Callable[[list[StatusItem], list[list[int]]], None],
         guard: asyncio.Lock,
         queue_size: int = 256,
     ) -> None:
-        """``bless`` accepts a new run of the server. ``applied`` is called with what changed, under
+        """``bless``, ``renew``: as in :func:`write`. ``applied`` is called with what changed, under
         ``guard``: nobody reads the ledger's truth between a batch and its effect on the
         coordinator."""
         self._ledger = ledger
         self._epoch = epoch
         self._run_id = run_id
         self._bless = bless
+        self._renew = renew
         self._applied = applied
         self._guard = guard
         self._sequence = 0
@@ -140,4 +147,6 @@ class Recorder:
             batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, lapsed)
             return self._ledger.record(batch)
 
-        return await write(send, run_id=self._run_id, bless=self._bless, what="record")
+        return await write(
+            send, run_id=self._run_id, bless=self._bless, renew=self._renew, what="record"
+        )

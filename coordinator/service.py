@@ -1,14 +1,12 @@
 """The coordinator process: the state machine of :mod:`coordinator.core` with I/O around it.
 
-One task group holds everything; if one part fails, all stop and the supervisor sees it::
+It begins as a standby (:mod:`coordinator.standby`) and leads once the seat is its own. One task
+group holds everything; if one part fails, all stop and the supervisor sees it::
 
     HTTP -> intake -----> ledger.store ---+
-    worker replies -----------------------+--> core --> step --> calls to workers (Ray)
+    worker replies -----------------------+--> core --> step --> executor: calls to workers, ...
     bind stream -> cluster -> recorder ---+
     cluster reports -------> recorder ----+
-
-``guard`` orders what reads the ledger's truth about tasks (``reread``) against what changes it
-(``recorder``): without it an old reading could overwrite a newer record.
 
 Run as ``python -m coordinator.service``; configured by ``QUADRANT_*`` alone. It holds nothing that
 the ledger does not: killed at any point, its successor goes on from there.
@@ -20,9 +18,11 @@ import asyncio
 import contextlib
 import gc
 import os
+import platform
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,17 +33,9 @@ from coordinator.binding import Binding
 from coordinator.cluster.client import SocketCluster
 from coordinator.cluster.protocol import ClusterDriver
 from coordinator.controller.loop import JobLoop
-from coordinator.core import (
-    Coordinator,
-    Fail,
-    Instruction,
-    Lapse,
-    Purge,
-    Repartition,
-    Reread,
-    Stop,
-)
-from coordinator.dispatch import Dispatcher, SendTurns
+from coordinator.core import Coordinator
+from coordinator.dispatch import Dispatcher
+from coordinator.executing import Executor
 from coordinator.gate.backlog import Backlog
 from coordinator.gate.middleware import middleware as gate
 from coordinator.gate.opening import open_gate, token_checks
@@ -52,21 +44,24 @@ from coordinator.gate.rights import guarded, may_write
 from coordinator.gate.traces import traces
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
+from coordinator.kube.health import Check
 from coordinator.kube.virtual import VIRTUAL, virtual_routes
 from coordinator.kube.writing import Writing, write_routes
+from coordinator.leader import Leadership, LedCluster
 from coordinator.metrics import metrics_registry
 from coordinator.objects.store import Objects
 from coordinator.order import Order
 from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
 from coordinator.recorder import Deposed, Recorder, insist
-from coordinator.recovery import recover
-from coordinator.serving import Door, Serving
+from coordinator.serving import Door, Serving, StandbyDoor
 from coordinator.shards import RayShards, Shards
+from coordinator.standby import Standby
 from coordinator.trim import trim_forever
 from coordinator.waiting import pending_reasons
 from coordinator.workers import Workers
-from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.keys import log_position
+from shared.ledger.protocol import Ledger
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import Epoch
 from shared.settings import Settings, SettingsError, load_settings
@@ -79,14 +74,14 @@ INTAKE = "intake"
 """Writer name of the objects' batches (their own sequence, so that intake never waits for
 status)."""
 
-REPARTITION_SECONDS = 0.25
-"""Nodes that arrive in a burst are partitioned together, this long after the last of them."""
-
-SWEEP_SECONDS = 1.0
-"""How often nominations in the ledger are compared with what jobs count on."""
-
 SETTLE_SECONDS = 5.0
 """How long calls to workers may take to come back once we are asked to stop."""
+
+DEPOSED = 3
+"""Exit code of a coordinator that does not lead any more: started again, it stands by."""
+
+_ANY = ("0.0.0.0", "::")
+"""Addresses to listen on that tell nobody where we are."""
 
 IDLE_STEP_SECONDS = 0.05
 """The longest the loop sleeps while jobs wait for a deadline (nominations, infeasible lines)."""
@@ -126,8 +121,15 @@ class Service:
         self._kicked = asyncio.Event()
         self._settled = asyncio.Event()
         """We were asked to stop, and no worker is at work for us any more."""
-        self._run_id = ""
-        self._epoch: Epoch | None = None
+        self.leadership: Leadership | None = None
+        """None while another leads."""
+        self.standby = Standby(
+            ledger,
+            self.intake,
+            self.core,
+            lease=settings.coordinator_lease_seconds,
+            holder=_address(settings),
+        )
         self.workers = Workers(
             settings,
             ledger=ledger,
@@ -137,72 +139,49 @@ class Service:
             probes=self.probes,
             kick=self._kicked.set,
         )
-        self._group: asyncio.TaskGroup | None = None
-        self._recorder: Recorder | None = None
-        self._writer: IntakeWriter | None = None
-        self._binding: Binding | None = None
         self._serving: Serving | None = None
+        self._writer: IntakeWriter | None = None
+        self._recorder: Recorder | None = None
 
     # --- start --------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop``. Raises ExceptionGroup where a part failed."""
-        intake_epoch = await self._take_seat()
-        writer = IntakeWriter(
-            self.intake,
-            self._ledger,
-            writer=INTAKE,
-            epoch=intake_epoch,
-            run_id=self._blessed,
-            bless=self._bless,
-            stored=self._stored,
-            bound=PendingBound(
-                Backlog(self.core.order), self._names, limit=self._settings.max_pending_jobs
-            ),
-        )
-        assert self._recorder is not None
-        self._binding = binding = Binding(
-            self._ledger, self._cluster, self._recorder, core=self.core, probes=self.probes
-        )
-        self._writer = writer
+        """Stand by, then lead, until ``stop``. Raises ExceptionGroup where a part failed; one with
+        Deposed where another coordinator leads."""
+        settings = self._settings
         try:
             async with asyncio.TaskGroup() as group:
-                self._group = group
                 group.create_task(self._until(stop))
-                group.create_task(self._recorder.run())
-                group.create_task(writer.run())
-                await writer.submit([])  # the default queue exists from the first start on
-                if (instruction := self.core.repartition(time.time())) is not None:
-                    await self._store_partition(instruction)  # before any worker goes by an old one
-                group.create_task(self._serve_http(writer))
-                group.create_task(binding.bind_forever())
-                group.create_task(binding.report_forever())
-                for shard in range(self._settings.shards):
-                    group.create_task(self.workers.start(shard))
-                group.create_task(self._loop())
-                group.create_task(self._repartition_forever())
-                group.create_task(self.workers.heartbeat_forever())
-                group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read))
-                group.create_task(self.workers.follow_policy_forever())
-                group.create_task(self._sweep_forever())
-                group.create_task(self.jobs.run(writer))
-                if self._tokens is not None:
-                    group.create_task(self._tokens.follow_forever())
+                await insist(self._ledger.open, what="open")
+                door = StandbyDoor(lambda: self.standby.leader)
+                async with door.open(settings.listen_host, settings.listen_port):
+                    taken = await self._take_seat(group)
+                await self._lead(group, taken)
         except* _Stopped:
             log.info("Stopped")
+        if self.leadership is not None:  # in an orderly end: who follows need not wait
+            for shard in range(settings.shards):
+                await self._shards.give_up(shard)
+            await self.leadership.release()
 
-    async def _take_seat(self) -> Epoch:
-        """Claim every writer's epoch, take up what the ledger holds, then accept its server's run.
+    async def _take_seat(self, group: asyncio.TaskGroup) -> Taken:
+        """Claim every writer's epoch, know all that the ledger holds, accept its server's run.
 
-        In this order: what an earlier coordinator or its workers write after the snapshot was
-        read would be acknowledged and unknown here. Returns the epoch of intake."""
-        await self._ledger.open()
-        self._epoch = epoch = await self._ledger.claim(COORDINATOR)
+        In this order: what an earlier coordinator or its workers write after the last look at the
+        ledger would be acknowledged and unknown here."""
+        self.leadership = leadership = await self.standby.wait()
+        group.create_task(leadership.keep_forever())
+        epoch = leadership.epoch
         self.workers.leads(epoch, self._bless)
-        intake_epoch = await self._ledger.claim(INTAKE, leader=epoch)
+        claim = partial(self._ledger.claim, INTAKE, leader=epoch)
+        intake_epoch = await insist(claim, what="claim")
         for shard in range(self._settings.shards):
             await self.workers.claim(shard)
-        recover(await self._ledger.snapshot(), self.intake, self.core)
+        await self.standby.catch_up()
+        await self.standby.finish()
+        await self._shards.inherit()
+        gc.collect()
+        gc.freeze()  # what was recovered lives long
         self.objects = Objects(
             self.core, lambda: self.intake.registry, epoch=epoch.counter, clock=time.time
         )
@@ -210,28 +189,81 @@ class Service:
         self.core.observer = self.objects
         self.intake.node_of = self.objects.node_of
         self.jobs.restored(self.intake.documents.values())
-        self._recorder = Recorder(
+        await insist(self._bless, what="bless")
+        log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
+        return Taken(leadership, intake_epoch)
+
+    async def _lead(self, group: asyncio.TaskGroup, taken: Taken) -> None:
+        """Begin everything that a leader does."""
+        self._recorder = recorder = Recorder(
             self._ledger,
-            epoch=epoch,
+            epoch=taken.leadership.epoch,
             run_id=self._blessed,
             bless=self._bless,
+            renew=taken.leadership.renew,
             applied=self._applied,
             guard=self._guard,
         )
-        self._run_id = await self._bless()
-        log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
-        return intake_epoch
+        self._writer = writer = IntakeWriter(
+            self.intake,
+            self._ledger,
+            writer=INTAKE,
+            epoch=taken.intake,
+            run_id=self._blessed,
+            bless=self._bless,
+            stored=self._stored,
+            bound=PendingBound(
+                Backlog(self.core.order), self._names, limit=self._settings.max_pending_jobs
+            ),
+        )
+        binding = Binding(
+            self._ledger,
+            LedCluster(self._cluster, taken.leadership),
+            recorder,
+            core=self.core,
+            probes=self.probes,
+        )
+        executor = Executor(
+            group,
+            ledger=self._ledger,
+            core=self.core,
+            guard=self._guard,
+            recorder=recorder,
+            writer=writer,
+            binding=binding,
+            workers=self.workers,
+            kick=self._kicked.set,
+        )
+        group.create_task(recorder.run())
+        group.create_task(writer.run())
+        await writer.submit([])  # the default queue exists from the first start on
+        await executor.repartition()  # before any worker goes by an old one
+        group.create_task(self._serve_http(writer))
+        group.create_task(binding.bind_forever())
+        group.create_task(binding.report_forever())
+        for shard in range(self._settings.shards):
+            group.create_task(self.workers.start(shard))
+        group.create_task(self._loop(executor))
+        group.create_task(executor.repartition_forever())
+        group.create_task(self.workers.heartbeat_forever())
+        group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read))
+        group.create_task(self.workers.follow_policy_forever())
+        group.create_task(executor.sweep_forever(self._told))
+        group.create_task(self.jobs.run(writer))
+        if self._tokens is not None:
+            group.create_task(self._tokens.follow_forever())
 
     async def _bless(self) -> str:
         """Accept the run of the server, which must know all that is known here."""
-        assert self._epoch is not None
-        return await self._ledger.bless(self._epoch, after=self.workers.newest)
+        assert self.leadership is not None
+        newest = max(self.standby.log_id, self.workers.newest, key=log_position)
+        return await self._ledger.bless(self.leadership.epoch, after=newest)
 
     async def _blessed(self) -> str:
         started = time.monotonic()
-        self._run_id = await insist(self._ledger.run_id, what="run id")
+        run_id = await insist(self._ledger.run_id, what="run id")
         self.probes.ledger.observe(time.monotonic() - started)
-        return self._run_id
+        return run_id
 
     async def _until(self, stop: asyncio.Event) -> None:
         """Stop in steps: nothing new comes in, what is under way comes back, the door closes."""
@@ -264,7 +296,7 @@ class Service:
                 ],
                 virtual=VIRTUAL,
                 middlewares=[*traces(), gate(self._tokens)],
-                checks=token_checks(self._tokens),
+                checks=[Check("leading", self._leading), *token_checks(self._tokens)],
             )
         )
         await self._serving.run(self._settings.listen_host, self._settings.listen_port)
@@ -272,7 +304,7 @@ class Service:
 
     # --- the loop -----------------------------------------------------------------------------
 
-    async def _loop(self) -> None:
+    async def _loop(self, executor: Executor) -> None:
         """Step whenever something happened; events that come meanwhile are taken together."""
         while True:
             # Not wait_for: before Python 3.12 it may swallow the cancellation that stops us.
@@ -285,73 +317,11 @@ class Service:
                     self._settled.set()
                 continue  # what is under way comes back; no more goes out
             for instruction in self.core.step(time.time()):
-                self._execute(instruction)
+                executor.execute(instruction)
             await asyncio.sleep(0)
 
-    def _execute(self, instruction: Instruction) -> None:
-        assert self._group is not None
-        match instruction:
-            case SendTurns():
-                self._group.create_task(self.workers.call(instruction))
-            case Reread():
-                self._group.create_task(self._reread(instruction.jids))
-            case Lapse():
-                self._group.create_task(self._lapse(instruction.jids))
-            case Repartition():
-                self._group.create_task(self._store_partition(instruction))
-            case Stop():
-                self._group.create_task(self._stop(instruction.tasks))
-            case Fail():
-                self._group.create_task(self._fail(instruction))
-            case Purge():
-                self._group.create_task(self._purge(instruction))
-            case LeaveOut():
-                self._group.create_task(self._leave_out(instruction))
-
-    # --- ledger -------------------------------------------------------------------------------
-
-    async def _reread(self, jids: list[int]) -> None:
-        async with self._guard:
-            read = partial(self._ledger.read_tasks, jids)
-            found = self.core.reread(await insist(read, what="read tasks"))
-        if found:
-            log.info("Found tasks that a lost call had placed", tasks=found, jobs=len(jids))
-        self._kicked.set()
-
-    async def _lapse(self, jids: list[int]) -> None:
-        assert self._recorder is not None
-        await self._recorder.record([], jids)
-        self.core.order.lapse_recorded(jids)
-        self._kicked.set()
-
-    async def _stop(self, tasks: list[tuple[int, int]]) -> None:
-        assert self._binding is not None
-        await self._binding.stop(tasks)
-
-    async def _fail(self, fail: Fail) -> None:
-        assert self._recorder is not None
-        await self._recorder.record(fail.items)
-        self.core.failed(fail.items)
-        self._kicked.set()
-
-    async def _purge(self, purge: Purge) -> None:
-        assert self._writer is not None
-        await self._writer.purge(purge.jids, purge.pods)
-
-    async def _leave_out(self, instruction: LeaveOut) -> None:
-        assert self._writer is not None
-        await self._writer.store(instruction.ops())
-        self.core.left_out(instruction.marks)
-        self._kicked.set()
-
-    async def _sweep_forever(self) -> None:
-        """Find nominations that nobody counts on; see :meth:`Coordinator.stray_nominations`."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            held = await insist(self._ledger.read_nominations, what="read nominations")
-            self.core.stray_nominations(held, time.time())
-            self.objects.tell_waiting()
-            self._kicked.set()
+    def _told(self) -> None:
+        self.objects.tell_waiting()
 
     def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
         self.core.recorded(items, applied)
@@ -365,24 +335,11 @@ class Service:
         self.jobs.published(changes)
         self._kicked.set()
 
-    async def _repartition_forever(self) -> None:
-        seen = -1
-        while True:
-            await asyncio.sleep(REPARTITION_SECONDS)
-            count = len(self.core.nodes)
-            if count == seen:
-                instruction = self.core.repartition(time.time())
-                if instruction is not None:
-                    await self._store_partition(instruction)
-            seen = count
-
-    async def _store_partition(self, instruction: Repartition) -> None:
-        assert self._writer is not None
-        await self._writer.store([instruction.put])
-        self.core.partition_stored(await insist(self._ledger.log_tail, what="log tail"))
-        self._kicked.set()
-
     # --- tell ---------------------------------------------------------------------------------
+
+    def _leading(self) -> str:
+        sure = self.leadership is not None and self.leadership.sure
+        return "" if sure else "its lease ran out, and the ledger does not renew it"
 
     def _names(self) -> Registry:
         return self.intake.registry
@@ -391,12 +348,27 @@ class Service:
         status = self.core.status()
         names = self.intake.registry.slots.names
         status["pending_reasons"] = pending_reasons(self.core, time.time(), names=names)
-        status["resources"] = self.core.order.accounts.resources(self.intake.registry.slots.names)
+        status["resources"] = self.core.order.accounts.resources(names)
         status["policy"] = self._policies.status()
         for shard in status["shards"]:
             shard["pid"] = self.workers.pids.get(shard["shard"])
         status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self.workers.busy.items()}
         return status
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The seat."""
+
+    leadership: Leadership
+    intake: Epoch
+    """The epoch of the writer of objects."""
+
+
+def _address(settings: Settings) -> str:
+    """Where this coordinator is found, for people."""
+    host = settings.listen_host
+    return f"{platform.node() if host in _ANY else host}:{settings.listen_port}"
 
 
 class _Stopped(Exception):
@@ -421,7 +393,11 @@ async def serve(settings: Settings) -> None:
     """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
     ledger = RedisLedger(settings.access())
     cluster = SocketCluster(settings.cluster_socket or "")
-    shards = RayShards(call_seconds=settings.worker_deadline_seconds, cpus=settings.worker_cpus)
+    shards = RayShards(
+        cluster=await insist(ledger.open, what="open"),
+        call_seconds=settings.worker_deadline_seconds,
+        cpus=settings.worker_cpus,
+    )
     await asyncio.to_thread(shards.attach, settings.ray_address or "")
     stop = asyncio.Event()
     stop_on_signals(stop)
@@ -434,7 +410,7 @@ async def serve(settings: Settings) -> None:
 
 
 def main() -> int:
-    """0 = asked to stop, 1 = a part failed or another coordinator took the seat."""
+    """0 = asked to stop, 1 = a part failed, :data:`DEPOSED` = another coordinator took the seat."""
     try:
         settings = load_settings()
         open_gate(settings)
@@ -452,7 +428,7 @@ def main() -> int:
     except* Deposed as group:
         log.error("Another coordinator took the seat", why=str(group.exceptions[0]))
         deposed = True
-    return 1 if deposed else 0
+    return DEPOSED if deposed else 0
 
 
 if __name__ == "__main__":

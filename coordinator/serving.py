@@ -10,8 +10,10 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -23,9 +25,10 @@ from coordinator.cluster.protocol import ClusterTimeout
 from coordinator.core import Coordinator
 from coordinator.intake import Admission
 from coordinator.kube.app import make_app
-from coordinator.kube.failures import ONE_LINE
-from coordinator.kube.health import Check
+from coordinator.kube.failures import ONE_LINE, failures
+from coordinator.kube.health import Check, health_routes
 from coordinator.kube.lists import Submit
+from coordinator.kube.problems import Problem
 from coordinator.kube.source import Source
 from coordinator.kube.streaming import Streams
 from shared.ledger.errors import LedgerError
@@ -38,6 +41,8 @@ SLOW_SECONDS = 5.0
 """A list that waits longer than this is a sign that intake hangs."""
 CONNECTIONS_SECONDS = 3.0
 """How long connections may take to end, after their streams were told to."""
+STANDBY_SECONDS = 0.5
+"""Retry-After of who does not lead: another does, or will soon."""
 LONGEST_LINE = 8190
 """Bytes of a request's first line, and of each of its headers."""
 
@@ -190,3 +195,40 @@ class Serving:
             return await self._door.submit(items, atomic=atomic)
         finally:
             del self._submits[me]
+
+
+class StandbyDoor:
+    """The door while another leads: that we live, who leads, and nothing else."""
+
+    def __init__(self, leader: Callable[[], str]) -> None:
+        """``leader``: who leads, "" where that is not known."""
+        self._leader = leader
+
+    @asynccontextmanager
+    async def open(self, host: str, port: int) -> AsyncIterator[None]:
+        logging.getLogger("aiohttp.server").addFilter(ONE_LINE)
+        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.5)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+    def app(self) -> web.Application:
+        app = web.Application(middlewares=[failures])
+        app.add_routes(health_routes([Check("leading", self._why)]))
+        app.router.add_route("*", "/{path:.*}", self._refuse)
+        return app
+
+    def _why(self) -> str:
+        leader = self._leader()
+        return f"it stands by: {leader} leads" if leader else "it is taking the seat"
+
+    async def _refuse(self, request: web.Request) -> web.StreamResponse:
+        raise Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            f"this coordinator does not lead: {self._why()}; ask that one, or again later",
+            retry_after=STANDBY_SECONDS,
+        )

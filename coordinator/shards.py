@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -18,8 +19,12 @@ from shared.checked import Malformed
 from shared.messages import Epoch, Turn
 from shared.settings import Settings
 
-NAMESPACE = "quadrant"
-"""Ray namespace of the worker actors."""
+NAMESPACE = "quadrant-{cluster}"
+"""Ray namespace of the worker actors of one cluster: who shares a Ray with others touches none of
+theirs."""
+
+VERSION = version("quadrant")
+"""A worker of another version does not begin anew: it is replaced."""
 
 ANSWER_SECONDS = 2.0
 """How long Ray may take to end something."""
@@ -52,6 +57,11 @@ def worker_config(
 
 
 class Shards(Protocol):
+    async def inherit(self) -> None:
+        """The seat was taken: know the workers that an earlier coordinator left, for :meth:`start`
+        to let them begin anew."""
+        ...
+
     async def start(self, config: WorkerConfig) -> int:
         """Returns its process id. Raises WorkerLost where it does not come up in time."""
         ...
@@ -83,35 +93,65 @@ class RayShards:
     """
 
     def __init__(
-        self, *, call_seconds: float, start_seconds: float = 60.0, cpus: float = 0.0
+        self, *, cluster: str, call_seconds: float, start_seconds: float = 60.0, cpus: float = 0.0
     ) -> None:
-        """``call_seconds``: our own deadline for a call; a worker that misses it is given up.
-        ``cpus``: what each takes of its Ray node."""
+        """``cluster``: the id of the ledger. ``call_seconds``: our own deadline for a call; a
+        worker that misses it is given up. ``cpus``: what each takes of its Ray node."""
+        self._namespace = NAMESPACE.format(cluster=cluster)
         self._call_seconds = call_seconds
         self._cpus = cpus
         self._start_seconds = start_seconds
         self._actors: dict[int, Any] = {}
+        self._left: dict[int, Any] = {}
+        """Workers that an earlier coordinator left, by shard."""
 
     def attach(self, address: str) -> None:
-        """Join the Ray cluster as a driver and clear what an earlier coordinator left there."""
+        """Join the Ray cluster as a driver; nothing there is touched."""
         import ray
 
         ray.init(
             address=address,
-            namespace=NAMESPACE,
+            namespace=self._namespace,
             log_to_driver=False,
             logging_level=logging.ERROR,
             ignore_reinit_error=True,
         )
+
+    async def inherit(self) -> None:
+        await _if_ray_answers(self._find)
+
+    def _find(self) -> None:
+        import ray
+
+        newest: dict[int, int] = {}
+        found: dict[tuple[int, int], str] = {}
         for name in ray.util.list_named_actors():
+            shard, counter = _parse(name)
+            found[shard, counter] = name
+            newest[shard] = max(counter, newest.get(shard, -1))
+        for (shard, counter), name in found.items():
             with contextlib.suppress(ValueError):  # gone between the two calls
-                ray.kill(ray.get_actor(name), no_restart=True)
+                actor = ray.get_actor(name)
+                if shard >= 0 and counter == newest[shard]:
+                    self._left[shard] = actor
+                else:
+                    ray.kill(actor, no_restart=True)
 
     async def start(self, config: WorkerConfig) -> int:
         shard = config.shard
-        name = f"shard-{shard}-{config.epoch.counter}"
+        left = self._left.pop(shard, None)
+        if left is not None:
+            self._actors[shard] = left
+            try:
+                return int(
+                    await self._wait(shard, left.begin.remote(config.encode()), self._call_seconds)
+                )
+            except WorkerLost as error:
+                log.info("A worker that was left does not begin anew", shard=shard, why=str(error))
+                await self.give_up(shard)
         with _lost_if_late(shard, self._start_seconds):
             async with asyncio.timeout(self._start_seconds):
+                name = f"shard-{shard}-{config.epoch.counter}-{VERSION}"
                 self._actors[shard] = actor = await _apart(lambda: _create(name, self._cpus))
         begun = actor.begin.remote(config.encode())
         return int(await self._wait(shard, begun, self._start_seconds))
@@ -147,12 +187,19 @@ class RayShards:
             await _if_ray_answers(lambda: ray.kill(actor, no_restart=True))
 
     async def close(self) -> None:
+        """Leave the Ray cluster. Workers that were not given up stay for who leads next."""
         import ray
 
-        async with asyncio.TaskGroup() as group:
-            for shard in list(self._actors):
-                group.create_task(self.give_up(shard))
         await _if_ray_answers(ray.shutdown)
+
+
+def _parse(name: str) -> tuple[int, int]:
+    """(shard, counter of the epoch) of a worker by its name; shard -1 where it runs other code."""
+    match name.split("-", 3):
+        case ["shard", shard, counter, version] if version == VERSION:
+            return int(shard), int(counter)
+        case _:
+            return -1, 0
 
 
 def _create(name: str, cpus: float) -> Any:

@@ -1,8 +1,8 @@
 """Whether this process lives and may be given work: for probes, and for people.
 
 ``/livez`` and ``/readyz`` answer in plain text as Kubernetes' own servers do: ``?verbose`` names
-each check, ``?exclude=NAME`` leaves one out, ``/readyz/NAME`` asks one. ``/health`` has it all as
-JSON.
+each check, ``?exclude=NAME`` leaves one out, ``/readyz/NAME`` asks one. ``/healthz`` is another
+name of ``/livez``. ``/health`` has it all as JSON.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ PING = Check("ping", lambda: "")
 def health_routes(checks: Sequence[Check]) -> list[web.RouteDef]:
     return [
         *_probe("livez", [PING]),
+        *_probe("healthz", [PING]),
         *_probe("readyz", [PING, *checks]),
         web.get("/health", _health(checks)),
     ]

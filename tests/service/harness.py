@@ -39,6 +39,9 @@ class DirectShards:
         self.mute = False
         """Whether inquiries get no answer."""
 
+    async def inherit(self) -> None:
+        """Nobody leaves one here."""
+
     async def start(self, config: WorkerConfig) -> int:
         ledger = RedisLedger(self._url)
         server = ShardServer(config, ledger)

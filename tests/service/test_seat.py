@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from coordinator.cluster.local import LocalCluster
@@ -46,6 +47,9 @@ async def test_every_earlier_writer_is_deposed_before_the_snapshot_is_read(
         cluster=DirectCluster(LocalCluster()),
         shards=DirectShards(embedded_server.url),
     )
-    await service._take_seat()
+    async with asyncio.TaskGroup() as group:
+        await service._take_seat(group)
+        for task in set(asyncio.all_tasks()) - {asyncio.current_task()}:
+            task.cancel()
     assert ledger.verdicts == [Verdict.EPOCH] * 3
     await ledger.close()
