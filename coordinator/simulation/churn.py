@@ -13,7 +13,7 @@ from coordinator.objects.document import Key
 from coordinator.simulation.scenario import Item, Wish
 from coordinator.simulation.workload import CORES
 
-CLEAN_UP = 20.0
+CLEAN_UP = 7.0
 """Seconds: everybody who comes late has come by then."""
 
 NOWHERE = "nowhere"

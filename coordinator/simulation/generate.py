@@ -41,6 +41,7 @@ def scenario(seed: int) -> Scenario:
         setup=setup,
         wishes=tuple(wishes),
         faults=tuple(_faults(Random(seed + 1_000_003), shards)),
+        standby=seed % 5 > 1,
     )
 
 
@@ -61,7 +62,10 @@ _MOSTLY = {
     FaultKind.WORKER_KILLED: 3,
     FaultKind.WORKER_PAUSED: 3,
     FaultKind.LEADER_KILLED: 3,
-    FaultKind.LEADER_PAUSED: 3,
+    FaultKind.LEADER_PAUSED: 4,
+    FaultKind.STANDBY_KILLED: 1,
+    FaultKind.STANDBY_PAUSED: 1,
+    FaultKind.CLOCK_JUMPED: 1,
     FaultKind.SERVER_RESTARTED: 3,
     FaultKind.SERVER_AWAY: 1,
     FaultKind.CLUSTER_AWAY: 1,
@@ -84,9 +88,11 @@ def _seconds(draw: Random, kind: FaultKind) -> float:
     match kind:
         case FaultKind.WORKER_KILLED | FaultKind.SERVER_RESTARTED:
             return 0.0
-        case FaultKind.LEADER_KILLED:
+        case FaultKind.CLOCK_JUMPED:
+            return draw.choice([draw.uniform(-3.0, 3.0), draw.uniform(-0.3, 0.3)])
+        case FaultKind.LEADER_KILLED | FaultKind.STANDBY_KILLED:
             return draw.choice([0.0, draw.uniform(0.0, 0.3)])
-        case FaultKind.WORKER_PAUSED | FaultKind.LEADER_PAUSED:
+        case FaultKind.WORKER_PAUSED | FaultKind.LEADER_PAUSED | FaultKind.STANDBY_PAUSED:
             return draw.choice([draw.uniform(0.0, 0.3), draw.uniform(0.5, 1.0)])
         case FaultKind.SERVER_AWAY | FaultKind.CLUSTER_AWAY:
             return draw.uniform(0.02, 0.6)

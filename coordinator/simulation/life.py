@@ -11,6 +11,7 @@ from coordinator.core import (
     Fail,
     Instruction,
     Lapse,
+    LeaveOut,
     Purge,
     Repartition,
     Reread,
@@ -19,15 +20,16 @@ from coordinator.core import (
 from coordinator.dispatch import SendTurns
 from coordinator.intake import Intake
 from coordinator.objects.document import Key
-from coordinator.recovery import recover
 from coordinator.simulation.binding import CONSUMER, SimulatedBinding
 from coordinator.simulation.books import INTAKE, IntakeDesk, Seat
+from coordinator.simulation.candidate import LEASE_SECONDS, Candidate, Tenure
 from coordinator.simulation.owning import unless_deposed
 from coordinator.simulation.process import Alarm, Lane, Process
-from coordinator.simulation.shards import SimulatedShards, WorkerConfig
+from coordinator.simulation.shards import SimulatedShards
 from coordinator.simulation.timeline import Event, Place, Timeline
+from coordinator.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
 from shared.ledger.double import LedgerDouble
-from shared.ledger.protocol import COORDINATOR, Snapshot
+from shared.ledger.protocol import COORDINATOR
 from shared.ledger.synchronous import at_once
 from shared.messages import Epoch, StatusItem
 
@@ -54,8 +56,10 @@ class World:
 class Life:
     """``core``: nobody knows anything but what the ledger holds when it begins."""
 
-    def __init__(self, core: Coordinator, world: World, *, ready: Event, deposed: Event) -> None:
-        """``ready``: objects may be submitted; ``deposed``: another one took the seat."""
+    def __init__(
+        self, core: Coordinator, world: World, *, holder: str, ready: Event, deposed: Event
+    ) -> None:
+        """``ready``: objects may be submitted; ``deposed``: another one took the seat, or may."""
         self.core = core
         self.process = process = Process(world.timeline)
         self.open = False
@@ -80,47 +84,69 @@ class Life:
             deposed=deposed,
         )
         self._seat: Seat | None = None
+        self.holder = holder
+        self._candidate = Candidate(
+            process=process,
+            ledger=world.ledger,
+            intake=self._intake,
+            core=core,
+            holder=holder,
+            elected=self._elected,
+        )
 
     # --- birth and death ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Claim every writer, take up what the ledger holds, then accept the server's run."""
-        ledger = self._ledger
-        epochs: dict[str, Epoch] = {}
+        """Stand by until the seat is free."""
+        self._candidate.begin()
+
+    def _elected(self, epoch: Epoch) -> None:
+        """Claim every writer, take up the rest of what the ledger holds, accept its run."""
+        epochs = {COORDINATOR: epoch}
+        Tenure(
+            process=self.process,
+            ledger=self._ledger,
+            epoch=epoch,
+            since=self.process.now - LEASE_SECONDS / 2,  # the claim was no longer under way
+            ended=self._deposed,
+        )
 
         def claim(writer: str) -> None:
-            def ask() -> Epoch:
-                leader = None if writer == COORDINATOR else epochs[COORDINATOR]
-                return at_once(ledger.claim(writer, leader=leader))
+            lease = 0.0 if writer == INTAKE else SHARD_LEASE_SECONDS
 
-            def answer(epoch: Epoch | None) -> None:
-                if epoch is None:
+            def ask() -> Epoch:
+                return at_once(self._ledger.claim(writer, leader=epoch, lease=lease))
+
+            def answer(own: Epoch | None) -> None:
+                if own is None:
                     self._deposed()
                 else:
-                    epochs[writer] = epoch
+                    epochs[writer] = own
 
             self._asking.push("claim", unless_deposed(ask), answer)
 
-        def took(found: Snapshot) -> None:
-            def bless() -> str:
-                return at_once(ledger.bless(epochs[COORDINATOR], after=found.log_id))
-
-            def blessed(run: str | None) -> None:
-                if run is None:
-                    self._deposed()
-                else:
-                    self._take_seat(found, epochs)
-
-            self._asking.push("bless", unless_deposed(bless), blessed)
-
-        for writer in (COORDINATOR, INTAKE, *map(str, self.core.dispatcher.shards)):
+        for writer in (INTAKE, *map(str, self.core.dispatcher.shards)):
             claim(writer)
-        self._asking.push("snapshot", lambda: at_once(ledger.snapshot()), took)
+        self._asking.push(
+            "nothing", lambda: None, lambda _: self._candidate.finish(lambda: self._bless(epochs))
+        )
 
-    def _take_seat(self, snapshot: Snapshot, epochs: dict[str, Epoch]) -> None:
+    def _bless(self, epochs: dict[str, Epoch]) -> None:
+        def ask() -> str:
+            after = self._candidate.log_id
+            return at_once(self._ledger.bless(epochs[COORDINATOR], after=after))
+
+        def blessed(run: str | None) -> None:
+            if run is None:
+                self._deposed()
+            else:
+                self._take_seat(epochs)
+
+        self._asking.push("bless", unless_deposed(ask), blessed)
+
+    def _take_seat(self, epochs: dict[str, Epoch]) -> None:
         core, process, ledger = self.core, self.process, self._ledger
         self.shards.leader = epochs[COORDINATOR]
-        recover(snapshot, self._intake, core)
         core.validate()
         self._seat = seat = Seat(
             process=process,
@@ -154,6 +180,7 @@ class Life:
         self.binding.start()
         for shard in self.core.dispatcher.shards:
             self.shards.start(shard)
+        self.shards.beat()
         self._repartition()
         self.process.round(SWEEP_SECONDS, self._sweep)
         self.open = True
@@ -197,7 +224,7 @@ class Life:
     def _step_now(self) -> None:
         for instruction in self.core.step(self.process.now):
             self._execute(instruction)
-        due = self.core.order.next_due()
+        due = self.core.next_due()
         if due is not None:
             self._alarm.set(max(due, self.process.now + IDLE_STEP_SECONDS))
 
@@ -222,6 +249,16 @@ class Life:
                 self._seat.record(items, [], lambda: self._failed(items))
             case Purge():
                 self.desk.purge(instruction.jids, instruction.pods, self._step)
+            case LeaveOut():
+                self._leave_out(instruction)
+
+    def _leave_out(self, instruction: LeaveOut) -> None:
+        def stored() -> None:
+            self.core.left_out(instruction.marks)
+            self._step()
+
+        assert self.desk is not None
+        self.desk.store(instruction.ops(), stored)
 
     def _failed(self, items: list[StatusItem]) -> None:
         self.core.failed(items)

@@ -38,9 +38,9 @@ class Process:
         """A timer of its own."""
         self.timeline.after(seconds, lambda: self._while_alive(event, what), what)
 
-    def round(self, seconds: float, event: Event) -> None:
+    def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
         """One of its periodic looks; see :meth:`Timeline.round`."""
-        self.timeline.round(seconds, lambda: self._while_alive(event, ""))
+        self.timeline.round(seconds, lambda: self._while_alive(event, ""), background=background)
 
     def hear(self, mean: float, event: Event, what: str = "") -> None:
         """A message to this process."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.cluster.kubelets import Kubelets
@@ -14,13 +15,24 @@ from coordinator.simulation.binding import SimulatedBinding
 from coordinator.simulation.life import Life, World
 from coordinator.simulation.notes import Notes
 from coordinator.simulation.scenario import Fault, FaultKind
-from coordinator.simulation.shards import EVERYTHING, SimulatedShards, WorkerConfig
+from coordinator.simulation.shards import SimulatedShards
 from coordinator.simulation.timeline import Network, Place, Timeline
+from coordinator.simulation.worker import EVERYTHING, WorkerConfig
 from shard_worker.session import Session
 from shard_worker.task_class import Mode
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import CommitEntry
 from shared.ledger.synchronous import at_once
+
+RESTART_SECONDS = 0.05
+"""So long after it stepped down a coordinator starts again."""
+
+
+@dataclass(slots=True, eq=False)
+class _Unanswered:
+    """Objects to create or change, or the key of one to delete."""
+
+    what: list[dict[str, Any]] | Key
 
 
 class Simulation:
@@ -35,6 +47,7 @@ class Simulation:
         mode: Mode,
         seed: int,
         network: Network | None = None,
+        standby: bool = False,
         notes: Notes | None = None,
     ) -> None:
         """``core`` makes an empty coordinator, ``session`` opens a session per worker; one worker
@@ -43,8 +56,12 @@ class Simulation:
         self.events = 0
         """How many happened so far."""
         self.kubelets = kubelets
+        self._clock_ahead = 0.0
+        """Seconds that the server's clock is ahead of everybody else's."""
         self.timeline = timeline = Timeline(seed, network or Network())
-        self.ledger = LedgerDouble(random.Random(seed + 1), clock=lambda: timeline.now)
+        self.ledger = LedgerDouble(
+            random.Random(seed + 1), clock=lambda: timeline.now + self._clock_ahead
+        )
         self._make_core = core
         self._world = World(
             timeline=timeline,
@@ -55,16 +72,22 @@ class Simulation:
         self._crashes: dict[tuple[str, int], bool] = {}
         self._happened: Counter[str] = Counter()
         self._position = "0"
-        self._unanswered: deque[list[dict[str, Any]] | Key] = deque()
+        self._unanswered: list[_Unanswered] = []
+        self._holders: dict[str, Life] = {}
         self.lives: list[Life] = []
-        self._begin()
+        self._led = self._begin("a")
+        if standby:
+            self._begin("b")
 
-    # --- the coordinator in charge ------------------------------------------------------------
+    def _server_clock(self) -> float:
+        return self.timeline.now + self._clock_ahead
+
+    # --- the coordinators ---------------------------------------------------------------------
 
     @property
     def life(self) -> Life:
-        """The last coordinator; between two, the dead one."""
-        return self.lives[-1]
+        """The coordinator that took the seat last, dead or alive; the first one before that."""
+        return self._led
 
     @property
     def core(self) -> Coordinator:
@@ -76,26 +99,48 @@ class Simulation:
 
     @property
     def bindings(self) -> list[SimulatedBinding]:
-        """Of every coordinator that came so far."""
+        """Of every coordinator that led so far."""
         return [life.binding for life in self.lives if life.binding is not None]
 
-    def _begin(self) -> None:
-        """A coordinator starts that knows nothing."""
+    def _begin(self, holder: str) -> Life:
+        """A coordinator starts that knows nothing, and stands by until the seat is free."""
         life = Life(
             self._make_core(),
             self._world,
-            ready=self._submit_unanswered,
-            deposed=lambda: self._crash(away=0.0),
+            holder=holder,
+            ready=lambda: self._ready(life),
+            deposed=lambda: self._end(life, away=RESTART_SECONDS),
         )
         self.lives.append(life)
+        self._holders[holder] = life
         life.begin()
+        return life
 
-    def _crash(self, *, away: float) -> None:
-        """All that the coordinator knew is gone; another starts after ``away`` seconds."""
-        if self.life.process.alive:
+    def _end(self, life: Life, *, away: float) -> None:
+        """All that this coordinator knew is gone; it starts anew after ``away`` seconds."""
+        if not life.process.alive:
+            return
+        if life is self._led:
             self.timeline.fell("leader")
-            self.life.die()
-            self.timeline.after(away, self._begin)
+        life.die()
+
+        def start_again() -> None:
+            self._begin(life.holder)
+
+        self.timeline.after(away, start_again)
+
+    def _ready(self, life: Life) -> None:
+        """It leads now: what no coordinator has answered is submitted to it."""
+        self.timeline.rose("leader")
+        self._led = life
+        for wish in list(self._unanswered):
+            self._hand_over(wish)
+
+    @property
+    def _standby(self) -> Life | None:
+        """A living coordinator that does not lead."""
+        others = (life for life in self._holders.values() if life is not self._led)
+        return next((life for life in others if life.process.alive), None)
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -108,33 +153,30 @@ class Simulation:
         """A user deletes an object, in order with what is submitted."""
         self._ask(key, at)
 
-    def _ask(self, wish: list[dict[str, Any]] | Key, at: float) -> None:
+    def _ask(self, what: list[dict[str, Any]] | Key, at: float) -> None:
         def arrive() -> None:
+            wish = _Unanswered(what)
             self._unanswered.append(wish)
             if self.life.process.alive and self.life.open:
                 self._hand_over(wish)
 
         self.timeline.after(at, arrive)
 
-    def _submit_unanswered(self) -> None:
-        self.timeline.rose("leader")
-        for wish in list(self._unanswered):
-            self._hand_over(wish)
-
-    def _hand_over(self, wish: list[dict[str, Any]] | Key) -> None:
+    def _hand_over(self, wish: _Unanswered) -> None:
         def answered() -> None:
-            self._unanswered.remove(wish)
+            if wish in self._unanswered:  # else another coordinator was quicker
+                self._unanswered.remove(wish)
 
-        if isinstance(wish, Key):
-            self.life.remove(wish, answered)
+        if isinstance(wish.what, Key):
+            self.life.remove(wish.what, answered)
         else:
-            self.life.admit(wish, answered)
+            self.life.admit(wish.what, answered)
 
     def strike(self, fault: Fault) -> None:
         """Something goes wrong at its time. Whom it would befall may be dead by then."""
 
         def happen() -> None:
-            self.timeline.struck[fault.kind] += 1
+            self.timeline.struck[fault.kind.value] += 1
             self._befall(fault)
 
         self.timeline.after(fault.at, happen)
@@ -146,9 +188,17 @@ class Simulation:
             case FaultKind.WORKER_PAUSED:
                 self.shards.pause(fault.shard, fault.seconds)
             case FaultKind.LEADER_KILLED:
-                self._crash(away=fault.seconds)
+                self._end(self.life, away=fault.seconds)
             case FaultKind.LEADER_PAUSED:
                 self.life.process.pause(fault.seconds)
+            case FaultKind.STANDBY_KILLED:
+                if self._standby is not None:
+                    self._end(self._standby, away=fault.seconds)
+            case FaultKind.STANDBY_PAUSED:
+                if self._standby is not None:
+                    self._standby.process.pause(fault.seconds)
+            case FaultKind.CLOCK_JUMPED:
+                self._clock_ahead += fault.seconds
             case FaultKind.SERVER_RESTARTED:
                 self.timeline.fell("server")
                 self.ledger.restart()
@@ -172,7 +222,7 @@ class Simulation:
             self._note()
             if inspect is not None:
                 inspect()
-            if self.life.over:
+            if self.life.over and not self._unanswered:
                 break
         return self.events
 
@@ -181,10 +231,10 @@ class Simulation:
         self._happened[what] += 1
         before = self._crashes.get((what, self._happened[what])) if self._crashes else None
         if before is True:
-            self._crash(away=0.0)
+            self._end(self.life, away=0.0)
         event()
         if before is False:
-            self._crash(away=0.0)
+            self._end(self.life, away=0.0)
 
     # --- the history --------------------------------------------------------------------------
 

@@ -19,12 +19,16 @@ Item = dict[str, Any]
 
 
 class FaultKind(StrEnum):
-    """What befalls a role. ``seconds``: how long it is away."""
+    """What befalls a role, or the server's clock. ``seconds``: how long it is away, or how far it
+    jumps."""
 
     WORKER_KILLED = "worker killed"
     WORKER_PAUSED = "worker paused"
     LEADER_KILLED = "leader killed"
     LEADER_PAUSED = "leader paused"
+    STANDBY_KILLED = "standby killed"
+    STANDBY_PAUSED = "standby paused"
+    CLOCK_JUMPED = "clock jumped"
     SERVER_RESTARTED = "server restarted"
     SERVER_AWAY = "server away"
     CLUSTER_AWAY = "cluster away"
@@ -61,6 +65,8 @@ class Scenario:
     """The cluster, at the start."""
     wishes: tuple[Wish, ...]
     faults: tuple[Fault, ...]
+    standby: bool
+    """Whether there is a second coordinator from the start."""
 
     @property
     def deletes(self) -> bool:

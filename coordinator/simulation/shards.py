@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from coordinator.core import Coordinator
 from coordinator.dispatch import SendTurns
 from coordinator.simulation.owning import unless_deposed
 from coordinator.simulation.process import Lane, Process
 from coordinator.simulation.timeline import ECHO_SECONDS, Event, Place
-from shard_worker.session import Session
-from shard_worker.task_class import Mode
-from shard_worker.view import View
-from shard_worker.worker import CommitBatchRequest, Instruction, Limits, Outcomes, Worker
+from coordinator.simulation.worker import SHARD_LEASE_SECONDS, SimulatedWorker, WorkerConfig
 from shared.ledger.double import LedgerDouble
-from shared.ledger.protocol import LogEntry
 from shared.ledger.synchronous import at_once
-from shared.messages import CommitBatch, CommitReply, Epoch, Outcome, OutcomeCode
+from shared.messages import Epoch, Outcome, OutcomeCode
+
+HEARTBEAT_SECONDS = 0.1
+"""An idle worker is called so often: it follows the log, keeps its lease, and its death is seen."""
 
 DEADLINE_SECONDS = 0.5
 """A call that is not answered so long after it was sent: its worker is given up."""
 
 ENDED_WITH_COORDINATOR = 0.5
 """Part of the workers that end with their coordinator; the others are deposed by its successor."""
-
-EVERYTHING = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerConfig:
-    """What workers are made of. ``session`` opens a new one for each."""
-
-    session: Callable[[], Session]
-    mode: Mode
-    seed: int
-
-
-@dataclass(slots=True)
-class SimulatedWorker:
-    """A worker and the calls that wait for it; it serves one at a time, as the actor does."""
-
-    process: Process
-    worker: Worker
-    view: View
-    log_id: str
-    busy: bool = False
-    calls: deque[SendTurns] = field(default_factory=deque)
-
-    def follow(self, ledger: LedgerDouble) -> None:
-        """Read the log to its end."""
-        entries = at_once(ledger.read_log(self.log_id, count=EVERYTHING))
-        if entries:
-            self.worker.on_log(entries)
-            self.log_id = entries[-1].id
 
 
 class SimulatedShards:
@@ -77,6 +44,8 @@ class SimulatedShards:
         self.workers: dict[int, SimulatedWorker] = {}
         self.leader: Epoch | None = None
         """The epoch of the coordinator whose workers these are, once it has taken its seat."""
+        self._beaten: dict[int, float] = {}
+        """Shard -> when an idle worker was called last."""
         self._config = config
         self._process = process
         self._timeline = process.timeline
@@ -109,11 +78,20 @@ class SimulatedShards:
             self._process.say(mean, lambda: load(epoch, run), "worker started")
 
         def load(epoch: Epoch, run: str) -> None:
-            worker = self._load(shard, epoch, run)
+            worker = SimulatedWorker(
+                self._config,
+                shard=shard,
+                epoch=epoch,
+                run_id=run,
+                process=Process(self._timeline),
+                ledger=ledger,
+                committed=self._committed,
+            )
             self._process.hear(mean, lambda: serves(worker, epoch), "worker up")
 
         def serves(worker: SimulatedWorker, epoch: Epoch) -> None:
             self.workers[shard] = worker
+            self._timeline.rose(f"worker {shard}")
             self._core.worker_up(shard, epoch)
             self._step()
 
@@ -126,27 +104,17 @@ class SimulatedShards:
 
     def _claim(self, shard: int) -> Callable[[], Epoch | None]:
         ledger = self._ledger
-        return unless_deposed(lambda: at_once(ledger.claim(str(shard), leader=self._leading)))
 
-    def _load(self, shard: int, epoch: Epoch, run_id: str) -> SimulatedWorker:
-        config = self._config
-        snapshot = at_once(self._ledger.snapshot(workload=False))
-        view = View(shard=shard)
-        view.load(snapshot)
-        worker = Worker(
-            session=config.session(),
-            view=view,
-            mode=config.mode,
-            shard=shard,
-            seed=config.seed * 1009 + shard,
-            limits=Limits(nomination_seconds=10.0),
-        )
-        worker.begin(epoch, run_id)
-        return SimulatedWorker(Process(self._timeline), worker, view, snapshot.log_id)
+        def ask() -> Epoch:
+            lease = SHARD_LEASE_SECONDS
+            return at_once(ledger.claim(str(shard), leader=self._leading, lease=lease))
+
+        return unless_deposed(ask)
 
     def kill(self, shard: int) -> None:
         """The process dies: what it was doing is cut off, its calls are never answered."""
         if shard in self.workers:
+            self._timeline.fell(f"worker {shard}")
             self.workers[shard].process.alive = False
 
     def pause(self, shard: int, seconds: float) -> None:
@@ -181,92 +149,47 @@ class SimulatedShards:
     # --- a call -------------------------------------------------------------------------------
 
     def call(self, send: SendTurns) -> None:
-        """Give turns to the worker in charge."""
+        """Give turns to the worker in charge. Without turns it is a heartbeat."""
         worker = self.workers[send.shard]
-        calls = self._core.dispatcher.shards[send.shard].calls
+        process, network = self._process, self._timeline.network
+        open_calls = {send.call}
 
-        def arrive() -> None:
-            worker.calls.append(send)
-            self._serve(worker)
+        def answered(outcomes: list[Outcome], log_id: str) -> None:
+            process.hear(network.call, lambda: returned(outcomes, log_id), "call answered")
+
+        def returned(outcomes: list[Outcome], log_id: str) -> None:
+            open_calls.clear()
+            self._returned(send, outcomes, log_id)
+
+        def failed() -> None:
+            process.hear(network.call, lambda: self._lost(send), "call failed")
 
         def overdue() -> None:
-            if send.call in calls:
+            if open_calls:
                 self._lost(send)
 
-        timeline, network = self._timeline, self._timeline.network
-        if timeline.strikes(network.request_lost, "call lost"):
-            return self._process.after(DEADLINE_SECONDS, overdue)
-        if timeline.strikes(network.echo, "call twice"):
-            self._process.say(ECHO_SECONDS, arrive, "call again")
-        self._process.say(network.call, arrive, "call")
-        self._process.after(DEADLINE_SECONDS, overdue)
+        def arrive() -> None:
+            worker.call(send.turns, answered, failed)
 
-    def _serve(self, worker: SimulatedWorker) -> None:
-        """Begin the next call; what is placed is planned on the log as it was when read."""
-        if worker.busy or not worker.process.alive or not worker.calls:
+        process.after(DEADLINE_SECONDS, overdue)
+        if self._timeline.strikes(network.request_lost, "call lost"):
             return
-        worker.busy = True
-        send = worker.calls.popleft()
-        lane = Lane(worker.process, Place.LEDGER)
-        ledger, worker_log = self._ledger, worker.log_id
+        if self._timeline.strikes(network.echo, "call twice"):
+            process.say(ECHO_SECONDS, arrive, "call again")
+        process.say(network.call, arrive, "call")
 
-        def place(entries: list[LogEntry]) -> None:
-            if entries:
-                worker.worker.on_log(entries)
-                worker.log_id = entries[-1].id
-            now = self._timeline.now
-            self._carry(worker, send, worker.worker.on_turns(send.turns, now=now), [])
+    def _returned(self, send: SendTurns, outcomes: list[Outcome], log_id: str) -> None:
+        self._core.followed(send.shard, send.epoch, log_id)
+        self._core.turns_returned(send.shard, send.call, outcomes)
+        if any(outcome.code is OutcomeCode.FENCED for outcome in outcomes):
+            self._lost(send)
+        self._step()
 
-        lane.push("read log", lambda: at_once(ledger.read_log(worker_log, count=EVERYTHING)), place)
-
-    def _carry(
-        self,
-        worker: SimulatedWorker,
-        send: SendTurns,
-        instructions: list[Instruction],
-        outcomes: list[Outcome],
-    ) -> None:
-        """Carry a worker's batch to the ledger and back, or its outcomes to the coordinator."""
-        worker.worker.validate()
-        batch: CommitBatch | None = None
-        for instruction in instructions:
-            match instruction:
-                case Outcomes():
-                    outcomes = outcomes + instruction.outcomes
-                case CommitBatchRequest():
-                    batch = instruction.batch
-        if batch is None:
-            self._answer(worker, send, outcomes)
-            return
-
-        def answered(reply: CommitReply) -> None:
-            self._carry(worker, send, worker.worker.on_reply(reply), outcomes)
-
-        self._commit(worker, batch, answered)
-
-    def _commit(
-        self, worker: SimulatedWorker, batch: CommitBatch, answered: Callable[[CommitReply], None]
-    ) -> None:
-        process = worker.process
-        lane = Lane(process, Place.LEDGER)
-
-        def ask() -> CommitReply:
-            reply = at_once(self._ledger.commit(batch))
-            self._committed()
-            return reply
-
-        lane.push("commit", ask, answered)
-
-    def _answer(self, worker: SimulatedWorker, send: SendTurns, outcomes: list[Outcome]) -> None:
-        log_id = worker.log_id
-
-        def returned() -> None:
-            self._core.followed(send.shard, send.epoch, log_id)
-            self._core.turns_returned(send.shard, send.call, outcomes)
-            if any(outcome.code is OutcomeCode.FENCED for outcome in outcomes):
-                self._lost(send)
-            self._step()
-
-        worker.busy = False
-        self._process.hear(self._timeline.network.call, returned, "call answered")
-        self._serve(worker)
+    def beat(self) -> None:
+        """Call the workers that nobody calls."""
+        for state in self._core.dispatcher.shards.values():
+            quiet = self._beaten.get(state.shard, 0.0) + HEARTBEAT_SECONDS <= self._process.now
+            if state.epoch is not None and not state.calls and quiet:
+                self._beaten[state.shard] = self._process.now
+                self.call(SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[]))
+        self._process.round(HEARTBEAT_SECONDS, self.beat, background=True)

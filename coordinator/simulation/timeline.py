@@ -65,9 +65,16 @@ class Timeline:
         self._events: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._rounds = 0
+        self._in_background = False
 
     def after(self, seconds: float, event: Event, what: str = "") -> None:
-        """Let an event happen so many seconds from now; equal times keep their order."""
+        """Let an event happen so many seconds from now; equal times keep their order. What happens
+        in the background has its consequences there."""
+        if self._in_background:
+            event = self._aside(event)
+        self._push(seconds, event, what)
+
+    def _push(self, seconds: float, event: Event, what: str) -> None:
         self._count += 1
         heapq.heappush(self._events, (self.now + max(0.0, seconds), self._count, what, event))
 
@@ -99,18 +106,35 @@ class Timeline:
     def reaches(self, place: Place) -> bool:
         return self._back_at[place] <= self.now
 
-    def round(self, seconds: float, event: Event) -> None:
-        """Let something happen that goes on for ever, and tells nothing of what is still to do."""
+    def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
+        """Let something happen that goes on for ever, and tells nothing of what is still to do.
+        With ``background`` neither do the messages that follow from it."""
+        if background:
+            self._push(seconds, self._aside(event), "")
+            return
 
         def happen() -> None:
             self._rounds -= 1
             event()
 
         self._rounds += 1
-        self.after(seconds, happen)
+        self._push(seconds, happen, "")
+
+    def _aside(self, event: Event) -> Event:
+        self._rounds += 1
+
+        def happen() -> None:
+            self._rounds -= 1
+            self._in_background = True
+            try:
+                event()
+            finally:
+                self._in_background = False
+
+        return happen
 
     def quiet(self) -> bool:
-        """Whether nothing but rounds is to come."""
+        """Whether nothing but rounds, and what is in the background, is to come."""
         return len(self._events) == self._rounds
 
     def next_event(self, until: float) -> tuple[str, Event] | None:

@@ -86,7 +86,7 @@ def _views(simulation: Simulation) -> Iterator[Broken]:
     for shard, worker in simulation.shards.workers.items():
         if not worker.process.alive:
             continue
-        worker.follow(simulation.ledger)
+        worker.follow()
         worker.worker.validate()
         fresh = View(shard=shard)
         fresh.load(at_once(simulation.ledger.snapshot(workload=False)))

@@ -1,0 +1,180 @@
+"""How a coordinator of a seeded run comes to lead: it follows the ledger until the seat is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.core import Coordinator
+from coordinator.following import Following
+from coordinator.intake import Intake
+from coordinator.simulation.process import Lane, Process
+from coordinator.simulation.timeline import Event, Place
+from shared.ledger.double import LedgerDouble
+from shared.ledger.errors import LeaseHeld
+from shared.ledger.moved import Moved, part_of
+from shared.ledger.protocol import COORDINATOR, Leader, LogEntry, Snapshot
+from shared.ledger.synchronous import at_once
+from shared.messages import Epoch
+
+LEASE_SECONDS = 0.4
+"""Of the leader. All times of a seeded run are a fifth of what the settings say by default."""
+
+LOOK_SECONDS = LEASE_SECONDS / 6
+"""How often who stands by looks whether the seat is free, and what moved."""
+
+EVERYTHING = 1_000_000
+
+
+class Candidate:
+    """``intake`` and ``core`` know nothing yet; at :meth:`finish` they know what the ledger has."""
+
+    def __init__(
+        self,
+        *,
+        process: Process,
+        ledger: LedgerDouble,
+        intake: Intake,
+        core: Coordinator,
+        holder: str,
+        elected: Callable[[Epoch], None],
+    ) -> None:
+        self._process = process
+        self._ledger = ledger
+        self._holder = holder
+        self._elected = elected
+        self._following = Following(intake, core)
+        self._log_id = "0"
+        self._asking = Lane(process, Place.LEDGER)
+
+    @property
+    def log_id(self) -> str:
+        """Up to where it has followed."""
+        return self._log_id
+
+    def begin(self) -> None:
+        def took(snapshot: Snapshot) -> None:
+            self._following.take(snapshot)
+            self._log_id = snapshot.log_id
+            self._look()
+
+        self._asking.push("snapshot", lambda: at_once(self._ledger.snapshot()), took)
+
+    # --- standing by ----------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._asking.push("leader", lambda: at_once(self._ledger.leader()), self._heard)
+
+    def _heard(self, leader: Leader | None) -> None:
+        if leader is None or leader.seconds_left <= 0:
+            self._asking.push("claim", self._claim, self._claimed)
+        else:
+            self.follow(self._wait)
+
+    def _wait(self) -> None:
+        self._process.round(LOOK_SECONDS, self._look, background=True)
+
+    def _claim(self) -> Epoch | None:
+        """None where another one was quicker, or the answer to an earlier claim was lost."""
+        try:
+            return at_once(
+                self._ledger.claim(COORDINATOR, lease=LEASE_SECONDS, holder=self._holder)
+            )
+        except LeaseHeld:
+            return None
+
+    def _claimed(self, epoch: Epoch | None) -> None:
+        if epoch is None:
+            self._wait()
+        else:
+            self._elected(epoch)
+
+    # --- following --------------------------------------------------------------------------------
+
+    def follow(self, done: Event) -> None:
+        """Take up what moved until now. The records may be newer than the log that was read."""
+        ledger, log_id = self._ledger, self._log_id
+
+        def read(entries: list[LogEntry]) -> None:
+            if not entries:
+                done()
+                return
+            self._log_id = entries[-1].id
+            moved = Moved()
+            moved.note(entries)
+            self._take(moved, done)
+
+        self._asking.push(
+            "read log", lambda: at_once(ledger.read_log(log_id, count=EVERYTHING)), read
+        )
+
+    def _take(self, moved: Moved, done: Event) -> None:
+        def taken(part: Snapshot) -> None:
+            unknown = self._following.follow(moved, part)
+            if unknown:
+                self._take(Moved(jobs=unknown), done)
+            else:
+                done()
+
+        self._asking.push(
+            "read moved", lambda: part_of(at_once(self._ledger.snapshot()), moved), taken
+        )
+
+    def finish(self, done: Event) -> None:
+        """Nobody else may write any more: take up the rest."""
+
+        def held(nominations: Any) -> None:
+            self._following.finish(nominations)
+            done()
+
+        def followed() -> None:
+            self._asking.push(
+                "read nominations", lambda: at_once(self._ledger.read_nominations()), held
+            )
+
+        self.follow(followed)
+
+
+class Tenure:
+    """The leader's lease: renewed in time, and over by the leader's own clock first."""
+
+    def __init__(
+        self,
+        *,
+        process: Process,
+        ledger: LedgerDouble,
+        epoch: Epoch,
+        since: float,
+        ended: Event,
+    ) -> None:
+        """``since``: when it was asked for; ``ended``: it leads no more."""
+        self._process = process
+        self._ledger = ledger
+        self._epoch = epoch
+        self._ended = ended
+        self._until = since + LEASE_SECONDS
+        self._asking = Lane(process, Place.LEDGER)
+        self._renew()
+        self._watch()
+
+    def _renew(self) -> None:
+        asked = self._process.now
+
+        def ask() -> bool:
+            return at_once(self._ledger.renew(COORDINATOR, self._epoch, lease=LEASE_SECONDS))
+
+        def answer(kept: bool) -> None:
+            if kept:
+                self._until = asked + LEASE_SECONDS
+                self._process.round(LEASE_SECONDS / 3, self._renew, background=True)
+            else:
+                self._ended()
+
+        self._asking.push("renew", ask, answer)
+
+    def _watch(self) -> None:
+        """It wakes when its time should be over, however long it stood still."""
+        if self._until <= self._process.now:
+            self._ended()
+        else:
+            self._process.round(self._until - self._process.now, self._watch, background=True)
