@@ -263,7 +263,10 @@ class Supervisor:
 
     def _start_redis(self) -> None:
         self._server = EmbeddedServer(
-            self._short, self.settings.data_dir, self.settings.redis_secret
+            self._short,
+            self.settings.data_dir,
+            self.settings.redis_secret,
+            fsync=self.settings.fsync,
         )
         try:
             self._server.start(START_SECONDS[REDIS])

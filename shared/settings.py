@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     )
     data_dir: Path = Field(
         default_factory=lambda data: data["run_dir"] / "data",
-        description="directory of the embedded ledger's files",
+        description="directory of the embedded ledger's files, and of what is known of any ledger",
     )
     history: Path = Field(
         default_factory=lambda data: data["run_dir"] / "history.jsonl",
@@ -91,6 +91,12 @@ class Settings(BaseSettings):
         None,
         pattern=r"^(redis|rediss|unix)://.+",
         description="redis://HOST:PORT, rediss://HOST:PORT or unix://PATH; unset = embedded server",
+    )
+    fsync: Literal["always", "everysec", "no"] = Field(
+        "always", description="when the ledger is synced to disk: always, everysec or no"
+    )
+    cluster_id: str = Field(
+        "", pattern=r"^[\w.-]{0,64}$", description="id the ledger must have; unset = as remembered"
     )
     redis_username: str | None = Field(
         None, description="user of the ledger's server; unset = its default user"

@@ -67,6 +67,13 @@ ENTRIES = (
     ),
     Entry("chaos", f"{_HERE}.chaos", "Break things on purpose, and check histories", RUN, "app"),
     Entry(
+        "ledger",
+        f"{_HERE}.ledger",
+        "See which ledger a server holds, and accept one that was not expected",
+        LOOK_AFTER,
+        "app",
+    ),
+    Entry(
         "token",
         f"{_HERE}.token",
         "Make and list the tokens of those who may ask",

@@ -45,11 +45,19 @@ class Ownership(Calls):
 
     # --- identity -----------------------------------------------------------------------------
 
+    @property
+    def cluster(self) -> str:
+        """The id this ledger must have, "" where any will do and it is not opened yet."""
+        return self._cluster
+
     async def open(self) -> str:
         async with translated():
             found = await self._identity()
             if self._cluster and found != self._cluster:
-                raise LedgerIdentity(f"this is the ledger of {found}, not {self._cluster}")
+                raise LedgerIdentity(
+                    f"this is the ledger of {found}, not {self._cluster}: name the server that has "
+                    "it, or accept this one with quadrant ledger restore"
+                )
             await self._create_group()
         self._cluster = found  # a server that comes back as another's, or empty, is refused
         return found

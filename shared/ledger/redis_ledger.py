@@ -48,6 +48,7 @@ class RedisLedger(Ownership):
     ``where``: an address alone is enough where the server asks for nothing more. ``clock`` gives
     the time of nominations (None: the server's own); ``nonce`` the random part of epochs.
     ``cluster``: the id this ledger must have; "" accepts any, and founds one on an empty server.
+    ``seen``: a log id that it must have had.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class RedisLedger(Ownership):
         *,
         timeout: float = 5.0,
         cluster: str = "",
+        seen: str = "0",
         clock: Callable[[], float] | None = None,
         nonce: Callable[[], str] | None = None,
     ) -> None:
         access = where if isinstance(where, Access) else Access(where)
         super().__init__(access, timeout=timeout, cluster=cluster, nonce=nonce)
+        self._saw(seen)
         self._clock = clock
 
     # --- writes -----------------------------------------------------------------------------
