@@ -56,7 +56,7 @@ class Handover:
             giver = self.in_use.get(row)
             if row in self.moving or giver == taker:
                 continue
-            if giver is None or giver >= self._shards:  # its epoch was made void at the start
+            if giver is None:
                 self.in_use[row] = taker
                 changed = True
             elif not under_way:
@@ -72,7 +72,7 @@ class Handover:
         self._told_mode = self._mode
         shards: dict[int, list[int]] = {shard: [] for shard in range(self._shards)}
         for row in sorted(self.in_use):
-            shards.setdefault(self.in_use[row], []).append(row)
+            shards[self.in_use[row]].append(row)
         moves: dict[tuple[int, int], list[int]] = {}
         for row in sorted(self.moving):
             moves.setdefault(self.moving[row], []).append(row)
@@ -105,7 +105,8 @@ class Handover:
         """The rows are their takers'; what to store is :meth:`put`. Returns (giver, taker) of
         each."""
         moved = list(self.moving.values())
-        self.in_use |= {row: taker for row, (_, taker) in self.moving.items()}
+        takers = {row: taker for row, (_, taker) in self.moving.items()}
+        self.in_use |= {row: taker for row, taker in takers.items() if taker < self._shards}
         self.moving.clear()
         self._told = ""
         return moved
@@ -113,10 +114,12 @@ class Handover:
     # --- a successor --------------------------------------------------------------------------
 
     def restore(self, put: PutPartition, *, at: str) -> None:
-        """What the ledger knows, as of the log entry ``at`` or one before it."""
+        """What the ledger knows, as of the log entry ``at`` or one before it. What belongs to
+        shards that there are no more is nobody's: their epochs are void too."""
         self.revision = put.revision
         self.storing = False
-        self.in_use = {row: shard for shard, rows in put.shards.items() for row in rows}
+        every = {row: shard for shard, rows in put.shards.items() for row in rows}
+        self.in_use = {row: shard for row, shard in every.items() if shard < self._shards}
         self.moving = {row: (m.giver, m.taker) for m in put.moving for row in m.rows}
         self._told_mode = put.mode
         self._told, self._last_call = (at, 0) if self.moving else ("", 0)

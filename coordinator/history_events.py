@@ -17,7 +17,7 @@ of their log entry, its ``writer``, ``epoch`` and ``seq``; an entry that becomes
     job_gone   jids
     job_forgotten  jids (gone, and the last of their tasks too)
     object     keys, gone: [bool]
-    partition  revision, shards: {shard: [row]}
+    partition  revision, shards: {shard: [row]}, moving: [[giver, taker, [row]]], mode
     commit     shard, statements: [{jid, verdict, alloc: [[tix, row, cid, level]], tail (how many
                of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid]}]
     refusal    shard, refused: [[jid, verdict]]
@@ -26,7 +26,8 @@ of their log entry, its ``writer``, ``epoch`` and ``seq``; an entry that becomes
     epoch      (nothing more)
 
 Events of the cluster have ``n`` (a running number), and ``tasks``, ``nodes``, ``uids``, ``answers``
-as parallel columns; kinds: bind, start, releasing, succeeded, failed, delete.
+as parallel columns; kinds: bind, start, releasing, succeeded, failed, delete, lost
+(gone without a report).
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def ledger_events(entry: LogEntry) -> list[Event]:
 
 
 def cluster_event(event: ClusterEvent, number: int) -> Event:
-    return {
+    made: Event = {
         "t": event.t,
         "src": "cluster",
         "n": number,
@@ -94,6 +95,11 @@ def cluster_event(event: ClusterEvent, number: int) -> Event:
         "uids": event.uids,
         "answers": event.answers,
     }
+    if event.durations:
+        made["durations"] = event.durations
+    if any(event.exit_codes):
+        made["codes"] = event.exit_codes
+    return made
 
 
 def time_of(log_id: str) -> float:
@@ -176,10 +182,19 @@ def _objects(ops: list[Any]) -> Event:
             gone = [op.spec is None for op in ops]
             return {"ev": "object", "keys": [op.key for op in ops], "gone": gone}
         case PutPartition():  # each replaces the one before
-            shards = {str(shard): rows for shard, rows in ops[-1].shards.items()}
-            return {"ev": "partition", "revision": ops[-1].revision, "shards": shards}
+            return _partition(ops[-1])
         case other:
             raise TypeError(f"history: no event for intake operation {type(other).__name__}")
+
+
+def _partition(op: PutPartition) -> Event:
+    return {
+        "ev": "partition",
+        "revision": op.revision,
+        "shards": {str(shard): rows for shard, rows in op.shards.items()},
+        "moving": [(move.giver, move.taker, move.rows) for move in op.moving],
+        "mode": op.mode,
+    }
 
 
 def _class(op: PutClass) -> Event:

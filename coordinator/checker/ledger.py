@@ -1,4 +1,4 @@
-"""The ledger's side of a history, played again: promises 1, 2, 3 and 5, and half of 6.
+"""The ledger's side of a history, played again: promises 1 to 3 and 5, half of 4 and of 6.
 
 The ledger's events are in the order in which its changes happened, so that each can be judged when
 it is read.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from coordinator.checker.borders import Borders
 from coordinator.checker.capacity import Nodes, Queues
 from coordinator.checker.report import Findings
 
@@ -117,7 +118,7 @@ class LedgerSide:
         self._best_effort: set[int] = set()
         self._nominations: dict[int, list[tuple[int, int]]] = {}  # jid -> [(cid, row)]
         self._row_of: dict[str, int] = {}
-        self._shard_of: dict[int, int] = {}
+        self._borders = Borders()
         self._effects: dict[tuple[str, str, int], str] = {}
         self._last = (-1, -1)
         self._more = False
@@ -194,9 +195,8 @@ class LedgerSide:
             self._queues.put(item["qid"], item["parent"], item["capability"])
 
     def _partition(self, event: dict[str, Any]) -> None:
-        self._shard_of = {
-            row: int(shard) for shard, rows in event["shards"].items() for row in rows
-        }
+        for wrong in self._borders.put(event):
+            self._findings.add(4, wrong)
 
     def _jobs(self, event: dict[str, Any]) -> None:
         for item in event["jobs"]:
@@ -289,6 +289,11 @@ class LedgerSide:
             for other in statement["dropped"]:
                 self._end_nomination(other)
             alloc = statement["alloc"]
+            for row in self._borders.foreign(event["shard"], alloc + statement["nominate"]):
+                what = (
+                    f"job {jid} ({job.key}) was placed by shard {event['shard']} on node row {row}"
+                )
+                self._findings.add(4, f"{what}, which was not its own")
             core = len(alloc) - statement.get("tail", 0)
             self._allocate(jid, job, alloc[:core])
             for operation in alloc[core:]:
@@ -339,7 +344,7 @@ class LedgerSide:
         return True
 
     def _note_shard(self, jid: int, job: Job, group: int, row: int) -> None:
-        shard = self._shard_of.get(row)
+        shard = self._borders.owner.get(row)
         while group >= 0 and shard is not None:
             parent, minimum = job.groups[group]
             if job.shards[group] is None:
