@@ -6,7 +6,7 @@ in the cluster process on the wall clock and in a seeded run on virtual time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from coordinator.cluster.protocol import BindAnswers, BindRequests, Reports
@@ -31,6 +31,9 @@ class ClusterEvent:
     nodes: list[str]
     uids: list[str]
     answers: list[str]
+    durations: list[float | None] = field(default_factory=list)
+    exit_codes: list[int] = field(default_factory=list)
+    """Of binds, as they were asked for: a process that comes back knows how long pods run."""
 
 
 class Kubelets(Protocol):
