@@ -94,7 +94,7 @@ class Borders:
         self.handover.restore(put, at=at)
         self._anew = put.shards.keys() != self._dispatcher.shards.keys()
         self._changed = True
-        self._dispatcher.assign(self.handover.desired())
+        self._assign()
 
     def repartition(self, now: float) -> Repartition | None:
         """The first phase: what to store where nodes came, or a shard has too much. None where all
@@ -114,7 +114,7 @@ class Borders:
             self._changed = self._anew = False
         if not handover.assign(found.owners()):
             return None
-        self._dispatcher.assign(handover.desired())
+        self._assign()
         return Repartition(handover.put())
 
     def stored(self, at: str) -> None:
@@ -130,4 +130,9 @@ class Borders:
         if waits:
             return [*self._dispatcher.nudge(waits)]
         self._moved(handover.finish())
+        self._dispatcher.under_way(())
         return [Repartition(handover.put())]
+
+    def _assign(self) -> None:
+        self._dispatcher.assign(self.handover.desired())
+        self._dispatcher.under_way(self.handover.moving.values())

@@ -46,8 +46,17 @@ class ShardState:
     idle: Amounts = field(default_factory=dict)
     nodes: int = 0
     """Nodes that there are, of the rows that it has or is to get."""
+    giving: int = 0
+    """Nodes that are on their way to another shard."""
+    taking: int = 0
+    """Nodes that are on their way to this one."""
     position: str = ""
     """Up to where in the log its worker told to have read; "" while it told nothing."""
+
+    @property
+    def in_use(self) -> int:
+        """Nodes that are its own now: a giver has them until the taker does."""
+        return self.nodes - self.taking + self.giving
 
     @property
     def open_turns(self) -> int:
@@ -203,6 +212,15 @@ class Dispatcher:
             if self.shard_of.get(row) != shard:
                 self._count(row, shard, +1)
         self.shard_of = wanted
+
+    def under_way(self, moves: Iterable[tuple[int, int]]) -> None:
+        """What is on its way between shards now: (giver, taker) of each node."""
+        for state in self.shards.values():
+            state.giving = state.taking = 0
+        for giver, taker in moves:
+            if giver in self.shards and taker in self.shards:
+                self.shards[giver].giving += 1
+                self.shards[taker].taking += 1
 
     def _count(self, row: int, shard: int, sign: int) -> None:
         state = self.shards[shard]

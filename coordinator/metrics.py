@@ -152,11 +152,12 @@ class CoordinatorMetrics(Collector):
         tallies, now = self._core.tally.shards, time.monotonic()
         for shard, state in self._core.dispatcher.shards.items():
             up = state.epoch is not None
-            page.put("shard_nodes", state.nodes, shard)
+            page.put("shard_nodes", state.in_use, shard)
+            page.put("shard_nodes_desired", state.nodes, shard)
             page.put("shard_up", up, shard)
             page.put("shard_epoch", state.epoch.counter if state.epoch else 0, shard)
-            turns = sum(map(len, state.calls.values()))
-            page.put("shard_inflight_statements", turns, shard)
+            page.put("shard_inflight_statements", state.open_turns, shard)
+            page.put("shard_turn_limit", state.pace.limit, shard)
             if up and shard in self._probes.followed:
                 page.put("shard_view_age_seconds", now - self._probes.followed[shard], shard)
             tally = tallies.get(shard, ShardTally())

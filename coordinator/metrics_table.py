@@ -164,7 +164,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
     ),
     "Shards": (
-        _gauge("shard_nodes", "Nodes of a shard", "shard"),
+        _gauge("shard_nodes", "Nodes that a shard uses as its own", "shard"),
+        _gauge(
+            "shard_nodes_desired",
+            "Nodes that a shard shall have; the difference is about to change hands",
+            "shard",
+        ),
         _gauge("shard_up", "1 while a worker serves the shard", "shard"),
         _gauge("shard_epoch", "Number of the epoch its worker has; 0 while there is none", "shard"),
         _gauge(
@@ -179,7 +184,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "From the loss of a worker to its successor's start",
             HANDOVER_SECONDS,
         ),
-        _counter("rebalance_moves_total", "Nodes that a new partition gave to another shard"),
+        _gauge(
+            "shard_turn_limit",
+            "How many turns may be open at its worker; less than usual where it often comes second",
+            "shard",
+        ),
+        _counter("rebalance_moves_total", "Nodes that changed from one shard to another"),
     ),
     "Cluster": (
         _counter(

@@ -45,10 +45,13 @@ def status(order: Order, dispatcher: Dispatcher, tally: Tally) -> dict[str, Any]
         "shards": [
             {
                 "shard": s.shard,
-                "nodes": s.nodes,
+                "nodes": s.in_use,
+                "desired": s.nodes,
                 "up": s.epoch is not None,
                 "epoch": str(s.epoch) if s.epoch else None,
                 "outstanding": s.outstanding,
+                "turns": s.open_turns,
+                "turn_limit": s.pace.limit,
             }
             for s in dispatcher.shards.values()
         ],

@@ -85,12 +85,17 @@ def shard(glance: Glance, state: ShardState, version: int, *, started: float) ->
     total = ceiling_of(glance.core).shards.get(state.shard, {})
     value["spec"] = {}
     value["status"] = {
-        "nodes": state.nodes,
+        "nodes": state.in_use,
+        "desired": state.nodes,
+        "giving": state.giving,
+        "taking": state.taking,
         "up": state.epoch is not None,
         "epoch": str(state.epoch) if state.epoch is not None else None,
         "outstanding": state.outstanding,
         "waiting": len(state.waiting),
         "calls": len(state.calls),
+        "turns": state.open_turns,
+        "turnLimit": state.pace.limit,
         "allocatable": quantities(total, glance.names),
         "idle": quantities(state.idle, glance.names),
     }

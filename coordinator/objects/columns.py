@@ -271,8 +271,11 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "Shard": (
         _NAME,
         Column("Status", _up, "Whether a worker serves it."),
-        _number("Nodes", at("status", "nodes", otherwise=0), "Nodes that are its own."),
+        _number("Nodes", at("status", "nodes", otherwise=0), "Nodes that it uses as its own."),
+        _number("Desired", at("status", "desired", otherwise=0), "Nodes that it shall have."),
         _number("Outstanding", at("status", "outstanding", otherwise=0), "Tasks under way to it."),
+        _number("Turns", at("status", "turns", otherwise=0), "Turns open at its worker."),
+        _number("Limit", at("status", "turnLimit", otherwise=0), "How many turns may be open."),
         Column("Epoch", at("status", "epoch"), "The ownership its worker has."),
         Column("Idle", _amounts("status", "idle"), "What its nodes have left.", wide=True),
     ),
