@@ -1,0 +1,138 @@
+"""Whose ledger it is, and how far it was seen: remembered, and held against what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from shared.ledger.errors import LedgerBehind, LedgerIdentity
+from shared.ledger.identity import (
+    LAG_SECONDS,
+    Known,
+    Notes,
+    expected,
+    note,
+    path_of,
+    recall,
+    remembering,
+)
+from shared.ledger.protocol import COORDINATOR
+from shared.ledger.redis_ledger import RedisLedger
+from shared.ledger.server import EmbeddedServer
+from shared.settings import Settings, load_settings
+from tests.ledger.conftest import flush
+
+
+def settings(path: Path, **more: str) -> Settings:
+    return load_settings(run_dir=path, **more)
+
+
+def test_what_is_noted_is_recalled(short_dir: Path) -> None:
+    path = short_dir / "made" / "ledger.json"
+    assert recall(path) == Known()
+    for known in (Known("a", "17-3"), Known("b", "0")):
+        note(path, known)
+        assert recall(path) == known
+    assert [p.name for p in path.parent.iterdir()] == ["ledger.json"], "no drafts are left"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "{", '{"cluster": "a", "log": "x-y"}'])
+def test_a_broken_note_is_told_and_not_taken_for_none(short_dir: Path, text: str) -> None:
+    path = short_dir / "ledger.json"
+    path.write_text(text)
+    with pytest.raises(LedgerIdentity, match=r"cannot be read: .*remove it"):
+        recall(path)
+
+
+def test_the_setting_goes_before_the_note(short_dir: Path) -> None:
+    given = settings(short_dir, cluster_id="set")
+    assert expected(given) == Known("set")
+    note(path_of(given), Known("noted", "5-0"))
+    assert expected(given) == Known("set")
+    assert expected(settings(short_dir)) == Known("noted", "5-0")
+    assert expected(settings(short_dir, cluster_id="noted")) == Known("noted", "5-0")
+
+
+class Seen(RedisLedger):
+    """One that was told of log ids."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__("unix:///nowhere", cluster=cluster)
+
+    def saw(self, log_id: str) -> None:
+        self._saw(log_id)
+
+
+@pytest.mark.parametrize(
+    ("fsync", "logs"),
+    [
+        ("always", ["1-0", "2-0", "3-0", "3-0"]),
+        ("everysec", ["0", "0", "0", "2-0"]),
+        ("no", ["0", "0", "0", "0"]),
+    ],
+)
+def test_a_log_id_is_noted_once_the_server_cannot_lose_it_any_more(
+    short_dir: Path, fsync: str, logs: list[str]
+) -> None:
+    notes, ledger = Notes(short_dir / "ledger.json", lag=LAG_SECONDS.get(fsync)), Seen("c")
+    noted: list[str] = []
+    for now, log_id in ((0.0, "1-0"), (1.0, "2-0"), (4.0, "3-0"), (7.0, "3-0")):
+        ledger.saw(log_id)
+        known = notes.look(ledger, now=now)
+        if known is not None:
+            notes.keep(known)
+        noted.append(recall(short_dir / "ledger.json").log)
+    assert noted == logs
+    assert notes.look(ledger, now=8.0) is None, "nothing is new"
+
+
+def test_nothing_is_noted_of_a_ledger_that_was_not_opened(short_dir: Path) -> None:
+    assert Notes(short_dir / "ledger.json", lag=0.0).look(Seen(""), now=0.0) is None
+
+
+async def test_an_empty_or_another_server_is_refused_where_one_is_remembered(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    flush(embedded_server)
+    given = settings(short_dir)
+    first = RedisLedger(embedded_server.url)
+    async with remembering(given, first):
+        cluster = await first.open()
+        await first.claim(COORDINATOR)
+        tail = await first.log_tail()
+        for _ in range(200):
+            if recall(path_of(given)) == Known(cluster, tail):
+                break
+            await asyncio.sleep(0.05)
+    await first.close()
+    assert json.loads(path_of(given).read_text()) == {"cluster": cluster, "log": tail}
+    known = expected(given)
+    flush(embedded_server)
+    later = RedisLedger(embedded_server.url, cluster=known.cluster, seen=known.log)
+    with pytest.raises(LedgerIdentity, match=f"of {cluster} is missing.*quadrant ledger restore"):
+        await later.open()
+    await later.close()
+    stranger = RedisLedger(embedded_server.url)
+    await stranger.open()
+    await stranger.close()
+    later = RedisLedger(embedded_server.url, cluster=known.cluster, seen=known.log)
+    with pytest.raises(LedgerIdentity, match=f"not {cluster}.*quadrant ledger restore"):
+        await later.open()
+    await later.close()
+
+
+async def test_an_old_copy_is_refused_also_by_a_coordinator_that_begins(
+    embedded_server: EmbeddedServer,
+) -> None:
+    flush(embedded_server)
+    ledger = RedisLedger(embedded_server.url)
+    cluster = await ledger.open()
+    await ledger.close()
+    later = RedisLedger(embedded_server.url, cluster=cluster, seen="99999999999999-0")
+    epoch = await later.claim(COORDINATOR)
+    with pytest.raises(LedgerBehind, match=r"before 99999999999999-0.*quadrant ledger restore"):
+        await later.bless(epoch)
+    await later.close()
