@@ -17,8 +17,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
 from coordinator.child import ChildDied
 from coordinator.supervisor import COORDINATORS, RAY, START_SECONDS, Supervisor
 from shared.ledger.errors import ServerFailed
@@ -32,8 +30,6 @@ PAUSES = (0.0, 0.1, 0.5, 1.0)
 killed from outside will run again at once."""
 
 _POLL = 0.02
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +94,13 @@ class Keeper:
                 await self._start_again(role, self._how(role))
         finally:
             self._under_way.discard(role)
-        back = Back(role, time.monotonic() - seen)
-        log.info("A process is back", role=role, seconds=round(back.seconds, 3))
-        self._tell(back)
+        self._tell(Back(role, time.monotonic() - seen))
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
         """Raises ChildDied where that was tried too often."""
         pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
         if pause is None:
             raise died.often(DEATHS, WINDOW_SECONDS)
-        log.warning("A process has died", role=role, how=died.how)
         self._tell(Died(role, died.how))
         await asyncio.sleep(pause)
         try:
@@ -116,7 +109,7 @@ class Keeper:
             else:
                 await self._parts.start(role)
         except ServerFailed as error:  # it counts as another death
-            log.warning("The ledger's server did not start", error=str(error))
+            self._tell(Died(role, f"the ledger's server did not start: {error}"))
 
     async def _start_head(self) -> None:
         """A head that comes back knows nobody: whoever had joined the old one has to join anew."""

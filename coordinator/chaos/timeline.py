@@ -9,27 +9,31 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Timeline:
-    """Times are seconds after :meth:`begin`; before it they are below 0."""
+    """Shows seconds since :meth:`begin`; what happened before it is shown as it happens only."""
 
     show: Callable[[str], None]
     """Is given every line as it comes."""
-    began: float = field(default_factory=time.time)
+    _began: float = field(default_factory=time.time)
     """Seconds since 1970."""
-    lines: list[tuple[float, str]] = field(default_factory=list)
+    _lines: list[tuple[float, str]] = field(default_factory=list)
 
     def begin(self) -> None:
-        self.began = time.time()
+        self._began = time.time()
+        self._lines.clear()
 
     def note(self, text: str) -> float:
         """Write down what happens now; returns when, since 1970."""
         now = time.time()
-        self.lines.append((now - self.began, text))
-        self.show(f"{now - self.began:6.1f} s  {text}")
+        self._lines.append((now, text))
+        self.show(self._line(now, text))
         return now
 
     def insert(self, moment: float, text: str) -> None:
         """Write down what is found out later. ``moment``: since 1970."""
-        self.lines.append((moment - self.began, text))
+        self._lines.append((moment, text))
 
     def in_order(self) -> list[str]:
-        return [f"{at:6.1f} s  {text}" for at, text in sorted(self.lines)]
+        return [self._line(moment, text) for moment, text in sorted(self._lines)]
+
+    def _line(self, moment: float, text: str) -> str:
+        return f"{moment - self._began:6.1f} s  {text}"
