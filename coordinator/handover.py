@@ -33,6 +33,9 @@ class Handover:
         of another shard must not find one its own because the node came back."""
         self.moving: dict[int, tuple[int, int]] = {}
         """Row -> (giver, taker)."""
+        self.strangers: list[int] = []
+        """Shards in the ledger's partition that there are no more: their epochs have to be made
+        void before their nodes are others' own."""
         self._shards = shards
         self._mode = mode
         self._told_mode = mode
@@ -118,6 +121,7 @@ class Handover:
         shards that there are no more is nobody's: their epochs are void too."""
         self.revision = put.revision
         self.storing = False
+        self.strangers = sorted(shard for shard in put.shards if shard >= self._shards)
         every = {row: shard for shard, rows in put.shards.items() for row in rows}
         self.in_use = {row: shard for row, shard in every.items() if shard < self._shards}
         self.moving = {row: (m.giver, m.taker) for m in put.moving for row in m.rows}

@@ -178,6 +178,10 @@ class Service:
         for shard in range(self._settings.shards):
             await self.workers.claim(shard)
         await self.standby.catch_up()
+        if strangers := self.core.borders.handover.strangers:
+            for shard in strangers:
+                await self.workers.claim(shard)
+            await self.standby.catch_up()
         await self.standby.finish()
         await self._shards.inherit()
         gc.collect()
