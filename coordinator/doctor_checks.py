@@ -16,12 +16,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coordinator.doctor import Check, Doubt, Failed, Place, Skipped
-
-if TYPE_CHECKING:
-    from shared.settings import Settings
+from coordinator.doctor_ledger import external_ledger
 
 PYTHON = (3, 11)
 MIB = 1 << 20
@@ -178,7 +175,7 @@ def ledger(place: Place) -> str:
     """The embedded server in a directory of its own; where another is named, that one answers."""
     given = place.need()
     if given.redis_url is not None:
-        return _remote_ledger(given.redis_url, given)
+        return external_ledger(given)
     from shared.ledger.errors import ServerFailed
     from shared.ledger.server import EmbeddedServer
 
@@ -206,27 +203,6 @@ def _durable_write(url: str) -> float:
             client.set("doctor", number)
             times.append(time.monotonic() - started)
         return min(times)
-
-
-def _remote_ledger(url: str, given: Settings) -> str:
-    import redis
-
-    remedy = "start it, or correct QUADRANT_REDIS_URL and QUADRANT_REDIS_PASSWORD"
-    shown = re.sub(r"//[^/@]*@", "//***@", url)
-    try:
-        with redis.Redis.from_url(
-            url, password=given.redis_secret, socket_timeout=5.0, socket_connect_timeout=5.0
-        ) as client:
-            client.ping()
-            persistence = client.info("persistence")
-    except (redis.RedisError, OSError, ValueError) as error:
-        raise Failed(f"{shown}: {error}", remedy) from None
-    if not persistence.get("aof_enabled"):
-        raise Failed(
-            f"{shown} keeps no append-only file: what it acknowledged dies with it",
-            "set appendonly yes and appendfsync always there",
-        )
-    return f"{shown} answers and keeps an append-only file"
 
 
 def fsync(place: Place) -> str:

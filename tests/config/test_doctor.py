@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import redis
 
 from coordinator import doctor_checks
 from coordinator.doctor import Check, Doubt, Failed, Finding, Place, Skipped, Told, Verdict, examine
@@ -249,9 +250,42 @@ def test_a_ledger_elsewhere(short_dir: Path, embedded_server: EmbeddedServer) ->
         assert "QUADRANT_REDIS_PASSWORD" in wrong.remedy
     finally:
         server.stop()
-    gone = told("ledger", place(short_dir, redis_url="redis://:word@127.0.0.1:1"))
+    nowhere = place(short_dir, redis_url="redis://127.0.0.1:1", redis_password="word")
+    gone = told("ledger", nowhere)
     assert "word" not in gone.found
-    assert "***@127.0.0.1:1" in gone.found
+    assert "redis://127.0.0.1:1" in gone.found
+
+
+def test_a_ledger_elsewhere_that_loses_what_it_acknowledged(short_dir: Path) -> None:
+    server = EmbeddedServer(short_dir, short_dir / "data")
+    server.start()
+    where = place(short_dir, redis_url=server.url)
+    try:
+        with redis.Redis.from_url(server.url, protocol=2) as client:
+            assert "before it answers" in run("ledger", where)
+            client.config_set("appendfsync", "everysec")
+            loose = told("ledger", where)
+            assert isinstance(loose, Doubt)
+            assert "about the last second before a power failure" in loose.found
+            assert "QUADRANT_FSYNC=everysec" in loose.remedy
+            as_told = place(short_dir, redis_url=server.url, fsync="everysec")
+            assert "every second" in run("ledger", as_told)
+            client.config_set("appendfsync", "always")
+            client.config_set("maxmemory", 1 << 30)
+            assert "before it answers" in run("ledger", where)
+            client.config_set("maxmemory-policy", "allkeys-lru")
+            assert "set maxmemory-policy noeviction" in told("ledger", where).remedy
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", client.info("memory")["used_memory"] + 1000)
+            assert "when that is full it refuses to write" in told("ledger", where).found
+            client.config_set("maxmemory", 0)
+            client.config_set("appendonly", "no")
+            assert "dies with it" in told("ledger", where).found
+            client.config_set("appendonly", "yes")
+            client.replicaof("127.0.0.1", 1)
+            assert "copy of another server" in told("ledger", where).found
+    finally:
+        server.kill()
 
 
 @pytest.mark.parametrize(
