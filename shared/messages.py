@@ -224,12 +224,22 @@ class StatusItem:
     """A change of state of tasks of one job. ``rows`` are the nodes the writer believes in.
 
     ``state`` PENDING means: the bind was refused for good, the task goes back to pending.
+
+    With ``cid`` the tasks are *adopted*: the cluster has them on these rows in this state (bound,
+    running or releasing), whatever the ledger believed. Only what has ended there stays so.
     """
 
     state: TaskState
     jid: int
     tasks: list[int]
     rows: list[int]
+    cid: int = -1
+    """Of adopted tasks, -1 else: for those that the ledger held for pending."""
+    group: int = -1
+
+    @property
+    def adopted(self) -> bool:
+        return self.cid >= 0
 
 
 @dataclass(frozen=True, slots=True)

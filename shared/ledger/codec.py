@@ -167,7 +167,12 @@ def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
 
 
 def pack_status(batch: StatusBatch) -> bytes:
-    items = [[int(i.state), i.jid, i.tasks, i.rows] for i in batch.items]
+    items = [
+        [int(i.state), i.jid, i.tasks, i.rows, i.cid, i.group]
+        if i.adopted
+        else [int(i.state), i.jid, i.tasks, i.rows]
+        for i in batch.items
+    ]
     return pack([items, batch.lapsed])
 
 

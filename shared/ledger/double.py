@@ -369,3 +369,6 @@ def _check_items(batch: StatusBatch) -> None:
             raise LedgerArgument(f"status item of job {item.jid}: only a commit makes BINDING")
         if len(item.tasks) != len(item.rows):
             raise LedgerArgument(f"status item of job {item.jid}: tasks and rows differ in length")
+        if item.adopted and not TaskState.BOUND <= item.state <= TaskState.RELEASING:
+            what = "adopted tasks are bound, running or releasing"
+            raise LedgerArgument(f"status item of job {item.jid}: {what}")

@@ -44,12 +44,41 @@ _BEFORE: dict[TaskState, tuple[TaskState, ...]] = {
 def apply_item(overlay: Overlay, item: StatusItem) -> StatusItem:
     """The part of the item that changed something."""
     overlay.begin()
+    change = _adopt if item.adopted else _change
     done = [
         (tix, row)
         for tix, row in zip(item.tasks, item.rows, strict=True)
-        if _change(overlay, item, tix, row)
+        if change(overlay, item, tix, row)
     ]
-    return StatusItem(item.state, item.jid, [tix for tix, _ in done], [row for _, row in done])
+    return replace(item, tasks=[tix for tix, _ in done], rows=[row for _, row in done])
+
+
+def _adopt(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
+    """The task is where the cluster has it; what has ended stays so."""
+    known, job = overlay.tasks.get((item.jid, tix)), overlay.jobs.own(item.jid)
+    held = known is not None and known.state <= TaskState.RELEASING
+    if known is not None and (not held or known.row == row):
+        return False
+    if job is None or overlay.nodes.get(row) is None:
+        return False
+    cid, group, version = item.cid, item.group, 0
+    if known is not None:
+        cid, group, version = known.cid, known.group, known.version
+        _vacate(overlay, item.jid, known)
+    elif overlay.classes.get(cid) is None or group >= len(job.groups):
+        return False
+    else:
+        job.add(group, 1)
+        job.top = max(job.top, tix + 1)
+        overlay.jobs.dirty.add(item.jid)
+    overlay.add_to_node(row, cid, USED, 1)
+    if item.state is TaskState.RELEASING:
+        overlay.add_to_node(row, cid, RELEASING, 1)
+    overlay.touch(row)
+    overlay.charge(job.qid, cid, 1)
+    overlay.mark_queues(job.qid)
+    overlay.tasks.put((item.jid, tix), TaskRecord(int(item.state), row, cid, version + 1, group))
+    return True
 
 
 def _change(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
@@ -80,17 +109,23 @@ def _fail_pending(overlay: Overlay, jid: int, tix: int) -> bool:
 
 
 def _free(overlay: Overlay, item: StatusItem, known: TaskRecord) -> None:
+    job = _vacate(overlay, item.jid, known)
+    if item.state is not TaskState.SUCCEEDED:
+        job.add(known.group, -1)
+        overlay.jobs.dirty.add(item.jid)
+
+
+def _vacate(overlay: Overlay, jid: int, known: TaskRecord) -> JobBook:
+    """The task holds nothing of its node and queue any more; returns its job."""
     overlay.add_to_node(known.row, known.cid, USED, -1)
     if known.state == TaskState.RELEASING:
         overlay.add_to_node(known.row, known.cid, RELEASING, -1)
     overlay.touch(known.row)
-    job = overlay.jobs.own(item.jid)
+    job = overlay.jobs.own(jid)
     assert job is not None
     overlay.charge(job.qid, known.cid, -1)
     overlay.mark_queues(job.qid)
-    if item.state is not TaskState.SUCCEEDED:
-        job.add(known.group, -1)
-        overlay.jobs.dirty.add(item.jid)
+    return job
 
 
 # --- store ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 -- What became of tasks: state changes that free or mark capacity, and nominations that lapsed.
--- ARGV = writer, epoch, sequence, run id, packed {items, lapsed}; an item is {state, jid, tasks, rows}.
+-- ARGV = writer, epoch, sequence, run id, packed {items, lapsed}; an item is {state, jid, tasks, rows},
+-- or {state, jid, tasks, rows, class, group}: the cluster has these tasks there, whatever is known here.
 local early = gate()
 if early then return early end
 
@@ -31,6 +32,15 @@ local function load_tasks()
   end
 end
 
+-- An item that adopts names the rows and the class it needs itself.
+local function want_adopted(item)
+  if item[1] < BOUND or item[1] > RELEASING_STATE then
+    reject('status item of job ' .. item[2] .. ': adopted tasks are bound, running or releasing')
+  end
+  want_class(item[5])
+  for _, row in ipairs(item[4]) do want_row(row) end
+end
+
 local function load_all()
   local jids, n, seen = {}, 0, {}
   for _, item in ipairs(items) do
@@ -43,7 +53,8 @@ local function load_all()
       field_count = field_count + 1
       fields[field_count] = names[i]
     end
-    item[5] = names
+    item.names = names
+    if item[5] then want_adopted(item) end
     if not seen[jid] then
       seen[jid] = true
       n = n + 1
@@ -83,6 +94,32 @@ local function free(rec, jid, held)
   end
 end
 
+-- The task is where the cluster has it: what it held elsewhere is given back, what it holds there is
+-- counted, also beyond what the node offers. What has ended stays so. True where that changed anything.
+local function adopt(state, jid, tix, row, name, cid, group)
+  local rec, owner = task[name], job[jid]
+  local held = rec and rec[1] <= RELEASING_STATE
+  if rec and (not held or rec[2] == row) then return false end
+  if not owner or not node[row] then return false end
+  if held then
+    cid, group = rec[3], rec[5]
+    free(rec, jid, false)
+  elseif not class[cid] or group >= owner[4] then
+    return false
+  else
+    add_to_groups(owner, group, 1)
+    if tix >= owner[5 + 3 * owner[4]] then owner[5 + 3 * owner[4]] = tix + 1 end
+    job_dirty[jid] = true
+  end
+  add_to_node(node[row], class[cid], USED, 1)
+  if state == RELEASING_STATE then add_to_node(node[row], class[cid], RELEASING, 1) end
+  touch(row, node[row])
+  charge(owner[2], class[cid], 1)
+  mark_queue(owner[2])
+  task[name] = {state, row, cid, rec and rec[4] + 1 or 1, group}
+  return true
+end
+
 -- True where the change happened.
 local function change(state, jid, tix, row, name)
   local rec = task[name]
@@ -113,17 +150,18 @@ local applied, log_items = {}, {}
 local function judge(index)
   turn = index
   local item = items[index]
-  local state, jid, tasks, rows, names = item[1], item[2], item[3], item[4], item[5]
+  local state, jid, tasks, rows, names = item[1], item[2], item[3], item[4], item.names
+  local move = item[5] and adopt or change
   local done, at = {}, {}
   for i = 1, #tasks do
-    if change(state, jid, tasks[i], rows[i], names[i]) then
+    if move(state, jid, tasks[i], rows[i], names[i], item[5], item[6]) then
       task_dirty[names[i]] = true
       done[#done + 1] = tasks[i]
       at[#at + 1] = rows[i]
     end
   end
   applied[index] = done
-  if #done > 0 then log_items[#log_items + 1] = {state, jid, done, at} end
+  if #done > 0 then log_items[#log_items + 1] = {state, jid, done, at, item[5], item[6]} end
 end
 
 local function judge_lapsed()
