@@ -60,6 +60,9 @@ from coordinator.standby import Standby
 from coordinator.trim import trim_forever
 from coordinator.waiting import pending_reasons
 from coordinator.workers import Workers
+from shared.errors import first_of
+from shared.ledger.errors import LedgerIdentity
+from shared.ledger.identity import expected, remembering
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis_ledger import RedisLedger
@@ -395,7 +398,8 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 async def serve(settings: Settings) -> None:
     """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
-    ledger = RedisLedger(settings.access())
+    known = expected(settings)
+    ledger = RedisLedger(settings.access(), cluster=known.cluster, seen=known.log)
     cluster = SocketCluster(settings.cluster_socket or "")
     shards = RayShards(
         cluster=await insist(ledger.open, what="open"),
@@ -406,7 +410,8 @@ async def serve(settings: Settings) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     try:
-        await Service(settings, ledger=ledger, cluster=cluster, shards=shards).run(stop)
+        async with remembering(settings, ledger):
+            await Service(settings, ledger=ledger, cluster=cluster, shards=shards).run(stop)
     finally:
         await shards.close()
         await cluster.close()
@@ -414,7 +419,8 @@ async def serve(settings: Settings) -> None:
 
 
 def main() -> int:
-    """0 = asked to stop, 1 = a part failed, :data:`DEPOSED` = another coordinator took the seat."""
+    """0 = asked to stop, 1 = a part failed or the ledger is not ours, :data:`DEPOSED` = another
+    coordinator took the seat."""
     try:
         settings = load_settings()
         open_gate(settings)
@@ -426,13 +432,16 @@ def main() -> int:
     # Jobs are many and live long: the default thresholds would walk through all of them for every
     # few hundred new ones.
     gc.set_threshold(100_000, 50, 100)
-    deposed = False
+    code = 0
     try:
         asyncio.run(serve(settings))
     except* Deposed as group:
-        log.error("Another coordinator took the seat", why=str(group.exceptions[0]))
-        deposed = True
-    return DEPOSED if deposed else 0
+        log.error("Another coordinator took the seat", why=first_of(group))
+        code = DEPOSED
+    except* LedgerIdentity as group:
+        log.error("This is not the ledger that was expected", why=first_of(group))
+        code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -61,3 +61,11 @@ def shown(value: object) -> str:
         return "a number of many digits"
     text = repr(value if not isinstance(value, str) else value[: SHOWN + 1])
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> str:
+    """What the first error of a group says; where parts have parts, groups hold groups."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
