@@ -2,7 +2,8 @@
 
 Only the standard library and orjson: a command that asks one question must not load for longer
 than the answer takes. One connection is kept; a watch has its own. Where the server asks to wait
-(429 and 503 with ``Retry-After``), it waits, within a bound.
+(429 and 503 with ``Retry-After``), it waits, within a bound. Where it knows several addresses it
+asks the next one where nobody listens at one, or who listens there does not lead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -44,6 +46,10 @@ class KubeError(Exception):
         self.reason = reason
 
 
+class NobodyThere(KubeError):
+    """No connection: nothing was sent."""
+
+
 class KubeClient:
     """``timeout`` bounds one attempt, ``patience`` the waiting for a busy server; seconds."""
 
@@ -59,7 +65,8 @@ class KubeClient:
         self._timeout = timeout
         self._patience = patience
         self._verbose = verbose
-        self._url = urlsplit(access.server)
+        self._servers = access.server.split(",")
+        self._at = 0
         self._kept: http.client.HTTPConnection | None = None
 
     def twin(self) -> KubeClient:
@@ -67,6 +74,16 @@ class KubeClient:
         return KubeClient(
             self.access, timeout=self._timeout, patience=self._patience, verbose=self._verbose
         )
+
+    @property
+    def server(self) -> str:
+        """The address that is asked now."""
+        return self._servers[self._at]
+
+    def _next(self) -> None:
+        """Ask the next address from now on."""
+        self.close()
+        self._at = (self._at + 1) % len(self._servers)
 
     def close(self) -> None:
         if self._kept is not None:
@@ -111,13 +128,9 @@ class KubeClient:
         headers = {"Accept": accept, **self._who()}
         if body is not None:
             headers["Content-Type"] = content
-        target = self._target(path, query)
         give_up = time.monotonic() + self._patience
         while True:
-            began = time.monotonic()
-            answer = self._once(method, target, body, headers)
-            data = self._read(answer)
-            self._tell(method, target, answer.status, began)
+            answer, data = self._elsewhere(method, path, query, body, headers)
             pause = _pause(answer)
             if pause is None or time.monotonic() + pause > give_up:
                 break
@@ -125,6 +138,36 @@ class KubeClient:
         if answer.status >= 400:
             raise self._failure(answer.status, data)
         return answer.status, data
+
+    def _elsewhere(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: bytes | None,
+        headers: dict[str, str],
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """An attempt at each address, beginning with the one that answered last, until one takes
+        the request; the last answer where none does."""
+        busy: tuple[http.client.HTTPResponse, bytes] | None = None
+        for left in reversed(range(len(self._servers))):
+            began = time.monotonic()
+            try:
+                target = self._target(path, query)
+                answer = self._once(method, target, body, headers)
+                data = self._read(answer)
+            except NobodyThere:
+                self._next()
+                if not left and busy is None:
+                    raise
+                continue
+            self._tell(method, target, answer.status, began)
+            if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or len(self._servers) == 1:
+                return answer, data
+            self._next()
+            busy = answer, data
+        assert busy is not None
+        return busy
 
     def watch(
         self,
@@ -139,10 +182,8 @@ class KubeClient:
         An error within the stream is raised with its code (410: begin again with a list).
         """
         asked = {**query, "watch": "true", "timeoutSeconds": max(1, round(seconds))}
-        target = self._target(path, asked)
-        connection = self._connect(seconds + 5.0)
+        connection, answer = self._open(path, asked, accept, seconds + 5.0)
         try:
-            answer = self._send(connection, "GET", target, None, {"Accept": accept, **self._who()})
             if answer.status >= 400:
                 raise self._failure(answer.status, self._read(answer))
             with contextlib.suppress(TimeoutError, http.client.HTTPException, *_CUT):
@@ -154,6 +195,26 @@ class KubeClient:
 
     # --- parts --------------------------------------------------------------------------------
 
+    def _open(
+        self, path: str, query: Mapping[str, Any], accept: str, timeout: float
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """A stream of its own, from the first address that has one."""
+        headers = {"Accept": accept, **self._who()}
+        for left in reversed(range(len(self._servers))):
+            connection = self._connect(timeout)
+            try:
+                answer = self._send(connection, "GET", self._target(path, query), None, headers)
+            except NobodyThere:
+                if not left:
+                    raise
+                self._next()
+                continue
+            if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or not left:
+                return connection, answer
+            connection.close()
+            self._next()
+        raise AssertionError("unreachable")
+
     def _event(self, line: bytes) -> dict[str, Any]:
         event = self._object(line)
         if event.get("type") == "ERROR":
@@ -164,14 +225,16 @@ class KubeClient:
 
     def _target(self, path: str, query: Mapping[str, Any] | None) -> str:
         given = {k: v for k, v in (query or {}).items() if v not in (None, "")}
-        return self._url.path + path + (f"?{urlencode(given)}" if given else "")
+        root = urlsplit(self.server).path
+        return root + path + (f"?{urlencode(given)}" if given else "")
 
     def _who(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        host, port = self._url.hostname or "", self._url.port
-        if self._url.scheme == "http":
+        url = urlsplit(self.server)
+        host, port = url.hostname or "", url.port
+        if url.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=timeout)
         try:
             context = ssl.create_default_context(cadata=self.access.ca)
@@ -209,6 +272,11 @@ class KubeClient:
         headers: dict[str, str],
     ) -> http.client.HTTPResponse:
         try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise NobodyThere(str(self._unreachable(_why(error)))) from None
+        try:
             return self._sent(connection, method, target, body, headers)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
@@ -239,14 +307,14 @@ class KubeClient:
             value = None
         if not isinstance(value, dict):
             raise KubeError(
-                f"{self.access.server} ({self.access.origin}) answered {_start_of(data)}, which is "
+                f"{self.server} ({self.access.origin}) answered {_start_of(data)}, which is "
                 "not a JSON object; name a Quadrant server with --server"
             )
         return value
 
     def _unreachable(self, why: str) -> KubeError:
         return KubeError(
-            f"cannot reach {self.access.server} ({self.access.origin}): {why}; start a server "
+            f"cannot reach {self.server} ({self.access.origin}): {why}; start a server "
             "with `quadrant up`, or name another with --server or QUADRANT_SERVER"
         )
 
@@ -256,8 +324,8 @@ class KubeClient:
         except orjson.JSONDecodeError:
             said = None
         if not isinstance(said, dict):
-            return KubeError(f"{self.access.server} answered {code}: {_start_of(data)}", code=code)
-        message = _message(said) or f"{self.access.server} answered {code}"
+            return KubeError(f"{self.server} answered {code}: {_start_of(data)}", code=code)
+        message = _message(said) or f"{self.server} answered {code}"
         if code == 401:
             said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
             message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
@@ -267,7 +335,7 @@ class KubeClient:
     def _tell(self, method: str, target: str, status: int, began: float) -> None:
         if self._verbose:
             took = 1000 * (time.monotonic() - began)
-            line = f"{method} {self.access.server}{target} {status} in {took:.0f} ms\n"
+            line = f"{method} {self.server}{target} {status} in {took:.0f} ms\n"
             sys.stderr.write(line)
 
 

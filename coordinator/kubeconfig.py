@@ -29,6 +29,8 @@ class Access:
     """How to reach one server."""
 
     server: str
+    """Several addresses of one server, of whose coordinators one leads, stand with commas between
+    them."""
     origin: str
     """Who named the server, for messages: ``--server``, ``context prod``, ..."""
     token: str | None = None
@@ -47,7 +49,7 @@ def find_access(
     named = server or ("" if context else environ.get("QUADRANT_SERVER", ""))
     if named:
         origin = "--server" if server else "QUADRANT_SERVER"
-        return Access(_address(named, origin), origin, token)
+        return Access(_addresses(named, origin), origin, token)
     found = _of_kubeconfig(context, environ)
     if found is None:
         return Access(DEFAULT_SERVER, "the default", token)
@@ -68,6 +70,10 @@ def _one_word(text: str, origin: str) -> str:
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{origin}: not a token; it is one word, alone, as quadrant token shows")
     return token
+
+
+def _addresses(text: str, origin: str) -> str:
+    return ",".join(_address(one.strip(" "), origin) for one in text.split(","))
 
 
 def _address(text: str, origin: str) -> str:

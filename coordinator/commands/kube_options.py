@@ -27,7 +27,8 @@ Server = Annotated[
         "-s",
         metavar="URL",
         rich_help_panel=SERVER,
-        help="Address of the coordinator; otherwise QUADRANT_SERVER, or the kubeconfig's",
+        help="Address of the coordinator, several with commas; otherwise QUADRANT_SERVER, or the "
+        "kubeconfig's",
     ),
 ]
 Context = Annotated[
