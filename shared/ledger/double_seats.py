@@ -47,8 +47,7 @@ class Seats:
         return epoch
 
     def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
-        held = self._leases.get(writer)
-        if self._epochs.get(writer) != epoch or (held is not None and held.given_back):
+        if not self._owns(writer, epoch):
             return False
         self._leases[writer] = _Lease(self._clock() + lease, lease)
         return True
@@ -65,8 +64,7 @@ class Seats:
         return Leader(epoch, self._holders[COORDINATOR], max(0.0, left or 0.0))
 
     def leads(self, epoch: Epoch) -> bool:
-        left = self._left(COORDINATOR)
-        return self._epochs.get(COORDINATOR) == epoch and (left is None or left > 0)
+        return self._owns(COORDINATOR, epoch)
 
     def may_write(self, writer: str, epoch: Epoch) -> bool:
         """What the scripts ask before they judge a batch: they only read, so that a clock that was
@@ -79,6 +77,11 @@ class Seats:
     def restart(self) -> None:
         """As if the server had been killed and started again: durable, and not blessed."""
         self.run = self._nonce()
+
+    def _owns(self, writer: str, epoch: Epoch) -> bool:
+        """Also where the lease ran out: until somebody else claims the writer."""
+        held = self._leases.get(writer)
+        return self._epochs.get(writer) == epoch and (held is None or not held.given_back)
 
     def _left(self, writer: str) -> float | None:
         """Seconds that a lease still lasts. More than the whole: the clock was set back, and it

@@ -320,7 +320,8 @@ class Ledger(Protocol):
     the same batch must be sent again (same sequence), which is safe.
 
     Leases are measured by the server's clock alone. One that ran out ends its writer's right to
-    write, but not its epoch: until somebody claims the writer it may be renewed."""
+    write, but not its epoch: until somebody claims the writer it may be renewed, and a leader may
+    claim and bless."""
 
     async def open(self) -> str:
         """Check identity and schema, and make what readers need; returns the cluster's id. A new

@@ -3,6 +3,10 @@
 -- 0: given back) and `<writer>/holder` (who it is, for people).
 local COORDINATOR = 'coordinator'
 
+local function given_back(lease)
+  return lease and string.sub(lease, 1, 2) == '0 '
+end
+
 local function set_lease(name, length)
   call('HSET', EPOCHS, name .. '/lease',
     string.format('%.0f %.0f', server_time() + length, length))
@@ -22,7 +26,8 @@ local function holding(name)
   return found[1], left
 end
 
+-- Also where the lease ran out: as long as nobody else claimed the writer, it is still this one's.
 local function owns(name, text)
-  local found, left = holding(name)
-  return found == text and (not left or left > 0)
+  local found = call('HMGET', EPOCHS, name, name .. '/lease')
+  return found[1] == text and not given_back(found[2])
 end
