@@ -8,7 +8,7 @@ with more of the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
@@ -103,17 +103,21 @@ def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> lis
     rng = Random(seed)
     chosen = [target for target in TARGETS if target in set(targets)]
     window = max(duration - WARM_UP - COOL_DOWN, 0.1)
-    kinds = _what(rng, chosen, window)
-    slot = window / len(kinds)
+    must, extra = _what(rng, chosen, window)
+    order = rng.sample(range(len(must) + len(extra)), len(must) + len(extra))
+    slot = window / len(order)
     blows = []
-    for number, (kind, target) in enumerate(kinds):
+    for number, (kind, target) in zip(order, [*must, *extra], strict=True):
         at = WARM_UP + slot * (number + rng.uniform(0.1, 0.9))
         length = rng.uniform(*_PAUSES[target]) if kind is Kind.PAUSE else 0.0
         blows.append(Blow(round(at, 3), kind, target, round(length, 3), rng.random()))
-    return _bearable(blows)
+    return sorted(_bearable(blows, len(must)), key=lambda blow: blow.at)
 
 
-def _what(rng: Random, targets: list[str], window: float) -> list[tuple[Kind, str]]:
+def _what(
+    rng: Random, targets: list[str], window: float
+) -> tuple[list[tuple[Kind, str]], list[tuple[Kind, str]]]:
+    """What has to strike, and what besides."""
     kinds = [(Kind.KILL, target) for target in targets]
     kinds += [(Kind.PAUSE, target) for target in (WORKER, LEADER) if target in targets]
     if REDIS in targets:
@@ -122,24 +126,23 @@ def _what(rng: Random, targets: list[str], window: float) -> list[tuple[Kind, st
         kinds += [(kind, target) for kind, target in _MORE if target in targets]
     extras = [(kind, target, weight) for kind, target, weight in _EXTRAS if target in targets]
     weights = [weight for *_, weight in extras]
-    while len(kinds) < window / SPACING:
-        kind, target, _ = rng.choices(extras, weights)[0]
-        kinds.append((kind, target))
-    rng.shuffle(kinds)
-    return kinds
+    more = max(0, round(window / SPACING) - len(kinds))
+    chosen = rng.choices(extras, weights, k=more)
+    return kinds, [(kind, target) for kind, target, _ in chosen]
 
 
-def _bearable(blows: list[Blow]) -> list[Blow]:
-    """Without those that would make the keeper give up: as many deaths of one role within its
-    window are not what it is there for."""
+def _bearable(blows: list[Blow], must: int) -> list[Blow]:
+    """Those beyond the first ``must`` strike a worker where they would make the keeper give up: so
+    many deaths of one role within its window are not what it is there for."""
     deaths: dict[str, list[float]] = {}
     kept = []
-    for blow in blows:
+    for number, blow in enumerate(blows):
         role = _DEATHS.get((blow.kind, blow.target))
         if role is not None:
-            recent = [at for at in deaths.get(role, []) if at > blow.at - WINDOW_SECONDS - 5.0]
-            if len(recent) >= DEATHS - 1:
+            near = [at for at in deaths.get(role, []) if abs(at - blow.at) < WINDOW_SECONDS + 5.0]
+            if number >= must and len(near) >= DEATHS - 2:
+                kept.append(replace(blow, kind=Kind.KILL, target=WORKER, length=0.0))
                 continue
-            deaths[role] = [*recent, blow.at]
+            deaths.setdefault(role, []).append(blow.at)
         kept.append(blow)
     return kept
