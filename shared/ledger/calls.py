@@ -7,7 +7,7 @@ again, which the window of the writer makes safe.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.ledger.access import Access
 from shared.ledger.client import open_client
-from shared.ledger.errors import LedgerArgument, LedgerFault, LedgerUnavailable
+from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault, LedgerUnavailable
 from shared.ledger.keys import log_position, script_keys
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -60,6 +60,16 @@ def script(name: str) -> tuple[bytes, str]:
     return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
+def _bytes(argument: bytes | str | int) -> bytes:
+    return argument if isinstance(argument, bytes) else str(argument).encode()
+
+
+def call_seal(keys: Sequence[bytes], arguments: Sequence[bytes]) -> str:
+    """What a script expects as its last argument: it refuses the others where they do not fit."""
+    said = b"\n".join((*keys, *arguments))
+    return hashlib.sha1(said, usedforsecurity=False).hexdigest()
+
+
 @asynccontextmanager
 async def translated() -> AsyncIterator[None]:
     """Errors of the client library become ours."""
@@ -69,6 +79,9 @@ async def translated() -> AsyncIterator[None]:
         raise LedgerUnavailable(f"no answer from the ledger's server: {error}") from error
     except ResponseError as error:
         text = str(error)
+        if "QUADRANT-ALTERED " in text:
+            _, _, what = text.partition("QUADRANT-ALTERED ")
+            raise LedgerAltered(what.partition(" script: ")[0]) from error
         if "QUADRANT " in text:
             _, _, reason = text.partition("QUADRANT ")
             raise LedgerArgument(reason.partition(" script: ")[0]) from error
@@ -102,7 +115,8 @@ class Calls:
         """The answer of one script, whose first argument is the writer."""
         text, sha = script(name)
         keys = script_keys(writer)
-        call = ("EVALSHA", sha, len(keys), *keys, writer, *args)
+        said = [_bytes(argument) for argument in (writer, *args)]
+        call = ("EVALSHA", sha, len(keys), *keys, *said, call_seal(keys, said))
         async with translated():
             try:
                 return await self._writer.execute_command(*call)

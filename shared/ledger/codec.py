@@ -13,20 +13,14 @@ from typing import Any
 
 import msgpack
 
+from shared.checked import Malformed, binary, count, indices, integer
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.protocol import (
-    BindEntry,
-    CommitEntry,
-    Committed,
     DropJob,
     DropNode,
     DropQueue,
-    EpochEntry,
-    IntakeEntry,
     IntakeOp,
-    LogEntry,
     Move,
-    Nomination,
     Observe,
     PurgeJob,
     PutClass,
@@ -35,21 +29,15 @@ from shared.ledger.protocol import (
     PutObject,
     PutPartition,
     PutQueue,
-    StatusEntry,
 )
 from shared.ledger.records import LIMB
 from shared.messages import (
     ACCEPTED,
-    NOMINATE,
-    Answer,
     DomainOp,
-    Epoch,
     Group,
-    Rows,
     Run,
     Statement,
     StatusBatch,
-    StatusItem,
     TaskState,
     Verdict,
 )
@@ -114,7 +102,9 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
 
 
 def unpack_statements(data: bytes) -> list[Statement]:
-    heads, runs, *packed, extras = unpack(data)
+    """Raises ValueError, TypeError or struct.error where that is no batch."""
+    heads, runs, tasks, rows, versions, specs, levels, extras = unpack(data)
+    packed = tasks, rows, versions, specs, levels
     columns = [struct.unpack(f"<{len(column) // 4}I", column) for column in packed]
     run_heads = _RUN.iter_unpack(runs)
     more = {extra[0]: extra[1:] for extra in extras}
@@ -123,10 +113,10 @@ def unpack_statements(data: bytes) -> list[Statement]:
     for index, head in enumerate(_HEAD.iter_unpack(heads), 1):
         jid, version, qid, priority, ncore, ntail = head
         own: list[Run] = []
-        for kind, cid, group, count in islice(run_heads, ncore + ntail):
-            lists = (list(column[first : first + count]) for column in columns)
+        for kind, cid, group, size in islice(run_heads, ncore + ntail):
+            lists = (list(column[first : first + size]) for column in columns)
             own.append(Run(kind, cid, group, *lists))
-            first += count
+            first += size
         displaced, domains, expiry = more.get(index, ([], [], 0.0))
         found.append(
             Statement(
@@ -141,6 +131,8 @@ def unpack_statements(data: bytes) -> list[Statement]:
                 expiry=float(expiry),
             )
         )
+    if next(run_heads, None) is not None or any(len(column) != first for column in columns):
+        raise Malformed("runs or operations that belong to no statement")
     return found
 
 
@@ -227,177 +219,73 @@ def pack_documents(documents: Iterable[tuple[str, bytes | None]]) -> bytes:
     return pack(flat)
 
 
-def _pairs(flat: list[int]) -> list[tuple[int, int]]:
+def pairs(flat: list[int]) -> list[tuple[int, int]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def unpack_partition(op: list[Any]) -> PutPartition:
-    _, revision, shards, moves, mode = op
-    return PutPartition(revision, dict(shards), [Move(*move) for move in moves], mode.decode())
+# A kind is followed by exactly the fields of its operation, each of its own type.
 
 
-def _put_queue(op: list[Any]) -> PutQueue:
-    flat = op[3]
-    if flat is False:
-        return PutQueue(op[1], op[2], None, op[4])
-    limbs = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    return PutQueue(op[1], op[2], [(slot, high * LIMB + low) for slot, high, low in limbs], op[4])
+def _partition_of(revision: int, shards: Any, moves: Any, mode: bytes) -> PutPartition:
+    owned = {count(shard, "shard"): indices(rows, "rows") for shard, rows in shards}
+    moving = [
+        Move(integer(giver, "move"), integer(taker, "move"), rows) for giver, taker, rows in moves
+    ]
+    return PutPartition(count(revision, "revision"), owned, moving, mode.decode())
 
 
-def _put_job(op: list[Any]) -> PutJob:
-    flat = op[4]
+def _queue_of(qid: int, parent: int, limits: Any, spec: bytes) -> PutQueue:
+    capability = None
+    if limits is not False:
+        limbs = zip(limits[::3], limits[1::3], limits[2::3], strict=True)
+        capability = [(slot, high * LIMB + low) for slot, high, low in limbs]
+    return PutQueue(count(qid, "qid"), integer(parent, "parent"), capability, binary(spec, "queue"))
+
+
+def _job_of(jid: int, qid: int, version: int, flat: list[int], spec: bytes) -> PutJob:
     groups = [Group(*flat[i : i + 3]) for i in range(0, len(flat), 3)]
-    return PutJob(op[1], op[2], op[3], groups, op[5])
+    numbers = count(jid, "jid"), integer(qid, "qid"), count(version, "version")
+    return PutJob(*numbers, groups, binary(spec, "job"))
 
 
-def _put_class(op: list[Any]) -> PutClass:
-    flat = op[2]
-    return PutClass(op[1], list(zip(flat[::3], flat[1::3], flat[2::3], strict=True)), op[3])
+def _class_of(cid: int, flat: list[int], spec: bytes) -> PutClass:
+    requests = list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+    return PutClass(count(cid, "cid"), requests, binary(spec, "class"))
 
 
-_OPS: dict[int, Callable[[list[Any]], IntakeOp]] = {
-    1: _put_class,
-    2: lambda op: PutNode(op[1], _pairs(op[2]), op[3], op[4]),
-    3: lambda op: DropNode(op[1]),
-    4: lambda op: Observe(op[1], _pairs(op[2])),
-    5: _put_queue,
-    6: _put_job,
-    7: lambda op: DropJob(op[1]),
-    8: lambda op: PutObject(op[1].decode(), None if op[2] is False else op[2]),
-    9: unpack_partition,
-    10: lambda op: DropQueue(op[1]),
-    11: lambda op: PurgeJob(op[1]),
+def _node_of(node: int, flat: list[int], version: int, spec: bytes) -> PutNode:
+    return PutNode(count(node, "row"), pairs(flat), count(version, "version"), binary(spec, "node"))
+
+
+def _object_of(key: bytes, spec: Any) -> PutObject:
+    return PutObject(key.decode(), None if spec is False else binary(spec, "object"))
+
+
+_OPS: dict[int, Callable[..., IntakeOp]] = {
+    1: _class_of,
+    2: _node_of,
+    3: lambda node: DropNode(count(node, "row")),
+    4: lambda node, flat: Observe(count(node, "row"), pairs(flat)),
+    5: _queue_of,
+    6: _job_of,
+    7: lambda jid: DropJob(count(jid, "jid")),
+    8: _object_of,
+    9: _partition_of,
+    10: lambda qid: DropQueue(count(qid, "qid")),
+    11: lambda jid: PurgeJob(count(jid, "jid")),
 }
 
-
-_NODE_OPS = frozenset({1, 2, 3, 4, 8, 9})
+ALL_OPS: frozenset[int] = frozenset(_OPS)
+NODE_OPS = frozenset({1, 2, 3, 4, 8, 9})
 """The kinds a view follows: all but queues and jobs."""
 
 
-def unpack_ops(data: bytes, kinds: Collection[int] = _OPS.keys()) -> list[IntakeOp]:
-    return [_OPS[op[0]](op) for op in unpack(data) if op[0] in kinds]
+def op_of(packed: Any) -> IntakeOp:
+    """One operation; raises ValueError or TypeError where it is of no kind or form known here."""
+    if type(packed) is not list or not packed or packed[0] not in ALL_OPS:
+        raise Malformed("an operation of a kind that is not known")
+    return _OPS[packed[0]](*packed[1:])
 
 
-# --- answers ----------------------------------------------------------------------------------
-
-
-def unpack_answers(head: list[Any]) -> list[Answer]:
-    """``head`` is [verdict, verdicts, ats, tails, rows]; ``ats`` are flat pairs (index, at), and a
-    tail begins with the index of its statement. Indices count from 1."""
-    _, verdicts, pairs, told, _ = head
-    ats = dict(_pairs(pairs))
-    tails = _tails(told)
-    return [
-        Answer(VERDICTS[verdict], ats.get(i, -1), tails.get(i, []))
-        for i, verdict in enumerate(verdicts, 1)
-    ]
-
-
-def _tails(told: list[list[int]]) -> dict[int, list[Verdict]]:
-    return {tail[0]: [VERDICTS[v] for v in tail[1:]] for tail in told}
-
-
-def unpack_rows(rows: list[int], records: bytes) -> Rows:
-    return Rows(rows, unpack(records) if records else [])
-
-
-# --- nominations, log, binds ------------------------------------------------------------------
-
-
-def unpack_nomination(jid: int, record: bytes) -> Nomination:
-    priority, since, expiry, runs = unpack(record)
-    return Nomination(
-        jid=jid,
-        priority=priority,
-        since=float(since),
-        expiry=float(expiry),
-        runs=[
-            Run(NOMINATE, cid, group, tasks, rows, [], [], levels)
-            for cid, group, tasks, rows, levels in runs
-        ],
-    )
-
-
-_NO_STATEMENTS = pack_statements([])
-
-
-def _commit_entry(entry_id: str, body: list[Any], rows_only: bool) -> CommitEntry:
-    writer, epoch, sequence, batch, verdicts, told, dropped, rows, records = body
-    if rows_only and not dropped and not unpack(batch)[-1]:
-        batch, verdicts = _NO_STATEMENTS, []  # none of them made or ended a nomination
-    tails, ended = _tails(told), dict(dropped)
-    accepted: list[Committed] = []
-    refused: list[tuple[int, Verdict]] = []
-    for i, (s, number) in enumerate(zip(unpack_statements(batch), verdicts, strict=True), 1):
-        verdict, tail = VERDICTS[number], tails.get(i, [])
-        if verdict in ACCEPTED:
-            runs = accepted_runs(s.tail, tail)
-            accepted.append(
-                Committed(s.jid, verdict, s.priority, s.core, runs, ended.get(i, []), s.expiry)
-            )
-            refused += [(s.jid, v) for v in tail if v not in ACCEPTED]
-        else:
-            refused.append((s.jid, verdict))
-    return CommitEntry(
-        id=entry_id,
-        writer=writer.decode(),
-        epoch=Epoch.parse(epoch.decode()),
-        sequence=sequence,
-        accepted=accepted,
-        refused=refused,
-        fresh=Rows(rows, records),
-    )
-
-
-def _status_entry(entry_id: str, body: list[Any], rows_only: bool) -> StatusEntry:
-    writer, epoch, sequence, items, lapsed, rows, records = body
-    return StatusEntry(
-        id=entry_id,
-        writer=writer.decode(),
-        epoch=Epoch.parse(epoch.decode()),
-        sequence=sequence,
-        items=[] if rows_only else [StatusItem(STATES[state], *rest) for state, *rest in items],
-        lapsed=lapsed,
-        fresh=Rows(rows, records),
-    )
-
-
-def _intake_entry(entry_id: str, body: list[Any], rows_only: bool) -> IntakeEntry:
-    writer, epoch, sequence, ops, dropped, rows, records, documents = body
-    return IntakeEntry(
-        id=entry_id,
-        writer=writer.decode(),
-        epoch=Epoch.parse(epoch.decode()),
-        sequence=sequence,
-        ops=unpack_ops(ops, _NODE_OPS if rows_only else _OPS.keys()),
-        fresh=Rows(rows, records),
-        dropped=dropped,
-        documents=[] if rows_only else [name.decode() for name in documents],
-    )
-
-
-def _epoch_entry(entry_id: str, body: list[Any], _rows_only: bool) -> EpochEntry:
-    return EpochEntry(entry_id, body[0].decode(), Epoch.parse(body[1].decode()))
-
-
-_ENTRIES = (_commit_entry, _status_entry, _intake_entry, _epoch_entry)
-
-
-def unpack_entry(entry_id: str, payload: bytes, *, rows_only: bool = False) -> LogEntry:
-    """``rows_only`` leaves out what changes neither nodes nor classes nor nominations: a view needs
-    no more, and reading it costs a tenth."""
-    kind, *body = unpack(payload)
-    return _ENTRIES[kind](entry_id, body, rows_only)
-
-
-def unpack_binds(entry_id: str, payload: bytes) -> BindEntry:
-    """The payload is flat: jid, cid, count, tasks, rows, and so on."""
-    flat = unpack(payload)
-    binds: list[tuple[int, int, list[int], list[int]]] = []
-    at = 0
-    while at < len(flat):
-        jid, cid, count = flat[at : at + 3]
-        middle, end = at + 3 + count, at + 3 + 2 * count
-        binds.append((jid, cid, flat[at + 3 : middle], flat[middle:end]))
-        at = end
-    return BindEntry(entry_id, binds)
+def unpack_ops(data: bytes, kinds: Collection[int] = ALL_OPS) -> list[IntakeOp]:
+    return [op_of(op) for op in unpack(data) if op[0] in kinds or op[0] not in ALL_OPS]

@@ -48,6 +48,18 @@ class LeaseHeld(LedgerError):
         self.holder = holder
 
 
+class LedgerAltered(LedgerError):
+    """Something in the ledger, or on the way from it, is not as it was written. It is not used.
+
+    What a script refuses so was not applied."""
+
+    def __init__(self, what: str, why: str = "its bytes do not fit their seal") -> None:
+        super().__init__(
+            f"{what} is not as it was written: {why}; nothing of it was used. Take the ledger's "
+            "data from a copy, then run quadrant ledger restore"
+        )
+
+
 class LedgerTrimmed(LedgerError):
     """The log no longer holds the entries after this id. Start again from a snapshot."""
 

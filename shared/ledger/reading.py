@@ -27,7 +27,7 @@ async def read_moved(
         return {number: record for number, record in found if record is not None}
 
     jobs = await those("job", moved.jobs | moved.tasks.keys())
-    known = {jid: records.unpack_job(record) for jid, record in jobs.items()}
+    known = {jid: records.unpack_job(record, f"job {jid}") for jid, record in jobs.items()}
     specs = await those("jobspec", moved.jobs)
     classes = await those("class", moved.classes)
     return Snapshot(
@@ -35,7 +35,9 @@ async def read_moved(
         nodes=Rows([], []),
         node_specs=await those("nodespec", moved.nodes),
         queue_specs=await those("queuespec", moved.queues),
-        classes={cid: records.unpack_class(record)[1] for cid, record in classes.items()},
+        classes={
+            cid: records.unpack_class(record, f"class {cid}")[1] for cid, record in classes.items()
+        },
         jobs=known,
         job_specs=specs,
         tasks=await _tasks(fields, moved, known),
@@ -57,5 +59,5 @@ async def _tasks(
     tasks_of: dict[int, dict[int, TaskRecord]] = {}
     for (jid, tix), record in zip(wanted, found, strict=True):
         if record is not None:
-            tasks_of.setdefault(jid, {})[tix] = records.unpack_task(record)
+            tasks_of.setdefault(jid, {})[tix] = records.unpack_task(record, jid, tix)
     return tasks_of

@@ -4,19 +4,26 @@ A node is ``[version, spec_version, nslots]`` and five doubles per slot: allocat
 observed (used by others), releasing, nominated. Doubles hold every whole number below 2**53.
 A slot beyond ``nslots`` has what its class says a node implies, and nothing used.
 Totals of a queue exceed that, so they are pairs of limbs to the base 2**30.
+
+Every record ends with a seal that its writer made of it: 8 digits of the SHA-1 of what stands
+before, of a task one number of 4 bytes that depends on whose record it is. Readers raise
+:class:`LedgerAltered` where it does not fit, or where the record is not of the form described.
 """
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from functools import cache
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.ledger.errors import LedgerAltered
 from shared.ledger.protocol import JobRecord, QueueRecord, TaskRecord
-from shared.messages import Group
+from shared.messages import Group, TaskState
 
 HEAD = 3
 """Doubles before the first slot of a node record."""
@@ -26,7 +33,13 @@ ALLOCATABLE, USED, OBSERVED, RELEASING, NOMINATED = range(WIDTH)
 LIMB = 2**30
 UNLIMITED = -1
 
-_TASK = struct.Struct("<BIIIH")
+SEAL = 8
+"""Bytes of a seal, but a task's."""
+
+_TASK = struct.Struct("<BIIIHI")
+_TASK_FACTORS = (65537, 65539, 65543, 65551, 65557)  # state, row, cid, version, group
+_JID_FACTOR, _TIX_FACTOR = 65563, 65579
+_MODULUS = 4294967291
 _COUNT = struct.Struct("<I")
 
 
@@ -35,8 +48,42 @@ def _doubles(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}d")
 
 
-def _unpack_doubles(record: bytes) -> list[int]:
-    return [int(v) for v in _doubles(len(record) // 8).unpack(record)]
+def sealed(body: bytes) -> bytes:
+    return body + hashlib.sha1(body, usedforsecurity=False).hexdigest()[:SEAL].encode()
+
+
+def opened(record: bytes, what: str) -> bytes:
+    """The record without its seal."""
+    body = record[:-SEAL]
+    digest = hashlib.sha1(body, usedforsecurity=False).hexdigest()
+    if record[-SEAL:] != digest[:SEAL].encode():
+        raise LedgerAltered(what)
+    return body
+
+
+def check_seals(records: Iterable[tuple[object, bytes]], what: str) -> None:
+    """Of many records, each with its number or name."""
+    for name, record in records:
+        opened(record, f"{what} {name}")
+
+
+def _whole(body: bytes, what: str) -> list[int]:
+    """The doubles of a record, which all are whole numbers."""
+    if len(body) % 8:
+        raise LedgerAltered(what, f"{len(body)} bytes are no list of numbers")
+    values = _doubles(len(body) // 8).unpack(body)
+    try:
+        found = list(map(int, values))
+    except (ValueError, OverflowError):
+        found = []
+    if found != list(values):
+        raise LedgerAltered(what, "a number of it is not whole")
+    return found
+
+
+def _fits(what: str, *, is_so: bool) -> None:
+    if not is_so:
+        raise LedgerAltered(what, "its length does not fit what it says of itself")
 
 
 # --- nodes ------------------------------------------------------------------------------------
@@ -44,38 +91,59 @@ def _unpack_doubles(record: bytes) -> list[int]:
 
 def pack_node(version: int, spec_version: int, slots: Sequence[int]) -> bytes:
     """``slots``: five whole numbers per slot, slot after slot."""
-    return _doubles(HEAD + len(slots)).pack(version, spec_version, len(slots) // WIDTH, *slots)
+    numbers = (version, spec_version, len(slots) // WIDTH, *slots)
+    return sealed(_doubles(HEAD + len(slots)).pack(*numbers))
 
 
-def unpack_node(record: bytes) -> tuple[int, int, list[int]]:
+def unpack_node(record: bytes, what: str = "node") -> tuple[int, int, list[int]]:
     """(version, spec_version, five numbers per slot)."""
-    version, spec_version, _, *slots = _unpack_doubles(record)
-    return version, spec_version, slots
+    numbers = _whole(opened(record, what), what)
+    _fits(what, is_so=len(numbers) >= HEAD and len(numbers) == HEAD + WIDTH * numbers[2])
+    return numbers[0], numbers[1], numbers[HEAD:]
 
 
 def unpack_nodes(records: Sequence[bytes]) -> NDArray[np.int64]:
     """One line per record: head and slots. Shorter records are filled up with zeros.
 
-    Column 2 tells how many slots a record really has; slot s starts at ``HEAD + WIDTH * s``.
+    Column 2 tells how many slots a record really has; slot s starts at ``HEAD + WIDTH * s``. The
+    seals are not looked at: whoever read these records has (see :func:`check_seals`), or has
+    checked the seal of all they came with.
     """
     if not records:
         return np.zeros((0, HEAD), dtype=np.int64)
-    longest = max(map(len, records))
-    if longest != min(map(len, records)):
-        records = [record.ljust(longest, b"\0") for record in records]
-    flat = np.frombuffer(b"".join(records), dtype="<f8")
-    return flat.reshape(len(records), longest // 8).astype(np.int64)
+    sizes = np.fromiter(map(len, records), np.int64, len(records))
+    longest = int(sizes.max())
+    if longest != sizes.min():
+        bodies = [record[:-SEAL].ljust(longest, b"\0") for record in records]
+    else:
+        bodies = list(records)
+    if longest % 8 or longest < 8 * HEAD + SEAL:
+        raise LedgerAltered("node", f"{longest} bytes are no list of numbers")
+    flat = np.frombuffer(b"".join(bodies), dtype="<f8").reshape(len(bodies), longest // 8)
+    found = flat[:, :-1].astype(np.int64)
+    _fits("node", is_so=bool((sizes == 8 * HEAD + SEAL + 8 * WIDTH * found[:, 2]).all()))
+    return found
 
 
 # --- tasks, jobs, queues, classes -------------------------------------------------------------
 
 
-def pack_task(task: TaskRecord) -> bytes:
-    return _TASK.pack(task.state, task.row, task.cid, task.version, task.group)
+def pack_task(task: TaskRecord, jid: int, tix: int) -> bytes:
+    fields = task.state, task.row, task.cid, task.version, task.group
+    return _TASK.pack(*fields, _task_seal(fields, jid, tix))
 
 
-def unpack_task(record: bytes) -> TaskRecord:
-    return TaskRecord(*_TASK.unpack(record))
+def unpack_task(record: bytes, jid: int, tix: int) -> TaskRecord:
+    if len(record) == _TASK.size:
+        *fields, seal = _TASK.unpack(record)
+        if seal == _task_seal(fields, jid, tix) and 0 < fields[0] <= TaskState.FAILED:
+            return TaskRecord(*fields)
+    raise LedgerAltered(f"task {jid}.{tix}")
+
+
+def _task_seal(fields: Sequence[int], jid: int, tix: int) -> int:
+    total = jid * _JID_FACTOR + tix * _TIX_FACTOR
+    return int((total + sum(map(mul, fields, _TASK_FACTORS))) % _MODULUS)
 
 
 def task_field(jid: int, tix: int) -> bytes:
@@ -84,13 +152,16 @@ def task_field(jid: int, tix: int) -> bytes:
 
 def pack_job(job: JobRecord) -> bytes:
     groups = [n for g in job.groups for n in (g.parent, g.minimum, g.held)]
-    return _doubles(5 + len(groups)).pack(
-        job.spec_version, job.qid, int(job.gone), len(job.groups), *groups, job.top
-    )
+    numbers = (job.spec_version, job.qid, int(job.gone), len(job.groups), *groups, job.top)
+    return sealed(_doubles(len(numbers)).pack(*numbers))
 
 
-def unpack_job(record: bytes) -> JobRecord:
-    spec_version, qid, gone, _, *groups, top = _unpack_doubles(record)
+def unpack_job(record: bytes, what: str = "job") -> JobRecord:
+    numbers = _whole(opened(record, what), what)
+    _fits(what, is_so=len(numbers) > 4 and len(numbers) == 5 + 3 * numbers[3])
+    spec_version, qid, gone, _, *groups, top = numbers
+    if gone not in (0, 1) or top < 0:
+        raise LedgerAltered(what, "it is neither there nor gone")
     return JobRecord(
         spec_version=spec_version,
         qid=qid,
@@ -106,12 +177,14 @@ def pack_queue(parent: int, used: Sequence[int], capability: Sequence[int]) -> b
     for amount, limit in zip(used, capability, strict=True):
         limbs += divmod(amount, LIMB)
         limbs += (UNLIMITED, 0) if limit == UNLIMITED else divmod(limit, LIMB)
-    return _doubles(2 + len(limbs)).pack(parent, len(used), *limbs)
+    return sealed(_doubles(2 + len(limbs)).pack(parent, len(used), *limbs))
 
 
-def unpack_queue(record: bytes) -> QueueRecord:
+def unpack_queue(record: bytes, what: str = "queue") -> QueueRecord:
     """Only slots in use, and only slots with a limit, appear in the two dicts."""
-    parent, _, *limbs = _unpack_doubles(record)
+    numbers = _whole(opened(record, what), what)
+    _fits(what, is_so=len(numbers) >= 2 and len(numbers) == 2 + 4 * numbers[1])
+    parent, _, *limbs = numbers
     used: dict[int, int] = {}
     capability: dict[int, int] = {}
     for slot in range(len(limbs) // 4):
@@ -126,18 +199,23 @@ def unpack_queue(record: bytes) -> QueueRecord:
 def pack_class(requests: Iterable[tuple[int, int, int]], spec: bytes) -> bytes:
     """``requests``: (slot, amount, implied capacity)."""
     flat = [n for triple in requests for n in triple]
-    return _COUNT.pack(len(flat) // 3) + _doubles(len(flat)).pack(*flat) + spec
+    return sealed(_COUNT.pack(len(flat) // 3) + _doubles(len(flat)).pack(*flat) + spec)
 
 
-def unpack_class(record: bytes) -> tuple[list[tuple[int, int, int]], bytes]:
-    end = 4 + 24 * _COUNT.unpack_from(record)[0]
-    flat = _unpack_doubles(record[4:end])
-    return [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)], record[end:]
+def unpack_class(record: bytes, what: str = "class") -> tuple[list[tuple[int, int, int]], bytes]:
+    body = opened(record, what)
+    _fits(what, is_so=len(body) >= _COUNT.size)
+    end = _COUNT.size + 24 * _COUNT.unpack_from(body)[0]
+    _fits(what, is_so=len(body) >= end)
+    flat = _whole(body[_COUNT.size : end], what)
+    return [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)], body[end:]
 
 
 def pack_count(count: int) -> bytes:
-    return _doubles(1).pack(count)
+    return sealed(_doubles(1).pack(count))
 
 
-def unpack_count(record: bytes) -> int:
-    return _unpack_doubles(record)[0]
+def unpack_count(record: bytes, what: str = "counter") -> int:
+    numbers = _whole(opened(record, what), what)
+    _fits(what, is_so=len(numbers) == 1)
+    return numbers[0]

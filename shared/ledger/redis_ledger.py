@@ -8,7 +8,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from shared.ledger import codec, records
+from shared.ledger import codec, records, told
 from shared.ledger.access import Access
 from shared.ledger.calls import translated
 from shared.ledger.errors import LedgerTrimmed
@@ -72,34 +72,35 @@ class RedisLedger(Ownership):
         now = "" if self._clock is None else repr(float(self._clock()))
         statements = codec.pack_statements(batch.statements)
         head, body, replayed = await self._send("commit", batch, statements, now)
-        if len(head) == 1:
-            return CommitReply(Verdict(head[0]), [], Rows([], []))
-        fresh = codec.unpack_rows(head[-1], body)
-        return CommitReply(Verdict.COMMITTED, codec.unpack_answers(head), fresh, replayed)
+        if verdict := told.refusal(head):
+            return CommitReply(verdict, [], Rows([], []))
+        fresh = told.unpack_rows(head[-1], body)
+        return CommitReply(Verdict.COMMITTED, told.unpack_answers(head), fresh, replayed)
 
     async def record(self, batch: StatusBatch) -> StatusReply:
         head, body, replayed = await self._send("record", batch, codec.pack_status(batch))
-        if len(head) == 1:
-            return StatusReply(Verdict(head[0]), [], Rows([], []))
-        fresh = codec.unpack_rows(head[-1], body)
-        return StatusReply(Verdict.COMMITTED, head[1], fresh, replayed)
+        if verdict := told.refusal(head):
+            return StatusReply(verdict, [], Rows([], []))
+        fresh = told.unpack_rows(head[-1], body)
+        return StatusReply(Verdict.COMMITTED, told.unpack_applied(head), fresh, replayed)
 
     async def store(self, batch: IntakeBatch) -> IntakeReply:
         ops, documents = codec.pack_ops(batch.ops), codec.pack_documents(batch.documents)
         head, body, replayed = await self._send("store", batch, ops, documents)
-        if len(head) == 1:
-            return IntakeReply(Verdict(head[0]), Rows([], []))
-        return IntakeReply(Verdict.COMMITTED, codec.unpack_rows(head[-1], body), replayed)
+        if verdict := told.refusal(head):
+            return IntakeReply(verdict, Rows([], []))
+        return IntakeReply(Verdict.COMMITTED, told.unpack_rows(head[-1], body), replayed)
 
     async def _send(
         self, name: str, batch: CommitBatch | StatusBatch | IntakeBatch, *args: bytes | str
     ) -> tuple[list[Any], bytes, bool]:
         """(unpacked answer, packed records, given before) of one batch."""
-        head, body, replayed, logged = await self._run(
+        answer = await self._run(
             name, batch.writer, str(batch.epoch), batch.sequence, batch.run_id, *args
         )
-        self._saw(logged.decode())
-        return codec.unpack(head), body, bool(replayed)
+        head, body, replayed, logged = told.open_reply(answer)
+        self._saw(logged)
+        return head, body, replayed
 
     # --- streams ----------------------------------------------------------------------------
 
@@ -121,10 +122,7 @@ class RedisLedger(Ownership):
         entries = found[0][1] if found else []
         if entries:
             self._saw(entries[-1][0].decode())
-        return [
-            codec.unpack_entry(i.decode(), fields[b"p"], rows_only=rows_only)
-            for i, fields in entries
-        ]
+        return [told.unpack_entry(i.decode(), fields, rows_only=rows_only) for i, fields in entries]
 
     async def log_tail(self) -> str:
         async with translated():
@@ -152,7 +150,7 @@ class RedisLedger(Ownership):
             )
             found = await self._blocking(call, block)
             entries = found[0][1] if found else []
-        return [codec.unpack_binds(i.decode(), fields[b"p"]) for i, fields in entries if fields]
+        return [told.unpack_binds(i.decode(), fields) for i, fields in entries if fields]
 
     async def ack_binds(self, ids: list[str]) -> None:
         if ids:
@@ -194,17 +192,18 @@ class RedisLedger(Ownership):
             classes = await self._numbered("class")
             nominations = await self._numbered("nom")
             partition = await self._partition()
+            records.check_seals(nodes, "node")
             domains = await self._hash("domain")
             snapshot = Snapshot(
                 log_id=log_id,
                 nodes=Rows([row for row, _ in nodes], [record for _, record in nodes]),
                 node_specs=await self._numbered("nodespec"),
-                queues={qid: records.unpack_queue(r) for qid, r in queues.items()},
+                queues={qid: records.unpack_queue(r, f"queue {qid}") for qid, r in queues.items()},
                 queue_specs=await self._numbered("queuespec"),
-                classes={cid: records.unpack_class(r)[1] for cid, r in classes.items()},
-                nominations={
-                    jid: codec.unpack_nomination(jid, r) for jid, r in nominations.items()
+                classes={
+                    cid: records.unpack_class(r, f"class {cid}")[1] for cid, r in classes.items()
                 },
+                nominations={jid: told.unpack_nomination(jid, r) for jid, r in nominations.items()},
                 objects={
                     name.decode(): spec for name, spec in (await self._hash("object")).items()
                 },
@@ -217,13 +216,14 @@ class RedisLedger(Ownership):
 
     async def _add_workload(self, snapshot: Snapshot) -> None:
         jobs = await self._numbered("job")
-        snapshot.jobs.update({jid: records.unpack_job(r) for jid, r in jobs.items()})
+        snapshot.jobs.update({j: records.unpack_job(r, f"job {j}") for j, r in jobs.items()})
         snapshot.job_specs.update(await self._numbered("jobspec"))
         documents = await self._hash("doc")
         snapshot.documents.update((name.decode(), body) for name, body in sorted(documents.items()))
         for field, record in (await self._hash("task")).items():
             first, _, last = field.partition(b".")
-            snapshot.tasks.setdefault(int(first), {})[int(last)] = records.unpack_task(record)
+            jid, tix = int(first), int(last)
+            snapshot.tasks.setdefault(jid, {})[tix] = records.unpack_task(record, jid, tix)
 
     async def _hash(self, name: str) -> dict[bytes, bytes]:
         """A whole hash, page by page, so that writers are not held up."""
@@ -241,7 +241,7 @@ class RedisLedger(Ownership):
     async def read_nominations(self) -> dict[int, Nomination]:
         async with translated():
             held = await self._numbered("nom")
-        return {jid: codec.unpack_nomination(jid, record) for jid, record in held.items()}
+        return {jid: told.unpack_nomination(jid, record) for jid, record in held.items()}
 
     async def read_tasks(
         self, jids: list[int]
@@ -255,7 +255,7 @@ class RedisLedger(Ownership):
                 job = records.unpack_job(record)
                 names = [records.task_field(jid, tix) for tix in range(job.top)]
                 tasks = enumerate(await self._fields("task", names))
-                found[jid] = (job, {t: records.unpack_task(r) for t, r in tasks if r})
+                found[jid] = (job, {t: records.unpack_task(r, jid, t) for t, r in tasks if r})
         return found
 
     async def read_moved(self, moved: Moved) -> Snapshot:
@@ -264,7 +264,7 @@ class RedisLedger(Ownership):
 
     async def _partition(self) -> PutPartition | None:
         packed = await self._writer.get(key("partition"))
-        return codec.unpack_partition(codec.unpack(packed)) if packed else None
+        return told.unpack_partition(packed) if packed else None
 
     async def _fields(
         self, name: str, fields: Sequence[int] | Sequence[bytes] | Sequence[str]

@@ -25,7 +25,7 @@ from coordinator.commands.stack import Sender, until_nodes_are_shared_out
 from coordinator.supervisor import Supervisor
 from coordinator.trace import Trace
 from coordinator.workloads import GPU, Item, Shape, job_items, node_items
-from shared.ledger import codec
+from shared.ledger import told
 from shared.ledger.access import Access
 from shared.ledger.keys import key
 from shared.ledger.protocol import CommitEntry
@@ -214,7 +214,7 @@ def _strike_upon_commit(access: Access, shard: int, pid: int, number: signal.Sig
     with redis.Redis.from_url(access.url, password=access.password, protocol=2) as client:
         while found := client.xread({key("log"): after}, block=10_000):
             for after, fields in found[0][1]:
-                entry = codec.unpack_entry(after.decode(), fields[b"p"])
+                entry = told.unpack_entry(after.decode(), fields)
                 if isinstance(entry, CommitEntry) and entry.writer == str(shard) and entry.accepted:
                     return strike(pid, number)
     raise AssertionError(f"shard {shard} commits nothing")

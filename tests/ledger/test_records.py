@@ -49,7 +49,7 @@ def test_queue_totals_come_back_exactly(used: list[int], limits: list[int | None
 
 def test_tasks_jobs_and_classes_come_back() -> None:
     task = TaskRecord(state=4, row=2**32 - 1, cid=9, version=3, group=65535)
-    assert records.unpack_task(records.pack_task(task)) == task
+    assert records.unpack_task(records.pack_task(task, 5, 6), 5, 6) == task
     job = JobRecord(5, -1, True, [Group(-1, 3, 2), Group(0, 1, 1)], top=12)
     assert records.unpack_job(records.pack_job(job)) == job
     requests = [(0, 2**53 - 1, 0), (7, 1, 1)]

@@ -131,6 +131,7 @@ local function load_domains()
   end
   local values = fetch(DOMAIN, domain_names, domain_count)
   for i = 1, domain_count do
-    domain[domain_names[i]] = values[i] and sunpack('<d', values[i]) or 0
+    local name, value = domain_names[i], values[i]
+    domain[name] = value and sunpack('<d', opened(value, 'domain', name)) or 0
   end
 end

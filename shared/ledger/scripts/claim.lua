@@ -19,5 +19,5 @@ call('HSET', EPOCHS, writer, text, writer .. '/holder', ARGV[5])
 local length = tonumber(ARGV[4])
 if length > 0 then set_lease(writer, length) else call('HDEL', EPOCHS, writer .. '/lease') end
 call('DEL', WINDOW)
-call('XADD', LOG, '*', 'p', mpack({3, writer, text}))
+tell(LOG, {3, writer, text})
 return {0, text}

@@ -26,11 +26,11 @@ local function refuse(index, verdict, at)
   end
 end
 
-local function book_task(rec, o, cid, group)
+local function book_task(jid, rec, o, cid, group)
   local top = 5 + 3 * rec[4]
   if tasks[o] >= rec[top] then rec[top] = tasks[o] + 1 end
   task_args[task_count + 1] = names[o]
-  task_args[task_count + 2] = spack(TASK_FORMAT, BINDING, rows[o], cid, 1, group)
+  task_args[task_count + 2] = pack_task(jid, tasks[o], BINDING, rows[o], cid, 1, group)
   task_count = task_count + 2
 end
 
@@ -64,7 +64,7 @@ local function book(jid, rec, k, chosen, nominated)
   for i = 1, n do
     local o = chosen and chosen[i] or first + i - 1
     binds[bind_count + i] = tasks[o]
-    book_task(rec, o, cid, group)
+    book_task(jid, rec, o, cid, group)
   end
   bind_count = bind_count + n
   for i = 1, n do binds[bind_count + i] = rows[chosen and chosen[i] or first + i - 1] end
@@ -172,7 +172,7 @@ end
 local function write_domains()
   local args, n = {}, 0
   for name in pairs(domain_dirty) do
-    args[n + 1], args[n + 2] = name, spack('<d', domain[name])
+    args[n + 1], args[n + 2] = name, sealed(spack('<d', domain[name]))
     n = n + 2
   end
   each_chunk('HSET', DOMAIN, args, n)
@@ -204,10 +204,10 @@ local function write_all()
   write_domains()
   local logged
   if statement_count > 0 then
-    logged = call('XADD', LOG, '*', 'p', mpack({0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped,
-      touched, records}))
+    logged = tell(LOG, {0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped, touched,
+      records})
   end
-  if bind_count > 0 then call('XADD', BINDS, '*', 'p', mpack(binds)) end
+  if bind_count > 0 then tell(BINDS, binds) end
   if asked_count > 0 then touched, records = add_asked(touched, records) end
   return answer({COMMITTED, verdicts, ats, tails, touched}, records, logged)
 end

@@ -15,10 +15,68 @@ local LIMB = 1073741824
 local LIMIT = 9007199254740992
 local CHUNK = 2000
 local SEQUENCES = 64
-local TASK_FORMAT = '<BI4I4I4I2'
 
 local function reject(text)
   error('QUADRANT ' .. text, 0)
+end
+
+-- Seals: what was altered is not taken ---------------------------------------------------------
+
+local sealed, opened, pack_task, read_task, tell, reply
+do  -- one function has no more than 200 local names: what nobody else needs stays in here
+  local sha1hex, sub = redis.sha1hex, string.sub
+
+  local function altered(what)
+    error('QUADRANT-ALTERED ' .. what, 0)
+  end
+
+  -- The last argument is the seal of the call.
+  local said = table.concat(KEYS, '\n') .. '\n' .. table.concat(ARGV, '\n', 1, #ARGV - 1)
+  if sha1hex(said) ~= ARGV[#ARGV] then altered('the call of a script') end
+
+  -- A stored record ends with its seal: 8 hexadecimal digits.
+  function sealed(record)
+    return record .. sub(sha1hex(record), 1, 8)
+  end
+
+  function opened(record, what, id)
+    local body = sub(record, 1, -9)
+    if sub(record, -8) ~= sub(sha1hex(body), 1, 8) then altered(what .. ' ' .. id) end
+    return body
+  end
+
+  -- That of a task is one number, which depends on whose record it is too: each of them is below
+  -- 2^32, and the sum below 2^53.
+  local function task_seal(jid, tix, state, row, cid, version, group)
+    return (state * 65537 + row * 65539 + cid * 65543 + version * 65551 + group * 65557
+      + jid * 65563 + tix * 65579) % 4294967291
+  end
+
+  function pack_task(jid, tix, state, row, cid, version, group)
+    return spack('<BI4I4I4I2I4', state, row, cid, version, group,
+      task_seal(jid, tix, state, row, cid, version, group))
+  end
+
+  -- {state, row, cid, version, group}
+  function read_task(record, jid, tix)
+    if #record == 19 then
+      local rec = {sunpack('<BI4I4I4I2I4', record)}
+      if rec[6] == task_seal(jid, tix, unpack(rec, 1, 5)) then return rec end
+    end
+    altered('task ' .. jid .. '.' .. tix)
+  end
+
+  function tell(stream, entry)
+    local packed = mpack(entry)
+    return call('XADD', stream, '*', 'p', packed, 's', sha1hex(packed))
+  end
+
+  -- {packed answer, packed records, 1 where it was given before, id of the batch's entry in the log
+  -- ('' where it has none), seal of all that}
+  function reply(packed, records, replayed, logged)
+    local seal = sha1hex(packed .. replayed .. logged) .. sha1hex(records)
+    return {packed, records, replayed, logged, seal}
+  end
 end
 
 -- Reading and writing many fields of one hash -------------------------------------------------
@@ -54,8 +112,9 @@ local function doubles(count)
   return format
 end
 
-local function read_doubles(record)
-  return {sunpack(doubles(#record / 8), record)}
+local function read_doubles(record, what, id)
+  local body = opened(record, what, id)
+  return {sunpack(doubles(#body / 8), body)}
 end
 
 -- The overlay: what the batch has read, changed in place -------------------------------------
@@ -68,7 +127,7 @@ local implied_packed
 local function implied_of(slot)
   if not implied then
     implied = {}
-    local pairs_ = implied_packed and munpack(implied_packed) or {}
+    local pairs_ = implied_packed and munpack(opened(implied_packed, 'implied', 'capacities')) or {}
     for i = 1, #pairs_, 2 do implied[pairs_[i]] = pairs_[i + 1] end
   end
   return implied[slot] or 0
@@ -88,7 +147,7 @@ local function load_nodes()
   for i = 1, node_count do
     local record = values[i]
     if record then
-      local rec = {sunpack(doubles(#record / 8), record)}
+      local rec = read_doubles(record, 'node', node_rows[i])
       node[node_rows[i]] = rec
       node_version[i] = rec[1]
     end
@@ -130,14 +189,14 @@ end
 local function load_classes()
   local values = fetch(CLASS, class_ids, class_count)
   for i = 1, class_count do
-    if values[i] then class[class_ids[i]] = parse_class(values[i]) end
+    if values[i] then class[class_ids[i]] = parse_class(opened(values[i], 'class', class_ids[i])) end
   end
 end
 
 local function load_jobs(jids, n)
   local values = fetch(JOB, jids, n)
   for i = 1, n do
-    if values[i] then job[jids[i]] = read_doubles(values[i]) end
+    if values[i] then job[jids[i]] = read_doubles(values[i], 'job', jids[i]) end
   end
 end
 
@@ -146,7 +205,7 @@ local function load_nominations(jids, n)
   local values = fetch(NOM, jids, n)
   for i = 1, n do
     if values[i] then
-      local held = munpack(values[i])
+      local held = munpack(opened(values[i], 'nominations of job', jids[i]))
       nomination[jids[i]] = held
       for _, run in ipairs(held[4]) do
         want_class(run[1])
@@ -173,7 +232,7 @@ local function load_queues(ids, n)
     ids, n = {}, 0
     for i = 1, m do
       if values[i] then
-        local rec = read_doubles(values[i])
+        local rec = read_doubles(values[i], 'queue', fresh[i])
         queue[fresh[i]] = rec
         n = n + 1
         ids[n] = rec[1]
@@ -283,7 +342,7 @@ end
 
 local function pack_node(rec)
   local width = 3 + 5 * rec[3]
-  return spack(doubles(width), unpack(rec, 1, width))
+  return sealed(spack(doubles(width), unpack(rec, 1, width)))
 end
 
 -- Writes every moved row; returns the rows and their packed records.
@@ -308,7 +367,7 @@ local function write_records(key, table_, dirty, width_of)
   for id in pairs(dirty) do
     local rec = table_[id]
     local width = width_of(rec)
-    args[n + 1], args[n + 2] = id, spack(doubles(width), unpack(rec, 1, width))
+    args[n + 1], args[n + 2] = id, sealed(spack(doubles(width), unpack(rec, 1, width)))
     n = n + 2
   end
   each_chunk('HSET', key, args, n)
@@ -326,7 +385,7 @@ local function write_nominations(dirty)
   local args, n, gone, m = {}, 0, {}, 0
   for jid in pairs(dirty) do
     if nomination[jid] then
-      args[n + 1], args[n + 2] = jid, mpack(nomination[jid])
+      args[n + 1], args[n + 2] = jid, sealed(mpack(nomination[jid]))
       n = n + 2
     else
       m = m + 1
@@ -365,27 +424,31 @@ local function current_records(rows)
   return mpack(fetch(NODE, rows, #rows))
 end
 
+local function refusal(verdict)
+  return reply(mpack({verdict}), '', 0, '')
+end
+
 -- nil where the batch may be judged, else the reply to give at once.
 local function gate()
   local meta = call('HMGET', META, 'run', 'implied')
   local run = run_id()
-  if meta[1] ~= run or ARGV[4] ~= run then return {mpack({RUN}), '', 0, ''} end
+  if meta[1] ~= run or ARGV[4] ~= run then return refusal(RUN) end
   local owner = call('HMGET', EPOCHS, writer, writer .. '/lease')
-  if owner[1] ~= epoch then return {mpack({EPOCH}), '', 0, ''} end
-  if owner[2] and lease_left(owner[2]) <= 0 then return {mpack({EPOCH}), '', 0, ''} end
+  if owner[1] ~= epoch then return refusal(EPOCH) end
+  if owner[2] and lease_left(owner[2]) <= 0 then return refusal(EPOCH) end
   local window = call('HMGET', WINDOW, 'top', sequence)
   if window[2] then
-    local answer = munpack(window[2])
-    return {window[2], current_records(answer[#answer]), 1, ''}
+    local packed = opened(window[2], 'answer', sequence)
+    local answer = munpack(packed)
+    return reply(packed, current_records(answer[#answer]), 1, '')
   end
   window_top = window[1] and tonumber(window[1])
-  if window_top and sequence <= window_top - SEQUENCES then return {mpack({OLD}), '', 0, ''} end
+  if window_top and sequence <= window_top - SEQUENCES then return refusal(OLD) end
   implied_packed = meta[2]
   return nil
 end
 
--- Remember the answer (rows last) and give it, with the id of the batch's entry in the log ('' where
--- it has none).
+-- Remember the answer (rows last) and give it.
 local function answer(head, records, logged)
   local packed = mpack(head)
   local top = window_top or sequence
@@ -401,6 +464,6 @@ local function answer(head, records, logged)
     each_chunk('HDEL', WINDOW, stale, n)
     top = sequence
   end
-  call('HSET', WINDOW, 'top', top, sequence, packed)
-  return {packed, mpack(records), 0, logged or ''}
+  call('HSET', WINDOW, 'top', top, sequence, sealed(packed))
+  return reply(packed, mpack(records), 0, logged or '')
 end

@@ -6,6 +6,7 @@ if early then return early end
 
 local items, lapsed = unpack(munpack(ARGV[5]))
 local fields, field_count = {}, 0
+local names_of = {}  -- field -> {jid, tix}
 local task = {}  -- field -> {state, row, cid, version, group}
 local task_dirty, job_dirty, nomination_dirty = {}, {}, {}
 
@@ -24,7 +25,7 @@ local function load_tasks()
   local values = fetch(TASK, fields, field_count)
   for i = 1, field_count do
     if values[i] then
-      local rec = {sunpack(TASK_FORMAT, values[i])}
+      local rec = read_task(values[i], unpack(names_of[fields[i]]))
       task[fields[i]] = rec
       want_class(rec[3])
       want_row(rec[2])
@@ -52,6 +53,7 @@ local function load_all()
       names[i] = jid .. '.' .. tix
       field_count = field_count + 1
       fields[field_count] = names[i]
+      names_of[names[i]] = {jid, tix}
     end
     item.names = names
     if item[5] then want_adopted(item) end
@@ -179,12 +181,17 @@ local function judge_lapsed()
   return ended
 end
 
+local function pack_name(name, rec)
+  local jid, tix = unpack(names_of[name])
+  return pack_task(jid, tix, unpack(rec, 1, 5))
+end
+
 local function write_tasks()
   local args, n, gone, m = {}, 0, {}, 0
   for name in pairs(task_dirty) do
     local rec = task[name]
     if rec then
-      args[n + 1], args[n + 2] = name, spack(TASK_FORMAT, unpack(rec, 1, 5))
+      args[n + 1], args[n + 2] = name, pack_name(name, rec)
       n = n + 2
     else
       m = m + 1
@@ -205,7 +212,6 @@ write_queues()
 write_nominations(nomination_dirty)
 local logged
 if #log_items > 0 or #ended > 0 then
-  logged =
-    call('XADD', LOG, '*', 'p', mpack({1, writer, epoch, sequence, log_items, ended, rows, records}))
+  logged = tell(LOG, {1, writer, epoch, sequence, log_items, ended, rows, records})
 end
 return answer({COMMITTED, applied, rows}, records, logged)

@@ -35,9 +35,9 @@ local function load_tasks(jid)
   local fields, top = {}, rec[5 + 3 * rec[4]]
   for tix = 0, top - 1 do fields[tix + 1] = jid .. '.' .. tix end
   local tasks = {}
-  for _, value in ipairs(fetch(TASK, fields, top)) do
+  for i, value in ipairs(fetch(TASK, fields, top)) do
     if value then
-      local record = {sunpack(TASK_FORMAT, value)}
+      local record = read_task(value, jid, i - 1)
       tasks[#tasks + 1] = record
       want_class(record[3])
     end
@@ -80,7 +80,9 @@ local function load_all()
   load_queues(qids, #qids)
   load_nodes()
   load_classes()
-  for i, raw in ipairs(fetch(CLASS, cids, #cids)) do class_raw[cids[i]] = raw end
+  for i, raw in ipairs(fetch(CLASS, cids, #cids)) do
+    class_raw[cids[i]] = raw and opened(raw, 'class', cids[i])
+  end
 end
 
 -- Checks -----------------------------------------------------------------------------------------
@@ -326,7 +328,7 @@ local function purge_job(jid)
 end
 
 local function put_partition(op)
-  partition = mpack(op)
+  partition = sealed(mpack(op))
 end
 
 -- Judge and write --------------------------------------------------------------------------------
@@ -395,7 +397,7 @@ end
 local function write_classes()
   local args, n = {}, 0
   for cid in pairs(class_new) do
-    args[n + 1], args[n + 2] = cid, class_raw[cid]
+    args[n + 1], args[n + 2] = cid, sealed(class_raw[cid])
     n = n + 2
   end
   each_chunk('HSET', CLASS, args, n)
@@ -405,7 +407,7 @@ local function write_classes()
       flat[#flat + 1] = slot
       flat[#flat + 1] = capacity
     end
-    call('HSET', META, 'implied', mpack(flat))
+    call('HSET', META, 'implied', sealed(mpack(flat)))
   end
 end
 
@@ -423,7 +425,6 @@ write_nominations(nomination_dirty)
 if partition then call('SET', PARTITION, partition) end
 local documents, logged = write_documents(), nil
 if #ops > 0 or #documents > 0 then
-  logged = call('XADD', LOG, '*', 'p',
-    mpack({2, writer, epoch, sequence, ARGV[5], dropped, rows, records, documents}))
+  logged = tell(LOG, {2, writer, epoch, sequence, ARGV[5], dropped, rows, records, documents})
 end
 return answer({COMMITTED, rows}, records, logged)
