@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.commands.failure import EXIT_ERROR, CommandError
+from coordinator.commands.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 from coordinator.commands.options import Output, OutputOption
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def sim_command(
 
         found = _run_one(generate(seed), history)
     elif history is not None:
-        raise CommandError("--history: it is of one run; give --seed or --scenario with it")
+        raise CommandError(
+            "--history: it is of one run; give --seed or --scenario with it", code=EXIT_USAGE
+        )
     else:
         found = _run_many(_range(seeds), jobs=jobs or os.cpu_count() or 1, keep=keep)
     _show(found, output)
@@ -75,7 +77,7 @@ def sim_command(
 def _range(text: str) -> range:
     match = re.fullmatch(r"(\d+)\.\.(\d+)", text)
     if match is None or int(match[2]) < int(match[1]):
-        raise CommandError(f"--seeds: {text!r} is not a range; write it as 1..500")
+        raise CommandError(f"--seeds: {text!r} is not a range; write it as 1..500", code=EXIT_USAGE)
     return range(int(match[1]), int(match[2]) + 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from coordinator.core import Coordinator
@@ -171,29 +172,30 @@ class Seat:
             self._push()
 
     def _push(self) -> None:
-        taken: list[_Request] = []
+        made: list[tuple[list[_Request], StatusBatch]] = []
 
         def send(run: str) -> StatusReply:
-            if not taken:  # the first time; asked again, it must be the same batch
-                taken.extend(self._waiting)
+            if not made:  # the first time; asked again, it must be the same batch
+                taken = list(self._waiting)
                 self._waiting.clear()
                 self._sequence += 1
-            return at_once(self._ledger.record(self._batch(taken, run)))
+                lapsed = [jid for _, lapsed, _ in taken for jid in lapsed]
+                items = [item for items, _, _ in taken for item in items]
+                batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, lapsed)
+                made.append((taken, batch))
+            return at_once(self._ledger.record(replace(made[0][1], run_id=run)))
 
         def answer(reply: StatusReply) -> None:
+            taken, batch = made[0]
             if reply.verdict is not Verdict.COMMITTED:
                 self._deposed()
                 return
-            self._core.recorded(_items(taken), reply.applied)
+            self._core.recorded(batch.items, reply.applied)
             for _, _, done in taken:
                 done()
             self._step()
 
         self._lane.push("record", writing(self._ledger, send, self._epoch), answer)
-
-    def _batch(self, taken: list[_Request], run: str) -> StatusBatch:
-        lapsed = [jid for _, lapsed, _ in taken for jid in lapsed]
-        return StatusBatch(COORDINATOR, self._epoch, self._sequence, run, _items(taken), lapsed)
 
     def reread(self, jids: list[int]) -> None:
         """The ledger's truth about jobs whose turns were lost."""
@@ -213,7 +215,3 @@ class Seat:
             self._core.order.validate()
         else:
             self._core.validate()
-
-
-def _items(taken: list[_Request]) -> list[StatusItem]:
-    return [item for items, _, _ in taken for item in items]

@@ -14,7 +14,7 @@ from coordinator.core import Coordinator
 from coordinator.dispatch import Dispatcher
 from coordinator.order import Order
 from coordinator.simulation.notes import Notes
-from coordinator.simulation.run import Simulation
+from coordinator.simulation.run import Crash, Simulation
 from coordinator.simulation.scenario import Scenario
 from coordinator.simulation.verdict import Broken, broken_rules, crashed
 from shard_worker.session import open_session
@@ -75,11 +75,17 @@ def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
     return simulation
 
 
-def play(wanted: Scenario, *, inspect: Callable[[Simulation], None] | None = None) -> Played:
+def play(
+    wanted: Scenario,
+    *,
+    crash: Crash | None = None,
+    inspect: Callable[[Simulation], None] | None = None,
+) -> Played:
     """Run to the end and hold it to everything that must be true there. ``inspect`` is called after
     each event."""
     notes = Notes()
     simulation = build(wanted, notes)
+    simulation.crash = crash
     look = None if inspect is None else lambda: inspect(simulation)
     try:
         events = simulation.run(until=UNTIL, inspect=look)

@@ -28,6 +28,10 @@ RESTART_SECONDS = 0.05
 """So long after it stepped down a coordinator starts again."""
 
 
+Crash = tuple[str, int, bool]
+"""The coordinator dies at the so many-th event of this name: right before it (True), or after."""
+
+
 @dataclass(slots=True, eq=False)
 class _Unanswered:
     """Objects to create or change, or the key of one to delete."""
@@ -69,8 +73,9 @@ class Simulation:
             kubelets=kubelets,
             workers=WorkerConfig(session=session, mode=mode, seed=seed),
         )
-        self._crashes: dict[tuple[str, int], bool] = {}
-        self._happened: Counter[str] = Counter()
+        self.crash: Crash | None = None
+        self.happened: Counter[str] = Counter()
+        """How often each event, by its name."""
         self._position = "0"
         self._unanswered: list[_Unanswered] = []
         self._holders: dict[str, Life] = {}
@@ -208,11 +213,6 @@ class Simulation:
             case FaultKind.CLUSTER_AWAY:
                 self.timeline.leave(Place.CLUSTER, fault.seconds)
 
-    def crash_at(self, what: str, number: int, *, before: bool) -> None:
-        """The coordinator dies right before or right after an event of this name, the so many-th of
-        the run; its successor starts at once."""
-        self._crashes[what, number] = before
-
     def run(self, *, until: float = float("inf"), inspect: Callable[[], None] | None = None) -> int:
         """Process events until all is done or virtual time reaches ``until``; returns how many.
 
@@ -228,12 +228,12 @@ class Simulation:
 
     def _happen(self, what: str, event: Callable[[], None]) -> None:
         self.events += 1
-        self._happened[what] += 1
-        before = self._crashes.get((what, self._happened[what])) if self._crashes else None
-        if before is True:
+        self.happened[what] += 1
+        crash = self.crash if self.crash and self.crash[:2] == (what, self.happened[what]) else None
+        if crash and crash[2]:
             self._end(self.life, away=0.0)
         event()
-        if before is False:
+        if crash and not crash[2]:
             self._end(self.life, away=0.0)
 
     # --- the history --------------------------------------------------------------------------
