@@ -11,7 +11,7 @@ from shared.ledger.calls import Calls, translated
 from shared.ledger.errors import LedgerIdentity
 from shared.ledger.identity import Known
 from shared.ledger.keys import key, log_position
-from shared.ledger.ownership import SCHEMA
+from shared.ledger.ownership import SCHEMA, check_schema
 from shared.ledger.protocol import COORDINATOR
 
 COUNTED = {"nodes": "node", "queues": "queue", "jobs": "job", "tasks": "task", "objects": "doc"}
@@ -84,12 +84,8 @@ class Care(Calls):
     async def accept(self, found: Found, known: Known) -> Known:
         """Take what is there as ours; nothing is written to it by anyone before a coordinator has
         read it. Returns what is to be expected from now on. Errors: LedgerIdentity where it moved
-        since it was looked at, or a newer version wrote it."""
-        if judge(found, known) is Condition.NEWER:
-            raise LedgerIdentity(
-                f"the ledger has schema {found.schema}, this version knows {SCHEMA}: "
-                "run the version that wrote it, or a newer one"
-            )
+        since it was looked at, or another version wrote it."""
+        check_schema(found.schema)
         cluster = found.cluster or known.cluster or secrets.token_hex(8)
         async with translated():
             await self._writer.hdel(key("meta"), "run")

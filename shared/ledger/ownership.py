@@ -15,12 +15,24 @@ from shared.ledger.keys import BINDERS, key, log_position
 from shared.ledger.protocol import COORDINATOR, Leader
 from shared.messages import Epoch
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of the records and scripts in this package."""
 
 _MICROSECONDS = 1_000_000
 _CONTENT = ("node", "queue", "class", "job")
 """Where any of these keys exists, the server holds somebody's ledger."""
+
+
+def check_schema(schema: int) -> None:
+    """Raises LedgerIdentity where records of this schema cannot be read here; 0: none written."""
+    text = f"the ledger has schema {schema}, this version knows {SCHEMA}: "
+    if schema > SCHEMA:
+        raise LedgerIdentity(text + "run the version that wrote it, or a newer one")
+    if 0 < schema < SCHEMA:
+        raise LedgerIdentity(
+            text + "run the version that wrote it until its jobs have ended, then start anew with "
+            "an empty data directory"
+        )
 
 
 def _microseconds(lease: float) -> int:
@@ -67,11 +79,7 @@ class Ownership(Calls):
         if found is None:
             await self._found()
             found = await self._writer.hget(key("meta"), "cluster")
-        if schema is not None and int(schema) > SCHEMA:
-            raise LedgerIdentity(
-                f"the ledger has schema {int(schema)}, this version knows {SCHEMA}: "
-                "run the version that wrote it, or a newer one"
-            )
+        check_schema(int(schema or 0))
         return str(found, "utf-8")
 
     async def _found(self) -> None:
