@@ -34,6 +34,8 @@ class ShardState:
     """How many turns may be open at its worker."""
     epoch: Epoch | None = None
     """None while no worker is up."""
+    pid: int | None = None
+    """The process of the worker that is up, on its machine."""
     fenced: bool = True
     """Whether nothing that a worker of it still does can count: there was none since its epoch was
     made void. None in ``epoch`` comes before that."""

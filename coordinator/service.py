@@ -357,8 +357,6 @@ class Service:
         status["pending_reasons"] = pending_reasons(self.core, time.time(), names=names)
         status["resources"] = self.core.order.accounts.resources(names)
         status["policy"] = self._policies.status()
-        for shard in status["shards"]:
-            shard["pid"] = self.workers.pids.get(shard["shard"])
         status["worker_busy_seconds"] = {str(k): round(v, 3) for k, v in self.workers.busy.items()}
         return status
 

@@ -49,6 +49,7 @@ def status(order: Order, dispatcher: Dispatcher, tally: Tally) -> dict[str, Any]
                 "desired": s.nodes,
                 "up": s.epoch is not None,
                 "epoch": str(s.epoch) if s.epoch else None,
+                "pid": s.pid,
                 "outstanding": s.outstanding,
                 "turns": s.open_turns,
                 "turn_limit": s.pace.limit,

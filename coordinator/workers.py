@@ -56,8 +56,6 @@ class Workers:
         self._kick = kick
         self.started = False
         """Whether any worker has been up."""
-        self.pids: dict[int, int] = {}
-        """Shard -> process id of its worker."""
         self.busy: dict[int, float] = {}
         """Shard -> processor seconds of its workers."""
         self._leader: Epoch | None = None
@@ -124,8 +122,8 @@ class Workers:
         """Nothing that the shard's worker still does counts; another takes its place."""
         lost = time.monotonic()
         self._core.dispatcher.shards[shard].epoch = None
+        self._core.dispatcher.shards[shard].pid = None
         self._log_ids.pop(shard, None)
-        self.pids.pop(shard, None)
         await self.claim(shard)
         self._core.worker_lost(shard, planned=planned)
         self._kick()
@@ -158,7 +156,7 @@ class Workers:
                 await asyncio.sleep(0.5)
                 continue
             log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
-            self.pids[shard] = pid
+            self._core.dispatcher.shards[shard].pid = pid
             self._generations[shard] = generation
             self._idle_since[shard] = 0.0  # so that it is called at once
             self._core.worker_up(shard, epoch)
