@@ -35,8 +35,8 @@ _SMALL = {
 
 
 def tide(number: int, mode: Mode) -> Scenario:
-    """A small scenario of this mode on more nodes, and a domain of three of them that is another one
-    again and again: it goes where most of it is, so that a node or two have to move each time."""
+    """A small scenario of this mode on more nodes. A domain of three of them is another one again
+    and again: it goes where most of it is, so that a node or two have to move each time."""
     seed = _SMALL[mode][number]
     draw, base = Random(seed + 3_000_003), scenario(seed)
     nodes = tuple(node(number) for number in range(NODES))
