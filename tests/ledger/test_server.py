@@ -129,7 +129,7 @@ async def test_a_ledger_that_lost_its_identity_gets_no_service(server: EmbeddedS
         await other.open()
     with redis.Redis.from_url(server.url, protocol=2) as client:
         client.hset("{quadrant}:meta", "schema", 1)
-        with pytest.raises(LedgerIdentity, match="schema 1, .* empty data directory"):
+        with pytest.raises(LedgerIdentity, match=r"schema 1, .* empty data directory"):
             await ledger.open()
         client.hset("{quadrant}:meta", "schema", 99)
         with pytest.raises(LedgerIdentity, match="schema 99"):
