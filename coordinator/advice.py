@@ -77,6 +77,8 @@ def _without(check: Check) -> str:
             return f"without {check.name} in the selector"
         case "affinity":
             return "without the required node affinity"
+        case "aside":
+            return "mend the nodes that are set aside, which refuse binds"
         case "foreign":
             return "nodes of other shards (mode soft)"
         case "promised":

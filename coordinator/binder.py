@@ -8,9 +8,10 @@ its answers are recorded, never before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
+from coordinator.aside import Refused
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
 from shared.ledger.protocol import BindEntry, TaskRecord
 from shared.messages import StatusItem, TaskState
@@ -110,19 +111,23 @@ class BindResult:
     items: list[StatusItem]
     again: list[int]
     """Positions in the plan whose outcome is unknown: asked again later."""
-    lost: list[int]
-    """Positions that the cluster has on another node: an alarm (a second writer is at work)."""
+    elsewhere: list[int]
+    """Positions that the cluster has on another node: an alarm (a second writer is at work). The
+    ledger follows the cluster."""
+    refused: list[Refused] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    """Jobs of which the cluster had a task no more."""
 
 
 def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
     """What the ledger must record for these answers."""
     outcome: dict[tuple[int, TaskState], tuple[list[int], list[int]]] = {}
     again: list[int] = []
-    lost: list[int] = []
+    elsewhere: list[int] = []
     for i, answer in enumerate(answers.answers):
         state = _RECORDED.get(answer)
         if state is None:
-            (again if answer == BindAnswer.UNKNOWN else lost).append(i)
+            (again if answer == BindAnswer.UNKNOWN else elsewhere).append(i)
             continue
         tasks, rows = outcome.setdefault((plan.jids[i], state), ([], []))
         tasks.append(plan.tasks[i])
@@ -131,7 +136,55 @@ def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
         StatusItem(state=state, jid=jid, tasks=tasks, rows=rows)
         for (jid, state), (tasks, rows) in outcome.items()
     ]
-    return BindResult(items=items, again=again, lost=lost)
+    return BindResult(
+        items=items,
+        again=again,
+        elsewhere=elsewhere,
+        refused=_refused(plan, answers),
+        gone=sorted({jid for jid, state in outcome if state is TaskState.FAILED}),
+    )
+
+
+def _refused(plan: BindPlan, answers: BindAnswers) -> list[Refused]:
+    if BindAnswer.REFUSED not in answers.answers:
+        return []
+    said = answers.reasons or [""] * len(answers.answers)
+    return [
+        Refused(plan.jids[i], plan.tasks[i], plan.rows[i], said[i])
+        for i, answer in enumerate(answers.answers)
+        if answer == BindAnswer.REFUSED
+    ]
+
+
+def adopt(
+    plan: BindPlan,
+    answers: BindAnswers,
+    positions: list[int],
+    *,
+    jobs: Callable[[int], Job | None],
+    rows: Mapping[str, int],
+) -> list[StatusItem]:
+    """What the ledger must record of tasks that the cluster has on other nodes than it was asked
+    for; nothing of those whose job, or whose node, is not known."""
+    items: list[StatusItem] = []
+    for i in positions:
+        job, row = jobs(plan.jids[i]), rows.get(answers.where[i])
+        if job is not None and row is not None:
+            tix = plan.tasks[i]
+            role = job.role_of(tix)
+            items.append(StatusItem(TaskState.BOUND, job.jid, [tix], [row], role.cid, role.group))
+    return items
+
+
+def taken_by(plan: BindPlan, answers: BindAnswers, among: Collection[int]) -> set[int]:
+    """The rows of ``among`` that took a bind."""
+    if not among:
+        return set()
+    return {
+        row
+        for row, answer in zip(plan.rows, answers.answers, strict=True)
+        if answer == BindAnswer.OK and row in among
+    }
 
 
 _RECORDED: dict[int, TaskState] = {
@@ -139,6 +192,7 @@ _RECORDED: dict[int, TaskState] = {
     BindAnswer.ALREADY: TaskState.BOUND,
     BindAnswer.REFUSED: TaskState.PENDING,
     BindAnswer.GONE: TaskState.FAILED,
+    BindAnswer.SUCCEEDED: TaskState.SUCCEEDED,
 }
 
 

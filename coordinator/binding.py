@@ -13,7 +13,6 @@ import structlog
 
 from coordinator.binder import (
     BindPlan,
-    judge_answers,
     part_of,
     plan_binds,
     read_names,
@@ -25,7 +24,6 @@ from coordinator.core import Coordinator
 from coordinator.probes import Probes
 from coordinator.recorder import Recorder, insist
 from shared.ledger.protocol import BindEntry, Ledger
-from shared.model import Job
 
 CONSUMER = "coordinator"
 """One name for every coordinator: what a dead one had not acknowledged is its successor's."""
@@ -135,7 +133,7 @@ class Binding:
 
     async def _plan(self, entries: list[BindEntry]) -> BindPlan:
         while True:
-            plan = plan_binds(entries, jobs=self._job, node=self._core.names.get)
+            plan = plan_binds(entries, jobs=self._core.job, node=self._core.names.get)
             if plan is not None:
                 return plan
             await asyncio.sleep(ASK_AGAIN_SECONDS)
@@ -152,16 +150,17 @@ class Binding:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
             return plan
         self._probes.bound(answers.answers, time.monotonic() - started)
-        result = judge_answers(plan, answers)
-        for i in result.lost:
+        result = self._core.bind_answered(plan, answers, time.time())
+        for i in result.elsewhere:
             log.error(
-                "Task is bound on another node than the ledger says",
+                "Task is bound on another node than the ledger says; the ledger follows",
                 task=plan.requests.tasks[i],
                 ours=plan.requests.nodes[i],
                 theirs=answers.where[i],
             )
         if result.items:
             await self._recorder.record(result.items)
+        self._core.order.lost(result.gone)
         if result.again:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
         return part_of(plan, result.again)
@@ -179,11 +178,6 @@ class Binding:
             items = self._core.never_held(read_names(never))
             if items:
                 await self._recorder.record(items)
-
-    def _job(self, jid: int) -> Job | None:
-        """None where the job was deleted: nothing more of it is bound."""
-        state = self._core.order.jobs.get(jid)
-        return None if state is None else state.job
 
     async def report_forever(self) -> None:
         """Record what the cluster reports; asking for what comes after a report acknowledges it."""

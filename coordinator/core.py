@@ -24,13 +24,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from coordinator.aside import Refused, SetAside
+from coordinator.binder import BindPlan, BindResult, adopt, judge_answers, taken_by
 from coordinator.borders import MOVES_PER_MINUTE, Borders
 from coordinator.changes import Changes
+from coordinator.cluster.protocol import BindAnswers
 from coordinator.dispatch import Dispatcher
 from coordinator.instructions import (
     Fail,
     Instruction,
     Lapse,
+    LeaveOut,
     Purge,
     Repartition,
     Reread,
@@ -39,12 +43,13 @@ from coordinator.instructions import (
 from coordinator.jobs import JobState, Standing, amounts
 from coordinator.observer import Observer, Unobserved
 from coordinator.order import Order
+from coordinator.places import Places
 from coordinator.status import status
 from coordinator.tally import Tally
 from coordinator.tries import note_try
+from shared.aside import Aside
 from shared.ledger.protocol import JobRecord, Nomination, PutPartition, TaskRecord
 from shared.messages import (
-    ALLOCATE,
     HOLDING,
     Epoch,
     Outcome,
@@ -52,7 +57,7 @@ from shared.messages import (
     StatusItem,
     TaskState,
 )
-from shared.model import Node
+from shared.model import Job, Node
 
 __all__ = [
     "Changes",
@@ -60,6 +65,7 @@ __all__ = [
     "Fail",
     "Instruction",
     "Lapse",
+    "LeaveOut",
     "Purge",
     "Repartition",
     "Reread",
@@ -94,6 +100,8 @@ class Coordinator:
         )
         self.nodes, self.names, self.rows = borders.nodes, borders.names, borders.rows
         self.hyper_nodes = borders.hyper_nodes
+        self.aside = SetAside()
+        self.places = Places(order, dispatcher)
         self._lost: set[int] = set()
         """Shards whose worker was lost and has no successor yet."""
         self._unread: list[int] = []
@@ -105,6 +113,7 @@ class Coordinator:
         self.order.accounts.classes.update(changes.classes)
         for row in changes.nodes_gone:
             self.borders.drop_node(row)
+            self.aside.gone(row)
         for node in changes.nodes:
             self.borders.put_node(node)
         for hyper in changes.hyper_nodes:
@@ -133,15 +142,8 @@ class Coordinator:
     def occupied(self, jid: int, tasks: dict[int, TaskRecord]) -> None:
         """Recovery: these tasks are on their nodes (the shards' idle sums must know)."""
         state = self.order.known(jid)
-        if state is None:
-            return
-        self._take_rows(state, tasks)
-        for task in tasks.values():
-            if task.state in HOLDING:
-                requests = self.order.accounts.classes[task.cid].requests
-                self.dispatcher.used([task.row], requests, +1)
-            if task.state == TaskState.RELEASING:
-                self.order.nominations.leaving(task.row)
+        if state is not None:
+            self.places.recovered(state, tasks)
 
     # --- the partition ------------------------------------------------------------------------
 
@@ -192,6 +194,8 @@ class Coordinator:
         if order.lapsed:
             out.append(Lapse(sorted(set(order.lapsed))))
             order.lapsed = []
+        if marks := self.aside.changes(now, self.nodes):
+            out.append(LeaveOut(marks))
         return out + self._departures(now)
 
     def _departures(self, now: float) -> list[Instruction]:
@@ -242,7 +246,10 @@ class Coordinator:
             if outcome.jid in expected:
                 expected.discard(outcome.jid)
                 tally.count(outcome)
-                self._occupy(outcome, now)
+                state, placed, known = self.places.placed(outcome)
+                if state is not None and placed and now is not None:
+                    first = state.info.held[0] <= known
+                    self.tally.waits.placed(state, placed, first=first, now=now)
                 self.order.outcome(outcome, shard=shard)
                 if state := self.order.jobs.get(outcome.jid):
                     note_try(state, outcome, shard=shard, epoch=epoch, at=at)
@@ -251,26 +258,6 @@ class Coordinator:
         self._unread += expected
         now_judged, now_lost = tally.judged
         self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
-
-    def _occupy(self, outcome: Outcome, now: float | None) -> None:
-        state = self.order.known(outcome.jid)
-        if state is None or state.standing is not Standing.OPEN:
-            return
-        placed = known = 0
-        for p in outcome.placements:
-            if p.kind == ALLOCATE:
-                tasks = state.expected(p.tasks)
-                rows = p.rows
-                if len(tasks) != len(rows):
-                    at = dict(zip(p.tasks, p.rows, strict=True))
-                    rows = [at[tix] for tix in tasks]
-                self.dispatcher.used(rows, self.order.accounts.classes[p.cid].requests, +1)
-                state.put_rows(tasks, rows)
-                placed += len(p.tasks)
-                known += len(p.tasks) - len(rows)  # recorded before this outcome came
-        if placed and now is not None:
-            first = state.info.held[0] <= known
-            self.tally.waits.placed(state, placed, first=first, now=now)
 
     def _moved(self, jid: int) -> None:
         self.observer.job_moved(jid)
@@ -312,25 +299,14 @@ class Coordinator:
             state = self.order.known(jid)
             if state is None:
                 continue
-            before = bytes(state.states)
-            states = bytearray(len(before))
+            found += self.places.reread(state, tasks)
+            states = bytearray(len(state.states))
             for tix, task in tasks.items():
                 states[tix] = task.state
-                if before[tix] not in HOLDING and task.state in HOLDING:
-                    requests = self.order.accounts.classes[task.cid].requests
-                    self.dispatcher.used([task.row], requests, +1)
-                    found += 1
             self.order.resolve(jid, states)
             if (again := self.order.known(jid)) is not None:
-                self._take_rows(again, tasks)
+                self.places.rows_of(again, tasks)
         return found
-
-    @staticmethod
-    def _take_rows(state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
-        """The ledger's word about where tasks are."""
-        state.clear_rows(range(len(state.rows)))
-        known = [t for t, task in tasks.items() if task.state != TaskState.PENDING]
-        state.put_rows(known, [tasks[t].row for t in known])
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -354,34 +330,57 @@ class Coordinator:
             if len(tasks) != len(item.tasks):
                 at = dict(zip(item.tasks, item.rows, strict=True))
                 rows = [at[t] for t in tasks]
-            self._move_places(item, tasks, rows)
-            order.task_changed(item.jid, item.state, tasks, rows)
+            if not item.adopted:
+                self.places.moved(item, tasks, rows)
+                order.task_changed(item.jid, item.state, tasks, rows)
+            elif (known := order.known(item.jid)) is not None:
+                self.places.adopted(known, tasks, rows)
+                order.adopted(known, item.state, tasks, rows)
+                self.tally.adopted += len(tasks)
             self.observer.recorded(item, tasks, rows)
             state = order.jobs.get(item.jid)
             if state is not None and state.standing is Standing.DONE:
                 self.dispatcher.forget(item.jid)
 
-    def _move_places(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
-        """Keep the shards' idle sums: tasks that left, and tasks whose outcome is still on its
-        way."""
-        state = self.order.known(item.jid)
-        if state is None:
-            return
-        classes, states = self.order.accounts.classes, state.states
-        for role in state.job.roles:
-            end = role.first + role.count
-            mine = [(t, r) for t, r in zip(tasks, rows, strict=True) if role.first <= t < end]
-            unseen = [r for t, r in mine if states[t] not in HOLDING]
-            requests = classes[role.cid].requests
-            if item.state in HOLDING:
-                self.dispatcher.used(unseen, requests, +1)
-                if unseen:
-                    state.put_rows([t for t, _ in mine], [r for _, r in mine])
-            else:
-                seen = [r for t, r in mine if states[t] in HOLDING]
-                self.dispatcher.used(seen, requests, -1)
-        if item.state is TaskState.PENDING:
-            state.clear_rows(tasks)
+    # --- nodes that refuse ------------------------------------------------------------------------
+
+    def job(self, jid: int) -> Job | None:
+        """None where the job is not known, or deleted."""
+        state = self.order.jobs.get(jid)
+        return None if state is None else state.job
+
+    def bind_answered(self, plan: BindPlan, answers: BindAnswers, now: float) -> BindResult:
+        """What is to be recorded. ``lost`` of Order is to be told of ``gone`` after that."""
+        result = judge_answers(plan, answers)
+        if result.elsewhere:
+            result.items.extend(
+                adopt(plan, answers, result.elsewhere, jobs=self.job, rows=self.rows)
+            )
+        self.aside.took(taken_by(plan, answers, self.aside.suspects))
+        self._refused(result.refused, now)
+        return result
+
+    def _refused(self, refusals: Iterable[Refused], now: float) -> None:
+        """The cluster refused binds; told before what it means for their tasks is recorded."""
+        for one in refusals:
+            self.aside.refused(one.row, one.reason, now)
+            if (state := self.order.jobs.get(one.jid)) is not None:
+                said = f": {one.reason}" if one.reason else ""
+                state.refused_by = f"node {self.names.get(one.row, one.row)}{said}"
+
+    def next_due(self) -> float | None:
+        """When to step again though nothing happened; None: never."""
+        due = [self.order.next_due(), self.aside.next_due()]
+        return min((at for at in due if at is not None), default=None)
+
+    def left_out(self, marks: Mapping[int, Aside | None]) -> None:
+        """What a :class:`LeaveOut` named is durable."""
+        self.aside.stored(marks)
+        for row, aside in marks.items():
+            if row in self.names:
+                self.observer.node_changed(self.names[row], aside)
+        if None in marks.values():
+            self.order.accounts.capacity.freed()
 
     def validate(self) -> None:
         """Raise AssertionError where a job waits for an outcome that nobody will bring."""

@@ -61,6 +61,7 @@ class Following:
         take_up(registry, found)
         hyper = any(key.startswith(HYPER_NODE_KEY) for key in part.objects)
         core.restore_gone_nodes(registry.gone_nodes.values())
+        core.aside.restore(part.objects)
         if part.partition is not None:
             core.restore_partition(part.partition)
         jobs: list[Job] = []
@@ -137,6 +138,7 @@ class Following:
         known = core.order.lines.queues
         qids = [qid for qid in moved.queues if qid in known and qid not in part.queue_specs]
         forget_queues(registry, [known[qid].info.queue for qid in qids])
+        core.aside.forget(key for key in moved.objects if key not in part.objects)
         hyper_nodes = forget_objects(registry, [k for k in moved.objects if k not in part.objects])
         core.admitted(
             Changes(

@@ -22,6 +22,7 @@ of their log entry, its ``writer``, ``epoch`` and ``seq``; an entry that becomes
                of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid]}]
     refusal    shard, refused: [[jid, verdict]]
     status     items: [[state, jid, [tix], [row]]]
+    adopted    items: [[state, jid, [tix], [row], cid, group]]
     lapsed     jids
     epoch      (nothing more)
 
@@ -143,8 +144,14 @@ def _rows(runs: list[Run], kind: int) -> list[tuple[int, int, int, int]]:
 def _status(entry: StatusEntry) -> list[Event]:
     events: list[Event] = []
     if entry.items or not entry.lapsed:
-        items = [[item.state.name, item.jid, item.tasks, item.rows] for item in entry.items]
-        events.append({"ev": "status", "items": items})
+        told = [item for item in entry.items if not item.adopted]
+        adopted = [item for item in entry.items if item.adopted]
+        if adopted:
+            rows = [[i.state.name, i.jid, i.tasks, i.rows, i.cid, i.group] for i in adopted]
+            events.append({"ev": "adopted", "items": rows})
+        if told or not adopted:
+            items = [[item.state.name, item.jid, item.tasks, item.rows] for item in told]
+            events.append({"ev": "status", "items": items})
     if entry.lapsed:
         events.append({"ev": "lapsed", "jids": entry.lapsed})
     return events

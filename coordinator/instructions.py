@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.dispatch import SendTurns
-from shared.ledger.protocol import PutPartition
+from shared.aside import Aside, aside_key, encode_aside
+from shared.ledger.protocol import IntakeOp, PutObject, PutPartition
 from shared.messages import StatusItem
 
 
@@ -54,4 +56,18 @@ class Purge:
     pods: list[tuple[int, int]]
 
 
-Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge
+@dataclass(frozen=True, slots=True)
+class LeaveOut:
+    """Instruction: store that these nodes (by row) are set aside, or (None) not any more; then tell
+    :meth:`Coordinator.left_out`."""
+
+    marks: Mapping[int, Aside | None]
+
+    def ops(self) -> list[IntakeOp]:
+        return [
+            PutObject(aside_key(row), None if aside is None else encode_aside(aside))
+            for row, aside in self.marks.items()
+        ]
+
+
+Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge | LeaveOut

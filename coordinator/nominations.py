@@ -65,6 +65,10 @@ class Nominations:
         """A task on this node is leaving (also on recovery)."""
         self._leaving[row] += 1
 
+    def left(self, row: int) -> None:
+        """A task that was leaving is not on this node."""
+        self._leaving[row] -= 1
+
     def moved(self, job: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
         """Tasks change their state; ``job`` still tells the states before."""
         for tix, row in zip(tasks, rows, strict=True):

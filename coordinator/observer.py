@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from shared.aside import Aside
 from shared.messages import Outcome, StatusItem
 
 
@@ -28,6 +29,10 @@ class Observer(Protocol):
         """``ShardLost``, ``ShardRecovered`` or ``ShardRebalanced``."""
         ...
 
+    def node_changed(self, name: str, aside: Aside | None) -> None:
+        """The node is set aside from now on, or (None) not any more."""
+        ...
+
 
 class Unobserved:
     """Nobody listens."""
@@ -39,3 +44,5 @@ class Unobserved:
     def job_moved(self, jid: int) -> None: ...
 
     def shard_changed(self, shard: int, what: str) -> None: ...
+
+    def node_changed(self, name: str, aside: Aside | None) -> None: ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator.wording import plural, some
-from shard_worker.task_class import FOREIGN, PARTLY, STALE_SPEC
+from shard_worker.task_class import ASIDE, FOREIGN, PARTLY, STALE_SPEC
 
 LONGEST = 1024
 """Characters of a message: what an event may hold."""
@@ -94,7 +94,7 @@ def of_counts(counts: Mapping[str, int]) -> Reason:
     A node that passes every check and only lacks room can take the task one day: while there is
     one, the job waits for room, however many others do not match.
     """
-    seen = [text for text in counts if text not in (FOREIGN, STALE_SPEC)]
+    seen = [text for text in counts if text not in (FOREIGN, STALE_SPEC, ASIDE)]
     if any(text.startswith(INSUFFICIENT) or text == PARTLY for text in seen):
         return Reason.NOT_ENOUGH_RESOURCES
     if any(text.startswith("node(s)") for text in seen):

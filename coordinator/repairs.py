@@ -30,6 +30,24 @@ class Repairs(JobBook):
             if not job.stopping and job.standing is Standing.WAITING:
                 self._enqueue(job)
 
+    def adopted(self, state: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
+        """These tasks are on these nodes in this state, wherever they were thought to be."""
+        for tix in tasks:
+            if state.states[tix] == TaskState.RELEASING:
+                self.nominations.left(state.rows[tix])
+        self.accounts.move(state, tasks, new)
+        state.put_rows(tasks, rows)
+        if new is TaskState.RELEASING:
+            for row in rows:
+                self.nominations.leaving(row)
+        if state.job.jid not in self.jobs:
+            self.departures.settle(state)
+        else:
+            if state.standing in (Standing.READY, Standing.WAITING):
+                self._enqueue(state)  # it has less to place
+            self._settle_members(state)
+            self.gangs.settle(state)
+
     def lost(self, jids: Iterable[int]) -> None:
         """Members of these jobs, recorded as FAILED, did not fail by themselves."""
         for jid in jids:

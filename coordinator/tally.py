@@ -44,6 +44,8 @@ class Tally:
     shards: dict[int, ShardTally] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)
     workers_lost: int = 0
+    adopted: int = 0
+    """Tasks that the ledger moved to where the cluster had them."""
     nodes_moved: int = 0
     """Nodes that changed from one shard to another."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.plugins.predicates import REPELLING, SELECTOR, TAINT, tolerated
 from shard_worker.session import Mask, Session
-from shard_worker.task_class import FOREIGN, STALE_SPEC, Mode
+from shard_worker.task_class import ASIDE, FOREIGN, STALE_SPEC, Mode
 from shard_worker.view import View
 from shared.model import Taint, TaskClass
 from shared.slots import CPU, MEMORY, PODS
@@ -38,7 +38,7 @@ class Check:
     """One line of the funnel. ``slot`` is -1 where it is no amount."""
 
     kind: str
-    """foreign, stale, selector, affinity, taint, check (any other), amount or promised."""
+    """foreign, stale, aside, selector, affinity, taint, check (any other), amount or promised."""
     name: str
     slot: int
     count: int
@@ -152,6 +152,8 @@ def _static(cls: TaskClass, view: View, session: Session, mode: Mode) -> Iterato
     if mode is Mode.HARD:
         yield _Judged("foreign", FOREIGN, -1, view.own)
     yield _Judged("stale", STALE_SPEC, -1, view.live() | ~view.exists())
+    if view.aside.any():
+        yield _Judged("aside", ASIDE, -1, ~view.aside)
     for name, passes in session.predicates(cls, view):
         if name == SELECTOR and len(cls.selector) > 1:
             yield from _pairs(cls, view, session)

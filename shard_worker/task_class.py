@@ -31,6 +31,7 @@ SomeRows = NDArray[np.intp] | slice
 
 FOREIGN = "node isn't in scheduler node shard"
 STALE_SPEC = "node's specification is being read again"
+ASIDE = "node is set aside: it refused bind after bind"
 PARTLY = "node has room for a part of the gang only"
 
 
@@ -142,7 +143,7 @@ class Compiled:
         self._revision = view.revision
 
     def _pass_static(self) -> NDArray[np.bool_]:
-        passed = self._view.live()
+        passed = self._view.live() & ~self._view.aside
         if self.mode is Mode.HARD:
             passed &= self._view.own
         for _, mask in self._checks:
@@ -266,6 +267,7 @@ class Compiled:
         if self.mode is Mode.HARD:
             charge(FOREIGN, ~view.own)
         charge(STALE_SPEC, ~view.live())
+        charge(ASIDE, view.aside)
         for reason, mask in self._checks:
             charge(reason, ~mask)
         for (slot, _), columns in zip(self.requests, self._columns, strict=True):

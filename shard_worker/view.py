@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shard_worker.coded import CodedColumn
 from shard_worker.columns import KINDS, Changes, Column, Columns
+from shared.aside import aside_row
 from shared.ledger.protocol import (
     CommitEntry,
     Committed,
@@ -69,6 +70,9 @@ class View:
         """The same as the record says it; runs ahead until the log brings the specification."""
         self.own: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """True for the rows of this shard."""
+        self.aside: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """True for nodes that are left out: they refused bind after bind."""
+        self._aside: set[int] = set()
         self.revision = 0
         """Moves when more than amounts changed: node specs, the partition, the arrays."""
         self._partition: PutPartition | None = None
@@ -207,6 +211,7 @@ class View:
         self._cordoned = np.concatenate([self._cordoned, no])
         self.nodes.extend([None] * more)
         self._reread(range(old, rows))
+        self._mark_aside()
         self._mark_own()
 
     # --- what the log tells -------------------------------------------------------------------
@@ -263,13 +268,23 @@ class View:
         self.revision += 1
 
     def _put_object(self, op: PutObject) -> None:
-        """Objects mean nothing to a worker, except the names of the slots."""
-        if op.key == SLOTS_KEY and op.spec is not None:
+        """Objects mean nothing to a worker, except the names of the slots and nodes set aside."""
+        if (row := aside_row(op.key)) >= 0:
+            (self._aside.discard if op.spec is None else self._aside.add)(row)
+            self._mark_aside()
+        elif op.key == SLOTS_KEY and op.spec is not None:
             slots = decode_slots(op.spec)
             self.slot_names = slots.names
             for slot in range(len(slots)):
                 self._imply(slot, slots.implied(slot))
             self.revision += 1
+
+    def _mark_aside(self) -> None:
+        self.aside = np.zeros(self.size, dtype=np.bool_)
+        for row in self._aside:
+            if row < self.size:
+                self.aside[row] = True
+        self.revision += 1
 
     def _imply(self, slot: int, amount: int) -> None:
         if amount and self.columns.imply(slot, amount):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.checker.cluster import DONE, LOST, Binding, ClusterSide
-from coordinator.checker.ledger import (
+from coordinator.checker.job import (
     BINDING,
     BOUND,
     FAILED,
@@ -18,8 +18,8 @@ from coordinator.checker.ledger import (
     STATES,
     SUCCEEDED,
     Job,
-    LedgerSide,
 )
+from coordinator.checker.ledger import LedgerSide
 from coordinator.checker.report import Findings
 
 _NEVER, _LIVE, _DONE, _LOST = range(4)

@@ -13,7 +13,8 @@ import numpy as np
 
 from coordinator.checker.account import deleted, settle
 from coordinator.checker.cluster import DONE, ClusterSide
-from coordinator.checker.ledger import FAILED, LedgerSide
+from coordinator.checker.job import FAILED
+from coordinator.checker.ledger import LedgerSide
 from coordinator.checker.report import CheckReport, Findings, HistoryError, Summary
 
 

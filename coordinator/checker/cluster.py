@@ -11,7 +11,7 @@ LIVE, STARTED, LEAVING, DONE, LOST = range(5)
 
 PHASES = ("live", "started", "releasing", "succeeded", "failed")
 
-_KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": LOST}
+_KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": LOST, "lost": LOST}
 
 
 class Binding:

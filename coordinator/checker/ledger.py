@@ -11,10 +11,19 @@ from typing import Any
 
 from coordinator.checker.borders import Borders
 from coordinator.checker.capacity import Nodes, Queues
+from coordinator.checker.job import (
+    BINDING,
+    BOUND,
+    FAILED,
+    NOWHERE,
+    PENDING,
+    RELEASING,
+    RUNNING,
+    STATES,
+    SUCCEEDED,
+    Job,
+)
 from coordinator.checker.report import Findings
-
-PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED = range(7)
-STATES = ("PENDING", "BINDING", "BOUND", "RUNNING", "RELEASING", "SUCCEEDED", "FAILED")
 
 _NUMBERS = {name: number for number, name in enumerate(STATES)}
 _FROM = {
@@ -29,77 +38,6 @@ _FROM = {
 
 _TRUE = ("FIT", "NOMINATION", "QUEUE", "RANK")
 _READ = ("JOB", "NODE", "TASK", "GANG", "DOMAIN")
-
-_NOWHERE = -1
-
-
-class Job:
-    """One job. Lists run over the tasks, except ``groups``, ``held`` and ``shards``."""
-
-    __slots__ = (
-        "best_effort",
-        "changed",
-        "cids",
-        "earlier",
-        "forgotten",
-        "gone",
-        "group_of",
-        "groups",
-        "held",
-        "key",
-        "line",
-        "member",
-        "qid",
-        "rows",
-        "shards",
-        "spec",
-        "states",
-        "submitted",
-    )
-
-    def __init__(self, key: str, line: int) -> None:
-        self.key = key
-        self.line = line
-        self.qid = -1
-        self.spec = -1
-        self.gone = False
-        self.forgotten = False
-        self.groups: list[list[int]] = []  # [parent, minimum]
-        self.held: list[int] = []
-        self.shards: list[int | None] = []  # where a gang's first member was placed
-        self.best_effort: list[int] = []  # per group, counted in ``held`` from the start
-        self.states = bytearray()
-        self.member = bytearray()  # 1: part of the job now
-        self.rows: list[int] = []
-        self.cids: list[int] = []
-        self.group_of: list[int] = []
-        self.submitted: list[float] = []
-        self.changed: list[int] = []  # line of the last change
-        self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
-
-    def grow(self, size: int, t: float) -> None:
-        by = size - len(self.states)
-        if by > 0:
-            self.states += bytes(by)
-            self.member += bytes(by)
-            self.rows += [_NOWHERE] * by
-            self.cids += [_NOWHERE] * by
-            self.group_of += [0] * by
-            self.submitted += [t] * by
-            self.changed += [self.line] * by
-
-    @property
-    def finished(self) -> bool:
-        """Whether every task succeeded."""
-        return self.states.count(SUCCEEDED) == len(self.states)
-
-    def chain(self, group: int) -> list[int]:
-        """A group and its ancestors."""
-        chain = []
-        while group >= 0:
-            chain.append(group)
-            group = self.groups[group][0]
-        return chain
 
 
 class LedgerSide:
@@ -138,6 +76,7 @@ class LedgerSide:
             "commit": self._commit,
             "refusal": self._refusal,
             "status": self._status,
+            "adopted": self._adopted,
             "lapsed": self._lapsed,
         }
 
@@ -328,7 +267,7 @@ class LedgerSide:
             return False
         state = job.states[tix]
         if state != PENDING:
-            held = self.nodes.names[job.rows[tix]] if job.rows[tix] != _NOWHERE else "no node"
+            held = self.nodes.names[job.rows[tix]] if job.rows[tix] != NOWHERE else "no node"
             self.twice.add(f"{jid}.{tix}")
             self._findings.add(
                 1,
@@ -336,7 +275,7 @@ class LedgerSide:
                 f"{self.nodes.names[row]} while {STATES[state]} on {held}",
             )
             return False
-        if job.rows[tix] != _NOWHERE:
+        if job.rows[tix] != NOWHERE:
             job.earlier.setdefault(tix, []).append(job.rows[tix])
         job.states[tix], job.rows[tix], job.cids[tix] = BINDING, row, cid
         job.changed[tix] = self._findings.line
@@ -404,6 +343,39 @@ class LedgerSide:
                 self._findings.add(6, f"job {jid} ({job.key}) got state {name}, but is forgotten")
             for tix, row in zip(tasks, rows, strict=True):
                 self._change(jid, job, tix, row, state)
+
+    def _adopted(self, event: dict[str, Any]) -> None:
+        """The ledger followed the cluster: what is too much on a node came from outside."""
+        for name, jid, tasks, rows, cid, group in event["items"]:
+            job = self.jobs.get(jid)
+            if job is None:
+                self._findings.add(6, f"job {jid} was adopted but never submitted")
+                continue
+            for tix, row in zip(tasks, rows, strict=True):
+                self._adopt(jid, job, tix, row, (_NUMBERS[name], cid, group))
+
+    def _adopt(self, jid: int, job: Job, tix: int, row: int, now: tuple[int, int, int]) -> None:
+        state, cid, group = now
+        old = job.states[tix] if tix < len(job.states) else FAILED
+        if old > RELEASING or row not in self.nodes.names:
+            why = "had ended" if old > RELEASING else "there is no such row"
+            what = f"task {jid}.{tix} of {job.key} was adopted on row {row}"
+            self._findings.add(6, f"{what}, but {why}")
+            return
+        if old == PENDING:
+            job.cids[tix], job.group_of[tix] = cid, group
+            self._hold(job, group, 1)
+        else:
+            self.nodes.free(job.cids[tix], job.rows[tix], releasing=old == RELEASING)
+            self._queues.charge(job.qid, self.nodes.requests(job.cids[tix]), -1)
+        if job.rows[tix] != NOWHERE:
+            job.earlier.setdefault(tix, []).append(job.rows[tix])
+        job.states[tix], job.rows[tix] = state, row
+        job.changed[tix] = self._findings.line
+        self.nodes.take(job.cids[tix], row)
+        self._queues.charge(job.qid, self.nodes.requests(job.cids[tix]), 1)
+        if state == RELEASING:
+            self.nodes.release(job.cids[tix], row)
 
     def _change(self, jid: int, job: Job, tix: int, row: int, state: int) -> None:
         if tix >= len(job.states):

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
-from shared.checked import Malformed, count, indices, number, row, text, texts
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    Foreign,
+    Listed,
+    Phase,
+    Report,
+    Reports,
+)
+from shared.checked import Malformed, count, indices, mapping, number, row, text, texts
 
 _DURATIONS = frozenset((int, float, type(None)))
 
@@ -35,13 +44,59 @@ def read_bind(columns: list[Any]) -> BindRequests:
 
 def read_bind_answers(columns: Any, asked: int) -> BindAnswers:
     """``asked``: how many tasks the question named."""
-    answers, where = row(columns, "bind answers", 2)
-    found = BindAnswers(indices(answers, "bind answers"), texts(where, "bind answers"))
+    answers, where, reasons = row(columns, "bind answers", 3)
+    found = BindAnswers(
+        indices(answers, "bind answers"),
+        texts(where, "bind answers"),
+        texts(reasons, "bind reasons"),
+    )
+    if reasons and len(reasons) != asked:
+        raise Malformed(f"bind reasons: {len(reasons)} for {asked} tasks")
     if len(answers) != asked or len(where) != asked:
         raise Malformed(f"bind answers: {len(answers)} for {asked} tasks")
     if answers and max(answers) > max(BindAnswer):
         raise Malformed(f"bind answers: {max(answers)} is no answer")
     return found
+
+
+def bind_answer_columns(a: BindAnswers) -> list[Any]:
+    return [a.answers, a.where, a.reasons]
+
+
+def listed_columns(found: Listed) -> list[Any]:
+    return [found.tasks, found.uids, found.nodes, found.phases, found.token]
+
+
+def read_listed(columns: Any) -> Listed:
+    tasks, uids, nodes, phases, token = row(columns, "listing", 5)
+    found = Listed(
+        tasks=texts(tasks, "listing.tasks"),
+        uids=texts(uids, "listing.uids"),
+        nodes=texts(nodes, "listing.nodes"),
+        phases=indices(phases, "listing.phases"),
+        token=text(token, "listing.token"),
+    )
+    _alike("listing", tasks, uids, nodes, phases)
+    if phases and max(phases) > max(Phase):
+        raise Malformed(f"listing: {max(phases)} is no phase of a task")
+    return found
+
+
+def read_token(arguments: list[Any]) -> str:
+    return text(row(arguments, "listing", 1)[0], "listing.token")
+
+
+def read_look(arguments: list[Any]) -> list[str]:
+    return texts(row(arguments, "look", 1)[0], "look.tasks")
+
+
+def read_foreign(value: Any) -> Foreign:
+    return mapping(
+        value,
+        "foreign",
+        text,
+        lambda used, at: mapping(used, at, text, count),
+    )
 
 
 def read_delete(arguments: list[Any]) -> list[str]:

@@ -14,10 +14,19 @@ from coordinator.cluster.calls import (
     bind_columns,
     read_bind_answers,
     read_deleted,
+    read_foreign,
+    read_listed,
     read_position,
     read_reports,
 )
-from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout, Reports
+from coordinator.cluster.protocol import (
+    BindAnswers,
+    BindRequests,
+    ClusterTimeout,
+    Foreign,
+    Listed,
+    Reports,
+)
 from coordinator.cluster.wire import FrameProtocol
 from shared.checked import Malformed
 
@@ -51,6 +60,15 @@ class SocketCluster:
 
     async def delete(self, tasks: list[str]) -> list[str]:
         return await self._ask("delete", [tasks], self._timeout, read_deleted)
+
+    async def listing(self, token: str) -> Listed:
+        return await self._ask("listing", [token], self._timeout, read_listed)
+
+    async def look(self, tasks: list[str]) -> Listed:
+        return await self._ask("look", [tasks], self._timeout, read_listed)
+
+    async def foreign(self) -> Foreign:
+        return await self._ask("foreign", [], self._timeout, read_foreign)
 
     async def reports(self, *, after: int, wait: float) -> Reports:
         return await self._ask("reports", [after, wait], wait + self._timeout, read_reports)

@@ -7,9 +7,11 @@ Only what the binder gets to hear is bent.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import Enum
 from random import Random
+from typing import TypeVar
 
 from coordinator.cluster.kubelets import REPORTS_AT_ONCE, ClusterEvent
 from coordinator.cluster.local import LocalCluster
@@ -18,8 +20,12 @@ from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
     ClusterTimeout,
+    Foreign,
+    Listed,
     Reports,
 )
+
+T = TypeVar("T")
 
 _MEMORY = 64
 """How many reports back a repeated one may come from."""
@@ -39,6 +45,8 @@ class Faults:
     """Per call: the whole request is lost, there is no answer."""
     silent_after: float = 0.0
     """Per call: everything is done, there is no answer."""
+    broken: float = 0.0
+    """Per node: it refuses every task that is new to it, always for the same reason."""
     duplicate: float = 0.0
     """Per report: an earlier report (one of the last 64, or this one) is said again."""
 
@@ -70,6 +78,7 @@ class _Fate(Enum):
 
     HONEST = 0
     REFUSED = 1
+    BROKEN = 4  # refused, as always
     LOST = 2
     HIDDEN = 3  # done, but the answer does not say so
 
@@ -78,9 +87,13 @@ _PASSED = (_Fate.HONEST, _Fate.HIDDEN)
 _ANSWERS = {
     _Fate.HONEST: BindAnswer.UNKNOWN,  # until the cluster has answered
     _Fate.REFUSED: BindAnswer.REFUSED,
+    _Fate.BROKEN: BindAnswer.REFUSED,
     _Fate.LOST: BindAnswer.UNKNOWN,
     _Fate.HIDDEN: BindAnswer.UNKNOWN,
 }
+
+
+_SAID = {_Fate.REFUSED: "OutOfLuck", _Fate.BROKEN: "NodeBroken"}
 
 
 class FaultyCluster:
@@ -90,6 +103,9 @@ class FaultyCluster:
         self._cluster = cluster
         self._faults = faults
         self._random = Random(seed)
+        self._seed = seed
+        self._broken: dict[str, bool] = {}
+        """Nodes that were asked, and whether they refuse all."""
         self._refusals: list[ClusterEvent] = []
         self._said: deque[tuple[int, str, str]] = deque(maxlen=_MEMORY)
 
@@ -97,8 +113,12 @@ class FaultyCluster:
         """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
         if self._strikes(self._faults.silent_before):
             raise ClusterTimeout("the bind request was lost")
-        fates = [self._fate(task) for task in requests.tasks]
+        fates = [
+            self._fate(task, node)
+            for task, node in zip(requests.tasks, requests.nodes, strict=True)
+        ]
         answers, where = [int(_ANSWERS[fate]) for fate in fates], [""] * len(fates)
+        reasons = [_SAID.get(fate, "") for fate in fates]
         passed = [i for i, fate in enumerate(fates) if fate in _PASSED]
         if passed:
             reached = self._cluster.bind(_select(requests, passed), now)
@@ -108,7 +128,7 @@ class FaultyCluster:
         self._note_refusals(requests, fates, now)
         if self._strikes(self._faults.silent_after):
             raise ClusterTimeout("the bind answer was lost")
-        return BindAnswers(answers=answers, where=where)
+        return BindAnswers(answers, where, reasons if any(reasons) else [])
 
     def delete(self, tasks: list[str], now: float) -> list[str]:
         """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
@@ -143,6 +163,21 @@ class FaultyCluster:
             nodes=[row[2] for row in said],
         )
 
+    def listing(self, token: str) -> Listed:
+        return self._unless_silent(lambda: self._cluster.listing(token), "listing")
+
+    def look(self, tasks: list[str]) -> Listed:
+        return self._unless_silent(lambda: self._cluster.look(tasks), "look")
+
+    def foreign(self) -> Foreign:
+        return self._unless_silent(self._cluster.foreign, "foreign")
+
+    def _unless_silent(self, ask: Callable[[], T], what: str) -> T:
+        """A question changes nothing: it does not matter where it is lost."""
+        if self._strikes(self._faults.silent_before) or self._strikes(self._faults.silent_after):
+            raise ClusterTimeout(f"the {what} was lost")
+        return ask()
+
     def drain(self) -> list[ClusterEvent]:
         events = self._cluster.drain() + self._refusals
         self._refusals = []
@@ -151,7 +186,18 @@ class FaultyCluster:
     def _strikes(self, probability: float) -> bool:
         return probability > 0 and self._random.random() < probability
 
-    def _fate(self, task: str) -> _Fate:
+    def _refuses_all(self, node: str) -> bool:
+        """Follows from seed and name alone: the order of what is asked changes nothing."""
+        if not self._faults.broken:
+            return False
+        if node not in self._broken:
+            drawn = Random(f"{self._seed}/{node}").random()
+            self._broken[node] = drawn < self._faults.broken
+        return self._broken[node]
+
+    def _fate(self, task: str, node: str) -> _Fate:
+        if self._refuses_all(node) and not self._cluster.knows(task):
+            return _Fate.BROKEN
         if self._strikes(self._faults.refuse) and not self._cluster.knows(task):
             return _Fate.REFUSED
         if self._strikes(self._faults.unknown_before):
@@ -159,7 +205,7 @@ class FaultyCluster:
         return _Fate.HIDDEN if self._strikes(self._faults.unknown_after) else _Fate.HONEST
 
     def _note_refusals(self, requests: BindRequests, fates: list[_Fate], now: float) -> None:
-        chosen = [i for i, fate in enumerate(fates) if fate is _Fate.REFUSED]
+        chosen = [i for i, fate in enumerate(fates) if fate in _SAID]
         if chosen:
             refused = _select(requests, chosen)
             answers = [BindAnswer.REFUSED.name] * len(chosen)

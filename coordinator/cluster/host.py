@@ -12,9 +12,13 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from coordinator.cluster.calls import (
+    bind_answer_columns,
+    listed_columns,
     read_bind,
     read_delete,
+    read_look,
     read_reports_question,
+    read_token,
     report_columns,
 )
 from coordinator.cluster.kubelets import ClusterEvent, Kubelets
@@ -86,6 +90,14 @@ class ClusterHost:
                     connection.send([number, "", never])
                 case "reports":
                     self._poll(connection, number, *read_reports_question(rest))
+                case "listing":
+                    found = self._kubelets.listing(read_token(rest))
+                    connection.send([number, "", listed_columns(found)])
+                case "look":
+                    found = self._kubelets.look(read_look(rest))
+                    connection.send([number, "", listed_columns(found)])
+                case "foreign":
+                    connection.send([number, "", self._kubelets.foreign()])
                 case "position":
                     connection.send([number, "", self._history.position])
                 case _:
@@ -109,12 +121,12 @@ class ClusterHost:
         self._broken = error
         self._wake.set()
 
-    def _bind(self, requests: BindRequests) -> list[list[Any]]:
+    def _bind(self, requests: BindRequests) -> list[Any]:
         now = self._clock()
         told = self._kubelets.bind(requests, now)
         self._kubelets.advance(now)
         self._settle()
-        return [told.answers, told.where]
+        return bind_answer_columns(told)
 
     def _settle(self) -> None:
         """After every change: first the history, then whoever waits for reports, then the clock."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from coordinator.cluster.protocol import BindAnswers, BindRequests, Reports
+from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Listed, Reports
 
-EventKind = Literal["bind", "start", "releasing", "succeeded", "failed", "delete"]
+EventKind = Literal["bind", "start", "releasing", "succeeded", "failed", "delete", "lost"]
 
 REPORTS_AT_ONCE = 4096
 """Reports handed out per question: bounds the size of one answer."""
@@ -55,6 +55,18 @@ class Kubelets(Protocol):
 
     def reports(self, after: int, limit: int = REPORTS_AT_ONCE) -> Reports:
         """Reports newer than ``after``; those up to ``after`` are acknowledged and forgotten."""
+        ...
+
+    def listing(self, token: str) -> Listed:
+        """A part of all tasks, see :meth:`coordinator.cluster.protocol.ClusterDriver.listing`."""
+        ...
+
+    def look(self, tasks: list[str]) -> Listed:
+        """These tasks as they stand. Raises ClusterTimeout, as do the two others."""
+        ...
+
+    def foreign(self) -> Foreign:
+        """What others use, by node and resource."""
         ...
 
     def drain(self) -> list[ClusterEvent]:

@@ -16,7 +16,17 @@ from collections import deque
 from itertools import islice
 
 from coordinator.cluster.kubelets import REPORTS_AT_ONCE, ClusterEvent, EventKind
-from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
+from coordinator.cluster.memory import Memory
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    Foreign,
+    Listed,
+    Phase,
+    Report,
+    Reports,
+)
 
 _RUNNING, _RELEASING, _LOSING = range(3)
 """Phases of a live pod. LOSING is releasing that ends in failure."""
@@ -24,9 +34,14 @@ _RUNNING, _RELEASING, _LOSING = range(3)
 _Pod = tuple[str, str, float | None, int]
 """(uid, node, duration, phase)"""
 
-_End = tuple[str, str] | None
-"""(uid, node) of a task that ran; the node is "" once its end was acknowledged. None: deleted
-before it was ever bound, whatever its uid."""
+_End = tuple[str, str, bool] | None
+"""(uid, node, whether it succeeded) of a task that ran; the node is "" once its end was
+acknowledged. None: deleted before it was ever bound, whatever its uid."""
+
+_PHASES = {_RUNNING: Phase.RUNNING, _RELEASING: Phase.RELEASING, _LOSING: Phase.RELEASING}
+
+LISTED_AT_ONCE = 5000
+"""Tasks of one part of a listing: a few hundred kilobytes."""
 
 _LAST_REPORTS = (Report.SUCCEEDED, Report.FAILED)
 
@@ -58,8 +73,38 @@ class LocalCluster:
         self._reports: deque[tuple[int, str, str]] = deque()
         self._acknowledged = 0
         self._events: list[ClusterEvent] = []
+        self._foreign: Foreign = {}
+        self._list: list[str] = []
+        """The tasks of the last listing that was begun."""
+        self._lists = 0
         self._failing: set[str] = set()
         """Tasks on a node that will end with another exit code than 0."""
+
+    def restore(self, memory: Memory) -> None:
+        """Go on where an earlier process was killed; call it before anything else."""
+        self._ended.update(memory.ended)
+        self._reports.extend(memory.reports)
+        leaving: list[tuple[float, str]] = []
+        for task, pod in memory.pods.items():
+            phase, duration = _RUNNING, pod.duration
+            due = None if duration is None else pod.bound + duration / self._speedup
+            if pod.deleted is not None:
+                phase, due = _LOSING, pod.deleted
+            elif pod.releasing:
+                phase = _LOSING if pod.failing else _RELEASING
+            elif not pod.started:
+                self._starts.append((pod.bound, [task]))
+                due = None  # follows from its start
+            if pod.failing:
+                self._failing.add(task)
+            if due is not None and phase != _RUNNING:
+                leaving.append((due + self._grace, task))
+            elif due is not None:
+                self._entered += 1
+                self._runs.append((due, self._entered, [task]))
+            self._live[task] = (pod.uid, pod.node, duration if phase == _RUNNING else None, phase)
+        heapq.heapify(self._runs)
+        self._graces.extend((due, [task]) for due, task in sorted(leaving))
 
     def bind(self, requests: BindRequests, now: float) -> BindAnswers:
         """Put each task on its node unless it is somewhere already. Asking again is harmless."""
@@ -84,7 +129,9 @@ class LocalCluster:
             where.append(at)
         if taken:
             self._starts.append((self._now, taken))
-        self._event("bind", requests.tasks, requests.nodes, requests.uids, answers)
+        self._event(
+            "bind", requests.tasks, requests.nodes, requests.uids, answers, requests=requests
+        )
         return BindAnswers(answers=answers, where=where)
 
     def holds(self, task: str) -> bool:
@@ -140,7 +187,7 @@ class LocalCluster:
                 self._acknowledged += 1
                 end = self._ended[task] if kind in _LAST_REPORTS else None
                 if end is not None:
-                    self._ended[task] = (end[0], "")
+                    self._ended[task] = (end[0], "", end[2])
         rows = list(islice(self._reports, limit))
         return Reports(
             last=self._acknowledged + len(rows),
@@ -149,6 +196,63 @@ class LocalCluster:
             nodes=[row[2] for row in rows],
         )
 
+    # --- what is asked ----------------------------------------------------------------------------
+
+    def listing(self, token: str) -> Listed:
+        """Raises ValueError where another listing was begun since the token was given out."""
+        number, _, start = token.partition(":")
+        if not token:
+            self._lists += 1
+            self._list = [*self._live, *(t for t, end in self._ended.items() if end and end[1])]
+        elif number != str(self._lists):
+            raise ValueError("another listing was begun; begin anew")
+        first = int(start or 0)
+        part = self._list[first : first + LISTED_AT_ONCE]
+        first += len(part)
+        return self._listed(part, f"{self._lists}:{first}" if first < len(self._list) else "")
+
+    def look(self, tasks: list[str]) -> Listed:
+        """These tasks, as they stand now."""
+        return self._listed(tasks, "", every=True)
+
+    def _listed(self, tasks: list[str], token: str, *, every: bool = False) -> Listed:
+        """``every``: those too of which nothing is known, or not any more."""
+        rows: list[tuple[str, str, str, int]] = []
+        for task in tasks:
+            if (pod := self._live.get(task)) is not None:
+                rows.append((task, pod[0], pod[1], _PHASES[pod[3]]))
+            elif (end := self._ended.get(task)) is not None:
+                phase = Phase.SUCCEEDED if end[2] else Phase.FAILED
+                rows.append((task, end[0], end[1], phase))
+            elif every:
+                rows.append((task, "", "", Phase.NEVER))
+        return Listed(
+            tasks=[row[0] for row in rows],
+            uids=[row[1] for row in rows],
+            nodes=[row[2] for row in rows],
+            phases=[int(row[3]) for row in rows],
+            token=token,
+        )
+
+    def foreign(self) -> Foreign:
+        return {node: dict(used) for node, used in self._foreign.items() if used}
+
+    # --- what others do ---------------------------------------------------------------------------
+
+    def occupy(self, node: str, used: dict[str, int]) -> None:
+        """From now on others use so much of a node, in the units of the slots."""
+        self._foreign[node] = dict(used)
+
+    def lose(self, tasks: list[str], now: float) -> None:
+        """These live tasks are gone, without a word: somebody removed them, or their machine died.
+        Nothing of them is remembered but that there is no such task any more."""
+        self.advance(now)
+        lost = [self._live.pop(task) for task in tasks]
+        self._ended.update(dict.fromkeys(tasks))
+        self._failing.difference_update(tasks)
+        nodes, uids = [pod[1] for pod in lost], [pod[0] for pod in lost]
+        self._event("lost", tasks, nodes, uids, [])
+
     def drain(self) -> list[ClusterEvent]:
         events, self._events = self._events, []
         return events
@@ -156,18 +260,22 @@ class LocalCluster:
     def _judge(self, task: str, uid: str, node: str) -> tuple[BindAnswer, str]:
         """An ended task still counts as on its node until its end is acknowledged: a binder that
         asks again must not take an end it has not heard of yet for a loss."""
-        known: tuple[str, str] | None
         if (pod := self._live.get(task)) is not None:
-            known = pod[:2]
+            if pod[0] != uid:
+                return BindAnswer.GONE, ""
+            at = pod[1]
         elif task in self._ended:
-            known = self._ended[task]
-            if known is not None and known[0] != uid:
+            end = self._ended[task]
+            if end is None:
+                return BindAnswer.GONE, ""
+            if end[0] != uid:
                 return BindAnswer.OK, node
+            at = end[1]
+            if not at:
+                return (BindAnswer.SUCCEEDED if end[2] else BindAnswer.GONE), ""
         else:
             return BindAnswer.OK, node
-        if known is None or known[0] != uid or not known[1]:
-            return BindAnswer.GONE, ""
-        return (BindAnswer.ALREADY if known[1] == node else BindAnswer.ELSEWHERE), known[1]
+        return (BindAnswer.ALREADY if at == node else BindAnswer.ELSEWHERE), at
 
     def _fire_starts(self) -> None:
         started: list[str] = []
@@ -206,13 +314,16 @@ class LocalCluster:
         ended: dict[Report, list[str]] = {Report.SUCCEEDED: [], Report.FAILED: []}
         while self._graces and self._graces[0][0] <= self._now:
             for task in self._graces.popleft()[1]:
+                if task not in self._live:  # lost while it left
+                    continue
                 failed = self._live[task][3] == _LOSING
                 ended[Report.FAILED if failed else Report.SUCCEEDED].append(task)
         for kind, tasks in ended.items():
             if tasks:
                 self._report(kind, tasks)
                 for task in tasks:
-                    self._ended[task] = self._live.pop(task)[:2]
+                    uid, node, *_ = self._live.pop(task)
+                    self._ended[task] = (uid, node, kind is Report.SUCCEEDED)
                 self._failing.difference_update(tasks)
 
     def _report(self, kind: Report, tasks: list[str]) -> None:
@@ -229,6 +340,12 @@ class LocalCluster:
         nodes: list[str],
         uids: list[str],
         answers: list[int],
+        *,
+        requests: BindRequests | None = None,
     ) -> None:
         names = [BindAnswer(answer).name for answer in answers]
-        self._events.append(ClusterEvent(self._now, kind, tasks, nodes, uids, names))
+        durations = requests.durations if requests else []
+        codes = requests.exit_codes if requests else []
+        self._events.append(
+            ClusterEvent(self._now, kind, tasks, nodes, uids, names, durations, codes)
+        )

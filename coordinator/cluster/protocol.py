@@ -14,6 +14,7 @@ class BindAnswer(IntEnum):
     GONE = 3  # no such task, or another incarnation
     REFUSED = 4  # the node would not have it
     UNKNOWN = 5  # no answer in time: ask again
+    SUCCEEDED = 6  # it ran, ended well, and that was reported before
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,38 @@ class BindAnswers:
     answers: list[int]
     where: list[str]
     """The node a task is on, "" where it is on none."""
+    reasons: list[str] = field(default_factory=list)
+    """What nodes said that refused, "" for all other tasks; empty where none refused, or said
+    anything. A closed set of words per cluster: nodes that repeat one are set aside."""
+
+
+class Phase(IntEnum):
+    """Where a task stands that the cluster knows."""
+
+    BOUND = 0
+    RUNNING = 1
+    RELEASING = 2
+    SUCCEEDED = 3
+    FAILED = 4
+    NEVER = 5  # not known
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Tasks that are on nodes now, or ended and not all reports of it are taken; parallel columns.
+
+    Part of one listing: ``token`` asks for the next part, "" after the last. What comes or goes
+    while the parts are read may be missing, or be in it still."""
+
+    tasks: list[str]
+    uids: list[str]
+    nodes: list[str]
+    phases: list[int]
+    token: str = ""
+
+
+Foreign = dict[str, dict[str, int]]
+"""node -> resource -> amount in the slot's unit: what pods that are not ours use."""
 
 
 class Report(IntEnum):
@@ -65,6 +98,18 @@ class ClusterDriver(Protocol):
 
         Returns those that it never had, and that it will never take from now on: no report of them
         will come. Asking again is harmless. Raises ClusterTimeout."""
+        ...
+
+    async def listing(self, token: str) -> Listed:
+        """A part of all tasks it has, of ours; ``token`` "" begins. Raises ClusterTimeout."""
+        ...
+
+    async def look(self, tasks: list[str]) -> Listed:
+        """These tasks, also those that ended long ago. Raises ClusterTimeout."""
+        ...
+
+    async def foreign(self) -> Foreign:
+        """What others use on nodes, those left out where nobody does. Raises ClusterTimeout."""
         ...
 
     async def reports(self, *, after: int, wait: float) -> Reports:

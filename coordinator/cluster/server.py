@@ -23,6 +23,7 @@ from coordinator.cluster.faulty import Faults, FaultyCluster, parse_faults
 from coordinator.cluster.host import ClusterHost
 from coordinator.cluster.kubelets import Kubelets
 from coordinator.cluster.local import LocalCluster
+from coordinator.cluster.memory import read_memory
 from coordinator.history import HistoryFile, LogFollower, sync_regularly
 from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.protocol import Ledger
@@ -115,6 +116,7 @@ def _open_ledger(url: str, settings: Settings) -> Ledger | None:
 
 def _kubelets(options: argparse.Namespace) -> Kubelets:
     cluster = LocalCluster(speedup=options.speedup, grace=options.grace)
+    cluster.restore(read_memory(options.history))
     if options.faults == Faults():
         return cluster
     return FaultyCluster(cluster, options.faults, options.seed)

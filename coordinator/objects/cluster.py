@@ -13,10 +13,15 @@ from coordinator.objects.kinds import NAMESPACE, SHARD
 from coordinator.objects.metadata import SHARD as SHARD_ANNOTATION
 from coordinator.objects.metadata import annotate, condition, virtual, written
 from coordinator.objects.shelf import Record
+from coordinator.objects.times import rfc3339
 from shard_worker.workload import Amounts
+from shared.aside import Aside
 from shared.model import Node
 
 Json = dict[str, Any]
+
+SET_ASIDE = "SetAside"
+"""Condition of a node that takes nothing for a while."""
 
 _HOST_NAME = "kubernetes.io/hostname"
 
@@ -47,8 +52,21 @@ def written_node(glance: Glance, record: Record, version: int) -> Json:
             at=document.created,
         )
     ]
+    if (aside := glance.core.aside.now.get(row)) is not None:
+        status["conditions"].append(_set_aside(aside))
     value["status"] = said | status
     return value
+
+
+def _set_aside(aside: Aside) -> Json:
+    said, until = f": {aside.reason}" if aside.reason else "", rfc3339(aside.until)
+    return condition(
+        SET_ASIDE,
+        True,
+        reason="BindsRefused",
+        message=f"it refused bind after bind{said}; nothing is placed there until {until}",
+        at=aside.since,
+    )
 
 
 def allocated(glance: Glance, node: Node) -> Amounts:
@@ -91,6 +109,7 @@ def shard(glance: Glance, state: ShardState, version: int, *, started: float) ->
         "taking": state.taking,
         "up": state.epoch is not None,
         "epoch": str(state.epoch) if state.epoch is not None else None,
+        "pid": state.pid,
         "outstanding": state.outstanding,
         "waiting": len(state.waiting),
         "calls": len(state.calls),

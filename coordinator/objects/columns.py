@@ -104,8 +104,12 @@ def _is_ready(value: Json) -> bool:
 
 
 def _node_status(value: Json, now: float) -> str:
-    word = "Ready" if _is_ready(value) else "NotReady"
-    return f"{word},SchedulingDisabled" if value["spec"].get("unschedulable") else word
+    words = ["Ready" if _is_ready(value) else "NotReady"]
+    if value["spec"].get("unschedulable"):
+        words.append("SchedulingDisabled")
+    if any(c["type"] == "SetAside" for c in value["status"].get("conditions") or ()):
+        words.append("SetAside")
+    return ",".join(words)
 
 
 def _used(resource: str) -> Cell:

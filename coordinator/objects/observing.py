@@ -18,6 +18,7 @@ from coordinator.objects.kinds import Kind
 from coordinator.objects.story import Happening, Stories, Story, Whom
 from coordinator.reasons import Reason, Why, of_counts, why
 from coordinator.wording import plural
+from shared.aside import Aside
 from shared.messages import ALLOCATE, Outcome, OutcomeCode, Placement, StatusItem, TaskState
 
 CLUSTER_HAPPENINGS = 256
@@ -25,11 +26,12 @@ WAITING = 100_000
 """Jobs that are looked at, in turn, for why they wait."""
 _PLACED = OutcomeCode.PLACED
 _REMEMBERED = frozenset((TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED))
-_WARNINGS = frozenset(("ShardLost", "QueueClosed", "Failed", "Restarting"))
+_WARNINGS = frozenset(("ShardLost", "QueueClosed", "Failed", "Restarting", "NodeSetAside"))
 _CLUSTER = {
     "ShardLost": "its worker does not answer; another takes its place, and its turns are read anew",
     "ShardRecovered": "another worker serves it",
     "ShardRebalanced": "nodes came to it or left it",
+    "NodeReturned": "its time aside is over: it may take tasks again",
     "QueueClosed": "it takes no new work; what runs goes on",
 }
 
@@ -58,6 +60,8 @@ class Observing:
         self._queues: dict[int, int] = {}
         """qid -> version at which a job of it last moved."""
         self._shards: dict[int, int] = {}
+        self._nodes: dict[str, int] = {}
+        """Of nodes that were set aside, or came back from it."""
         self._waiting: deque[int] = deque(maxlen=WAITING)
         """Jobs that may have to be told why they wait, though no turn told it."""
         self._listed: set[int] = set()
@@ -120,6 +124,18 @@ class Observing:
         self._of_cluster(Key("Shard", "", shard_name(shard)), what)
         self._notify()
 
+    def node_changed(self, name: str, aside: Aside | None) -> None:
+        self.version += 1
+        self._nodes[name] = self.version
+        if aside is None:
+            self._of_cluster(Key("Node", "", name), "NodeReturned")
+        else:
+            said = f" ({aside.reason})" if aside.reason else ""
+            seconds = round(aside.until - aside.since)
+            text = f"it refused bind after bind{said}: nothing is placed there for {seconds} s"
+            self._of_cluster(Key("Node", "", name), "NodeSetAside", text)
+        self._notify()
+
     # --- those without a turn ---------------------------------------------------------------------
 
     def _came(self, jid: int) -> None:
@@ -164,11 +180,18 @@ class Observing:
     def shard_version(self, shard: int) -> int:
         return self._shards.get(shard, self._first)
 
+    def node_version(self, name: str) -> int:
+        return self._nodes.get(name, 0)
+
     def moved_cluster(self, kind: Kind, since: int) -> Iterator[tuple[Key, int]]:
-        """Queues or shards that moved beyond a version without having been written."""
+        """Queues, shards or nodes that moved beyond a version without having been written."""
         if kind.kind == "Queue":
             for name, qid in self.core.order.queue_ids.items():
                 version = self._queues.get(qid, 0)
+                if version > since:
+                    yield Key(kind.kind, "", name), version
+        elif kind.kind == "Node":
+            for name, version in self._nodes.items():
                 if version > since:
                     yield Key(kind.kind, "", name), version
         elif kind.kind == "Shard":

@@ -272,6 +272,8 @@ class Objects(Observing):
             return PodEntry(glance, record, version, task)
         if key.kind == "Queue":
             version = max(version, self.queue_version(key.name))
+        elif key.kind == "Node":
+            version = max(version, self.node_version(key.name))
         return WrittenEntry(glance, record, version)
 
     def _job_pod(self, glance: Glance, namespace: str, name: str) -> Entry | None:

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from coordinator.binder import (
     BindPlan,
-    judge_answers,
     part_of,
     plan_binds,
     read_names,
@@ -24,7 +23,6 @@ from coordinator.simulation.timeline import ECHO_SECONDS, Event, Place
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import BindEntry
 from shared.ledger.synchronous import at_once
-from shared.model import Job
 
 CONSUMER = "coordinator"
 
@@ -149,17 +147,13 @@ class SimulatedBinding:
         return left
 
     def _plan(self, entries: list[BindEntry], done: Event) -> None:
-        plan = plan_binds(entries, jobs=self._job, node=self._core.names.get)
+        plan = plan_binds(entries, jobs=self._core.job, node=self._core.names.get)
         if plan is None:
             self._process.after(ASK_AGAIN_SECONDS, lambda: self._plan(entries, done))
         elif plan.jids:
             self._drive(plan, done)
         else:
             done()
-
-    def _job(self, jid: int) -> Job | None:
-        state = self._core.order.jobs.get(jid)
-        return None if state is None else state.job
 
     def _drive(self, plan: BindPlan, done: Event) -> None:
         """Ask the cluster, and again for what it did not answer."""
@@ -201,10 +195,11 @@ class SimulatedBinding:
         self._process.after(ASK_AGAIN_SECONDS, lambda: self._drive(plan, done))
 
     def _answered(self, plan: BindPlan, answers: BindAnswers, done: Event) -> None:
-        result = judge_answers(plan, answers)
-        self.elsewhere += len(result.lost)
+        result = self._core.bind_answered(plan, answers, self._process.now)
+        self.elsewhere += len(result.elsewhere)
 
         def recorded() -> None:
+            self._core.order.lost(result.gone)
             if result.again:
                 self._again(part_of(plan, result.again), done)
             else:

@@ -97,8 +97,9 @@ async def test_it_is_told_in_the_log_as_what_it_is(desk: Desk) -> None:
     tail = await desk.ledger.log_tail()
     await desk.record(adopted(7, [0, 9], [2, 77]))
     (entry,) = await desk.ledger.read_log(tail)
-    assert told(entry, StatusEntry).items == [adopted(7, [0], [2])]
-    assert sorted(entry.fresh.rows) == [0, 2]
+    status = told(entry, StatusEntry)
+    assert status.items == [adopted(7, [0], [2])]
+    assert sorted(status.fresh.rows) == [0, 2]
 
 
 async def test_excess_from_outside_is_counted_and_keeps_others_away(desk: Desk) -> None:

@@ -60,7 +60,7 @@ def test_a_refused_bind_goes_back_and_one_found_elsewhere_is_an_alarm() -> None:
     made = plan()
     result = judge_answers(made, BindAnswers([BindAnswer.REFUSED, BindAnswer.ELSEWHERE], ["", "x"]))
     assert result.items == [StatusItem(state=TaskState.PENDING, jid=1, tasks=[0], rows=[5])]
-    assert result.lost == [1]
+    assert result.elsewhere == [1]
 
 
 def test_reports_of_a_job_keep_their_order_and_share_items() -> None:

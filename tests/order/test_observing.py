@@ -7,6 +7,7 @@ from dataclasses import replace
 from coordinator.core import Changes, Coordinator, Repartition
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.jobs import LastTry
+from shared.aside import Aside
 from shared.ledger.protocol import JobRecord, TaskRecord
 from shared.messages import (
     Epoch,
@@ -40,6 +41,9 @@ class Notes:
 
     def shard_changed(self, shard: int, what: str) -> None:
         self.calls.append((what, shard))
+
+    def node_changed(self, name: str, aside: Aside | None) -> None:
+        self.calls.append((name, aside))
 
     def take(self) -> list[tuple[object, ...]]:
         taken, self.calls = self.calls, []
