@@ -122,9 +122,14 @@ local function load_tasks()
   end
 end
 
+local conditions = {[''] = true, eq0 = true, ge1 = true, le = true}
+
 local function load_domains()
   for _, extra in pairs(extras) do
     for _, d in ipairs(extra[3]) do
+      if not conditions[d[3]] then
+        reject('domain ' .. d[1] .. ': condition ' .. d[3] .. ' is not known')
+      end
       domain_count = domain_count + 1
       domain_names[domain_count] = d[1]
     end

@@ -50,6 +50,9 @@ local function load_all()
       reject('status item of job ' .. jid .. ': unknown state, or tasks and rows differ in length')
     end
     for i, tix in ipairs(item[3]) do
+      if tix < 0 or tix ~= floor(tix) then
+        reject('status item of job ' .. jid .. ': ' .. tix .. ' is no number of a task')
+      end
       names[i] = jid .. '.' .. tix
       field_count = field_count + 1
       fields[field_count] = names[i]

@@ -17,6 +17,33 @@ local job_gone, queue_gone = {}, {}
 local task_gone, task_gone_count = {}, 0
 local partition, implied_dirty
 
+-- Form -------------------------------------------------------------------------------------------
+
+local N, T, S, ANY = 'number', 'table', 'string', 'any'
+-- What follows the kind in an operation; ANY: bytes, a list, or false for none.
+local shapes = {
+  [PUT_CLASS] = {N, T, S}, [PUT_NODE] = {N, T, N, S}, [DROP_NODE] = {N}, [OBSERVE] = {N, T},
+  [PUT_QUEUE] = {N, N, ANY, S}, [DROP_QUEUE] = {N}, [PUT_JOB] = {N, N, N, T, S}, [DROP_JOB] = {N},
+  [PURGE_JOB] = {N}, [PUT_OBJECT] = {S, ANY}, [PUT_PARTITION] = {N, T, T, S},
+}
+
+local function check_shape(index, op)
+  local shape = type(op) == T and shapes[op[1]]
+  if not shape or #op ~= #shape + 1 then
+    reject('operation ' .. index .. ': unknown kind, or fields too many or too few')
+  end
+  for i, wanted in ipairs(shape) do
+    local value = op[i + 1]
+    local is = type(value)
+    if wanted ~= is and not (wanted == ANY and (value == false or is == T or is == S)) then
+      reject('operation ' .. index .. ': field ' .. i .. ' is a ' .. is)
+    end
+    if is == N and (value < -1 or value >= LIMIT or value ~= floor(value)) then
+      reject('operation ' .. index .. ': field ' .. i .. ' is not a whole number from -1 to 2^53')
+    end
+  end
+end
+
 -- Load -------------------------------------------------------------------------------------------
 
 local function list()
@@ -54,7 +81,8 @@ local function load_all()
   local jids, want_job = list()
   local qids, want_queue = list()
   local cids, want_cid = list()
-  for _, op in ipairs(ops) do
+  for index, op in ipairs(ops) do
+    check_shape(index, op)
     local kind = op[1]
     if kind == PUT_CLASS then want_cid(op[2])
     elseif kind == PUT_NODE or kind == DROP_NODE or kind == OBSERVE then want_row(op[2])
@@ -344,9 +372,7 @@ local function judge(index)
   local op = ops[index]
   turn = index
   if op[1] == PUT_PARTITION then return put_partition(op) end
-  local handler = handlers[op[1]]
-  if not handler then reject('operation ' .. index .. ': unknown kind') end
-  handler(op[2], op[3], op[4], op[5], op[6])
+  handlers[op[1]](op[2], op[3], op[4], op[5], op[6])
 end
 
 local function write_specs()
