@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SEEDS = "1..100"
 SHRUNK = 3
-"""So many failing seeds are made small; each may take a minute."""
+"""So many failing seeds are made small."""
 LAST_LINES = 5
 """Lines of a failing history that are shown."""
 
@@ -50,6 +50,12 @@ def sim_command(
     keep: Annotated[
         Path, typer.Option("--keep", metavar="DIR", help="Where failing scenarios are left")
     ] = Path(),
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--shrink", min=0.0, metavar="SECONDS", help="Spent at most on making a seed small"
+        ),
+    ] = 60.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run the whole on virtual time, by seed, while everything that can go wrong does
@@ -69,7 +75,8 @@ def sim_command(
             "--history: it is of one run; give --seed or --scenario with it", code=EXIT_USAGE
         )
     else:
-        found = _run_many(_range(seeds), jobs=jobs or os.cpu_count() or 1, keep=keep)
+        processes = jobs or os.cpu_count() or 1
+        found = _run_many(_range(seeds), processes=processes, keep=keep, seconds=seconds)
     _show(found, output)
     raise typer.Exit(0 if found.ok else EXIT_ERROR)
 
@@ -108,28 +115,28 @@ def _run_one(wanted: Scenario, history: Path | None) -> ChaosReport:
     return report_of(played)
 
 
-def _run_many(seeds: range, *, jobs: int, keep: Path) -> ChaosReport:
+def _run_many(seeds: range, *, processes: int, keep: Path, seconds: float) -> ChaosReport:
     from coordinator.chaos.report import ChaosReport
     from coordinator.simulation.campaign import run_seeds
 
     total, failing = ChaosReport(), 0
-    for seed, found in run_seeds(seeds, processes=jobs):
+    for seed, found in run_seeds(seeds, processes=processes):
         total.add(found)
         if not found.ok:
             failing += 1
             if failing <= SHRUNK:
-                _make_small(seed, keep)
+                _make_small(seed, keep, seconds)
     return total
 
 
-def _make_small(seed: int, keep: Path) -> None:
+def _make_small(seed: int, keep: Path, seconds: float) -> None:
     from coordinator.simulation.generate import scenario
     from coordinator.simulation.play import play
     from coordinator.simulation.shrink import shrink
 
     failed = play(scenario(seed))
     _say(f"seed {seed} fails: {failed.broken[0]}")
-    small = shrink(failed)
+    small = shrink(failed, seconds=seconds)
     file = keep / f"sim-{seed}.json"
     try:
         file.write_text(small.wanted.to_json())

@@ -14,12 +14,10 @@ from coordinator.simulation.timeline import Network
 T = TypeVar("T")
 Fails = Callable[[Scenario], bool]
 
-SECONDS = 60.0
-"""So long at most is spent on one scenario."""
 
-
-def shrink(failed: Played, *, seconds: float = SECONDS) -> Played:
-    """The smallest that was found. It fails by the same rule, not necessarily at the same place."""
+def shrink(failed: Played, *, seconds: float) -> Played:
+    """The smallest that is found in that time. It fails by the same rule, not necessarily at the
+    same place."""
     rule = failed.broken[0].rule
     ends = time.monotonic() + seconds
     best = failed
