@@ -18,6 +18,8 @@ import orjson
 
 BASE = "/apis/quadrant.dev/v1alpha1"
 NOT_FOUND = 404
+SOON = 0.2
+"""The longest pause where another coordinator may lead by now."""
 WAIT_LIMIT = 5.0
 """The longest pause between two attempts, whatever the server says."""
 
@@ -119,7 +121,7 @@ class ApiClient:
                 self._at = (self._at + 1) % len(self._urls)
                 wait = min(wait, pause)
             await asyncio.sleep(wait)
-            pause = min(2 * pause, 1.0)
+            pause = min(2 * pause, SOON if len(self._urls) > 1 else 1.0)
 
     @property
     def _url(self) -> str:
