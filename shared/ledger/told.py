@@ -53,8 +53,9 @@ from shared.messages import (
 )
 from shared.wire import parse_epoch
 
-PAYLOAD, SEAL = b"p", b"s"
-"""The fields of an entry of a stream: what it tells, and the SHA-1 of that."""
+PAYLOAD, RECORDS, SEAL = b"p", b"r", b"s"
+"""The fields of an entry of a stream: what it tells, the node records that go with it (those of the
+rows it names; of the log's batches only), and the SHA-1 of the one and of the other."""
 
 _BYTES = frozenset((bytes,))
 _WRONG = (
@@ -184,12 +185,15 @@ def unpack_partition(record: bytes) -> PutPartition:
 # --- the streams --------------------------------------------------------------------------------
 
 
-def payload(entry_id: str, fields: Mapping[bytes, bytes]) -> bytes:
-    """What an entry tells."""
-    told = fields.get(PAYLOAD)
-    if told is None or len(fields) != 2 or fields.get(SEAL) != _sha1(told):
+def payload(entry_id: str, fields: Mapping[bytes, bytes]) -> tuple[bytes, bytes | None]:
+    """What an entry tells, and the packed records that go with it."""
+    told, records = fields.get(PAYLOAD), fields.get(RECORDS)
+    seal = b"" if told is None else _sha1(told)
+    if records is not None:
+        seal += _sha1(records)
+    if told is None or len(fields) != 2 + (records is not None) or fields.get(SEAL) != seal:
         raise LedgerAltered(f"entry {entry_id} of a stream")
-    return told
+    return told, records
 
 
 def unpack_entry(
@@ -197,11 +201,13 @@ def unpack_entry(
 ) -> LogEntry:
     """``rows_only`` leaves out what changes neither nodes nor classes nor nominations: a view needs
     no more, and reading it costs a tenth."""
-    told = payload(entry_id, fields)
+    told, records = payload(entry_id, fields)
     with _strictly(f"entry {entry_id} of the log"):
         kind, *body = unpack(told)
         if type(kind) is not int or not 0 <= kind < len(_ENTRIES):
             raise Malformed(f"{kind!r} is no kind of entry")
+        if records is not None:
+            body.append(unpack(records))
         return _ENTRIES[kind](entry_id, body, rows_only)
 
 
@@ -262,7 +268,7 @@ def _status_item(value: object, at: str) -> StatusItem:
 
 
 def _intake_entry(entry_id: str, body: list[Any], rows_only: bool) -> IntakeEntry:
-    writer, epoch, sequence, ops, dropped, rows, records, documents = body
+    writer, epoch, sequence, ops, dropped, rows, documents, records = body
     return IntakeEntry(
         id=entry_id,
         writer=writer.decode(),
@@ -289,7 +295,7 @@ _ENTRIES = (_commit_entry, _status_entry, _intake_entry, _epoch_entry)
 
 def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
     """It tells flat: jid, cid, count, tasks, rows, and so on."""
-    told = payload(entry_id, fields)
+    told, _ = payload(entry_id, fields)
     with _strictly(f"entry {entry_id} of the binds"):
         flat = indices(unpack(told), "binds")
         binds: list[tuple[int, int, list[int], list[int]]] = []

@@ -203,13 +203,16 @@ local function write_all()
   write_nominations(nomination_dirty)
   write_domains()
   local logged
+  local packed = pack_records(records)
   if statement_count > 0 then
-    logged = tell(LOG, {0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped, touched,
-      records})
+    logged = tell(LOG, {0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped, touched}, packed)
   end
   if bind_count > 0 then tell(BINDS, binds) end
-  if asked_count > 0 then touched, records = add_asked(touched, records) end
-  return answer({COMMITTED, verdicts, ats, tails, touched}, records, logged)
+  if asked_count > 0 then
+    touched, records = add_asked(touched, records)
+    packed = pack_records(records)
+  end
+  return answer({COMMITTED, verdicts, ats, tails, touched}, packed, logged)
 end
 
 read_batch()

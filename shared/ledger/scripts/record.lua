@@ -208,13 +208,14 @@ end
 load_all()
 for index = 1, #items do judge(index) end
 local ended = judge_lapsed()
-local rows, records = write_nodes()
+local rows, moved = write_nodes()
+local records = pack_records(moved)
 write_tasks()
 write_jobs(job_dirty)
 write_queues()
 write_nominations(nomination_dirty)
 local logged
 if #log_items > 0 or #ended > 0 then
-  logged = tell(LOG, {1, writer, epoch, sequence, log_items, ended, rows, records})
+  logged = tell(LOG, {1, writer, epoch, sequence, log_items, ended, rows}, records)
 end
 return answer({COMMITTED, applied, rows}, records, logged)

@@ -439,7 +439,8 @@ end
 
 load_all()
 for index = 1, #ops do judge(index) end
-local rows, records = write_nodes()
+local rows, moved = write_nodes()
+local records = pack_records(moved)
 write_specs()
 write_classes()
 write_queues()
@@ -451,6 +452,6 @@ write_nominations(nomination_dirty)
 if partition then call('SET', PARTITION, partition) end
 local documents, logged = write_documents(), nil
 if #ops > 0 or #documents > 0 then
-  logged = tell(LOG, {2, writer, epoch, sequence, ARGV[5], dropped, rows, records, documents})
+  logged = tell(LOG, {2, writer, epoch, sequence, ARGV[5], dropped, rows, documents}, records)
 end
 return answer({COMMITTED, rows}, records, logged)
