@@ -13,13 +13,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from redis.exceptions import (
+    ClusterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.ledger.access import Access
 from shared.ledger.client import open_client
-from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault, LedgerUnavailable
+from shared.ledger.errors import (
+    LedgerAltered,
+    LedgerArgument,
+    LedgerFault,
+    LedgerIdentity,
+    LedgerUnavailable,
+)
 from shared.ledger.keys import log_position, script_keys
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -38,19 +51,17 @@ PARTS = {
 _WRITERS = 8
 _READERS = 16
 
-_PASSING = (
-    "LOADING",
-    "BUSY",
-    "READONLY",
-    "MISCONF",
-    "OOM",
-    "TRYAGAIN",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "NOREPLICAS",
-    "UNKILLABLE",
-)
+_PASSING = ("BUSY", "MISCONF", "NOREPLICAS", "UNKILLABLE")
 """Refusals that the same batch may not meet again, by the first word of the server's answer."""
+
+_PASSING_ERRORS = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownError)
+"""The same, where the library makes errors of its own of them and leaves that word out."""
+
+
+_NO_GROUP = (
+    "the bind stream is missing: the server came back without what it held; bring its data back, "
+    "or accept what is there with quadrant ledger restore"
+)
 
 
 @cache
@@ -85,7 +96,9 @@ async def translated() -> AsyncIterator[None]:
         if "QUADRANT " in text:
             _, _, reason = text.partition("QUADRANT ")
             raise LedgerArgument(reason.partition(" script: ")[0]) from error
-        if text.startswith(_PASSING):
+        if text.startswith("NOGROUP"):
+            raise LedgerIdentity(_NO_GROUP) from error
+        if text.startswith(_PASSING) or isinstance(error, _PASSING_ERRORS):
             raise LedgerUnavailable(f"the ledger's server refused: {text}") from error
         raise LedgerFault(f"the ledger's server failed: {text}") from error
 

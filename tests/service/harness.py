@@ -23,6 +23,7 @@ from coordinator.shards import WorkerLost
 from shard_worker.actor import ShardServer
 from shard_worker.inquiry import Findings, Inquiry
 from shard_worker.transport import PlaceReply, WorkerConfig
+from shared.ledger.errors import LedgerError
 from shared.ledger.redis_ledger import RedisLedger
 from shared.messages import Turn
 from shared.settings import load_settings
@@ -45,7 +46,11 @@ class DirectShards:
     async def start(self, config: WorkerConfig) -> int:
         ledger = RedisLedger(self._url)
         server = ShardServer(config, ledger)
-        await server.load()
+        try:
+            await server.load()
+        except LedgerError as error:
+            await ledger.close()
+            raise WorkerLost(f"shard {config.shard}: {error}") from error
         self._servers[config.shard] = (server, ledger, asyncio.Lock())
         self.deaf.discard(config.shard)
         return os.getpid()
@@ -59,7 +64,10 @@ class DirectShards:
                 raise WorkerLost(f"shard {shard} was given up")
             if shard in self.deaf:
                 raise WorkerLost(f"shard {shard} is deaf")
-            outcomes = await server.serve(turns)
+            try:
+                outcomes = await server.serve(turns)
+            except LedgerError as error:  # its call failed, as Ray would tell it
+                raise WorkerLost(f"shard {shard}: {error}") from error
             if shard in self.deaf:
                 raise WorkerLost(f"shard {shard} died after its work")
             figures = server.take_figures() if turns else None

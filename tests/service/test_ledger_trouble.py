@@ -1,0 +1,283 @@
+"""A ledger that dies, forgets, fills up, stands still or loses answers, under a service at work.
+
+The server is real, and so is everything of the service but Ray and the other processes. What is
+asked each time: what was acknowledged is there afterwards, nothing happens twice, and it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from coordinator.workloads import DURATION
+from shared.errors import first_of
+from shared.ledger.records import USED, WIDTH, unpack_node
+from shared.ledger.redis_ledger import RedisLedger
+from shared.ledger.server import EmbeddedServer
+from shared.messages import TaskState
+from tests.intake.objects import node, pod
+from tests.service.cutting import Cutter
+from tests.service.harness import Running, running
+
+BOUND_SECONDS = 5.0
+"""After a restart of the server scheduling goes on within so long; told, not held to here."""
+
+
+@pytest.fixture
+def server(short_dir: Path) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(short_dir, short_dir / "data")
+    server.start()
+    yield server
+    server.kill()
+
+
+def ending(name: str) -> dict[str, Any]:
+    """A pod that ends by itself."""
+    made = pod(name)
+    made["metadata"]["annotations"][DURATION] = "1"
+    return made
+
+
+class Load:
+    """Pods, one after another; the names of those that were acknowledged."""
+
+    def __init__(self, service: Running) -> None:
+        self.service = service
+        self.acknowledged: list[str] = []
+        self.enough = asyncio.Event()
+        self._tried = 0
+
+    async def one(self) -> None:
+        writer = self.service.service._writer
+        assert writer is not None
+        self._tried += 1
+        name = f"p{self._tried}"
+        done = await writer.submit([ending(name)])
+        assert done.refused == []
+        self.acknowledged.append(name)
+
+    async def go_on(self) -> None:
+        while not self.enough.is_set():
+            await self.one()
+            await asyncio.sleep(0.005)
+
+    async def settled(self, ledger: RedisLedger) -> None:
+        """All that was acknowledged ran once and ended; nothing is held any more."""
+        self.enough.set()
+        await self.service.until(
+            lambda status: (
+                status["jobs"]["finished"] == status["jobs"]["submitted"] >= len(self.acknowledged)
+            )
+        )
+        snapshot = await ledger.snapshot()
+        names = {key.rpartition("/")[2] for key in snapshot.documents if key.startswith("Pod/")}
+        assert set(self.acknowledged) <= names
+        states = [task.state for tasks in snapshot.tasks.values() for task in tasks.values()]
+        assert states == [TaskState.SUCCEEDED] * len(snapshot.jobs)
+        for record in snapshot.nodes.records:
+            assert not any(unpack_node(record)[2][USED::WIDTH])
+
+    async def more(self, count: int, within: float = 30.0) -> float:
+        """Seconds until so many more were acknowledged."""
+        started, goal = time.monotonic(), len(self.acknowledged) + count
+        while len(self.acknowledged) < goal:
+            assert time.monotonic() - started < within, "nothing is taken any more"
+            assert not self.service._task.done(), self.service._task.exception()
+            await asyncio.sleep(0.01)
+        return time.monotonic() - started
+
+
+@contextlib.asynccontextmanager
+async def loaded(url: str, path: Path, **settings: Any) -> AsyncIterator[Load]:
+    given: dict[str, Any] = {"speedup": 1e5, "grace": 0.0, "coordinator_lease_seconds": 1.0}
+    async with running(url, path, **given | settings) as service:
+        writer = service.service._writer
+        assert writer is not None
+        await writer.submit([node(f"n{i}") for i in range(4)])
+        load = Load(service)
+        task = asyncio.create_task(load.go_on())
+        try:
+            await load.more(20)
+            yield load
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_killed_and_restarted_it_goes_on_and_has_all_that_was_acknowledged(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    ledger = RedisLedger(server.url)
+    async with loaded(server.url, short_dir) as load:
+        for away in (0.0, 0.4):
+            server.kill()
+            await asyncio.sleep(away)
+            server.start()
+            took = await load.more(5)
+            print(f"after {away} s without a server: {took:.2f} s, bound {BOUND_SECONDS}")  # noqa: T201
+        await load.settled(ledger)
+    await ledger.close()
+
+
+async def test_away_for_longer_than_every_lease_it_goes_on_under_the_same_leader(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    """Nobody else claimed the seat: there is nobody."""
+    ledger = RedisLedger(server.url)
+    async with loaded(server.url, short_dir, shard_lease_seconds=1.0) as load:
+        leadership = load.service.service.leadership
+        assert leadership is not None
+        server.kill()
+        await asyncio.sleep(1.5)
+        assert not leadership.sure, "it stands still meanwhile"
+        server.start()
+        print(f"{await load.more(5):.2f} s")  # noqa: T201
+        assert load.service.service.leadership is leadership
+        await load.settled(ledger)
+    await ledger.close()
+
+
+@contextlib.asynccontextmanager
+async def gives_up(server: EmbeddedServer, path: Path, says: str) -> AsyncIterator[Load]:
+    """A service that ends within the block, and says so."""
+    with pytest.raises(ExceptionGroup) as caught:
+        async with loaded(server.url, path) as load:
+            yield load
+            async with asyncio.timeout(20.0):
+                await asyncio.wait([load.service._task])
+    assert says in first_of(caught.value), caught.value
+
+
+async def test_restarted_empty_it_gets_no_service(server: EmbeddedServer, short_dir: Path) -> None:
+    async with gives_up(server, short_dir, "quadrant ledger restore") as load:
+        assert load.acknowledged
+        server.kill()
+        shutil.rmtree(server.data_dir / "appendonlydir")
+        server.start()
+    with redis.Redis.from_url(server.url, protocol=2) as client:
+        assert client.keys("*") == [], "nothing was written to it"
+
+
+async def test_back_from_an_old_copy_it_gets_no_service(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    copy = short_dir / "copy"
+    async with gives_up(server, short_dir, "this is an old copy") as load:
+        server.kill()
+        shutil.copytree(server.data_dir / "appendonlydir", copy)
+        server.start()
+        await load.more(10)
+        server.kill()
+        shutil.rmtree(server.data_dir / "appendonlydir")
+        copy.rename(server.data_dir / "appendonlydir")
+        server.start()
+    ledger = RedisLedger(server.url)
+    before = await ledger.snapshot()
+    assert len(before.jobs) < len(load.acknowledged)
+    await ledger.close()
+
+
+async def _held_up(load: Load, seconds: float) -> None:
+    """Nothing is acknowledged meanwhile, and nobody dies of it."""
+    await asyncio.sleep(0.1)  # what was under way may still be told
+    before = len(load.acknowledged)
+    await asyncio.sleep(seconds)
+    assert len(load.acknowledged) == before
+    assert not load.service._task.done()
+
+
+async def test_full_it_takes_nothing_until_it_has_room_again(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    ledger = RedisLedger(server.url)
+    async with loaded(server.url, short_dir) as load:
+        with redis.Redis.from_url(server.url, protocol=2) as client:
+            client.config_set("maxmemory", "1mb")
+            await _held_up(load, 0.5)
+            client.config_set("maxmemory", "0")
+        print(f"{await load.more(5):.2f} s")  # noqa: T201
+        await load.settled(ledger)
+    await ledger.close()
+
+
+async def test_read_only_it_takes_nothing_until_it_may_be_written(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    ledger = RedisLedger(server.url)
+    async with loaded(server.url, short_dir) as load:
+        with redis.Redis.from_url(server.url, protocol=2) as client:
+            client.replicaof("127.0.0.1", 1)
+            await _held_up(load, 0.5)
+            client.replicaof("no", "one")
+        print(f"{await load.more(5):.2f} s")  # noqa: T201
+        await load.settled(ledger)
+    await ledger.close()
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.6])
+async def test_slow_it_holds_up_and_loses_nothing(
+    server: EmbeddedServer, short_dir: Path, seconds: float
+) -> None:
+    """For less than a lease, and for longer."""
+    ledger = RedisLedger(server.url)
+    async with loaded(server.url, short_dir, shard_lease_seconds=1.0) as load:
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            await _held_up(load, seconds)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        print(f"{await load.more(5):.2f} s")  # noqa: T201
+        await load.settled(ledger)
+    await ledger.close()
+
+
+async def test_cut_in_the_middle_of_questions_and_answers_nothing_happens_twice(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    """Who asked does not know whether it was done, and asks the same again."""
+    ledger = RedisLedger(server.url)
+    cutter, path = Cutter(server.socket, seed=4), short_dir / "cut.sock"
+    async with cutter.listening(path), loaded(f"unix://{path}", short_dir) as load:
+        cutter.answers, cutter.questions = 0.03, 0.01
+        took = await load.more(60, within=60.0)
+        cutter.answers = cutter.questions = 0.0
+        print(f"{took:.2f} s, cut {cutter.cut_answers} answers, {cutter.cut_questions} questions")  # noqa: T201
+        assert cutter.cut_answers > 5, "too few to show anything"
+        await load.settled(ledger)
+    await ledger.close()
+
+
+async def test_set_forward_the_clock_ends_leases_and_they_begin_anew(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    """As by an hour: every lease has its end in the past."""
+    ledger = RedisLedger(server.url)
+    async with loaded(server.url, short_dir) as load:
+        with redis.Redis.from_url(server.url, protocol=2) as client:
+            _move_ends(client, -3600)
+            print(f"{await load.more(5):.2f} s")  # noqa: T201
+            _move_ends(client, 3600)
+            await load.more(5)
+        await load.settled(ledger)
+    await ledger.close()
+
+
+def _move_ends(client: Any, seconds: int) -> None:
+    """To a lease it is the same whether the clock or its end moves."""
+    field = b"{quadrant}:epoch"
+    for name, value in client.hgetall(field).items():
+        if name.endswith(b"/lease"):
+            end, length = map(int, value.split())
+            client.hset(field, name, b"%d %d" % (end + seconds * 10**6, length))
