@@ -17,6 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+DEPOSED = 3
+"""Exit code of a coordinator that does not lead any more: started again, it stands by."""
+
 _PR_SET_PDEATHSIG = 1
 _LAST_LINES = 15
 _POLL = 0.02

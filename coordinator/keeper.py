@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.child import ChildDied
+from coordinator.child import DEPOSED, ChildDied
 from coordinator.supervisor import COORDINATORS, RAY, START_SECONDS, Supervisor
 from shared.ledger.errors import ServerFailed
 
@@ -98,7 +98,9 @@ class Keeper:
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
         """Raises ChildDied where that was tried too often."""
-        pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
+        pause: float | None = 0.0
+        if died.code != DEPOSED:  # which is how it should end
+            pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
         if pause is None:
             raise died.often(DEATHS, WINDOW_SECONDS)
         self._tell(Died(role, died.how))
@@ -112,14 +114,13 @@ class Keeper:
             self._tell(Died(role, f"the ledger's server did not start: {error}"))
 
     async def _start_head(self) -> None:
-        """A head that comes back knows nobody: whoever had joined the old one has to join anew."""
+        """A head that comes back knows nobody: whoever had joined the old one has to join anew.
+        They are started beside it and wait for it: half of their start is loading code."""
         coordinators = [role for role in COORDINATORS if role in self._parts.roles()]
         for role in coordinators:
             self._parts.kill(role)
-        await self._parts.start(RAY)
-        if await self._up(RAY):
-            for role in coordinators:
-                await self._parts.start(role)
+        for role in (RAY, *coordinators):
+            await self._parts.start(role)
 
     async def _up(self, role: str) -> bool:
         """Wait until it does its work; False where it died or does not come up in time."""

@@ -30,6 +30,7 @@ import structlog
 
 from coordinator.admission.registry import Registry
 from coordinator.binding import Binding
+from coordinator.child import DEPOSED
 from coordinator.cluster.client import SocketCluster
 from coordinator.cluster.protocol import ClusterDriver
 from coordinator.controller.loop import JobLoop
@@ -79,9 +80,6 @@ status)."""
 
 SETTLE_SECONDS = 5.0
 """How long calls to workers may take to come back once we are asked to stop."""
-
-DEPOSED = 3
-"""Exit code of a coordinator that does not lead any more: started again, it stands by."""
 
 _ANY = ("0.0.0.0", "::")
 """Addresses to listen on that tell nobody where we are."""

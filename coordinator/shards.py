@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from importlib.metadata import version
@@ -25,6 +27,9 @@ theirs."""
 
 VERSION = version("quadrant")
 """A worker of another version does not begin anew: it is replaced."""
+
+HEAD_SECONDS = 60.0
+"""How long a head is waited for."""
 
 ANSWER_SECONDS = 2.0
 """How long Ray may take to end something."""
@@ -106,9 +111,11 @@ class RayShards:
         """Workers that an earlier coordinator left, by shard."""
 
     def attach(self, address: str) -> None:
-        """Join the Ray cluster as a driver; nothing there is touched."""
+        """Join the Ray cluster as a driver; nothing there is touched. A head that is being started
+        is waited for."""
         import ray
 
+        _until_listening(address)
         ray.init(
             address=address,
             namespace=self._namespace,
@@ -200,6 +207,16 @@ def _parse(name: str) -> tuple[int, int]:
             return int(shard), int(counter)
         case _:
             return -1, 0
+
+
+def _until_listening(address: str) -> None:
+    """Without it Ray gives up at once on a head that is not there yet."""
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + HEAD_SECONDS
+    while port.isdecimal() and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+            return
+        time.sleep(0.05)
 
 
 def _create(name: str, cpus: float) -> Any:

@@ -89,11 +89,9 @@ class Chaos:
 
     async def _burden(self, stage: Stage, load: Load) -> None:
         started = time.monotonic()
-        for operations in load.steps():
-            left = started + self.duration - time.monotonic()
-            if left <= 0:
-                return
-            await self._do(stage, operations)
+        steps = load.steps()
+        while (left := started + self.duration - time.monotonic()) > 0:
+            await self._do(stage, next(steps))
             await asyncio.sleep(min(STEP_SECONDS, left))
 
     async def _do(self, stage: Stage, operations: Iterable[Operation]) -> None:
