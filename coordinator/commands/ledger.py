@@ -45,7 +45,7 @@ def show(output: OutputOption = Output.TABLE) -> None:
     settings = _settings()
     known = _known(settings)
     with _reachable(settings) as access:
-        found = _ask(access, lambda care: care.look())
+        found = _ask(access, lambda care: care.look(known))
     condition = _judge(found, known)
     if output is Output.JSON:
         typer.echo(json.dumps(_plain(found, known, condition)))
@@ -71,7 +71,7 @@ def restore(
     settings = _settings()
     known = _known(settings)
     with _reachable(settings, alone=True) as access:
-        found = _ask(access, lambda care: care.look())
+        found = _ask(access, lambda care: care.look(known))
         condition = _judge(found, known)
         if condition.value in ("ours", "new"):
             typer.echo(f"nothing to restore: the ledger is {condition.value}")
@@ -117,8 +117,8 @@ def _told(found: Found, known: Known, condition: Condition) -> list[str]:
             ]
         case "old copy":
             return [
-                f"The ledger's log ends at {_time(found.log)}.",
-                f"It was seen until {_time(known.log)}.",
+                f"The ledger was seen until {_time(known.log)}; it does not know of that.",
+                f"Its log ends at {_time(found.log)}.",
                 "Lost: objects and task states of the time between, also those acknowledged.",
                 pods,
             ]

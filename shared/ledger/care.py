@@ -32,11 +32,13 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``log``: the newest id in its log, "0-0" where it never had one."""
+    """``log``: the newest id in its log, "0-0" where it never had one. ``knows``: its log has, or
+    had, what was seen in it."""
 
     cluster: str
     schema: int
     log: str
+    knows: bool
     counts: dict[str, int]
     holder: str = ""
     seconds_left: float = 0.0
@@ -52,9 +54,7 @@ def judge(found: Found, known: Known) -> Condition:
         return Condition.EMPTY if known.cluster else Condition.NEW
     if known.cluster and found.cluster != known.cluster:
         return Condition.ANOTHER
-    if log_position(found.log) < log_position(known.log):
-        return Condition.OLD_COPY
-    return Condition.OURS
+    return Condition.OURS if found.knows else Condition.OLD_COPY
 
 
 class Care(Calls):
@@ -63,7 +63,7 @@ class Care(Calls):
     def __init__(self, access: Access, *, timeout: float = 5.0) -> None:
         super().__init__(access, timeout=timeout)
 
-    async def look(self) -> Found:
+    async def look(self, known: Known) -> Found:
         async with translated():
             cluster, schema = await self._writer.hmget(key("meta"), "cluster", "schema")
             counts = {what: await self._writer.hlen(key(name)) for what, name in COUNTED.items()}
@@ -71,15 +71,27 @@ class Care(Calls):
             if await self._writer.exists(key("log")):
                 stream = await self._writer.xinfo_stream(key("log"))
                 log = str(stream["last-generated-id"], "utf-8")
+            knows = await self._knows(known.log)
         leader = await self._run("leader", COORDINATOR)
         return Found(
             cluster=str(cluster or b"", "utf-8"),
             schema=int(schema or 0),
             log=log,
+            knows=knows,
             counts=counts,
             holder=str(leader[1], "utf-8") if leader else "",
             seconds_left=leader[2] / 1e6 if leader else 0.0,
         )
+
+    async def _knows(self, log_id: str) -> bool:
+        """Entries may have been added since a copy was made: the id itself must be there, or have
+        been cut off."""
+        if log_position(log_id) == (0, 0):
+            return True
+        cut = await self._writer.hget(key("meta"), "trimmed")
+        if cut and log_position(log_id) <= log_position(cut.decode()):
+            return True
+        return bool(await self._writer.xrange(key("log"), log_id, log_id))
 
     async def accept(self, found: Found, known: Known) -> Known:
         """Take what is there as ours; nothing is written to it by anyone before a coordinator has
@@ -90,7 +102,7 @@ class Care(Calls):
         async with translated():
             await self._writer.hdel(key("meta"), "run")
             await self._writer.hsetnx(key("meta"), "cluster", cluster)
-        now = await self.look()
+        now = await self.look(known)
         if now.cluster != cluster:
             raise LedgerIdentity(f"somebody else named it {now.cluster} meanwhile; look again")
         return Known(cluster, now.log)

@@ -93,7 +93,7 @@ class LedgerDouble:
         if not self.seats.leads(leader):
             raise Deposed(f"epoch {leader} does not lead any more")
         if _number(after) > self._forgotten + len(self._log):
-            raise LedgerBehind(f"the ledger's log ends before {after} that was seen in it")
+            raise LedgerBehind(f"the ledger's log does not have {after}, which was seen in it")
         self.seats.blessed = self.seats.run
         return self.seats.run
 

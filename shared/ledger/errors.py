@@ -30,7 +30,7 @@ class LedgerIdentity(LedgerError):
 
 
 class LedgerBehind(LedgerIdentity):
-    """The server came back from an old copy: the log ends before what was already seen in it."""
+    """The server came back from an old copy: the log does not have what was already seen in it."""
 
 
 class Deposed(LedgerError):

@@ -356,7 +356,7 @@ class Ledger(Protocol):
         id. Nothing is accepted of any writer before.
 
         ``after``: a log id that was seen in this ledger. Errors: Deposed where ``leader`` does not
-        lead any more, LedgerIdentity, LedgerBehind where the log ends before what was seen."""
+        lead any more, LedgerIdentity, LedgerBehind where the log does not have what was seen."""
         ...
 
     async def run_id(self) -> str:

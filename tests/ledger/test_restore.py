@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from coordinator.commands.failure import CommandError
 from coordinator.commands.ledger import app
+from shared.ledger.errors import LedgerBehind
 from shared.ledger.identity import FILE, Known, expected, note, path_of, recall
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis_ledger import RedisLedger
@@ -117,12 +118,16 @@ def test_an_old_copy_is_told_by_what_its_log_lacks(settings: Settings) -> None:
     wiped(settings)
     copy.rename(settings.data_dir / "appendonlydir")
     assert shown()["condition"] == "old copy"
+    with pytest.raises(LedgerBehind, match=new.log):
+        written(settings, 2)  # what it claims goes into the log, which ends later than ever then
+    assert shown()["condition"] == "old copy"
     text = refused("restore")
-    assert f"({old.log})" in text
+    assert old.log not in text
     assert f"({new.log})" in text
     assert "also those acknowledged" in text
     assert invoke("restore", "--yes").exit_code == 0
-    assert recall(path_of(settings)) == old
+    assert recall(path_of(settings)).log == shown()["log"]
+    assert shown()["condition"] == "ours"
     written(settings, 3)
 
 
