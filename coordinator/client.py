@@ -103,6 +103,7 @@ class ApiClient:
         give_up = time.monotonic() + self._patience
         pause = 0.05
         while True:
+            asked = self._at
             try:
                 answer = await self._attempt(method, path, body)
             except (
@@ -118,8 +119,9 @@ class ApiClient:
             if time.monotonic() + wait > give_up:
                 raise ApiError(f"{method} {self._url}{path}: {why} for {self._patience:g} s")
             if len(self._urls) > 1:  # another may lead by now: look there first, and soon
-                self._at = (self._at + 1) % len(self._urls)
                 wait = min(wait, pause)
+                if self._at == asked:  # else another request has found that out already
+                    self._at = (asked + 1) % len(self._urls)
             await asyncio.sleep(wait)
             pause = min(2 * pause, SOON if len(self._urls) > 1 else 1.0)
 

@@ -45,6 +45,8 @@ class Evidence:
         return None if end is None else end - struck.at
 
     def _end(self, struck: Struck) -> float | None:
+        if struck.blow.kind is Kind.REWRITE:
+            return None  # nothing stands still
         pause = struck.blow.kind is Kind.PAUSE
         after = struck.over
         match struck.blow.target:

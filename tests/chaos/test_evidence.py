@@ -78,6 +78,7 @@ STORY = (
         (Kind.KILL, "ray", 0.0, 3.0),
         (Kind.KILL, "cluster", 0.0, 0.3),
         (Kind.KILL, "standby", 0.0, None),
+        (Kind.REWRITE, "redis", 0.0, None),  # nothing stands still for it
     ],
 )
 def test_recovery_is_the_first_work_after_a_blow(

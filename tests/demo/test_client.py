@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -120,3 +121,38 @@ def test_a_stall_is_no_change_while_nothing_runs() -> None:
     assert stall.seconds(status(1, 0), 141.0) == 0.0  # something has changed
     assert stall.seconds(status(1, 0), 150.0) == 9.0
     assert stall.seconds(status(2, 0), 151.0) == 0.0
+
+
+async def test_of_several_coordinators_the_one_that_answers_is_found_by_all_requests() -> None:
+    """Requests that go on beside each other must not send one another back to who stands by."""
+
+    def standing_by(n: int) -> web.Response:
+        return _json({}, status=503, **{"Retry-After": "30"})
+
+    def leading(n: int) -> web.Response:
+        return _json({"accepted": n})
+
+    away = "http://127.0.0.1:9"
+    async with (
+        _server(standing_by) as other,
+        _server(leading) as leader,
+        ApiClient(away, other, leader, patience=20.0) as api,
+        asyncio.TaskGroup() as group,
+    ):
+        for _ in range(7):
+            group.create_task(api.status())
+
+
+async def test_what_is_deleted_and_what_is_not_there() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        codes = {"/jobs/there": 200, "/jobs/kept": 403}
+        return _json({"message": "no"}, status=codes.get(request.path, 404))
+
+    app = web.Application()
+    app.router.add_delete("/jobs/{name}", handle)
+    async with TestServer(app) as server, ApiClient(str(server.make_url("/"))) as api:
+        assert await api.delete("/jobs/there")
+        assert not await api.delete("/jobs/other")
+        with pytest.raises(ApiError, match="403: no") as caught:
+            await api.delete("/jobs/kept")
+        assert caught.value.code == 403
