@@ -8,6 +8,12 @@ from typing import Any
 
 from coordinator.simulation.timeline import ECHO_SECONDS, Event, Place, Timeline
 
+BETWEEN = 0.5
+"""Part of the pauses that come between deciding and sending."""
+
+EFFECTS = frozenset(f"{what} asked" for what in ("commit", "record", "store", "bind", "stop"))
+"""Messages that change something where they arrive."""
+
 LOST_SECONDS = 0.02
 """After so long without an answer the same is asked again."""
 
@@ -21,10 +27,16 @@ class Process:
         self.network = timeline.network
         self.alive = True
         self._awake_at = 0.0
+        self._next_pause = 0.0
 
     @property
     def now(self) -> float:
         return self.timeline.now
+
+    def pause_sending(self, seconds: float) -> None:
+        """It stands still the next time that it has decided to do something that shows outside, and
+        says it when it wakes."""
+        self._next_pause = seconds
 
     def pause(self, seconds: float) -> None:
         """It stands still, and then goes on as if nothing had happened."""
@@ -48,6 +60,12 @@ class Process:
 
     def say(self, mean: float, event: Event, what: str = "") -> None:
         """A message from this process."""
+        if self._next_pause and self.alive and what in EFFECTS:
+            self.pause(self._next_pause)
+            self._next_pause = 0.0
+            self.timeline.struck["message held"] += 1
+            self.after(self._awake_at - self.now, lambda: self.say(mean, event, what))
+            return
 
         def arrive() -> None:
             if self.alive or not self.timeline.strikes(self.network.dies_with_sender):
@@ -62,6 +80,14 @@ class Process:
             event()
         else:
             self.after(self._awake_at - self.now, event, what)
+
+
+def halt(process: Process, seconds: float) -> None:
+    """It stands still, at the worst moment or at any."""
+    if process.timeline.strikes(BETWEEN):
+        process.pause_sending(seconds)
+    else:
+        process.pause(seconds)
 
 
 class Alarm:

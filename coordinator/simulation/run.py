@@ -14,6 +14,7 @@ from coordinator.objects.document import Key
 from coordinator.simulation.binding import SimulatedBinding
 from coordinator.simulation.life import Life, World
 from coordinator.simulation.notes import Notes
+from coordinator.simulation.process import halt
 from coordinator.simulation.scenario import Fault, FaultKind
 from coordinator.simulation.shards import SimulatedShards
 from coordinator.simulation.timeline import Network, Place, Timeline
@@ -195,13 +196,13 @@ class Simulation:
             case FaultKind.LEADER_KILLED:
                 self._end(self.life, away=fault.seconds)
             case FaultKind.LEADER_PAUSED:
-                self.life.process.pause(fault.seconds)
+                halt(self.life.process, fault.seconds)
             case FaultKind.STANDBY_KILLED:
                 if self._standby is not None:
                     self._end(self._standby, away=fault.seconds)
             case FaultKind.STANDBY_PAUSED:
                 if self._standby is not None:
-                    self._standby.process.pause(fault.seconds)
+                    halt(self._standby.process, fault.seconds)
             case FaultKind.CLOCK_JUMPED:
                 self._clock_ahead += fault.seconds
             case FaultKind.SERVER_RESTARTED:

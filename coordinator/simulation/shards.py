@@ -7,7 +7,7 @@ from collections.abc import Callable
 from coordinator.core import Coordinator
 from coordinator.dispatch import SendTurns
 from coordinator.simulation.owning import unless_deposed
-from coordinator.simulation.process import Lane, Process
+from coordinator.simulation.process import Lane, Process, halt
 from coordinator.simulation.timeline import ECHO_SECONDS, Event, Place
 from coordinator.simulation.worker import SHARD_LEASE_SECONDS, SimulatedWorker, WorkerConfig
 from shared.ledger.double import LedgerDouble
@@ -120,7 +120,7 @@ class SimulatedShards:
     def pause(self, shard: int, seconds: float) -> None:
         """The process stands still and then goes on as if nothing had happened."""
         if shard in self.workers:
-            self.workers[shard].process.pause(seconds)
+            halt(self.workers[shard].process, seconds)
 
     def _lost(self, send: SendTurns) -> None:
         """Void the epoch, then let the coordinator read what became of the open turns."""

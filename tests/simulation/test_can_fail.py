@@ -12,11 +12,20 @@ from coordinator.departures import Departures
 from coordinator.jobs import JobState, Standing
 from coordinator.simulation.generate import scenario
 from coordinator.simulation.play import play
+from coordinator.simulation.scenario import Fault, FaultKind
 from coordinator.simulation.timeline import CALM
 from shared.ledger import double_judge
 from shared.ledger.double import Batch, First, LedgerDouble
 from shared.ledger.double_judge import FINE, Finding, Judge, Operation
 from shared.messages import Statement, Verdict
+
+
+PAUSES = tuple(
+    Fault(FaultKind.WORKER_PAUSED, at=at, seconds=0.8, shard=shard)
+    for at in (0.02, 0.3, 0.8)
+    for shard in (0, 1)
+)
+"""Long enough that another worker has the shard by then."""
 
 
 def _caught(rule: str, **changes: Any) -> bool:
@@ -65,7 +74,7 @@ def test_tasks_that_are_placed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LedgerDouble, "_gate", any_epoch)
     monkeypatch.setattr(LedgerDouble, "_remember", lambda *_: None)
     monkeypatch.setattr(Judge, "_judge_operation", any_state)
-    assert _caught("promise 1", network=CALM)
+    assert _caught("promise 1", network=CALM, faults=PAUSES)
 
 
 def test_deleted_jobs_that_are_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
