@@ -102,6 +102,8 @@ class Coordinator:
         self.hyper_nodes = borders.hyper_nodes
         self.aside = SetAside()
         self.places = Places(order, dispatcher)
+        self.observed: dict[int, dict[int, int]] = {}
+        """What others use on nodes, as the ledger has it: row -> slot -> amount."""
         self._lost: set[int] = set()
         """Shards whose worker was lost and has no successor yet."""
         self._unread: list[int] = []
@@ -336,7 +338,6 @@ class Coordinator:
             elif (known := order.known(item.jid)) is not None:
                 self.places.adopted(known, tasks, rows)
                 order.adopted(known, item.state, tasks, rows)
-                self.tally.adopted += len(tasks)
             self.observer.recorded(item, tasks, rows)
             state = order.jobs.get(item.jid)
             if state is not None and state.standing is Standing.DONE:
@@ -353,6 +354,7 @@ class Coordinator:
         """What is to be recorded. ``lost`` of Order is to be told of ``gone`` after that."""
         result = judge_answers(plan, answers)
         if result.elsewhere:
+            self.tally.repaired["elsewhere"] += len(result.elsewhere)
             result.items.extend(
                 adopt(plan, answers, result.elsewhere, jobs=self.job, rows=self.rows)
             )

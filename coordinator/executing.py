@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from coordinator.binding import Binding
+from coordinator.cluster.protocol import ClusterDriver
 from coordinator.core import (
     Coordinator,
     Fail,
@@ -26,7 +27,9 @@ from coordinator.core import (
     Stop,
 )
 from coordinator.dispatch import SendTurns
+from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
+from coordinator.reconciling import Reconciling
 from coordinator.recorder import Recorder, insist
 from coordinator.workers import Workers
 from shared.ledger.protocol import Ledger
@@ -113,6 +116,21 @@ class Executor:
         await self._writer.store([instruction.put])
         self._core.partition_stored(await insist(self._ledger.log_tail, what="log tail"))
         self._kick()
+
+    def reconciling(self, cluster: ClusterDriver, intake: Intake, *, every: float) -> Reconciling:
+        """What compares the books with ledger and cluster, every so many seconds."""
+        return Reconciling(
+            self._ledger,
+            cluster,
+            core=self._core,
+            intake=intake,
+            recorder=self._recorder,
+            writer=self._writer,
+            binding=self._binding,
+            guard=self._guard,
+            every=every,
+            kick=self._kick,
+        )
 
     # --- from time to time --------------------------------------------------------------------
 

@@ -208,6 +208,7 @@ class Following:
         order.drop_members(unpack_task(task) for task in sorted(self._intake.registry.deleting))
         for jid in sorted(nominations):
             order.give_up_nominations(jid)
+        order.find_broken()
 
 
 def _states(job: Job, tasks: Tasks) -> bytearray:

@@ -139,7 +139,7 @@ class _Judge:
         if state.reason == Reason.ATTEMPTS_EXHAUSTED:
             return self._say(Reason.ATTEMPTS_EXHAUSTED, self._in_vain())
         if state.stopping:
-            text = f"too few of its gang were left; {plural(len(state.stopping), 'task')} of it stop"
+            text = f"its gang was too small; the {plural(len(state.stopping), 'task')} left stop"
             return self._say(Reason.PENDING_EVALUATION, text)
         if state.reason == Reason.REPEATED_CONFLICT:
             told = f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"

@@ -14,6 +14,8 @@ ENDED = (TaskState.SUCCEEDED, TaskState.FAILED)
 class Repairs(JobBook):
     """The book, and what is done about jobs that nobody else will move."""
 
+    _unlooked = False
+
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
         super().task_changed(jid, state, tasks, rows)
         job = self.jobs.get(jid)
@@ -54,8 +56,22 @@ class Repairs(JobBook):
             if (state := self.jobs.get(jid)) is not None:
                 self.gangs.note(state, self.now)
 
+    def find_broken(self) -> None:
+        """The seat was taken: look with the next step which gangs a refused bind left short. Their
+        time begins then. Where members failed, that is why, and none of our business."""
+        self._unlooked = True
+
+    def _find_broken(self) -> None:
+        self._unlooked = False
+        for state in self.jobs.values():
+            info = state.info
+            if info.pending and info.held[0] and not info.failed:
+                self.gangs.note(state, self.now)
+
     def mend(self) -> None:
         """See to those whose time has come."""
+        if self._unlooked:
+            self._find_broken()
         self._wake_parked()
         for jid in self.gangs.due(self.now):
             self._release(self.jobs[jid])

@@ -49,6 +49,7 @@ from coordinator.kube.health import Check
 from coordinator.kube.virtual import VIRTUAL, virtual_routes
 from coordinator.kube.writing import Writing, write_routes
 from coordinator.leader import Leadership, LedCluster
+from coordinator.limits import set_limits
 from coordinator.metrics import metrics_registry
 from coordinator.objects.store import Objects
 from coordinator.order import Order
@@ -113,6 +114,7 @@ class Service:
             mode=settings.mode,
             moves_per_minute=settings.rebalance_moves_per_minute,
         )
+        set_limits(self.core, settings)
         self.intake = Intake()
         self.jobs = JobLoop(self.core, self.intake)
         self.probes = Probes()
@@ -221,13 +223,8 @@ class Service:
                 Backlog(self.core.order), self._names, limit=self._settings.max_pending_jobs
             ),
         )
-        binding = Binding(
-            self._ledger,
-            LedCluster(self._cluster, taken.leadership),
-            recorder,
-            core=self.core,
-            probes=self.probes,
-        )
+        cluster = LedCluster(self._cluster, taken.leadership)
+        binding = Binding(self._ledger, cluster, recorder, core=self.core, probes=self.probes)
         executor = Executor(
             group,
             ledger=self._ledger,
@@ -239,6 +236,9 @@ class Service:
             workers=self.workers,
             kick=self._kicked.set,
         )
+        every = self._settings.reconcile_seconds
+        reconciling = executor.reconciling(cluster, self.intake, every=every)
+        await reconciling.begin()
         group.create_task(recorder.run())
         group.create_task(writer.run())
         await writer.submit([])  # the default queue exists from the first start on
@@ -255,6 +255,8 @@ class Service:
         group.create_task(self.workers.follow_policy_forever())
         group.create_task(executor.sweep_forever(self._told))
         group.create_task(self.jobs.run(writer))
+        group.create_task(reconciling.run_forever())
+        group.create_task(reconciling.audit_forever())
         if self._tokens is not None:
             group.create_task(self._tokens.follow_forever())
 

@@ -44,8 +44,10 @@ class Tally:
     shards: dict[int, ShardTally] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)
     workers_lost: int = 0
-    adopted: int = 0
-    """Tasks that the ledger moved to where the cluster had them."""
+    repaired: Counter[str] = field(default_factory=Counter)
+    """What was not as in the cluster, or in the ledger, and is now; by kind of difference."""
+    unexplained: dict[str, int] = field(default_factory=dict)
+    """What the last look at the cluster found and nobody can repair, by kind."""
     nodes_moved: int = 0
     """Nodes that changed from one shard to another."""
 

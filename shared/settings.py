@@ -161,6 +161,22 @@ class Settings(BaseSettings):
         1000, ge=0, description="nodes that may change shards for balance; 0 = none"
     )
 
+    reconcile_seconds: Seconds = Field(
+        30.0, description="how often what the cluster has is compared with what the ledger says"
+    )
+    gang_repair_seconds: Seconds = Field(
+        30.0, description="how long a gang may stay below its minimum before its rest is stopped"
+    )
+    attempts: Count = Field(
+        20, description="binds refused or turns lost in a row before a job is parked"
+    )
+    node_refusals: Count = Field(
+        5, description="binds that a node refuses in a row before it is set aside"
+    )
+    node_aside_seconds: Seconds = Field(
+        60.0, description="how long such a node gets nothing the first time; doubles, up to 900"
+    )
+
     # --- the simulated cluster ----------------------------------------------------------------
     speedup: Seconds = Field(1.0, description="durations of pods are divided by this")
     grace: float = Field(

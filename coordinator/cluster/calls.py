@@ -17,7 +17,7 @@ from coordinator.cluster.protocol import (
     Report,
     Reports,
 )
-from shared.checked import Malformed, count, indices, mapping, number, row, text, texts
+from shared.checked import Malformed, count, indices, integer, mapping, number, row, text, texts
 
 _DURATIONS = frozenset((int, float, type(None)))
 
@@ -64,17 +64,18 @@ def bind_answer_columns(a: BindAnswers) -> list[Any]:
 
 
 def listed_columns(found: Listed) -> list[Any]:
-    return [found.tasks, found.uids, found.nodes, found.phases, found.token]
+    return [found.tasks, found.uids, found.nodes, found.phases, found.token, found.highest]
 
 
 def read_listed(columns: Any) -> Listed:
-    tasks, uids, nodes, phases, token = row(columns, "listing", 5)
+    tasks, uids, nodes, phases, token, highest = row(columns, "listing", 6)
     found = Listed(
         tasks=texts(tasks, "listing.tasks"),
         uids=texts(uids, "listing.uids"),
         nodes=texts(nodes, "listing.nodes"),
         phases=indices(phases, "listing.phases"),
         token=text(token, "listing.token"),
+        highest=integer(highest, "listing.highest"),
     )
     _alike("listing", tasks, uids, nodes, phases)
     if phases and max(phases) > max(Phase):

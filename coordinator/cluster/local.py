@@ -77,6 +77,8 @@ class LocalCluster:
         self._list: list[str] = []
         """The tasks of the last listing that was begun."""
         self._lists = 0
+        self._highest, self._counted = -1, 0
+        """The highest job number of tasks that are not live any more; how many were looked at."""
         self._failing: set[str] = set()
         """Tasks on a node that will end with another exit code than 0."""
 
@@ -209,13 +211,22 @@ class LocalCluster:
         first = int(start or 0)
         part = self._list[first : first + LISTED_AT_ONCE]
         first += len(part)
-        return self._listed(part, f"{self._lists}:{first}" if first < len(self._list) else "")
+        more = f"{self._lists}:{first}" if first < len(self._list) else ""
+        return self._listed(part, more, highest=-1 if token else self._highest_job())
+
+    def _highest_job(self) -> int:
+        ended = islice(self._ended, self._counted, None)
+        self._highest = max([self._highest, *map(_job_number, ended)])
+        self._counted = len(self._ended)
+        return max([self._highest, *map(_job_number, self._live)])
 
     def look(self, tasks: list[str]) -> Listed:
         """These tasks, as they stand now."""
         return self._listed(tasks, "", every=True)
 
-    def _listed(self, tasks: list[str], token: str, *, every: bool = False) -> Listed:
+    def _listed(
+        self, tasks: list[str], token: str, *, every: bool = False, highest: int = -1
+    ) -> Listed:
         """``every``: those too of which nothing is known, or not any more."""
         rows: list[tuple[str, str, str, int]] = []
         for task in tasks:
@@ -232,6 +243,7 @@ class LocalCluster:
             nodes=[row[2] for row in rows],
             phases=[int(row[3]) for row in rows],
             token=token,
+            highest=highest,
         )
 
     def foreign(self) -> Foreign:
@@ -349,3 +361,9 @@ class LocalCluster:
         self._events.append(
             ClusterEvent(self._now, kind, tasks, nodes, uids, names, durations, codes)
         )
+
+
+def _job_number(task: str) -> int:
+    """-1 where the name is none of ours."""
+    number = task.partition(".")[0]
+    return int(number) if number.isdecimal() else -1

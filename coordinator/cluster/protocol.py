@@ -63,6 +63,8 @@ class Listed:
     nodes: list[str]
     phases: list[int]
     token: str = ""
+    highest: int = -1
+    """In the first part: the highest number of a job that it ever had a task of."""
 
 
 Foreign = dict[str, dict[str, int]]

@@ -17,7 +17,7 @@ from typing import Any
 
 from coordinator.cluster.kubelets import Kubelets
 from coordinator.cluster.local import LocalCluster
-from coordinator.cluster.protocol import BindAnswers, BindRequests, Reports
+from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Listed, Reports
 from coordinator.service import Service
 from coordinator.shards import WorkerLost
 from shard_worker.actor import ShardServer
@@ -112,6 +112,15 @@ class DirectCluster:
             if reports.kinds or time.monotonic() >= deadline:
                 return reports
             await asyncio.sleep(0.005)
+
+    async def listing(self, token: str) -> Listed:
+        return self.kubelets.listing(token)
+
+    async def look(self, tasks: list[str]) -> Listed:
+        return self.kubelets.look(tasks)
+
+    async def foreign(self) -> Foreign:
+        return self.kubelets.foreign()
 
     async def history_position(self) -> str:
         return ""

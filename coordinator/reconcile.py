@@ -1,0 +1,228 @@
+"""What the cluster has against what the books say: found, and seen again before it is repaired.
+
+Everything travels: a bind, its answer, a report may be on their way while the cluster lists its
+tasks, so that a difference seen once means nothing. One that is there again at the next look, and
+the same, has no word of it under way any more. Then the books follow the cluster.
+
+Pure: parts of a listing in, what is to be done out. The books are those of the coordinator, which
+equal the ledger's; whether they do is looked at apart (:mod:`coordinator.reconciling`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from coordinator.cluster.protocol import Listed, Phase
+from coordinator.core import Coordinator
+from coordinator.jobs import JobState, Standing
+from shared.messages import StatusItem, TaskState
+from shared.model import Job
+
+Task = tuple[int, int]
+"""(jid, tix)"""
+
+
+class Kind(StrEnum):
+    """What was found. Each but the last four is repaired."""
+
+    ELSEWHERE = "elsewhere"  # on another node than the books say: adopted
+    FORGOTTEN = "forgotten"  # on a node, and pending in the books: adopted
+    BEHIND = "behind"  # the books have an earlier state: recorded
+    ENDED = "ended"  # ended in the cluster, its report taken, held in the books: recorded
+    LOST = "lost"  # held in the books, and not in the cluster: recorded as failed
+    REVIVED = "revived"  # on a node, and ended in the books: stopped
+    BOOKS = "books"  # the coordinator's books were not the ledger's: read anew
+    VIEW = "view"  # a worker's row was not the ledger's: read anew
+    FOREIGN = "foreign"  # what others use on a node was not what the ledger had: recorded
+    ORPHAN = "orphan"  # on a node, and no job of ours has it
+    NO_NODE = "no-node"  # on a node that is not known
+
+
+SHOWN = (Kind.ORPHAN, Kind.NO_NODE)
+"""Not repaired: somebody has to look. Shown as they stand."""
+
+_HELD = frozenset((TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING))
+_LIVE = {
+    Phase.BOUND: TaskState.BOUND,
+    Phase.RUNNING: TaskState.RUNNING,
+    Phase.RELEASING: TaskState.RELEASING,
+}
+_ENDS = {
+    Phase.SUCCEEDED: TaskState.SUCCEEDED,
+    Phase.FAILED: TaskState.FAILED,
+    Phase.NEVER: TaskState.FAILED,
+}
+_ORDER = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One task; ``state`` and ``row`` as they should be."""
+
+    kind: Kind
+    task: Task
+    state: TaskState
+    row: int
+
+
+@dataclass(slots=True)
+class Repairs:
+    """What is to be done about what was seen twice."""
+
+    items: list[StatusItem] = field(default_factory=list)
+    stop: list[Task] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    """Jobs that are to be looked at when the items are recorded: members did not fail by
+    themselves."""
+    counts: Counter[Kind] = field(default_factory=Counter)
+
+
+class Look:
+    """One pass over all tasks of the cluster."""
+
+    def __init__(self, core: Coordinator) -> None:
+        self._core = core
+        self.findings: dict[Task, Finding] = {}
+        self.orphans: list[str] = []
+        """Names of tasks that no job of ours has."""
+        self._present: dict[int, set[int]] = {}
+
+    def take(self, part: Listed) -> None:
+        """A part of the listing."""
+        rows = self._core.rows
+        for name, uid, node, phase in zip(
+            part.tasks, part.uids, part.nodes, part.phases, strict=True
+        ):
+            jid, tix = read_name(name)
+            state = self._core.order.known(jid)
+            if state is None or state.job.uid != uid or tix >= len(state.states):
+                self.orphans.append(name)
+                continue
+            self._present.setdefault(jid, set()).add(tix)
+            if (live := _LIVE.get(Phase(phase))) is not None and not _unsure(state):
+                self._compare(state, tix, live, rows.get(node, -1))
+
+    def _compare(self, state: JobState, tix: int, live: TaskState, row: int) -> None:
+        """A task that is on a node, with its state in the books."""
+        known, task = TaskState(state.states[tix]), (state.job.jid, tix)
+        kind: Kind | None = None
+        if row < 0:
+            kind = Kind.NO_NODE
+        elif known in _ORDER:
+            if state.rows[tix] != row:
+                kind = Kind.ELSEWHERE
+            elif _ORDER.index(known) < _ORDER.index(live):
+                kind = Kind.BEHIND
+        else:
+            kind = Kind.FORGOTTEN if known is TaskState.PENDING else Kind.REVIVED
+        if kind is not None:
+            self.findings[task] = Finding(kind, task, live, row)
+
+    def missing(self, states: Iterable[JobState]) -> Iterator[Task]:
+        """Tasks of these jobs that hold a node in the books and are not in the listing."""
+        for state in states:
+            if _unsure(state):
+                continue
+            present = self._present.get(state.job.jid, ())
+            for tix, known in enumerate(state.states):
+                if known in _HELD and tix not in present:
+                    yield state.job.jid, tix
+
+    def take_missing(self, asked: Listed) -> None:
+        """What the cluster says of tasks that were missing."""
+        for name, uid, phase in zip(asked.tasks, asked.uids, asked.phases, strict=True):
+            task = read_name(name)
+            state = self._core.order.known(task[0])
+            end = _ENDS.get(Phase(phase))
+            if state is None or end is None or state.states[task[1]] not in _HELD:
+                continue
+            never = phase == Phase.NEVER or uid != state.job.uid
+            kind = Kind.LOST if never else Kind.ENDED
+            end = TaskState.FAILED if never else end
+            self.findings[task] = Finding(kind, task, end, state.rows[task[1]])
+
+
+class Reconciler:
+    """Two looks in a row decide."""
+
+    def __init__(self, core: Coordinator) -> None:
+        self._core = core
+        self._before: dict[Task, Finding] = {}
+        self._orphans: set[str] = set()
+
+    @property
+    def suspects(self) -> int:
+        """Findings that wait to be seen again."""
+        return len(self._before)
+
+    def judge(self, look: Look) -> Repairs:
+        """What is there again, and as it was, is repaired."""
+        again = [f for task, f in look.findings.items() if self._before.get(task) == f]
+        repairs = Repairs()
+        groups: dict[tuple[object, ...], StatusItem] = {}
+        for finding in again:
+            if finding.kind not in SHOWN:
+                repairs.counts[finding.kind] += 1
+                self._repair(finding, repairs, groups)
+        repairs.items = [*groups.values()]
+        orphans = set(look.orphans)
+        tally = self._core.tally
+        tally.unexplained = {
+            Kind.ORPHAN.value: len(orphans & self._orphans),
+            Kind.NO_NODE.value: sum(f.kind is Kind.NO_NODE for f in again),
+        }
+        self._before, self._orphans = look.findings, orphans
+        tally.repaired.update({kind.value: n for kind, n in repairs.counts.items()})
+        return repairs
+
+    def _repair(
+        self, finding: Finding, repairs: Repairs, groups: dict[tuple[object, ...], StatusItem]
+    ) -> None:
+        jid, tix = finding.task
+        match finding.kind:
+            case Kind.ELSEWHERE | Kind.FORGOTTEN:
+                job = self._known_job(jid)
+                role = job.role_of(tix)
+                what = (finding.state, jid, role.cid, role.group)
+            case Kind.BEHIND | Kind.ENDED | Kind.LOST:
+                what = (finding.state, jid, -1, -1)
+                if finding.kind is Kind.LOST:
+                    repairs.lost.append(jid)
+            case _:
+                repairs.stop.append(finding.task)
+                return
+        if what not in groups:
+            groups[what] = StatusItem(finding.state, jid, [], [], what[2], what[3])
+        groups[what].tasks.append(tix)
+        groups[what].rows.append(finding.row)
+
+    def _known_job(self, jid: int) -> Job:
+        state = self._core.order.known(jid)
+        assert state is not None, jid
+        return state.job
+
+
+def _unsure(state: JobState) -> bool:
+    """Whether a turn of the job is out: what it places is in the ledger before it is known here."""
+    return state.standing is Standing.OPEN or state.unread
+
+
+def read_name(name: str) -> Task:
+    """(jid, tix); jid -1 where it is no name of ours."""
+    jid, _, tix = name.partition(".")
+    if jid.isascii() and jid.isdecimal() and tix.isascii() and tix.isdecimal():
+        return int(jid), int(tix)
+    return -1, -1
+
+
+def differences(
+    known: Mapping[int, Mapping[int, int]], now: Mapping[int, Mapping[int, int]]
+) -> dict[int, dict[int, int]]:
+    """What others use (row -> slot -> amount) where it is another than is known; an empty dict
+    where they use nothing any more."""
+    changed = {row: dict(used) for row, used in now.items() if known.get(row, {}) != used}
+    changed.update((row, {}) for row, used in known.items() if used and row not in now)
+    return changed

@@ -1,0 +1,235 @@
+"""The loop that compares ledger, books and cluster, and repairs towards the cluster.
+
+The first look is right after the seat is taken; the second, which repairs, a moment later; then one
+every so often. In between the books are compared with the ledger, some jobs at a time. Workers
+compare their own views with the ledger (:mod:`shard_worker.actor`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+
+import structlog
+
+from coordinator.binding import Binding
+from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
+from coordinator.core import Coordinator
+from coordinator.intake import Intake
+from coordinator.intake_writer import IntakeWriter
+from coordinator.jobs import JobState, Standing
+from coordinator.reconcile import Kind, Look, Reconciler, Task, differences
+from coordinator.recorder import Recorder, insist
+from shared.ledger.protocol import IntakeOp, Ledger, Observe, Snapshot
+from shared.ledger.records import OBSERVED, WIDTH, unpack_node
+
+BEGIN_SECONDS = 1.0
+"""How long taking the seat may wait for the cluster."""
+
+AGAIN_SECONDS = 1.0
+"""Between two looks where the first one found something: longer than any answer is on its way."""
+
+JOBS_AT_ONCE = 2000
+"""Jobs looked through for missing tasks without giving way to others."""
+
+LOOK_TASKS = 2000
+"""Missing tasks of one question."""
+
+AUDIT_SECONDS = 1.0
+AUDIT_TASKS = 500
+"""So many tasks of the books are compared with the ledger in so many seconds: about 3 ms of the
+coordinator's time and one of the server's."""
+
+OBSERVE_OPS = 2000
+"""Nodes of one batch."""
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciling:
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: ClusterDriver,
+        *,
+        core: Coordinator,
+        intake: Intake,
+        recorder: Recorder,
+        writer: IntakeWriter,
+        binding: Binding,
+        guard: asyncio.Lock,
+        every: float,
+        kick: Callable[[], None],
+    ) -> None:
+        """``every``: seconds between two looks. ``guard``: as of the recorder."""
+        self._ledger = ledger
+        self._cluster = cluster
+        self._core = core
+        self._intake = intake
+        self._recorder = recorder
+        self._writer = writer
+        self._binding = binding
+        self._guard = guard
+        self._every = every
+        self._kick = kick
+        self._reconciler = Reconciler(core)
+        self._unaudited: list[int] = []
+        """Jobs that are still to be compared with the ledger in this round."""
+        self._knows_observed = False
+
+    # --- against the cluster ------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Before anything is taken in: numbers that the cluster knows are not given out again (an
+        old copy of the ledger does not know them)."""
+        registry = self._intake.registry
+        try:
+            async with asyncio.timeout(BEGIN_SECONDS):
+                part = await self._cluster.listing("")
+        except (ClusterTimeout, TimeoutError) as error:
+            log.warning("Cluster did not answer", what="listing", error=str(error))
+            return
+        if part.highest >= registry.next_jid:
+            log.error(
+                "The cluster knows jobs that the ledger does not: it is an old copy",
+                ledger=registry.next_jid - 1,
+                cluster=part.highest,
+            )
+            registry.next_jid = part.highest + 1
+
+    async def run_forever(self) -> None:
+        soon = True
+        while True:
+            await asyncio.sleep(min(AGAIN_SECONDS, self._every) if soon else self._every)
+            try:
+                soon = await self.once()
+            except ClusterTimeout as error:
+                log.warning("Cluster did not answer", what="listing", error=str(error))
+                soon = False
+
+    async def once(self) -> bool:
+        """One look and what follows from it; whether another should come soon."""
+        await self._observe()
+        repairs = self._reconciler.judge(await self._look())
+        if repairs.counts:
+            told = {kind.value: count for kind, count in repairs.counts.items()}
+            log.warning("Repaired towards the cluster", **told)
+        if repairs.items:
+            await self._recorder.record(repairs.items)
+        self._core.order.lost(repairs.lost)
+        if repairs.stop:
+            await self._binding.stop(repairs.stop)
+        self._kick()
+        return bool(self._reconciler.suspects) and not repairs.counts
+
+    async def _look(self) -> Look:
+        look, token = Look(self._core), ""
+        while True:
+            part = await self._cluster.listing(token)
+            look.take(part)
+            token = part.token
+            if not token:
+                break
+            await asyncio.sleep(0)
+        async for some in self._missing(look):
+            look.take_missing(await self._cluster.look([f"{jid}.{tix}" for jid, tix in some]))
+        return look
+
+    async def _missing(self, look: Look) -> AsyncIterator[list[Task]]:
+        states = [*self._core.order.jobs.values(), *self._core.leaving.values()]
+        found: list[Task] = []
+        for at in range(0, len(states), JOBS_AT_ONCE):
+            found += look.missing(states[at : at + JOBS_AT_ONCE])
+            while len(found) >= LOOK_TASKS:
+                yield found[:LOOK_TASKS]
+                del found[:LOOK_TASKS]
+            await asyncio.sleep(0)
+        if found:
+            yield found
+
+    # --- what others use ----------------------------------------------------------------------
+
+    async def _observe(self) -> None:
+        """Foreign pods become what others use on a node; kept in the ledger, so that it counts."""
+        core, slots = self._core, self._intake.registry.slots
+        if not self._knows_observed:
+            read = partial(self._ledger.snapshot, workload=False)
+            snapshot = await insist(read, what="read nodes")
+            core.observed = await asyncio.to_thread(observed_of, snapshot)
+            self._knows_observed = True
+        now: dict[int, dict[int, int]] = {}
+        for node, used in (await self._cluster.foreign()).items():
+            row = core.rows.get(node, -1)
+            known = [(slots.find(name), amount) for name, amount in used.items() if amount]
+            counted = {slot: amount for slot, amount in known if slot is not None}
+            if row in core.nodes and counted:
+                now[row] = counted
+        changed = differences(core.observed, now)
+        ops: list[IntakeOp] = [
+            Observe(row, sorted(used.items())) for row, used in sorted(changed.items())
+        ]
+        for at in range(0, len(ops), OBSERVE_OPS):
+            await self._writer.store(ops[at : at + OBSERVE_OPS])
+        for row, use in changed.items():
+            core.observed[row] = use
+            core.tally.repaired[Kind.FOREIGN.value] += 1
+        if changed:
+            core.order.accounts.capacity.freed()
+
+    # --- the books against the ledger ---------------------------------------------------------
+
+    async def audit_forever(self) -> None:
+        while True:
+            await asyncio.sleep(AUDIT_SECONDS)
+            await self.audit(self._next())
+
+    def _next(self) -> list[int]:
+        """The jobs whose turn it is, in a circle."""
+        known, jids, size = self._core.order.jobs, [], 0
+        if not self._unaudited:
+            self._unaudited = [*known]
+        while self._unaudited and size < AUDIT_TASKS:
+            if (state := known.get(self._unaudited.pop())) is not None:
+                jids.append(state.job.jid)
+                size += len(state.states)
+        return jids
+
+    async def audit(self, jids: Sequence[int]) -> int:
+        """Compare these jobs with the ledger; what differs is taken up anew. Returns how many."""
+        asked = list(jids)
+        if not asked:
+            return 0
+        async with self._guard:  # nothing is recorded between the reading and the comparison
+            truth = await insist(lambda: self._ledger.read_tasks(asked), what="read tasks")
+            wrong = {
+                jid: (record, tasks)
+                for jid, (record, tasks) in truth.items()
+                if (state := self._core.order.jobs.get(jid)) is not None
+                and _differs(state, {tix: task.state for tix, task in tasks.items()})
+            }
+            if wrong:
+                self._core.reread(wrong)
+        if wrong:
+            self._core.tally.repaired[Kind.BOOKS.value] += len(wrong)
+            log.error("The books of jobs were not the ledger's", jobs=len(wrong), first=min(wrong))
+            self._kick()
+        return len(wrong)
+
+
+def _differs(state: JobState, truth: dict[int, int]) -> bool:
+    """Whether the books are not what the ledger says; never while a turn of the job is out."""
+    if state.standing in (Standing.OPEN, Standing.NOMINATED) or state.unread or state.lapsing:
+        return False
+    return any(known != truth.get(tix, 0) for tix, known in enumerate(state.states))
+
+
+def observed_of(snapshot: Snapshot) -> dict[int, dict[int, int]]:
+    """What the ledger has of others' use: row -> slot -> amount."""
+    found: dict[int, dict[int, int]] = {}
+    for row, record in zip(snapshot.nodes.rows, snapshot.nodes.records, strict=True):
+        _, _, flat = unpack_node(record)
+        used = {at // WIDTH: n for at, n in enumerate(flat) if at % WIDTH == OBSERVED and n}
+        if used:
+            found[row] = used
+    return found

@@ -1,0 +1,170 @@
+"""What the cluster has against what the books say: found, seen again, repaired."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.cluster.protocol import Listed, Phase
+from coordinator.core import Coordinator
+from coordinator.reconcile import Kind, Look, Reconciler, Repairs, differences, read_name
+from shared.messages import StatusItem, TaskState
+from tests.order.helpers import placed
+from tests.order.test_core import coordinator, sends
+
+S, P = TaskState, Phase
+
+
+def books(*states: TaskState, row: int = 0) -> Coordinator:
+    """One job per state: job j has its only task in that state, on node ``row``."""
+    core = coordinator(shards=2, jobs=len(states))
+    for send in sends(core):
+        core.turns_returned(
+            send.shard,
+            send.call,
+            [placed(turn, row=row) for turn in send.turns if states[turn.jid] is not S.PENDING],
+        )
+    for jid, state in enumerate(states):
+        if state not in (S.PENDING, S.BINDING):
+            core.recorded([StatusItem(state, jid, [0], [row])], [[0]])
+    for jid in list(core._unread):  # turns that came back without an outcome: nothing was placed
+        core.order.resolve(jid, bytearray(1))
+        core.order.lapse_recorded([jid])
+    core._unread.clear()
+    return core
+
+
+def listed(*rows: tuple[str, str, Phase], uid: str | None = None) -> Listed:
+    return Listed(
+        tasks=[name for name, _, _ in rows],
+        uids=[uid or f"u{name.partition('.')[0]}" for name, _, _ in rows],
+        nodes=[node for _, node, _ in rows],
+        phases=[int(phase) for _, _, phase in rows],
+    )
+
+
+def look(core: Coordinator, found: Listed, asked: Listed | None = None) -> Look:
+    made = Look(core)
+    made.take(found)
+    made.take_missing(asked or listed())
+    return made
+
+
+def twice(core: Coordinator, found: Listed, asked: Listed | None = None) -> Repairs:
+    reconciler = Reconciler(core)
+    assert not reconciler.judge(look(core, found, asked)).counts  # seen once is nothing
+    return reconciler.judge(look(core, found, asked))
+
+
+def test_where_both_agree_nothing_is_to_be_done() -> None:
+    core = books(S.BINDING, S.BOUND, S.RUNNING, S.RELEASING, S.PENDING, S.SUCCEEDED)
+    found = listed(
+        ("0.0", "n0", P.RUNNING),  # its report is on its way
+        ("1.0", "n0", P.BOUND),
+        ("2.0", "n0", P.RUNNING),
+        ("3.0", "n0", P.RELEASING),
+    )
+    assert look(core, listed(*[("1.0", "n0", P.BOUND)])).findings == {}
+    made = look(core, found)
+    assert [f.kind for f in made.findings.values()] == [Kind.BEHIND]
+    assert list(made.missing(core.order.jobs.values())) == []
+
+
+@pytest.mark.parametrize("state", [S.BINDING, S.BOUND, S.RUNNING, S.RELEASING])
+def test_a_task_on_another_node_is_adopted_there(state: TaskState) -> None:
+    repairs = twice(books(state), listed(("0.0", "n1", P.RUNNING)))
+    assert repairs.items == [StatusItem(S.RUNNING, 0, [0], [1], 0, 0)]
+    assert repairs.counts == {Kind.ELSEWHERE: 1}
+
+
+def test_a_task_that_was_thought_pending_is_adopted() -> None:
+    repairs = twice(books(S.PENDING), listed(("0.0", "n1", P.BOUND)))
+    assert repairs.items == [StatusItem(S.BOUND, 0, [0], [1], 0, 0)]
+    assert repairs.counts == {Kind.FORGOTTEN: 1}
+
+
+def test_states_that_fell_behind_are_recorded() -> None:
+    repairs = twice(
+        books(S.BOUND, S.RUNNING), listed(("0.0", "n0", P.RUNNING), ("1.0", "n0", P.RELEASING))
+    )
+    assert repairs.items == [
+        StatusItem(S.RUNNING, 0, [0], [0]),
+        StatusItem(S.RELEASING, 1, [0], [0]),
+    ]
+
+
+def test_what_the_cluster_lost_fails_and_is_told_as_lost() -> None:
+    core = books(S.RUNNING, S.BOUND, S.RELEASING, S.BINDING)
+    missing = list(Look(core).missing(core.order.jobs.values()))
+    assert missing == [(0, 0), (1, 0), (2, 0)]  # a bind may be on its way
+    answers = listed(("0.0", "", P.NEVER), ("1.0", "", P.SUCCEEDED), ("2.0", "", P.FAILED))
+    repairs = twice(core, listed(), answers)
+    assert repairs.items == [
+        StatusItem(S.FAILED, 0, [0], [0]),
+        StatusItem(S.SUCCEEDED, 1, [0], [0]),
+        StatusItem(S.FAILED, 2, [0], [0]),
+    ]
+    assert repairs.lost == [0]
+    assert repairs.counts == {Kind.LOST: 1, Kind.ENDED: 2}
+
+
+def test_a_task_that_is_found_when_asked_for_is_not_lost() -> None:
+    core = books(S.RUNNING)
+    assert look(core, listed(), listed(("0.0", "n0", P.RUNNING))).findings == {}
+
+
+def test_what_ended_in_the_books_and_runs_is_stopped() -> None:
+    repairs = twice(books(S.FAILED), listed(("0.0", "n0", P.RUNNING)))
+    assert (repairs.items, repairs.stop) == ([], [(0, 0)])
+    assert repairs.counts == {Kind.REVIVED: 1}
+
+
+def test_a_difference_that_changes_is_on_its_way() -> None:
+    core = books(S.RUNNING)
+    reconciler = Reconciler(core)
+    for node in ("n1", "n0", "n1", "n0"):
+        assert not reconciler.judge(look(core, listed(("0.0", node, P.RUNNING)))).counts
+
+
+def test_nothing_is_said_of_a_job_whose_turn_is_out() -> None:
+    core = coordinator(shards=2, jobs=1)
+    sends(core)
+    assert not twice(core, listed(("0.0", "n1", P.RUNNING))).counts
+
+
+def test_tasks_of_nobody_and_on_unknown_nodes_are_shown_and_left_alone() -> None:
+    core = books(S.RUNNING)
+    found = listed(("0.0", "elsewhere", P.RUNNING), ("77.0", "n0", P.RUNNING), ("x", "n0", P.BOUND))
+    repairs = twice(core, found)
+    assert (repairs.items, repairs.stop) == ([], [])
+    assert core.tally.unexplained == {"orphan": 2, "no-node": 1}
+    twice(core, listed(("0.0", "n0", P.RUNNING), uid="another"))
+    assert core.tally.unexplained == {"orphan": 1, "no-node": 0}
+
+
+def test_adopted_tasks_count_where_they_are() -> None:
+    core = books(S.RUNNING, S.RELEASING, S.PENDING)
+    (item, second, third) = (
+        StatusItem(S.RUNNING, 0, [0], [1], 0, 0),
+        StatusItem(S.RUNNING, 1, [0], [1], 0, 0),
+        StatusItem(S.RELEASING, 2, [0], [1], 0, 0),
+    )
+    core.recorded([item, second, third], [[0], [0], [0]])
+    assert [core.order.jobs[jid].rows[0] for jid in range(3)] == [1, 1, 1]
+    assert not any(turn.jid == 2 for send in sends(core) for turn in send.turns)
+    core.validate()
+    core.recorded([StatusItem(S.SUCCEEDED, jid, [0], [1]) for jid in range(3)], [[0], [0], [0]])
+    core.validate()
+    idle = core.dispatcher.idle_of
+    assert (idle(0)[0], idle(1)[0]) == (4000, 4000)
+
+
+def test_names() -> None:
+    assert read_name("12.3") == (12, 3)
+    assert {read_name(text) for text in ("x", "1", "1.", ".1", "-1.2", "1.2.3", "²3.1")} == {
+        (-1, -1)
+    }
+
+
+def test_what_others_use_is_told_where_it_changed() -> None:
+    known = {1: {0: 5}, 2: {0: 7}, 3: {}}
+    assert differences(known, {1: {0: 5}, 4: {1: 2}}) == {4: {1: 2}, 2: {}}
