@@ -197,6 +197,17 @@ def wide_job(tasks: int, *, resource: str = CPU) -> Item:
     }
 
 
+def one_job(name: str, *, duration: float, resource: str = CPU) -> Item:
+    """A Job of one task."""
+    role = {"name": "task", "replicas": 1, "template": _template(resource, duration=duration)}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": 1, "tasks": [role]},
+    }
+
+
 def _template(resource: str, *, duration: float | None) -> Item:
     amount = {resource: "1"}
     annotations = {} if duration is None else {DURATION: f"{duration:.15g}"}

@@ -35,6 +35,10 @@ class Evidence:
     """Key -> how often a job of this name was created."""
     gone: dict[str, int] = field(default_factory=dict)
     """Key -> how often one was deleted."""
+    submitted: dict[int, float] = field(default_factory=dict)
+    """Number of a job -> when it was stored."""
+    placed: dict[int, float] = field(default_factory=dict)
+    """Number of a job -> when its first statement was accepted."""
 
     # --- when work went on --------------------------------------------------------------------
 
@@ -113,6 +117,8 @@ def _take(
             if epoch != epochs.get(writer, epoch):
                 found.void.append(f"shard {writer} committed under epoch {epoch} ({event['id']})")
             found.commits.append(event["t"])
+            for statement in event.get("statements", ()):
+                found.placed.setdefault(statement["jid"], event["t"])
             found.by_shard.setdefault(writer, []).append((event["t"], epoch))
         case "bind" if event["src"] == "cluster":
             found.binds.append(event["t"])
@@ -121,6 +127,7 @@ def _take(
                 if job["jid"] not in names:
                     names[job["jid"]] = job["key"]
                     found.jobs[job["key"]] = found.jobs.get(job["key"], 0) + 1
+                    found.submitted[job["jid"]] = event["t"]
         case "job_gone":
             for jid in event["jids"]:
                 if key := names.get(jid):

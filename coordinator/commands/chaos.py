@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coordinator.commands.chaos_measure import chaos_measure
 from coordinator.commands.chaos_model import model_command
 from coordinator.commands.chaos_run import chaos_run
 from coordinator.commands.chaos_sim import sim_command
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 
 app.command("run")(chaos_run)
+app.command("measure")(chaos_measure)
 app.command("sim")(sim_command)
 app.command("model")(model_command)
 
