@@ -13,9 +13,6 @@ from coordinator.objects.document import Key
 from coordinator.simulation.scenario import Item, Wish
 from coordinator.simulation.workload import CORES
 
-CLEAN_UP = 7.0
-"""Seconds: everybody who comes late has come by then."""
-
 NOWHERE = "nowhere"
 """A queue that does not exist."""
 
@@ -29,6 +26,8 @@ class _Changes:
     """What is changed by it."""
     queues: tuple[str, ...]
     wishes: list[Wish] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    """Names of those that may never finish."""
 
     def put(self, at: float, item: Item) -> None:
         self.wishes.append(Wish(at, (item,)))
@@ -61,6 +60,9 @@ def churn(
         _for_ever(made, number, draw.choice(queues))
     _short_lived_queue(made)
     _nodes(made, [item for item in setup if item["kind"] == "Node"])
+    last = max(wish.at for wish in (*wishes, *made.wishes))
+    for name in made.groups:
+        made.delete(last + draw.uniform(0, 1), "PodGroup", name)
     return made.wishes
 
 
@@ -83,7 +85,7 @@ def _group(made: _Changes, at: float, item: Item) -> None:
     """Members go and come back, the group asks for another minimum or queue, or goes as a whole and
     comes back."""
     draw, name = made.draw, item["metadata"]["name"]
-    made.delete(CLEAN_UP + draw.uniform(0, 1), "PodGroup", name)
+    made.groups.append(name)
     members = [
         (wish.at, one)
         for wish in made.before

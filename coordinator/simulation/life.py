@@ -36,7 +36,7 @@ from shared.messages import Epoch, StatusItem
 IDLE_STEP_SECONDS = 0.05
 """What is due is looked at again so long after the last step, where nothing else happens."""
 
-SWEEP_SECONDS = 1.0
+SWEEP_SECONDS = 0.5
 """How often nominations in the ledger are compared with what jobs count on."""
 
 IDLE_SWEEPS = 1

@@ -77,7 +77,7 @@ class Simulation:
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()
         """How often each event, by its name."""
-        self._position = "0"
+        self._position, self._length = "0", 0
         self._unanswered: list[_Unanswered] = []
         self._holders: dict[str, Life] = {}
         self.lives: list[Life] = []
@@ -243,11 +243,12 @@ class Simulation:
         """What the ledger and the cluster did in this moment."""
         if self.notes is None:
             return
-        tail = at_once(self.ledger.log_tail())
-        if tail != self._position:
+        if self.ledger.length != self._length:
+            self._length = self.ledger.length
             entries = at_once(self.ledger.read_log(self._position, count=EVERYTHING))
             self.notes.ledger_entries(entries)
-            self._position = tail
+            self._position = entries[-1].id
             if any(isinstance(entry, CommitEntry) for entry in entries):
                 self.timeline.rose("server")
-        self.notes.cluster_events(self.kubelets.drain())
+        if events := self.kubelets.drain():
+            self.notes.cluster_events(events)

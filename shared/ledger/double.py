@@ -276,6 +276,11 @@ class LedgerDouble:
         first = max(0, _number(after) - self._forgotten)
         return self._log[first : first + count]
 
+    @property
+    def length(self) -> int:
+        """How many entries the log ever had: it moves with every change."""
+        return self._forgotten + len(self._log)
+
     async def log_tail(self) -> str:
         last = self._forgotten + len(self._log)
         return f"{last}-0" if last else "0"
