@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coordinator.accounts import Accounts
 from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.handover import Handover
 from coordinator.instructions import Repartition
-from coordinator.partition import cut
+from coordinator.partition import NOBODY, Offers, cut
 from coordinator.rebalance import Rebalancer
 from shared.ledger.protocol import PutPartition
 from shared.model import HyperNode, Node
@@ -40,6 +43,7 @@ class Borders:
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.handover = Handover(len(dispatcher.shards), mode=mode)
         self.rebalancer = Rebalancer(moves_per_minute)
+        self._offers = Offers()
         self._dispatcher = dispatcher
         self._accounts = accounts
         self._moved = moved
@@ -58,6 +62,7 @@ class Borders:
             self._changed = True
         self.nodes[node.row] = node
         self.name(node)
+        self._offers.put(node.row, node.allocatable)
         self._dispatcher.offer(node.row, node.allocatable, +1)
         self._accounts.put_node(node)
 
@@ -71,6 +76,7 @@ class Borders:
         if node is None:
             return
         self._changed = True
+        self._offers.drop(row)
         self._dispatcher.offer(row, node.allocatable, -1)
         self._accounts.drop_node(row)
 
@@ -81,10 +87,19 @@ class Borders:
     def drop_hyper_node(self, name: str) -> None:
         self._changed |= self.hyper_nodes.pop(name, None) is not None
 
-    def _busy(self) -> set[int]:
-        """Rows where something runs, or is placed."""
-        dispatcher = self._dispatcher
-        return {row for row, node in self.nodes.items() if dispatcher.busy(row, node.allocatable)}
+    def _busy(self) -> NDArray[np.bool_]:
+        """By row, whether something runs there or is placed."""
+        busy, dispatcher = np.zeros(len(self._offers.present), dtype=np.bool_), self._dispatcher
+        for row, node in self.nodes.items():
+            busy[row] = dispatcher.busy(row, node.allocatable)
+        return busy
+
+    def _domains(self) -> list[list[int]]:
+        """The rows of every hyper node, lowest tier first."""
+        nodes, rows = self.nodes, self.rows
+        ordered = sorted(self.hyper_nodes.values(), key=lambda hyper: (hyper.tier, hyper.name))
+        known = ([rows[name] for name in hyper.nodes if name in rows] for hyper in ordered)
+        return [[row for row in members if row in nodes] for members in known]
 
     # --- the partition ------------------------------------------------------------------------
 
@@ -94,7 +109,10 @@ class Borders:
         self.handover.restore(put, at=at)
         self._anew = put.shards.keys() != self._dispatcher.shards.keys()
         self._changed = True
-        self._assign()
+        desired = self.handover.desired(0)
+        given = np.flatnonzero(desired != NOBODY)
+        self._dispatcher.assign(dict(zip(given.tolist(), desired[given].tolist(), strict=True)))
+        self._dispatcher.under_way(self.handover.moving.values())
 
     def repartition(self, now: float) -> Repartition | None:
         """The first phase: what to store where nodes came, or a shard has too much. None where all
@@ -103,18 +121,26 @@ class Borders:
         more = self.rebalancer.due(now) and not handover.moving
         if handover.storing or not (self._changed or more):
             return None
+        present = self._offers.present
+        previous = handover.desired(len(present))[: len(present)]
+        if handover.moving and not (present & (previous == NOBODY)).any():
+            return None  # only new nodes do not wait for those under way
         found = cut(
-            self.nodes.values(),
-            self.hyper_nodes.values(),
+            self._offers,
+            self._domains(),
             shards=len(self._dispatcher.shards),
-            previous=handover.desired(),
+            previous=previous,
         )
         if not handover.moving:  # else it is looked at again when that is done
-            self.rebalancer.even_out(found, busy=self._busy, now=now, free=self._anew)
-            self._changed = self._anew = False
-        if not handover.assign(found.owners()):
+            if not found.left:
+                self.rebalancer.even_out(found, busy=self._busy, now=now, free=self._anew)
+                self._anew &= self.rebalancer.active
+            self._changed = found.left
+        changed = handover.assign(found.owners())
+        if changed is None:
             return None
-        self._assign()
+        self._dispatcher.assign(changed)
+        self._dispatcher.under_way(handover.moving.values())
         return Repartition(handover.put())
 
     def stored(self, at: str) -> None:
@@ -132,7 +158,3 @@ class Borders:
         self._moved(handover.finish())
         self._dispatcher.under_way(())
         return [Repartition(handover.put())]
-
-    def _assign(self) -> None:
-        self._dispatcher.assign(self.handover.desired())
-        self._dispatcher.under_way(self.handover.moving.values())

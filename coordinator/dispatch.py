@@ -203,17 +203,18 @@ class Dispatcher:
 
     # --- capacity per shard -------------------------------------------------------------------
 
-    def assign(self, shard_of: Mapping[int, int]) -> None:
-        """Other shards for some rows: idle sums follow their nodes. Rows of shards that there are
-        not have none."""
-        wanted = {row: shard for row, shard in shard_of.items() if shard in self.shards}
-        for row, shard in self.shard_of.items():
-            if wanted.get(row) != shard:
-                self._count(row, shard, -1)
-        for row, shard in wanted.items():
-            if self.shard_of.get(row) != shard:
+    def assign(self, changed: Mapping[int, int]) -> None:
+        """Other shards for these rows: idle sums follow their nodes. Rows of a shard that there is
+        not are left out."""
+        for row, shard in changed.items():
+            before = self.shard_of.get(row)
+            if before is not None:
+                self._count(row, before, -1)
+            if shard in self.shards:
                 self._count(row, shard, +1)
-        self.shard_of = wanted
+                self.shard_of[row] = shard
+            elif before is not None:
+                del self.shard_of[row]
 
     def under_way(self, moves: Iterable[tuple[int, int]]) -> None:
         """What is on its way between shards now: (giver, taker) of each node."""
@@ -227,7 +228,7 @@ class Dispatcher:
     def _count(self, row: int, shard: int, sign: int) -> None:
         state = self.shards[shard]
         state.nodes += sign * (row in self._present)
-        add(state.idle, list(self._node_idle.get(row, {}).items()), sign)
+        add(state.idle, self._node_idle.get(row, {}).items(), sign)
 
     def offer(self, row: int, requests: Requests, sign: int) -> None:
         """A node came (+1) or went (-1) with this allocatable."""

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from coordinator.dispatch import ShardState
+from coordinator.partition import NOBODY, Shards
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Move, PutPartition
 
@@ -28,7 +31,7 @@ class Handover:
         self.revision = 0
         self.storing = False
         """Whether a partition was given out that is not stored yet."""
-        self.in_use: dict[int, int] = {}
+        self.in_use: Shards = np.full(0, NOBODY, dtype=np.int32)
         """Row -> the one shard that may treat it as its own. Rows of gone nodes stay: the worker
         of another shard must not find one its own because the node came back."""
         self.moving: dict[int, tuple[int, int]] = {}
@@ -46,36 +49,46 @@ class Handover:
 
     # --- desired ------------------------------------------------------------------------------
 
-    def desired(self) -> dict[int, int]:
-        """Row -> the shard that has it, or will."""
-        return self.in_use | {row: taker for row, (_, taker) in self.moving.items()}
+    def desired(self, rows: int) -> Shards:
+        """Row -> the shard that has it, or will; of at least so many rows."""
+        self._grow(rows)
+        found = self.in_use.copy()
+        for row, (_, taker) in self.moving.items():
+            found[row] = taker
+        return found
 
-    def assign(self, desired: Mapping[int, int]) -> bool:
+    def _grow(self, rows: int) -> None:
+        more = rows - len(self.in_use)
+        if more > 0:
+            self.in_use = np.append(self.in_use, np.full(more, NOBODY, dtype=np.int32))
+
+    def assign(self, desired: Shards) -> dict[int, int] | None:
         """Rows without an owner get theirs at once. Others begin to move, unless some are on their
-        way: then their time comes later. Returns whether a partition has to be stored."""
+        way: then their time comes later. Returns the rows that have another shard now, or will; and
+        None where nothing has to be stored."""
+        self._grow(len(desired))
         under_way = bool(self.moving)
-        changed = self._told_mode != self._mode
-        for row, taker in desired.items():
-            giver = self.in_use.get(row)
-            if row in self.moving or giver == taker:
+        now = self.in_use[: len(desired)]
+        changed: dict[int, int] = {}
+        for row in np.flatnonzero((desired != now) & (desired != NOBODY)).tolist():
+            giver, taker = now.item(row), desired.item(row)
+            if row in self.moving or (giver != NOBODY and under_way):
                 continue
-            if giver is None:
-                self.in_use[row] = taker
-                changed = True
-            elif not under_way:
-                del self.in_use[row]
+            changed[row] = taker
+            if giver != NOBODY:
                 self.moving[row] = (giver, taker)
-                changed = True
-        return changed
+        rows = np.fromiter(changed, dtype=np.intp, count=len(changed))
+        new = rows[now[rows] == NOBODY]
+        self.in_use[rows] = NOBODY
+        self.in_use[new] = desired[new]
+        return changed if changed or self._told_mode != self._mode else None
 
     def put(self) -> PutPartition:
         """The next partition to store; :meth:`stored` answers."""
         self.revision += 1
         self.storing = True
         self._told_mode = self._mode
-        shards: dict[int, list[int]] = {shard: [] for shard in range(self._shards)}
-        for row in sorted(self.in_use):
-            shards[self.in_use[row]].append(row)
+        shards = {s: np.flatnonzero(self.in_use == s).tolist() for s in range(self._shards)}
         moves: dict[tuple[int, int], list[int]] = {}
         for row in sorted(self.moving):
             moves.setdefault(self.moving[row], []).append(row)
@@ -108,8 +121,8 @@ class Handover:
         """The rows are their takers'; what to store is :meth:`put`. Returns (giver, taker) of
         each."""
         moved = list(self.moving.values())
-        takers = {row: taker for row, (_, taker) in self.moving.items()}
-        self.in_use |= {row: taker for row, taker in takers.items() if taker < self._shards}
+        for row, (_, taker) in self.moving.items():
+            self.in_use[row] = taker if taker < self._shards else NOBODY
         self.moving.clear()
         self._told = ""
         return moved
@@ -122,8 +135,12 @@ class Handover:
         self.revision = put.revision
         self.storing = False
         self.strangers = sorted(shard for shard in put.shards if shard >= self._shards)
-        every = {row: shard for shard, rows in put.shards.items() for row in rows}
-        self.in_use = {row: shard for row, shard in every.items() if shard < self._shards}
+        given = [rows for rows in put.shards.values() if rows]
+        self.in_use = np.full(1 + max(map(max, given), default=-1), NOBODY, dtype=np.int32)
+        for shard, rows in put.shards.items():
+            if shard < self._shards:
+                self.in_use[rows] = shard
         self.moving = {row: (m.giver, m.taker) for m in put.moving for row in m.rows}
+        self._grow(1 + max(self.moving, default=-1))
         self._told_mode = put.mode
         self._told, self._last_call = (at, 0) if self.moving else ("", 0)

@@ -2,40 +2,97 @@
 
 Balanced by capacity, whole hyper nodes where they fit into a shard, and a node stays where it was:
 only new ones are placed here (:mod:`coordinator.rebalance` evens out what has grown apart). The
-same input gives the same shards (no randomness, ties by name), so two coordinators agree.
+same input gives the same shards (no randomness, ties by row), so two coordinators agree.
+
+Everything is a column over rows: a cluster is looked at as a whole in milliseconds, between two
+events of a coordinator that must not stand still.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.model import HyperNode, Node, Requests
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.model import Requests
+
+NOBODY = -1
+"""Shard of a row that has none."""
 
 SPLIT_ABOVE = 1.1
 """A hyper node with more than so many shards' parts of the cluster is split into its nodes: it
 cannot be whole in one shard without upsetting the balance."""
 
+PLACED_AT_ONCE = 50_000
+"""New units that get a shard in one cut, so that a coordinator of many nodes does not stand still
+when they come together. The others follow in the next."""
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Nodes that move together: a hyper node of the lowest tier, or a single node."""
+Loads = NDArray[np.float64]
+Shards = NDArray[np.int32]
+"""Row -> shard, or NOBODY."""
+Units = NDArray[np.intp]
 
-    name: str
-    rows: tuple[int, ...]
-    load: float
+
+class Offers:
+    """What nodes offer, by row and slot. A row without a node offers nothing."""
+
+    def __init__(self) -> None:
+        self._amounts = np.zeros((0, 0), dtype=np.float64)
+        self.present = np.zeros(0, dtype=np.bool_)
+
+    def put(self, row: int, allocatable: Requests) -> None:
+        slots = 1 + max((slot for slot, _ in allocatable), default=-1)
+        rows, width = self._amounts.shape
+        if row >= rows or slots > width:
+            self._grow(rows if row < rows else max(row + 1, 2 * rows), max(slots, width))
+        self._amounts[row] = 0
+        for slot, amount in allocatable:
+            self._amounts[row, slot] = amount
+        self.present[row] = True
+
+    def drop(self, row: int) -> None:
+        self._amounts[row] = 0
+        self.present[row] = False
+
+    def _grow(self, rows: int, slots: int) -> None:
+        old_rows, old_slots = self._amounts.shape
+        amounts, present = np.zeros((rows, slots)), np.zeros(rows, dtype=np.bool_)
+        amounts[:old_rows, :old_slots] = self._amounts
+        present[:old_rows] = self.present
+        self._amounts, self.present = amounts, present
+
+    def loads(self) -> Loads:
+        """A node's load is the largest part it has of any resource of the cluster."""
+        loads = np.zeros(len(self.present))
+        for slot in range(self._amounts.shape[1]):
+            column = self._amounts[:, slot]
+            if total := float(column.sum()):
+                np.maximum(loads, column / total, out=loads)
+        return loads
 
 
 @dataclass(slots=True)
 class Cut:
-    """A cluster in shards. ``owner``: the shard of each unit, in the order of ``units``."""
+    """A cluster in shards. A unit is what moves together, a hyper node of the lowest tier or a
+    node; it has the number of its first row."""
 
-    units: list[Unit]
-    owner: list[int]
+    unit: Units
+    """Row -> unit; also of rows without a node."""
+    units: Units
+    """All units, in order."""
+    load: Loads
+    """By unit; 0 for other numbers."""
+    size: NDArray[np.intp]
+    """Nodes, by unit."""
+    owner: Shards
+    """By unit."""
     totals: list[float]
     """What each shard has: the sum of its units' loads."""
+    left: bool = False
+    """Whether some new units have no shard yet."""
 
     @property
     def part(self) -> float:
@@ -49,96 +106,60 @@ class Cut:
         return (max(self.totals) - min(self.totals)) / part if part else 0.0
 
     def move(self, unit: int, shard: int) -> None:
-        load = self.units[unit].load
-        self.totals[self.owner[unit]] -= load
+        load = self.load.item(unit)
+        self.totals[self.owner.item(unit)] -= load
         self.totals[shard] += load
         self.owner[unit] = shard
 
-    def owners(self) -> dict[int, int]:
-        """Row -> shard."""
-        pairs = zip(self.units, self.owner, strict=True)
-        return {row: shard for unit, shard in pairs for row in unit.rows}
+    def owners(self) -> Shards:
+        """By row."""
+        return self.owner[self.unit]
 
 
-def cut(
-    nodes: Iterable[Node],
-    hyper_nodes: Iterable[HyperNode],
-    *,
-    shards: int,
-    previous: Mapping[int, int],
-) -> Cut:
-    """Every unit where most of it was, new ones where there is least. ``previous``: row -> shard,
-    empty at first; of shards that are not among ``shards`` nothing stays."""
-    nodes = list(nodes)
-    loads = _loads(nodes)
-    units = _units(nodes, hyper_nodes, loads, sum(loads.values()) / shards)
-    found: list[int | None] = [_previous_owner(unit, previous, shards) for unit in units]
-    totals = [0.0] * shards
-    for unit, shard in zip(units, found, strict=True):
-        if shard is not None:
-            totals[shard] += unit.load
-    return Cut(units, _place_new(units, found, totals), totals)
+def cut(offers: Offers, domains: Iterable[list[int]], *, shards: int, previous: Shards) -> Cut:
+    """Every unit where most of it was, new ones where there is least.
+
+    ``domains``: rows of hyper nodes, lowest tier first; one that is in an earlier one counts there.
+    ``previous``: who has each row now; as long as ``offers`` has rows."""
+    loads = offers.loads()
+    unit = np.arange(len(loads))
+    owner = np.where(offers.present, previous, NOBODY).astype(np.int32)
+    part = float(loads.sum()) / shards
+    taken = np.zeros(len(loads), dtype=np.bool_)
+    for members in domains:
+        rows = np.array([row for row in members if not taken.item(row)], dtype=np.intp)
+        if len(rows) and float(loads[rows].sum()) <= part * SPLIT_ABOVE:
+            taken[rows] = True
+            first = int(rows.min())
+            unit[rows] = first
+            owner[first] = _most(previous[rows], shards)
+    units = np.flatnonzero(offers.present & (unit == np.arange(len(unit))))
+    size = np.bincount(unit[offers.present], minlength=len(unit))
+    load = np.bincount(unit, weights=loads, minlength=len(unit))
+    known = units[owner[units] != NOBODY]
+    totals = np.bincount(owner[known], weights=load[known], minlength=shards).tolist()
+    made = Cut(unit, units, load, size, owner, totals)
+    made.left = _place_new(made, units[owner[units] == NOBODY])
+    return made
 
 
-def _loads(nodes: list[Node]) -> dict[int, float]:
-    """A node's load is the largest part it has of any resource of the cluster."""
-    total: dict[int, int] = defaultdict(int)
-    for shape, count in Counter(node.allocatable for node in nodes).items():
-        for slot, amount in shape:
-            total[slot] += count * amount
-
-    shapes: dict[Requests, float] = {}
-    loads: dict[int, float] = {}
-    for node in nodes:
-        shape = node.allocatable
-        if shape not in shapes:
-            shapes[shape] = max((a / total[slot] for slot, a in shape if a), default=0.0)
-        loads[node.row] = shapes[shape]
-    return loads
+def _most(previous: Shards, shards: int) -> int:
+    """The shard that had most of these rows, the lowest of equals; NOBODY where none had any."""
+    votes = np.bincount(previous[previous != NOBODY], minlength=shards)
+    return int(votes.argmax()) if votes.any() else NOBODY
 
 
-def _units(
-    nodes: list[Node], hyper_nodes: Iterable[HyperNode], loads: dict[int, float], part: float
-) -> list[Unit]:
-    by_name = {node.name: node for node in nodes}
-    taken: set[str] = set()
-    units = []
-    for hyper in sorted(hyper_nodes, key=lambda h: (h.tier, h.name)):
-        members = [by_name[n] for n in hyper.nodes if n in by_name and n not in taken]
-        load = sum(loads[node.row] for node in members)
-        if members and load <= part * SPLIT_ABOVE:
-            taken.update(node.name for node in members)
-            rows = tuple(sorted(node.row for node in members))
-            units.append(Unit(f"hypernode/{hyper.name}", rows, load))
-    units += [
-        Unit(f"node/{node.name}", (node.row,), loads[node.row])
-        for node in nodes
-        if node.name not in taken
-    ]
-    return sorted(units, key=lambda unit: (-unit.load, unit.name))
-
-
-def _previous_owner(unit: Unit, previous: Mapping[int, int], shards: int) -> int | None:
-    """The shard that had most of the unit, the lowest of equals; None for a new one."""
-    votes: dict[int, int] = defaultdict(int)
-    for row in unit.rows:
-        shard = previous.get(row)
-        if shard is not None and shard < shards:
-            votes[shard] += 1
-    return min(votes, key=lambda shard: (-votes[shard], shard), default=None)
-
-
-def _place_new(units: list[Unit], found: list[int | None], totals: list[float]) -> list[int]:
-    """New units, largest first, to the least loaded shard."""
-    heap = [(load, shard) for shard, load in enumerate(totals)]
+def _place_new(made: Cut, new: Units) -> bool:
+    """New units, largest first, to the least loaded shard. Returns whether some are left."""
+    order = new[np.lexsort((new, -made.load[new]))][:PLACED_AT_ONCE]
+    heap = [(load, shard) for shard, load in enumerate(made.totals)]
     heapq.heapify(heap)
-    owner: list[int] = []
-    for unit, shard in zip(units, found, strict=True):
-        if shard is not None:
-            owner.append(shard)
-            continue
-        load, least = heap[0]
-        totals[least] = load + unit.load
-        heapq.heapreplace(heap, (totals[least], least))
-        owner.append(least)
-    return owner
+    placed: list[int] = []
+    for load in made.load[order].tolist():
+        total, shard = heap[0]
+        placed.append(shard)
+        heapq.heapreplace(heap, (total + load, shard))
+    made.owner[order] = placed
+    for total, shard in heap:
+        made.totals[shard] = total
+    return len(order) < len(new)

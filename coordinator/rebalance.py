@@ -11,8 +11,11 @@ new one to the shard with the least work, so work evens itself out in less time 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection
+from bisect import bisect_right
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.partition import Cut
 
@@ -30,8 +33,10 @@ PAUSE_SECONDS = 10.0
 CLOSER = 0.999
 """A unit must be smaller than the gap by more than rounding, or it would only swap the two."""
 
-_Listed = tuple[float, int]
-"""(load, index) of a unit."""
+MOVED_AT_ONCE = 20_000
+"""Nodes of one hand-over where nothing caps them: their choice must not keep anyone waiting."""
+
+Rows = NDArray[np.bool_]
 
 
 class Rebalancer:
@@ -51,18 +56,18 @@ class Rebalancer:
         return self.active and now >= self._next
 
     def even_out(
-        self, found: Cut, *, busy: Callable[[], Collection[int]], now: float, free: bool = False
+        self, found: Cut, *, busy: Callable[[], Rows], now: float, free: bool = False
     ) -> int:
-        """Move units of ``found`` if it is time to; returns how many nodes. ``busy``: rows where
+        """Move units of ``found`` if it is time to; returns how many nodes. ``busy``: by row, where
         something runs. ``free``: neither cap nor pause counts, the cluster is cut anew."""
         gap = found.gap
         self.active = gap > (STOP_BELOW if self.active else START_ABOVE)
         if not self.active or (now < self._next and not free):
             return 0
         rows = busy()
-        if free or not rows:  # nobody is disturbed where nothing runs
-            self.active = False
-            return even_out(found, busy=rows)[0]
+        if free or not rows.any():  # nobody is disturbed where nothing runs
+            moved, self.active = even_out(found, busy=rows, allowance=MOVED_AT_ONCE)
+            return moved
         moved, self.active = even_out(found, busy=rows, allowance=self._allowance(now))
         self._room -= moved
         self._next = now + PAUSE_SECONDS
@@ -76,56 +81,56 @@ class Rebalancer:
         return self._room
 
 
-def even_out(found: Cut, *, busy: Collection[int], allowance: float = math.inf) -> tuple[int, bool]:
-    """Move units from the fullest to the emptiest shard while that brings the two closer.
+def even_out(found: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int, bool]:
+    """Move units from the fullest to the emptiest shard while that brings the two closer, each at
+    most once.
 
     Returns how many nodes moved, and whether ``allowance`` (nodes) ended it early. The first unit
     may be larger than what is allowed, as long as anything is: else a large one never could go.
     """
-    shelves = [_Shelf() for _ in found.totals]
-    for index, unit in enumerate(found.units):
-        runs = any(row in busy for row in unit.rows)
-        shelves[found.owner[index]].put((unit.load, index), busy=runs)
     part, totals, moved = found.part, found.totals, 0
-    stuck: set[int] = set()
-    while len(stuck) < len(totals):
-        full = max(set(range(len(totals))) - stuck, key=lambda shard: (totals[shard], -shard))
+    shelves: dict[int, _Shelf] = {}
+    givers = set(range(len(totals)))
+    while givers:
+        full = max(givers, key=lambda shard: (totals[shard], -shard))
         empty = min(range(len(totals)), key=lambda shard: (totals[shard], shard))
         gap = totals[full] - totals[empty]
         if gap <= STOP_BELOW * part:
             break
-        taken = shelves[full].take(gap)
-        if taken is None:
-            stuck.add(full)
+        if full not in shelves:
+            shelves[full] = _Shelf(found, full, busy)
+        unit = shelves[full].take(gap)
+        if unit is None:
+            givers.discard(full)
             continue
-        (load, index), runs = taken
-        size = len(found.units[index].rows)
+        size = found.size.item(unit)
         if allowance <= 0 or (moved and moved + size > allowance):
             return moved, True
         moved += size
-        found.move(index, empty)
-        shelves[empty].put((load, index), busy=runs)
-        stuck.discard(empty)
+        found.move(unit, empty)
     return moved, False
 
 
 class _Shelf:
     """The units of one shard by load, idle ones and busy ones apart."""
 
-    def __init__(self) -> None:
-        self._idle: list[_Listed] = []
-        self._busy: list[_Listed] = []
+    def __init__(self, found: Cut, shard: int, busy: Rows) -> None:
+        runs = np.bincount(found.unit, weights=busy, minlength=len(found.unit)) > 0
+        mine = found.units[found.owner[found.units] == shard]
+        ordered = mine[np.lexsort((-mine, found.load[mine]))]
+        self._kinds = [
+            (found.load[units].tolist(), units.tolist())
+            for units in (ordered[~runs[ordered]], ordered[runs[ordered]])
+        ]
 
-    def put(self, listed: _Listed, *, busy: bool) -> None:
-        insort(self._busy if busy else self._idle, listed)
-
-    def take(self, gap: float) -> tuple[_Listed, bool] | None:
-        """The unit that closes a gap best, idle ones first, and whether it is busy; None where
-        each would only swap the two shards."""
-        for units, busy in ((self._idle, False), (self._busy, True)):
-            at = bisect_left(units, (gap / 2, -1))
-            near = [i for i in (at - 1, at) if 0 <= i < len(units) and units[i][0] < gap * CLOSER]
+    def take(self, gap: float) -> int | None:
+        """The unit that closes a gap best, idle ones first; None where each would only swap the
+        two shards."""
+        for loads, units in self._kinds:
+            at = bisect_right(loads, gap / 2)
+            near = [i for i in (at - 1, at) if 0 <= i < len(loads) and loads[i] < gap * CLOSER]
             if near:
-                best = min(near, key=lambda i: (abs(gap / 2 - units[i][0]), units[i][1]))
-                return units.pop(best), busy
+                best = min(near, key=lambda i: abs(gap / 2 - loads[i]))
+                loads.pop(best)
+                return units.pop(best)
         return None

@@ -4,37 +4,40 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from coordinator.partition import Cut, cut
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.partition import Cut
 from coordinator.rebalance import PAUSE_SECONDS, START_ABOVE, STOP_BELOW, Rebalancer, even_out
-from shared.model import HyperNode, Node
+from tests.order import clusters
+from tests.order.clusters import owners_of, rows
 
 
-def nodes(rows: range, cpus: int = 8) -> list[Node]:
-    return [Node(row=r, name=f"n{r:05}", allocatable=((0, cpus * 1000),)) for r in rows]
-
-
-def owned(*sizes: int) -> tuple[list[Node], dict[int, int]]:
-    """Equal nodes, so many of each shard."""
-    previous = [shard for shard, size in enumerate(sizes) for _ in range(size)]
-    return nodes(range(len(previous))), dict(enumerate(previous))
+def owned(*sizes: int) -> dict[int, int]:
+    """So many rows of each shard."""
+    return dict(enumerate([shard for shard, size in enumerate(sizes) for _ in range(size)]))
 
 
 def cut_of(*sizes: int) -> Cut:
-    listed, previous = owned(*sizes)
-    return cut(listed, [], shards=len(sizes), previous=previous)
+    """So many equal nodes of each shard."""
+    previous = owned(*sizes)
+    return clusters.cut_of([8] * len(previous), previous, shards=len(sizes))
 
 
-def run(
-    rebalancer: Rebalancer, found: Cut, *, now: float = 0.0, busy: frozenset[int] = frozenset({0})
-) -> int:
-    return rebalancer.even_out(found, busy=lambda: busy, now=now)
+def run(rebalancer: Rebalancer, found: Cut, *busy: int, now: float = 0.0) -> int:
+    """``busy``: rows; row 0 where none is said."""
+
+    def mask() -> NDArray[np.bool_]:
+        return rows(*(busy or (0,)), of=len(found.unit))
+
+    return rebalancer.even_out(found, busy=mask, now=now)
 
 
 def test_it_moves_only_as_many_as_balance_needs() -> None:
     found = cut_of(100, 100, 100, 60)
-    before = found.owners()
+    before = owners_of(found)
     moved = run(Rebalancer(1000), found)
-    after = found.owners()
+    after = owners_of(found)
     assert {after[row] for row in after if after[row] != before[row]} == {3}
     assert sum(after[row] != before[row] for row in after) == moved == 24
     assert found.gap <= STOP_BELOW
@@ -79,37 +82,35 @@ def test_a_cap_of_nothing_moves_nothing() -> None:
 
 
 def test_a_domain_larger_than_the_cap_goes_when_a_whole_minute_is_saved() -> None:
-    listed, previous = owned(40, 10)
-    racks = [HyperNode(f"r{i}", 1, tuple(f"n{r:05}" for r in range(i, i + 8))) for i in (0, 8, 16)]
+    previous, domains = owned(40, 10), [list(range(i, i + 8)) for i in (0, 8, 16)]
     rebalancer, moves = Rebalancer(4), []
     for now in (0.0, 60.0, 120.0, 180.0):
-        found = cut(listed, racks, shards=2, previous=previous)
-        moves.append(rebalancer.even_out(found, busy=lambda: set(range(24, 50)), now=now))
-        previous = found.owners()
+        found = clusters.cut_of([8] * 50, previous, shards=2, domains=domains)
+        moves.append(run(rebalancer, found, *range(24, 50), now=now))
+        previous = owners_of(found)
     assert moves[0] == 8
     assert sum(moves) <= 8 + 3 * 4
 
 
 def test_where_nothing_runs_goes_first() -> None:
     found = cut_of(10, 4)
-    before = found.owners()
-    busy = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 12})
-    run(Rebalancer(1000), found, busy=busy)
-    after = found.owners()
+    before = owners_of(found)
+    run(Rebalancer(1000), found, *range(8), 12)
+    after = owners_of(found)
     assert {row for row in after if after[row] != before[row]} >= {8, 9}
-    assert run(Rebalancer(1000), cut_of(10, 4), busy=frozenset(range(10))) == 3
+    assert run(Rebalancer(1000), cut_of(10, 4), *range(10)) == 3
 
 
 def test_a_cluster_on_which_nothing_runs_is_cut_at_once() -> None:
     found = cut_of(300, 0)
-    assert run(Rebalancer(1), found, busy=frozenset()) > 100
+    nothing = rows(of=len(found.unit))
+    assert Rebalancer(1).even_out(found, busy=lambda: nothing, now=0.0) > 100
     assert found.gap <= STOP_BELOW
 
 
 def test_a_shard_that_cannot_give_is_no_reason_to_leave_the_others_as_they_are() -> None:
-    listed = [*nodes(range(1), cpus=800), *nodes(range(1, 101))]
     previous = {0: 0} | dict.fromkeys(range(1, 101), 1)
-    found = cut(listed, [], shards=3, previous=previous)
-    even_out(found, busy=())
-    assert found.owners()[0] == 0
+    found = clusters.cut_of([800] + [8] * 100, previous, shards=3)
+    even_out(found, busy=rows(of=len(found.unit)))
+    assert owners_of(found)[0] == 0
     assert abs(found.totals[1] - found.totals[2]) < 0.1

@@ -13,6 +13,7 @@ import pytest
 from coordinator.dispatch import ShardState
 from coordinator.handover import Handover
 from coordinator.objects.document import Key
+from coordinator.partition import NOBODY, Shards
 from coordinator.simulation.generate import LARGE_EVERY, scenario
 from coordinator.simulation.play import play
 from coordinator.simulation.scenario import Item, Scenario, Wish
@@ -107,10 +108,16 @@ def test_without_waiting_for_the_giver_a_node_is_two_shards_own(
 
 
 def test_without_the_first_phase_a_node_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(self: Handover, desired: Mapping[int, int]) -> bool:
-        changed = any(self.in_use.get(row) != taker for row, taker in desired.items())
-        self.in_use |= desired
-        return changed
+    def at_once(self: Handover, desired: Shards) -> dict[int, int] | None:
+        self._grow(len(desired))
+        changed = {
+            row: shard
+            for row, shard in enumerate(desired.tolist())
+            if shard not in (NOBODY, self.in_use.item(row))
+        }
+        for row, shard in changed.items():
+            self.in_use[row] = shard
+        return changed or None
 
     monkeypatch.setattr(Handover, "assign", at_once)
     assert _caught("promise 4", Mode.HARD)
