@@ -13,6 +13,7 @@ from shared.ledger.calls import Calls, script, translated
 from shared.ledger.errors import Deposed, LeaseHeld, LedgerBehind, LedgerIdentity
 from shared.ledger.keys import BINDERS, key, log_position
 from shared.ledger.protocol import COORDINATOR, Leader
+from shared.ledger.seals import check_records
 from shared.messages import Epoch
 
 SCHEMA = 3
@@ -113,6 +114,7 @@ class Ownership(Calls):
 
     async def bless(self, leader: Epoch, *, after: str = "0") -> str:
         cluster = await self.open()
+        await self._check_new_run()
         scripts = hashlib.sha256(b"".join(script(n)[0] for n in ("commit", "record", "store")))
         self._saw(after)
         code, *told = await self._run(
@@ -134,10 +136,17 @@ class Ownership(Calls):
                 raise LedgerIdentity(f"this is the ledger of {found}, not {cluster}")
             case _:
                 raise LedgerBehind(
-                    f"the ledger's log ends at {told[0].decode()}, before {self.newest} that was "
-                    "seen in it: this is an old copy; bring back the newest, or accept what is "
-                    "there with quadrant ledger restore"
+                    f"the ledger's log does not have {self.newest}, which was seen in it: this is "
+                    "an old copy; bring back the newest, or accept what is there with quadrant "
+                    "ledger restore"
                 )
+
+    async def _check_new_run(self) -> None:
+        """Errors: LedgerAltered."""
+        async with translated():
+            blessed = await self._writer.hget(key("meta"), "run")
+            if blessed is None or blessed.decode() != (await self._writer.info("server"))["run_id"]:
+                await check_records(self._writer)
 
     # --- epochs and their leases --------------------------------------------------------------
 

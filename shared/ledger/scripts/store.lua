@@ -8,7 +8,7 @@ local PUT_CLASS, PUT_NODE, DROP_NODE, OBSERVE, PUT_QUEUE, PUT_JOB, DROP_JOB, PUT
 local early = gate()
 if early then return early end
 
-local ops = munpack(ARGV[5])
+local ops, documents = munpack(ARGV[5]), munpack(ARGV[6])
 local class_raw, class_new = {}, {}
 local specs = {[NODESPEC] = {}, [QUEUESPEC] = {}, [JOBSPEC] = {}, [OBJECT] = {}}
 local job_dirty, nomination_dirty, dropped = {}, {}, {}
@@ -40,6 +40,16 @@ local function check_shape(index, op)
     end
     if is == N and (value < -1 or value >= LIMIT or value ~= floor(value)) then
       reject('operation ' .. index .. ': field ' .. i .. ' is not a whole number from -1 to 2^53')
+    end
+  end
+end
+
+local function check_documents()
+  if #documents % 2 ~= 0 then reject('documents: one has a key only') end
+  for i = 1, #documents, 2 do
+    local body = documents[i + 1]
+    if type(documents[i]) ~= S or (body ~= false and type(body) ~= S) then
+      reject('document ' .. (i + 1) / 2 .. ': its key or its body is not text')
     end
   end
 end
@@ -403,7 +413,7 @@ end
 
 -- Returns the keys, for who follows the log and wants to read the documents anew.
 local function write_documents()
-  local flat = munpack(ARGV[6])
+  local flat = documents
   local args, n, gone, m, keys = {}, 0, {}, 0, {}
   for i = 1, #flat, 2 do
     keys[(i + 1) / 2] = flat[i]
@@ -437,6 +447,7 @@ local function write_classes()
   end
 end
 
+check_documents()
 load_all()
 for index = 1, #ops do judge(index) end
 local rows, moved = write_nodes()
@@ -450,8 +461,8 @@ forget(JOB, job_gone)
 each_chunk('HDEL', TASK, task_gone, task_gone_count)
 write_nominations(nomination_dirty)
 if partition then call('SET', PARTITION, partition) end
-local documents, logged = write_documents(), nil
-if #ops > 0 or #documents > 0 then
-  logged = tell(LOG, {2, writer, epoch, sequence, ARGV[5], dropped, rows, documents}, records)
+local keys, logged = write_documents(), nil
+if #ops > 0 or #keys > 0 then
+  logged = tell(LOG, {2, writer, epoch, sequence, ARGV[5], dropped, rows, keys}, records)
 end
 return answer({COMMITTED, rows}, records, logged)

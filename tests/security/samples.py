@@ -1,0 +1,190 @@
+"""One of each message and stored thing, with as many of its fields in use as may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from coordinator.cluster.calls import (
+    bind_columns,
+    read_bind,
+    read_bind_answers,
+    read_reports,
+    report_columns,
+)
+from coordinator.cluster.protocol import BindRequests, Reports
+from coordinator.cluster.wire import frame, unframe
+from coordinator.objects.document import Document, Key, decode_document, encode_document
+from shard_worker.figures import WorkerFigures
+from shard_worker.funnel import Check, Funnel, Near
+from shard_worker.inquiry import Finding, Findings, Inquiry, RoleFunnel
+from shard_worker.transport import PlaceReply, WorkerConfig
+from shared import specs
+from shared.ledger.access import Access
+from shared.messages import (
+    ALLOCATE,
+    Epoch,
+    Group,
+    Outcome,
+    OutcomeCode,
+    Placement,
+    TaskRun,
+    Turn,
+    Verdict,
+)
+from shared.model import (
+    HyperNode,
+    Job,
+    Node,
+    PriorityClass,
+    Queue,
+    Requirement,
+    Role,
+    Taint,
+    TaskClass,
+    Toleration,
+)
+from shared.slots import Slots
+from shared.wire import decode_outcomes, decode_turns, encode_outcomes, encode_turns
+
+
+class Sample(NamedTuple):
+    """Something sealed, and what reads it."""
+
+    kind: bytes
+    """What its seal says that it is; b"" where the seal is made otherwise."""
+    data: bytes
+    read: Callable[[bytes], Any]
+
+
+TURN = Turn(
+    jid=7,
+    job_version=3,
+    qid=2,
+    priority=-5,
+    groups=[Group(-1, 2, 1), Group(0, 1)],
+    runs=[TaskRun(4, 1, "worker", [0, 1, 900])],
+    total=3,
+    tail=2,
+    attempt=1,
+    nominated={0: 17},
+)
+PLACED = Placement(4, ALLOCATE, [0, 1], [70_000, 17], [1, 2])
+OUTCOME = Outcome(
+    jid=7,
+    code=OutcomeCode.CONFLICT,
+    placements=[PLACED],
+    reasons={"no room: cpu": 12},
+    failed_role="worker",
+    displaced=[9],
+    committed=1,
+    rechecked=2,
+    conflicts_true=3,
+    conflicts_read=4,
+    session=5,
+)
+CONFIG = WorkerConfig(
+    shard=3,
+    epoch=Epoch(12, "0123abcd"),
+    run_id="a" * 40,
+    mode="soft",
+    seed=1,
+    policy={"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}]}]},
+    access=Access("rediss://h:1", "quadrant", "word", "/ca", "/cert", "/key"),
+    nomination_seconds=10.0,
+    lease_seconds=3.0,
+)
+FUNNEL = Funnel(
+    total=9,
+    fits=1,
+    starts=2,
+    later=3,
+    matching=4,
+    empty=5,
+    idle=[(0, 100)],
+    scarce=[1],
+    checks=[Check("amount", "cpu", 0, 3, 1, 2, [5, 6])],
+    near=[Near(5, [(0, 10, 5, 5)])],
+    smaller=[(0, 50)],
+)
+FINDING = Finding(
+    7, OutcomeCode.INFEASIBLE, [PLACED], [9], {"no room": 3}, [RoleFunnel(4, "worker", 2, FUNNEL)]
+)
+NODE = Node(
+    3, "n3", ((0, 8000), (2, 110)), {"zone": "a"}, (Taint("k", "v", "NoSchedule"),), True, 2
+)
+CLASS = TaskClass(
+    ((0, 100), (2, 1)),
+    (("zone", "a"),),
+    ((Requirement("zone", "In", ("a", "b")),),),
+    (Toleration("k", "Equal", "v", ""),),
+)
+QUEUE = Queue(2, "research", capability=((0, 5),), deserved=((0, 3),))
+JOB = Job(
+    jid=7,
+    namespace="default",
+    name="train",
+    kind="Job",
+    uid="u-1",
+    queue="research",
+    created=1.5,
+    groups=(Group(-1, 2),),
+    roles=(Role("worker", 4, 0, 3, names=("a", "b", "c"), duration=2.5, exit_code=3),),
+    role_minima=(("worker", 1),),
+    min_resources=((0, 5),),
+)
+DOCUMENT = Document(
+    Key("Job", "default", "train"), b'{"spec":{}}', 1.5, 2, 7, 3.5, {"phase": "Running"}
+)
+BIND = BindRequests(["7.0", "7.1"], ["u", "v"], ["a", "b"], ["n", "m"], [None, 2.5], [0, 3])
+REPORTS = Reports(9, [0, 3], ["7.0", "7.1"], ["n", "m"])
+
+
+def figures() -> WorkerFigures:
+    made = WorkerFigures()
+    made.judged(Verdict.FIT, wasted=3)
+    made.commit_seconds.observe(0.01)
+    return made
+
+
+def samples() -> dict[str, Sample]:
+    reply = PlaceReply([OUTCOME], "5-1", 0.25, figures())
+    inquiry = Inquiry([TURN], [{4: 2}], {4: specs.encode_class(CLASS)}, {3: 110}, funnels=True)
+    hyper = HyperNode("rack", 1, ("n3",), ("leaf",))
+    urgent = PriorityClass("high", 1000)
+    return {
+        "turns": Sample(b"turns", encode_turns([TURN, TURN]), decode_turns),
+        "outcomes": Sample(b"outcomes", encode_outcomes([OUTCOME]), decode_outcomes),
+        "worker": Sample(b"worker", CONFIG.encode(), WorkerConfig.decode),
+        "placed": Sample(b"placed", reply.encode(), PlaceReply.decode),
+        "inquiry": Sample(b"inquiry", inquiry.encode(), Inquiry.decode),
+        "findings": Sample(b"findings", Findings("5-1", [FINDING]).encode(), Findings.decode),
+        "node": Sample(b"node", specs.encode_node(NODE), specs.decode_node),
+        "class": Sample(b"class", specs.encode_class(CLASS), specs.decode_class),
+        "queue": Sample(b"queue", specs.encode_queue(QUEUE), specs.decode_queue),
+        "job": Sample(b"job", specs.encode_job(JOB), specs.decode_job),
+        "hypernode": Sample(b"hypernode", specs.encode_hyper_node(hyper), specs.decode_hyper_node),
+        "priorityclass": Sample(
+            b"priorityclass", specs.encode_priority_class(urgent), specs.decode_priority_class
+        ),
+        "slots": Sample(b"slots", specs.encode_slots(Slots()), specs.decode_slots),
+        "numbers": Sample(b"numbers", specs.encode_numbers(9, 4), specs.decode_numbers),
+        "document": Sample(
+            f"document {DOCUMENT.key}".encode(),
+            encode_document(DOCUMENT),
+            lambda data: decode_document(str(DOCUMENT.key), data),
+        ),
+        "bind frame": Sample(
+            b"", frame([1, "bind", bind_columns(BIND)]), lambda data: read_bind(unframe(data)[2])
+        ),
+        "answer frame": Sample(
+            b"",
+            frame([1, "", [[0, 2], ["", "n"], ["", "full"]]]),
+            lambda data: read_bind_answers(unframe(data)[2], 2),
+        ),
+        "reports frame": Sample(
+            b"",
+            frame([1, "", report_columns(REPORTS)]),
+            lambda data: read_reports(unframe(data)[2]),
+        ),
+    }
