@@ -112,11 +112,14 @@ class Live:
 
     def __init__(self) -> None:
         self.bound: dict[int, set[int]] = defaultdict(set)
+        self.bindings = 0
+        """How many there ever were."""
 
     def bind(self, jid: int, tasks: list[int]) -> None:
         for tix in tasks:
             assert tix not in self.bound[jid], (jid, tix)
             self.bound[jid].add(tix)
+            self.bindings += 1
 
     def unbind(self, jid: int, tasks: list[int]) -> None:
         self.bound[jid].difference_update(tasks)
