@@ -37,6 +37,7 @@ READY_SECONDS = 60.0
 FOLLOW_SECONDS = 60.0
 """How long the history may take to hold all of the log at the end."""
 POLL = 0.1
+LONGEST_POLL = 2.0
 
 Status = dict[str, Any]
 
@@ -85,7 +86,8 @@ class Stage:
             asked = time.monotonic()
             self.status = await self.api.status()
             took = time.monotonic() - asked
-            await asyncio.sleep(max(POLL, 9 * took))  # at most a tenth of the coordinator's time
+            # At most a tenth of the coordinator's time; where nobody led, that took longer.
+            await asyncio.sleep(max(POLL, min(9 * took, LONGEST_POLL)))
 
     async def submit(self, items: list[Item]) -> None:
         """Raises ApiError where one is refused."""
