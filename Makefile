@@ -9,6 +9,9 @@ PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+SOAK_SEEDS ?= 0..19999
+SOAK_SEED ?= 1
+SOAK_SECONDS ?= 600
 DEMO := --backlog --mode soft --shards 4 --nodes 1000 --gpus-per-node 8 --jobs 2000
 CODE := coordinator shard_worker shared tests
 
@@ -19,7 +22,7 @@ RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help run test check fmt reference lock clean
+.PHONY: help run test soak check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -31,6 +34,10 @@ run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
 test: $(DEV_STAMP) ## All tests: the fast ones side by side, then one by one those that start Ray
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 	@$(BIN)/python -m pytest -q -m slow
+
+soak: $(DEV_STAMP) ## Half an hour more: 20,000 simulated seeds, then ten minutes of real faults
+	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
+	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
 
 check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies
 	@$(BIN)/ruff format --check $(CODE)
