@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-COMMAND = "chaos run --seed 4 --duration 30 -o json".split()
+COMMAND = ["chaos", "run", "--seed", "4", "--duration", "30", "-o", "json"]
 
 
 def test_nothing_is_lost_and_nothing_is_done_twice_whatever_is_killed() -> None:
