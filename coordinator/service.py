@@ -57,7 +57,7 @@ from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
 from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.serving import Door, Serving, StandbyDoor
-from coordinator.shards import RayShards, Shards
+from coordinator.shards import RayLost, RayShards, Shards
 from coordinator.standby import Standby
 from coordinator.trim import trim_forever
 from coordinator.waiting import pending_reasons
@@ -186,7 +186,7 @@ class Service:
                 await self.workers.claim(shard)
             await self.standby.catch_up()
         await self.standby.finish()
-        await self._shards.inherit()
+        await self._shards.inherit(self._settings.shards)
         gc.collect()
         gc.freeze()  # what was recovered lives long
         self.objects = Objects(
@@ -436,6 +436,9 @@ def main() -> int:
     except* Deposed as group:
         log.error("Another coordinator took the seat", why=first_of(group))
         code = DEPOSED
+    except* RayLost as group:
+        log.error("Ray is lost; started again, this coordinator joins anew", why=first_of(group))
+        code = 1
     except* LedgerIdentity as group:
         log.error("This is not the ledger that was expected", why=first_of(group))
         code = 1

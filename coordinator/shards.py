@@ -31,6 +31,9 @@ VERSION = version("quadrant")
 HEAD_SECONDS = 60.0
 """How long a head is waited for."""
 
+CHECKS = 3
+"""So many questions without an answer, and Ray is lost."""
+
 ANSWER_SECONDS = 2.0
 """How long Ray may take to end something."""
 
@@ -61,10 +64,18 @@ def worker_config(
     )
 
 
+class RayLost(Exception):
+    """Nobody is there who could start workers: this process has to join another Ray cluster."""
+
+
 class Shards(Protocol):
-    async def inherit(self) -> None:
+    async def inherit(self, shards: int) -> None:
         """The seat was taken: know the workers that an earlier coordinator left, for :meth:`start`
-        to let them begin anew."""
+        to let them begin anew. Those of shards beyond the number are ended."""
+        ...
+
+    async def check(self) -> None:
+        """To be asked when a worker did not start. Raises RayLost."""
         ...
 
     async def start(self, config: WorkerConfig) -> int:
@@ -124,10 +135,18 @@ class RayShards:
             ignore_reinit_error=True,
         )
 
-    async def inherit(self) -> None:
-        await _if_ray_answers(self._find)
+    async def inherit(self, shards: int) -> None:
+        await _if_ray_answers(lambda: self._find(shards))
 
-    def _find(self) -> None:
+    async def check(self) -> None:
+        import ray
+
+        for _ in range(CHECKS):
+            if await _if_ray_answers(ray.util.list_named_actors):
+                return
+        raise RayLost(f"Ray did not answer {CHECKS} times within {ANSWER_SECONDS:g} s each")
+
+    def _find(self, shards: int) -> None:
         import ray
 
         newest: dict[int, int] = {}
@@ -139,7 +158,7 @@ class RayShards:
         for (shard, counter), name in found.items():
             with contextlib.suppress(ValueError):  # gone between the two calls
                 actor = ray.get_actor(name)
-                if shard >= 0 and counter == newest[shard]:
+                if 0 <= shard < shards and counter == newest[shard]:
                     self._left[shard] = actor
                 else:
                     ray.kill(actor, no_restart=True)
@@ -257,8 +276,8 @@ def _lost_if_altered(shard: int) -> Iterator[None]:
         raise WorkerLost(f"shard {shard}: an answer that is not understood: {error}") from error
 
 
-async def _if_ray_answers(call: Callable[[], object]) -> None:
-    """Without a head there is nobody to ask, and nothing left to end."""
+async def _if_ray_answers(call: Callable[[], object]) -> bool:
+    """Without a head there is nobody to ask, and nothing left to end. Whether it answered."""
     from ray.exceptions import RayError
 
     try:
@@ -266,6 +285,8 @@ async def _if_ray_answers(call: Callable[[], object]) -> None:
             await _apart(call)
     except (TimeoutError, RayError) as error:
         log.warning("Ray does not answer", error=repr(error))
+        return False
+    return True
 
 
 async def _apart(call: Callable[[], _T]) -> _T:

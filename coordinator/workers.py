@@ -139,6 +139,7 @@ class Workers:
         )
 
     async def start(self, shard: int) -> None:
+        """Until one is up. Raises RayLost where none can be."""
         assert self._bless is not None
         while True:
             epoch = await self.claim(shard)
@@ -153,6 +154,7 @@ class Workers:
             except WorkerLost as error:
                 log.error("Shard worker did not start", shard=shard, why=str(error))
                 await self._shards.give_up(shard)
+                await self._shards.check()
                 await asyncio.sleep(0.5)
                 continue
             log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
