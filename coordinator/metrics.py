@@ -35,6 +35,7 @@ from coordinator.probes import (
     OBJECTS,
     Probes,
 )
+from coordinator.reconcile import SHOWN, Kind
 from coordinator.tally import ShardTally
 from coordinator.waiting import STATUSES, UNKNOWN_QUEUE, count_waiting
 from shard_worker.figures import CAUSES, RESULTS, WorkerFigures
@@ -94,6 +95,7 @@ class CoordinatorMetrics(Collector):
         self._shards(page)
         self._workers(page)
         self._cluster(page)
+        self._faults(page)
         self._process(page)
         yield from page.families.values()
 
@@ -198,6 +200,25 @@ class CoordinatorMetrics(Collector):
             page.put("binds_total", probes.binds[result], result)
         page.put_histogram("bind_duration_seconds", probes.bind_seconds)
         page.put("bind_backlog", core.order.accounts.tasks[TaskState.BINDING])
+
+    def _faults(self, page: Page) -> None:
+        """What went wrong outside, and what was done about it."""
+        core = self._core
+        aside, gangs = core.aside, core.order.gangs
+        page.put("nodes_set_aside", len(aside.now))
+        page.put("nodes_set_aside_total", aside.count)
+        page.put("nodes_set_aside_withheld_total", aside.withheld)
+        for event in ("broken", "repaired", "released"):
+            page.put("gangs_total", getattr(gangs, event), event)
+        page.put("jobs_parked_total", core.order.parking.parked)
+        repaired = Counter(core.tally.repaired)
+        for shard in self._probes.workers.values():
+            repaired[Kind.VIEW] += shard.drifted
+        for kind in Kind:
+            if kind in SHOWN:
+                page.put("reconcile_unexplained", core.tally.unexplained.get(kind, 0), kind)
+            else:
+                page.put("reconcile_repairs_total", repaired[kind], kind)
 
     def _process(self, page: Page) -> None:
         probes = self._probes

@@ -200,6 +200,31 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         _histogram("bind_duration_seconds", "A task's call to the cluster", BIND_SECONDS),
         _gauge("bind_backlog", "Tasks that are placed and whose bind is not recorded"),
+        _gauge("nodes_set_aside", "Nodes that get nothing for a while: they refused bind after bind"),
+        _counter("nodes_set_aside_total", "Times that a node was set aside"),
+        _counter(
+            "nodes_set_aside_withheld_total",
+            "Times that a node was not, because a tenth of all nodes is already: the fault may be "
+            "elsewhere",
+        ),
+        _counter(
+            "gangs_total",
+            "Gangs that fell below their minimum by a refused bind or a lost member (broken), were "
+            "made whole (repaired), or stopped after their time (released)",
+            "result",
+        ),
+        _counter("jobs_parked_total", "Times that a job had used up its attempts in a row"),
+        _counter(
+            "reconcile_repairs_total",
+            "What was not as in the cluster, or in the ledger, and is now: elsewhere, forgotten, "
+            "behind, ended, lost, revived (tasks), books (jobs), view, foreign (nodes)",
+            "kind",
+        ),
+        _gauge(
+            "reconcile_unexplained",
+            "Tasks in the cluster that no job of ours has (orphan), or on unknown nodes (no-node)",
+            "kind",
+        ),
     ),
     "Intake and process": (
         _counter("intake_lists_total", "Answers to lists of objects, by HTTP status", "code"),

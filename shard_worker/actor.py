@@ -33,6 +33,10 @@ from shared.tracing import configure_tracing, span
 LOG_BATCH = 512
 """Log entries read at once."""
 
+AUDIT_ROWS = 512
+"""Rows of the view that are compared with the ledger's records while there is nothing else to do:
+about a millisecond."""
+
 COMMIT_ATTEMPTS = 5
 """How often a batch is sent before the call fails; the coordinator then replaces the worker."""
 
@@ -62,7 +66,7 @@ class ShardActor:
         turns = decode_call(call)
         outcomes = self._runner.run(self._server.serve(turns))
         busy = time.process_time() - started
-        figures = self._server.take_figures() if turns else None
+        figures = self._server.take_figures() if turns or self._server.drifted else None
         return PlaceReply(outcomes, self._server.log_id, busy, figures).encode()
 
     def inquire(self, call: bytes) -> bytes:
@@ -95,6 +99,10 @@ class ShardServer:
             seconds=config.lease_seconds,
         )
         self._log_id = "0"
+        self._audited = 0
+        """Rows before this one were compared in this round."""
+        self.drifted = 0
+        """Rows that were not the ledger's, since the figures were taken."""
         self._session_seconds = 0.0
         self._commits: list[tuple[float, int]] = []
         """(seconds, statements) of each batch since the figures were taken."""
@@ -107,6 +115,7 @@ class ShardServer:
         """What was counted and measured since they were last taken: call it after a call."""
         figures = self._worker.take_figures()
         figures.session_seconds.observe(self._session_seconds)
+        figures.drifted, self.drifted = self.drifted, 0
         for seconds, statements in self._commits:
             figures.commit_seconds.observe(seconds, statements)
         self._session_seconds, self._commits = 0.0, []
@@ -131,6 +140,9 @@ class ShardServer:
             raise RuntimeError("an earlier batch is undecided; this worker has to be replaced")
         await self._lease.keep()
         await self._follow()
+        if not turns:
+            await self._audit()
+            return []
         outcomes: list[Outcome] = []
         started = time.perf_counter()
         instructions = self._worker.on_turns(turns, now=time.time())
@@ -156,6 +168,14 @@ class ShardServer:
         until = time.monotonic() + INQUIRY_SECONDS
         found = self._worker.inquire(inquiry, may_go_on=lambda: time.monotonic() < until)
         return Findings(self._log_id, found)
+
+    async def _audit(self) -> None:
+        """Compare some rows of the view with the ledger's records, in a circle."""
+        first = self._audited if self._audited < self._view.size else 0
+        self._audited = min(first + AUDIT_ROWS, self._view.size)
+        fresh = await self._ledger.read_nodes([*range(first, self._audited)])
+        await self._follow()  # now the view knows all that was in those records
+        self.drifted += self._view.audit(fresh)
 
     async def _follow(self) -> None:
         while True:

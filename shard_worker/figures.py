@@ -42,6 +42,7 @@ class WorkerFigures:
 
     __slots__ = (
         "commit_seconds",
+        "drifted",
         "operations",
         "replays",
         "session_seconds",
@@ -53,6 +54,8 @@ class WorkerFigures:
         self.statements: Counter[str] = Counter()
         self.wasted: Counter[str] = Counter()
         self.replays = 0
+        self.drifted = 0
+        """Rows of the view that were not the ledger's."""
         self.operations = Histogram(OPERATIONS)
         self.commit_seconds = Histogram(COMMIT_SECONDS)
         self.session_seconds = Histogram(SESSION_SECONDS)
@@ -68,6 +71,7 @@ class WorkerFigures:
         self.statements.update(other.statements)
         self.wasted.update(other.wasted)
         self.replays += other.replays
+        self.drifted += other.drifted
         self.operations.add(other.operations)
         self.commit_seconds.add(other.commit_seconds)
         self.session_seconds.add(other.session_seconds)
@@ -81,16 +85,20 @@ class WorkerFigures:
             self.operations.plain(),
             self.commit_seconds.plain(),
             self.session_seconds.plain(),
+            self.drifted,
         ]
 
     @classmethod
     def of(cls, plain: Any) -> WorkerFigures:
         """What :meth:`plain` gave. Errors: Malformed."""
         made = cls()
-        statements, wasted, replays, operations, commit, session = row(plain, "figures", 6)
+        statements, wasted, replays, operations, commit, session, drifted = row(
+            plain, "figures", 7
+        )
         made.statements = Counter(mapping(statements, "figures.statements", text, count))
         made.wasted = Counter(mapping(wasted, "figures.wasted", text, count))
         made.replays = count(replays, "figures.replays")
+        made.drifted = count(drifted, "figures.drifted")
         made.operations = Histogram.of(OPERATIONS, operations)
         made.commit_seconds = Histogram.of(COMMIT_SECONDS, commit)
         made.session_seconds = Histogram.of(SESSION_SECONDS, session)

@@ -196,6 +196,35 @@ class View:
             self.revision += 1
         self.changes.mark_all(rows.tolist())
 
+    def audit(self, fresh: Rows) -> int:
+        """Compare with records that were read before the log was followed to its end. What is
+        newer there was never told, and what differs at the same version was changed here: returns
+        how many rows, and takes their records over. No statement may be open."""
+        if not fresh.rows:
+            return 0
+        rows = np.array(fresh.rows, dtype=np.intp)
+        table = unpack_nodes(fresh.records)
+        wrong = table[:, 0] > self.version[rows]
+        same = table[:, 0] == self.version[rows]
+        for slot in range((table.shape[1] - HEAD) // WIDTH):
+            there = np.flatnonzero(same & (slot < table[:, 2]))
+            wrong[there] |= self._differs(slot, rows[there], table[there])
+        found = np.flatnonzero(wrong).tolist()
+        self.version[rows[wrong]] = UNKNOWN
+        self.set_rows(Rows([fresh.rows[i] for i in found], [fresh.records[i] for i in found]))
+        return len(found)
+
+    def _differs(self, slot: int, rows: NDArray[np.intp], table: Column) -> NDArray[np.bool_]:
+        """Which of these rows have other amounts of a slot than their records."""
+        first = HEAD + WIDTH * slot
+        allocatable, used, observed, releasing, nominated = table[:, first : first + WIDTH].T
+        told = [allocatable, used + observed, releasing, nominated]
+        if slot in self.columns.implied:
+            told[0] = self.columns.views[0][slot][rows]  # the record may not know it yet
+        kept = [kind[slot][rows] for kind in self.columns.views]
+        differs: NDArray[np.bool_] = (np.stack(kept) != np.stack(told)).any(axis=0)
+        return differs
+
     def _grow(self, rows: int) -> None:
         old = self.columns.size
         if rows <= old:

@@ -348,6 +348,9 @@ class LedgerDouble:
     async def read_moved(self, moved: Moved) -> Snapshot:
         return part_of(await self.snapshot(), moved)
 
+    async def read_nodes(self, rows: list[int]) -> Rows:
+        return self._current([row for row in rows if row in self._books.nodes])
+
     async def close(self) -> None:
         """Nothing to close."""
 

@@ -409,6 +409,10 @@ class Ledger(Protocol):
         """What there is now of what moved. Of a snapshot it has nothing else, no ``log_id``."""
         ...
 
+    async def read_nodes(self, rows: list[int]) -> Rows:
+        """The records of these nodes as they stand; those that there is none of are left out."""
+        ...
+
     async def read_nominations(self) -> dict[int, Nomination]:
         """Every nomination there is, by job."""
         ...

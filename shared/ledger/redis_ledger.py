@@ -262,6 +262,13 @@ class RedisLedger(Ownership):
         async with translated():
             return await read_moved(self._fields, self._partition, moved)
 
+    async def read_nodes(self, rows: list[int]) -> Rows:
+        async with translated():
+            found = zip(rows, await self._fields("node", rows), strict=True)
+            known = [(row, record) for row, record in found if record is not None]
+            records.check_seals(known, "node")
+        return Rows([row for row, _ in known], [record for _, record in known])
+
     async def _partition(self) -> PutPartition | None:
         packed = await self._writer.get(key("partition"))
         return told.unpack_partition(packed) if packed else None

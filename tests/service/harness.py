@@ -40,8 +40,11 @@ class DirectShards:
         self.mute = False
         """Whether inquiries get no answer."""
 
-    async def inherit(self) -> None:
+    async def inherit(self, shards: int) -> None:
         """Nobody leaves one here."""
+
+    async def check(self) -> None:
+        """What starts them is this process."""
 
     async def start(self, config: WorkerConfig) -> int:
         ledger = RedisLedger(self._url)
@@ -70,7 +73,7 @@ class DirectShards:
                 raise WorkerLost(f"shard {shard}: {error}") from error
             if shard in self.deaf:
                 raise WorkerLost(f"shard {shard} died after its work")
-            figures = server.take_figures() if turns else None
+            figures = server.take_figures() if turns or server.drifted else None
         return PlaceReply(outcomes, server.log_id, figures=figures)
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> Findings:
