@@ -1,0 +1,92 @@
+"""TLS to the ledger's server: believed is who is named, and nobody else; we show who we are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from shared.ledger.access import Access
+from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.redis_ledger import RedisLedger
+from shared.ledger.server import EmbeddedServer
+from shared.messages import Verdict
+from shared.settings import SettingsError, load_settings
+from tests.ledger.support import Desk, cluster
+from tests.security.tls import Authority, tls_before
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"), "ours")
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"), "theirs")
+
+
+@pytest.fixture
+def server(embedded_server: EmbeddedServer) -> EmbeddedServer:
+    with redis.Redis.from_url(embedded_server.url) as client:
+        client.flushall()
+    return embedded_server
+
+
+async def refused(access: Access, why: str) -> None:
+    ledger = RedisLedger(access)
+    with pytest.raises(LedgerUnavailable, match=why):
+        await ledger.open()
+    await ledger.close()
+
+
+async def test_the_ledger_over_tls_with_certificates_on_both_sides(
+    ours: Authority, theirs: Authority, server: EmbeddedServer
+) -> None:
+    ca = str(ours.certificate)
+    shown, key = map(str, ours.issue("scheduler"))
+    other, other_key = map(str, theirs.issue("stranger"))
+    async with tls_before(server, ours.issue("server"), clients=ours.certificate) as port:
+        url = f"rediss://localhost:{port}"
+        given = load_settings(
+            redis_url=url, redis_ca_file=ca, redis_cert_file=shown, redis_key_file=key
+        )
+        ledger = RedisLedger(given.access())
+        desk = await Desk(ledger).open()
+        assert (await desk.store(*cluster())).verdict is Verdict.COMMITTED
+        assert await ledger.read_log("0")
+        await ledger.close()
+        await refused(Access(url, ca=ca), "no answer")  # shows nothing
+        await refused(Access(url, ca=ca, certificate=other, key=other_key), "no answer")
+
+
+async def test_who_is_not_believed_is_told_nothing(
+    ours: Authority, theirs: Authority, server: EmbeddedServer
+) -> None:
+    ca = str(ours.certificate)
+    async with tls_before(server, theirs.issue("server")) as port:
+        await refused(Access(f"rediss://localhost:{port}", ca=ca), "certificate verify failed")
+        await refused(Access(f"rediss://localhost:{port}"), "certificate verify failed")
+    async with tls_before(server, ours.issue("server2", host="elsewhere")) as port:
+        await refused(Access(f"rediss://localhost:{port}", ca=ca), "certificate")
+    async with tls_before(server, ours.issue("server3")) as port:
+        await refused(Access(f"redis://localhost:{port}"), "no answer")  # no way without
+
+
+def test_settings_that_do_not_belong_together(ours: Authority, tmp_path: Path) -> None:
+    url = "rediss://localhost:1"
+    certificate, key = ours.issue("a")
+    for wrong, words in (
+        ({"redis_url": "redis://h:1", "redis_ca_file": certificate}, "not rediss://"),
+        ({"redis_url": url, "redis_cert_file": certificate}, "belong together"),
+        ({"redis_url": url, "redis_key_file": key}, "belong together"),
+        ({"redis_url": url, "redis_ca_file": tmp_path / "none"}, "name a readable file"),
+        ({"redis_url": "redis://:canary@h:1"}, "QUADRANT_REDIS_PASSWORD_FILE"),
+        ({"redis_url": "redis://h:1?password=canary"}, "QUADRANT_REDIS_PASSWORD_FILE"),
+        ({"redis_url": "rediss://h:1?ssl_cert_reqs=none"}, "leave the rest out"),
+    ):
+        with pytest.raises(SettingsError, match=words) as caught:
+            load_settings(**wrong)
+        assert "canary" not in str(caught.value)
+    assert load_settings(redis_url="redis://h:1?db=3").redis_url == "redis://h:1?db=3"
