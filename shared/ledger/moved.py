@@ -107,7 +107,9 @@ def part_of(snapshot: Snapshot, moved: Moved) -> Snapshot:
     for jid in jids & snapshot.tasks.keys():
         only = moved.tasks.get(jid) if jid not in moved.jobs else None
         there = snapshot.tasks[jid]
-        tasks[jid] = there if only is None else {t: there[t] for t in only & there.keys()}
+        found = there if only is None else {t: there[t] for t in only & there.keys()}
+        if found:
+            tasks[jid] = found
     return Snapshot(
         log_id=snapshot.log_id,
         nodes=Rows([], []),

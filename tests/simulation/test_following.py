@@ -61,7 +61,7 @@ def check(follower: Follower, ledger: LedgerDouble) -> None:
     follower.core.validate()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 5, 7, 11, 13, 19, 22, 31, 40, 57])
+@pytest.mark.parametrize("seed", [0, 2, 5, 7, 11, 13, 19, 31])
 def test_who_followed_knows_what_who_recovers_knows(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
