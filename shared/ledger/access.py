@@ -69,3 +69,20 @@ def check_files(access: Access) -> None:
             raise ValueError(
                 f"cannot read {name}: {error.strerror}; name a readable file"
             ) from None
+    if given:
+        _try_files(access)
+
+
+def _try_files(access: Access) -> None:
+    import ssl  # only where it is needed: it takes as long to load as all of this
+
+    try:
+        rules = ssl.create_default_context(cafile=access.ca or None)
+        if access.certificate:
+            rules.load_cert_chain(access.certificate, access.key)
+    except ssl.SSLError as error:
+        names = ", ".join(filter(None, (access.ca, access.certificate, access.key)))
+        raise ValueError(
+            f"{names}: not certificates with the key that belongs to them ({error.reason}); "
+            "name PEM files"
+        ) from None

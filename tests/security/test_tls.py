@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -77,15 +78,23 @@ async def test_who_is_not_believed_is_told_nothing(
 def test_settings_that_do_not_belong_together(ours: Authority, tmp_path: Path) -> None:
     url = "rediss://localhost:1"
     certificate, key = ours.issue("a")
-    for wrong, words in (
+    _, other_key = ours.issue("b")
+    (tmp_path / "noise").write_text("noise")
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"redis_url": "redis://h:1", "redis_ca_file": certificate}, "not rediss://"),
         ({"redis_url": url, "redis_cert_file": certificate}, "belong together"),
         ({"redis_url": url, "redis_key_file": key}, "belong together"),
         ({"redis_url": url, "redis_ca_file": tmp_path / "none"}, "name a readable file"),
+        ({"redis_url": url, "redis_ca_file": tmp_path / "noise"}, "name PEM files"),
+        (
+            {"redis_url": url, "redis_cert_file": certificate, "redis_key_file": other_key},
+            "name PEM files",
+        ),
         ({"redis_url": "redis://:canary@h:1"}, "QUADRANT_REDIS_PASSWORD_FILE"),
         ({"redis_url": "redis://h:1?password=canary"}, "QUADRANT_REDIS_PASSWORD_FILE"),
         ({"redis_url": "rediss://h:1?ssl_cert_reqs=none"}, "leave the rest out"),
-    ):
+    ]
+    for wrong, words in cases:
         with pytest.raises(SettingsError, match=words) as caught:
             load_settings(**wrong)
         assert "canary" not in str(caught.value)
