@@ -34,6 +34,9 @@ LOOK_BACK_SECONDS = 5.0
 
 EVERYTHING = 1_000_000
 
+REPORT_SECONDS = 0.25
+"""How often the cluster is asked for reports where none are known to be due."""
+
 ASK_AGAIN_SECONDS = 0.2
 """Pause before asking again where the cluster did not answer."""
 
@@ -73,7 +76,12 @@ class SimulatedBinding:
     def start(self) -> None:
         """First what an earlier coordinator never acknowledged, and what it never heard of."""
         self._look_back()
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        """What somebody else asked of the cluster has reports too."""
         self._cluster_moves()
+        self._process.round(REPORT_SECONDS, self._ask_again, background=True)
 
     def look(self) -> None:
         """The bind stream may have something new."""

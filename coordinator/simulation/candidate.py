@@ -20,7 +20,7 @@ from shared.messages import Epoch
 LEASE_SECONDS = 0.4
 """Of the leader. All times of a seeded run are a fifth of what the settings say by default."""
 
-LOOK_SECONDS = LEASE_SECONDS / 6
+LOOK_SECONDS = LEASE_SECONDS / 4
 """How often who stands by looks whether the seat is free, and what moved."""
 
 EVERYTHING = 1_000_000

@@ -25,6 +25,7 @@ from coordinator.simulation.books import INTAKE, IntakeDesk, Seat
 from coordinator.simulation.candidate import LEASE_SECONDS, Candidate, Tenure
 from coordinator.simulation.owning import unless_deposed
 from coordinator.simulation.process import Alarm, Lane, Process
+from coordinator.simulation.reconciling import SimulatedReconciling
 from coordinator.simulation.shards import SimulatedShards
 from coordinator.simulation.timeline import Event, Place, Timeline
 from coordinator.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
@@ -172,12 +173,21 @@ class Life:
             kubelets=self._world.kubelets,
             seat=seat,
         )
+        self._reconciling = SimulatedReconciling(
+            process=process,
+            core=core,
+            kubelets=self._world.kubelets,
+            seat=seat,
+            stop=self.binding.stop,
+            step=self._step,
+        )
         self.desk.admit([], self._open)
 
     def _open(self) -> None:
         """The default queue is there: everything else begins."""
         assert self.binding is not None
         self.binding.start()
+        self._reconciling.look()
         for shard in self.core.dispatcher.shards:
             self.shards.start(shard)
         self.shards.beat()

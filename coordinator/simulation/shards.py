@@ -14,7 +14,7 @@ from shared.ledger.double import LedgerDouble
 from shared.ledger.synchronous import at_once
 from shared.messages import Epoch, Outcome, OutcomeCode
 
-HEARTBEAT_SECONDS = 0.1
+HEARTBEAT_SECONDS = 0.2
 """An idle worker is called so often: it follows the log, keeps its lease, and its death is seen."""
 
 DEADLINE_SECONDS = 0.5
