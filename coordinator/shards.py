@@ -44,7 +44,11 @@ log = structlog.get_logger(__name__)
 
 class WorkerLost(Exception):
     """The worker died, was given up, or did not answer before the deadline. What the call did is
-    unknown."""
+    unknown. ``alive``: it told itself that it failed, so its process may begin anew."""
+
+    def __init__(self, message: str, *, alive: bool = False) -> None:
+        super().__init__(message)
+        self.alive = alive
 
 
 def worker_config(
@@ -93,8 +97,9 @@ class Shards(Protocol):
         business but the asker's, the worker is not given up for it."""
         ...
 
-    async def give_up(self, shard: int) -> None:
-        """Make sure that the worker is dead."""
+    async def give_up(self, shard: int, *, alive: bool = False) -> None:
+        """Make sure that the worker does nothing more. ``alive``: it has just answered; it is kept,
+        and begins anew at the next :meth:`start`, which takes far less than a new process."""
         ...
 
     async def close(self) -> None: ...
@@ -119,7 +124,8 @@ class RayShards:
         self._start_seconds = start_seconds
         self._actors: dict[int, Any] = {}
         self._left: dict[int, Any] = {}
-        """Workers that an earlier coordinator left, by shard."""
+        """Workers that may begin anew, by shard: an earlier coordinator left them, or they answered
+        that they failed."""
 
     def attach(self, address: str) -> None:
         """Join the Ray cluster as a driver; nothing there is touched. A head that is being started
@@ -205,11 +211,13 @@ class RayShards:
                 result: bytes = await asyncio.wrap_future(ref.future())
             return result
 
-    async def give_up(self, shard: int) -> None:
+    async def give_up(self, shard: int, *, alive: bool = False) -> None:
         import ray
 
         actor = self._actors.pop(shard, None)
-        if actor is not None:
+        if actor is not None and alive:
+            self._left[shard] = actor
+        elif actor is not None:
             await _if_ray_answers(lambda: ray.kill(actor, no_restart=True))
 
     async def close(self) -> None:
@@ -257,14 +265,15 @@ def _create(name: str, cpus: float) -> Any:
 
 @contextlib.contextmanager
 def _lost_if_late(shard: int, seconds: float) -> Iterator[None]:
-    from ray.exceptions import RayError
+    from ray.exceptions import RayError, RayTaskError
 
     try:
         yield
     except TimeoutError as error:
         raise WorkerLost(f"shard {shard}: no answer within {seconds:g} s") from error
     except RayError as error:
-        raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}") from error
+        alive = isinstance(error, RayTaskError)  # raised in the actor, which lives on
+        raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}", alive=alive) from error
 
 
 @contextlib.contextmanager

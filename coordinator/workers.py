@@ -94,7 +94,7 @@ class Workers:
             with span("turns", when=bool(send.turns), shard=shard, turns=len(send.turns)):
                 reply = await self._shards.place(shard, send.turns)
         except WorkerLost as error:
-            await self._lost(shard, send, str(error))
+            await self._lost(shard, send, str(error), alive=error.alive)
             return
         if state.epoch == send.epoch:  # else it is the last word of one that was given up
             self._log_ids[shard] = reply.log_id
@@ -105,20 +105,21 @@ class Workers:
         self._core.turns_returned(shard, send.call, reply.outcomes, now=time.time())
         self._kick()
         if any(outcome.code is OutcomeCode.FENCED for outcome in reply.outcomes):
-            await self._lost(shard, send, "the ledger refused its epoch or run")
+            await self._lost(shard, send, "the ledger refused its epoch or run", alive=True)
 
     # --- given up and started -----------------------------------------------------------------
 
-    async def _lost(self, shard: int, send: SendTurns, why: str) -> None:
-        """Void the worker's epoch, then let the next step read what became of its turns."""
+    async def _lost(self, shard: int, send: SendTurns, why: str, *, alive: bool) -> None:
+        """Void the worker's epoch, then let the next step read what became of its turns. ``alive``:
+        it answered, and may begin anew."""
         state = self._core.dispatcher.shards[shard]
         if state.epoch != send.epoch:
             return  # several calls were in flight: the first one to fail did this
         turns = sum(map(len, state.calls.values()))
         log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), turns=turns, why=why)
-        await self._replace(shard)
+        await self._replace(shard, alive=alive)
 
-    async def _replace(self, shard: int, *, planned: bool = False) -> None:
+    async def _replace(self, shard: int, *, planned: bool = False, alive: bool = False) -> None:
         """Nothing that the shard's worker still does counts; another takes its place."""
         lost = time.monotonic()
         self._core.dispatcher.shards[shard].epoch = None
@@ -127,7 +128,7 @@ class Workers:
         await self.claim(shard)
         self._core.worker_lost(shard, planned=planned)
         self._kick()
-        await self._shards.give_up(shard)
+        await self._shards.give_up(shard, alive=alive)
         await self.start(shard)
         self._probes.handovers.observe(time.monotonic() - lost)
 

@@ -84,7 +84,7 @@ class DirectShards:
             findings = await server.inquire(Inquiry.decode(inquiry.encode()))
         return Findings.decode(findings.encode())
 
-    async def give_up(self, shard: int) -> None:
+    async def give_up(self, shard: int, *, alive: bool = False) -> None:
         if shard in self._servers:
             _, ledger, lock = self._servers.pop(shard)
             async with lock:  # else the call under way would open a connection that nobody closes
