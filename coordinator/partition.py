@@ -117,7 +117,7 @@ class Cut:
 
 
 def cut(offers: Offers, domains: Iterable[list[int]], *, shards: int, previous: Shards) -> Cut:
-    """Every unit where most of it was, new ones where there is least.
+    """Every unit where most of it was, if there is room for it; new ones where there is least.
 
     ``domains``: rows of hyper nodes, lowest tier first; one that is in an earlier one counts there.
     ``previous``: who has each row now; as long as ``offers`` has rows."""
@@ -125,6 +125,7 @@ def cut(offers: Offers, domains: Iterable[list[int]], *, shards: int, previous: 
     unit = np.arange(len(loads))
     owner = np.where(offers.present, previous, NOBODY).astype(np.int32)
     part = float(loads.sum()) / shards
+    held = _held(owner, loads, shards)
     taken = np.zeros(len(loads), dtype=np.bool_)
     for members in domains:
         rows = np.array([row for row in members if not taken.item(row)], dtype=np.intp)
@@ -132,21 +133,41 @@ def cut(offers: Offers, domains: Iterable[list[int]], *, shards: int, previous: 
             taken[rows] = True
             first = int(rows.min())
             unit[rows] = first
-            owner[first] = _most(previous[rows], shards)
+            owner[first] = _pulled_together(owner[rows], loads[rows], held, part)
     units = np.flatnonzero(offers.present & (unit == np.arange(len(unit))))
     size = np.bincount(unit[offers.present], minlength=len(unit))
     load = np.bincount(unit, weights=loads, minlength=len(unit))
-    known = units[owner[units] != NOBODY]
-    totals = np.bincount(owner[known], weights=load[known], minlength=shards).tolist()
+    totals = _held(owner[units], load[units], shards).tolist()
     made = Cut(unit, units, load, size, owner, totals)
     made.left = _place_new(made, units[owner[units] == NOBODY])
     return made
 
 
-def _most(previous: Shards, shards: int) -> int:
-    """The shard that had most of these rows, the lowest of equals; NOBODY where none had any."""
-    votes = np.bincount(previous[previous != NOBODY], minlength=shards)
-    return int(votes.argmax()) if votes.any() else NOBODY
+def _held(owner: Shards, loads: Loads, shards: int) -> Loads:
+    """What each shard has of these."""
+    known = owner != NOBODY
+    held: Loads = np.zeros(shards)
+    held += np.bincount(owner[known], weights=loads[known], minlength=shards)
+    return held
+
+
+def _pulled_together(owner: Shards, loads: Loads, held: Loads, part: float) -> int:
+    """The shard for these rows: the one that has most of them, the lowest of equals, or where they
+    would fill it too much, the one that they fill least. NOBODY where no shard had any.
+
+    ``held``, what each shard has, is changed with it."""
+    before = set(owner.tolist()) - {NOBODY}
+    if len(before) <= 1:
+        return before.pop() if before else NOBODY
+    had = _held(owner, loads, len(held))
+    after = held + float(loads.sum()) - had
+    shard = int(np.bincount(owner[owner != NOBODY]).argmax())
+    if after[shard] > part * SPLIT_ABOVE:
+        shard = int(after.argmin())
+    gained = after[shard]
+    held -= had
+    held[shard] = gained
+    return shard
 
 
 def _place_new(made: Cut, new: Units) -> bool:

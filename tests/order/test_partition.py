@@ -100,6 +100,21 @@ def test_a_hyper_node_goes_where_most_of_it_is() -> None:
     assert owners_of(found) == fresh_members | {0: 0, 1: 0, 2: 0}
 
 
+def test_a_domain_that_would_fill_its_shard_too_much_goes_where_there_is_room() -> None:
+    previous = dict.fromkeys(range(8), 0) | {8: 1, 9: 1}
+    found = cut_of([8] * 10, previous, shards=2, domains=([0, 1, 8],))
+    assert owners_of(found) == previous | {0: 1, 1: 1}
+
+
+def test_domains_that_come_and_go_leave_no_shard_empty() -> None:
+    owners = owners_of(fresh(8, 2))
+    for start in range(40):
+        members = sorted({start % 8, (start * 3 + 1) % 8, (start * 5 + 2) % 8})
+        found = cut_of([8] * 8, owners, shards=2, domains=(members,))
+        owners = owners_of(found)
+        assert min(sizes(found)) >= 3, start
+
+
 @given(
     loads=st.lists(st.integers(1, 40), min_size=1, max_size=40),
     shards=st.integers(1, 5),
