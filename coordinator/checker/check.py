@@ -38,6 +38,7 @@ def check_lines(lines: Iterable[bytes], *, name: str, closed: bool = False) -> C
     with _without_collector():
         torn = _read(lines, findings, ledger, cluster)
         events = findings.line
+        ledger.settle()
         settle(ledger, cluster, findings, closed=closed)
     return CheckReport(
         path=name,

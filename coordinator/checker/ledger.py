@@ -23,6 +23,7 @@ from coordinator.checker.job import (
     SUCCEEDED,
     Job,
 )
+from coordinator.checker.repairs import Repairs
 from coordinator.checker.report import Findings
 
 _NUMBERS = {name: number for number, name in enumerate(STATES)}
@@ -53,6 +54,8 @@ class LedgerSide:
         self.twice: set[str] = set()
         self._findings = findings
         self._queues = Queues()
+        self._repairs = Repairs(findings)
+        self._t = 0.0
         self._best_effort: set[int] = set()
         self._nominations: dict[int, list[tuple[int, int]]] = {}  # jid -> [(cid, row)]
         self._row_of: dict[str, int] = {}
@@ -82,7 +85,12 @@ class LedgerSide:
 
     def feed(self, event: dict[str, Any]) -> None:
         self._once(event)
+        self._t = event["t"]
         self._handlers[event["ev"]](event)
+
+    def settle(self) -> None:
+        """The history ends."""
+        self._repairs.settle(self._t)
 
     def _once(self, event: dict[str, Any]) -> None:
         """Promise 5: one request, one effect; and an entry of the log happens once."""
@@ -297,6 +305,7 @@ class LedgerSide:
         before = list(job.held)
         for group, count in grown.items():
             self._hold(job, group, count)
+        self._repairs.moved(jid, job, self._t)
         for group in {above for leaf in grown for above in job.chain(leaf)}:
             minimum, old, new = job.groups[group][1], before[group], job.held[group]
             if 0 < new < minimum and not 0 < old < minimum:
@@ -400,6 +409,10 @@ class LedgerSide:
             self.nodes.release(job.cids[tix], row)
         elif state in (PENDING, SUCCEEDED, FAILED):
             self._free(job, tix, row, old, held=state == SUCCEEDED)
+            if state == PENDING:
+                self._repairs.refused(jid, job, job.group_of[tix], self._t)
+            else:
+                self._repairs.moved(jid, job, self._t)
 
     def _free(self, job: Job, tix: int, row: int, old: int, *, held: bool) -> None:
         cid = job.cids[tix]

@@ -179,3 +179,11 @@ def _node(row: int, allocatable: list[list[int]]) -> dict[str, Any]:
 
 def _queue(qid: int, parent: int, capability: list[list[int]] | None) -> dict[str, Any]:
     return {"qid": qid, "name": f"q{qid}", "parent": parent, "capability": capability}
+
+
+def the_first(story: Story, folder: Path, *, closed: bool = False) -> tuple[int, int]:
+    """(promise, line) of the first violation; fails where there is none."""
+    report = story.check(folder, closed=closed)
+    assert report.first is not None, "the checker found nothing"
+    assert not report.ok
+    return report.first.promise, report.first.line
