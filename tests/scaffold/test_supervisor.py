@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from coordinator import ray_head
 from coordinator.child import ChildDied, descendants
@@ -76,6 +78,12 @@ async def outside(
         timeout=60,
         check=False,
     )
+
+
+def _environment(pid: int) -> str:
+    with contextlib.suppress(FileNotFoundError):  # not Linux
+        return Path(f"/proc/{pid}/environ").read_text()
+    return ""
 
 
 async def answer(settings: Settings, ask: Callable[[Redis], Awaitable[object]]) -> object:
@@ -157,6 +165,24 @@ async def test_ledger_keeps_its_data_over_kill_and_restart(short_dir: Path) -> N
         assert running.settings.redis_url == url
         assert running.pids()[REDIS] != pid
         assert await answer(running.settings, lambda client: client.get("key")) == b"kept"
+
+
+async def test_the_ledger_asks_for_a_new_password_at_each_start(short_dir: Path) -> None:
+    passwords = set()
+    for _ in range(2):
+        async with Supervisor(load_settings(run_dir=short_dir), roles=WITHOUT_RAY) as running:
+            secret = running.settings.redis_secret or ""
+            assert len(secret) == 64
+            passwords.add(secret)
+            file = short_dir / "redis.password"
+            assert file.read_text() == secret
+            assert file.stat().st_mode & 0o777 == 0o600
+            async with Redis.from_url(running.settings.redis_url or "") as stranger:
+                with pytest.raises(RedisConnectionError, match="authenticated"):
+                    await stranger.ping()
+            assert secret not in _environment(running.pids()[CLUSTER])
+        assert not file.exists()
+    assert len(passwords) == 2
 
 
 async def test_death_of_a_process_is_told_with_role_and_log(short_dir: Path) -> None:

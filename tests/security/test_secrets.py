@@ -1,0 +1,120 @@
+"""A whole `quadrant up` with secrets that are easy to find again: they are found nowhere."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.child import descendants
+from coordinator.supervisor import SECRET_FILES
+from shared.ledger.access import Access
+from shared.settings import load_settings
+from tests.gate.files import entry, write_tokens
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+COMMAND = [sys.executable, "-m", "coordinator.cli"]
+START_SECONDS = 90.0
+
+REDIS, RAY, TOKEN = (
+    "canary-of-redis",
+    "canary-of-ray-" + "0123456789abcdef" * 3,
+    "qdt_canary-of-api",
+)
+CANARIES = [secret.encode() for secret in (REDIS, RAY, TOKEN)]
+
+
+def test_no_secret_in_what_settings_show() -> None:
+    given = load_settings(redis_password=REDIS, ray_token=RAY)
+    shown = f"{given!r} {given} {given.access()!r} {Access('unix://x', password=REDIS)}"
+    assert REDIS not in shown
+    assert RAY not in shown
+
+
+def ask(*words: str, **variables: str) -> bytes:
+    """What a command says, which must go well."""
+    done = subprocess.run(
+        [*COMMAND, *words],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **variables},
+    )
+    assert done.returncode == 0, done
+    return done.stdout + done.stderr
+
+
+def processes(up: int) -> Iterator[tuple[str, bytes]]:
+    """(what, bytes) of what other processes may see of those below ``up``."""
+    for pid in descendants(up):
+        for name in ("cmdline", "environ"):
+            path = Path(f"/proc/{pid}/{name}")
+            try:
+                yield (
+                    f"{path} of {Path(f'/proc/{pid}/comm').read_text().strip()}",
+                    path.read_bytes(),
+                )
+            except OSError:
+                continue  # it has ended meanwhile
+    yield "the command line", Path(f"/proc/{up}/cmdline").read_bytes()
+
+
+def files(path: Path) -> Iterator[tuple[str, bytes]]:
+    for file in path.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            yield str(file.relative_to(path)), file.read_bytes()
+
+
+def told(found: Iterator[tuple[str, bytes]]) -> list[str]:
+    """Where a secret stands."""
+    return [what for what, content in found if any(canary in content for canary in CANARIES)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="what is looked at is Linux's /proc")
+def test_a_whole_up_tells_no_secret(short_dir: Path) -> None:
+    tokens = write_tokens(short_dir / "tokens", entry("canary", "admin", TOKEN))
+    run_dir = short_dir / "run"
+    secrets = {"QUADRANT_REDIS_PASSWORD": REDIS, "QUADRANT_RAY_TOKEN": RAY}
+    settings = {"QUADRANT_RUN_DIR": str(run_dir), "QUADRANT_TOKENS_FILE": str(tokens)}
+    up = subprocess.Popen(
+        [*COMMAND, "up", "--shards", "1", "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **secrets, **settings, "QUADRANT_LOG_LEVEL": "debug"},
+        start_new_session=True,
+    )
+    try:
+        assert up.stdout is not None
+        assert select.select([up.stdout], [], [], START_SECONDS)[0], "not up in time"
+        url = up.stdout.readline().strip().decode()
+        asking = {"QUADRANT_SERVER": url, "QUADRANT_TOKEN": TOKEN}
+        manifests = [str(EXAMPLES / name) for name in ("nodes.yaml", "gang.yaml")]
+        wait = ("wait", "--for=condition=Ready", "pod/train-0", "--timeout=20s")
+        said = [
+            ("apply", ask("apply", "-f", manifests[0], "-f", manifests[1], **asking)),
+            ("wait", ask(*wait, **asking)),
+            ("get", ask("get", "pods,podgroups,nodes,shards", "-o", "yaml", **asking)),
+            ("config", ask("config", "show", "--origin", "-o", "json", **secrets, **settings)),
+        ]
+        assert told(iter(said)) == []
+        assert told(processes(up.pid)) == []
+        kept = {run_dir / name for name in SECRET_FILES.values()}
+        assert set(told(files(run_dir))) == {path.name for path in kept}
+        assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+        assert run_dir.stat().st_mode & 0o077 == 0
+    finally:
+        up.send_signal(signal.SIGINT)
+        out, error = up.communicate(timeout=60)
+    assert told(iter([("stdout", out), ("stderr", error)])) == []
+    assert told(files(run_dir)) == [], "what was kept for the processes goes with them"
+    history = (run_dir / "history.jsonl").read_bytes()
+    assert b"train" in history
