@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -22,6 +23,10 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 COMMAND = [sys.executable, "-m", "coordinator.cli"]
 START_SECONDS = 90.0
+
+LISTENING = "0A"
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+"""127.0.0.1, ::1 and ::ffff:127.0.0.1 as /proc writes them."""
 
 REDIS, RAY, TOKEN = (
     "canary-of-redis",
@@ -72,6 +77,23 @@ def files(path: Path) -> Iterator[tuple[str, bytes]]:
             yield str(file.relative_to(path)), file.read_bytes()
 
 
+def listening(up: int) -> set[str]:
+    """Addresses, as /proc has them, on which a process below ``up`` waits for TCP connections."""
+    sockets = set()
+    for pid in descendants(up):
+        with contextlib.suppress(OSError):
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    sockets.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{up}/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == LISTENING and f"socket:[{inode}]" in sockets:
+                found.add(local.partition(":")[0])
+    return found
+
+
 def told(found: Iterator[tuple[str, bytes]]) -> list[str]:
     """Where a secret stands."""
     return [what for what, content in found if any(canary in content for canary in CANARIES)]
@@ -107,6 +129,8 @@ def test_a_whole_up_tells_no_secret(short_dir: Path) -> None:
         ]
         assert told(iter(said)) == []
         assert told(processes(up.pid)) == []
+        assert listening(up.pid), "Ray and the coordinator listen"
+        assert listening(up.pid) <= LOOPBACK
         kept = {run_dir / name for name in SECRET_FILES.values()}
         assert set(told(files(run_dir))) == {path.name for path in kept}
         assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
