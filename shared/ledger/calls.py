@@ -51,7 +51,7 @@ PARTS = {
 _WRITERS = 8
 _READERS = 16
 
-_PASSING = ("BUSY", "MISCONF", "NOREPLICAS", "UNKILLABLE")
+_PASSING = ("BUSY", "MISCONF", "NOREPLICAS", "UNKILLABLE", "UNBLOCKED")
 """Refusals that the same batch may not meet again, by the first word of the server's answer."""
 
 _PASSING_ERRORS = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownError)
