@@ -15,7 +15,7 @@ from coordinator.binder import (
     still_wanted,
 )
 from coordinator.cluster.kubelets import Kubelets
-from coordinator.cluster.protocol import BindAnswers, ClusterTimeout, Reports
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, ClusterTimeout, Reports
 from coordinator.core import Coordinator
 from coordinator.simulation.books import Seat
 from coordinator.simulation.process import Alarm, Lane, Process
@@ -165,11 +165,19 @@ class SimulatedBinding:
 
     def _drive(self, plan: BindPlan, done: Event) -> None:
         """Ask the cluster, and again for what it did not answer."""
-        process = self._process
+        process, copy = self._process, plan
+
+        def bind() -> BindAnswers:
+            """Where a node refuses, it refuses every copy of the request."""
+            nonlocal copy
+            answers = self._kubelets.bind(copy.requests, process.now)
+            kept = [i for i, a in enumerate(answers.answers) if a != BindAnswer.REFUSED]
+            copy = part_of(copy, kept)
+            return answers
 
         def arrive() -> None:
             try:
-                answers = self._asked(lambda: self._kubelets.bind(plan.requests, process.now))
+                answers = self._asked(bind)
             except ClusterTimeout:
                 process.after(0.0, lambda: self._again(plan, done))
             else:

@@ -13,6 +13,9 @@ from coordinator.objects.document import Key
 from coordinator.simulation.scenario import Item, Wish
 from coordinator.simulation.workload import CORES
 
+CLEAN_UP = 2.5
+"""Seconds after all else: everybody who had to wait for a name has come by then."""
+
 NOWHERE = "nowhere"
 """A queue that does not exist."""
 
@@ -62,7 +65,7 @@ def churn(
     _nodes(made, [item for item in setup if item["kind"] == "Node"])
     last = max(wish.at for wish in (*wishes, *made.wishes))
     for name in made.groups:
-        made.delete(last + draw.uniform(0, 1), "PodGroup", name)
+        made.delete(last + CLEAN_UP + draw.uniform(0, 1), "PodGroup", name)
     return made.wishes
 
 
