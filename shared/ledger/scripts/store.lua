@@ -45,7 +45,6 @@ local function check_shape(index, op)
 end
 
 local function check_documents()
-  if #documents % 2 ~= 0 then reject('documents: one has a key only') end
   for i = 1, #documents, 2 do
     local body = documents[i + 1]
     if type(documents[i]) ~= S or (body ~= false and type(body) ~= S) then
