@@ -17,9 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
 import platform
-import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -55,6 +53,7 @@ from coordinator.objects.store import Objects
 from coordinator.order import Order
 from coordinator.policy_follower import PolicyFollower
 from coordinator.probes import Probes
+from coordinator.process import collect_what_is_new, stop_on_signals
 from coordinator.recorder import Deposed, Recorder, insist
 from coordinator.serving import Door, Serving, StandbyDoor
 from coordinator.shards import RayLost, RayShards, Shards
@@ -62,8 +61,9 @@ from coordinator.standby import Standby
 from coordinator.trim import trim_forever
 from coordinator.waiting import pending_reasons
 from coordinator.workers import Workers
+from shared.checked import Malformed
 from shared.errors import first_of
-from shared.ledger.errors import LedgerIdentity
+from shared.ledger.errors import LedgerAltered, LedgerIdentity
 from shared.ledger.identity import expected, remembering
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
@@ -380,20 +380,6 @@ class _Stopped(Exception):
     """Ends the task group when the process is asked to stop."""
 
 
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first SIGTERM or SIGINT asks to stop, the second ends the process as it stands: the
-    ledger knows everything that was acknowledged."""
-    loop = asyncio.get_running_loop()
-
-    def asked(number: int) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked, number)
-
-
 async def serve(settings: Settings) -> None:
     """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
     known = expected(settings)
@@ -427,9 +413,7 @@ def main() -> int:
         return 1
     configure_logging(settings.log_level, settings.log_format, role="coordinator")
     configure_tracing("coordinator")
-    # Jobs are many and live long: the default thresholds would walk through all of them for every
-    # few hundred new ones.
-    gc.set_threshold(100_000, 50, 100)
+    collect_what_is_new()
     code = 0
     try:
         asyncio.run(serve(settings))
@@ -439,7 +423,7 @@ def main() -> int:
     except* RayLost as group:
         log.error("Ray is lost; started again, this coordinator joins anew", why=first_of(group))
         code = 1
-    except* LedgerIdentity as group:
+    except* (LedgerIdentity, LedgerAltered, Malformed) as group:
         log.error("This is not the ledger that was expected", why=first_of(group))
         code = 1
     return code

@@ -105,7 +105,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from coordinator.service import stop_on_signals
+from coordinator.process import stop_on_signals
 from tests.service.harness import running
 
 
