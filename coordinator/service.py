@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import platform
 import sys
 import time
@@ -187,8 +186,6 @@ class Service:
             await self.standby.catch_up()
         await self.standby.finish()
         await self._shards.inherit(self._settings.shards)
-        gc.collect()
-        gc.freeze()  # what was recovered lives long
         self.objects = Objects(
             self.core, lambda: self.intake.registry, epoch=epoch.counter, clock=time.time
         )
