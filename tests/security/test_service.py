@@ -1,0 +1,88 @@
+"""A service does not serve a ledger in which something was altered, and says why in one line."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+import redis
+
+import coordinator.service
+from coordinator.cluster.local import LocalCluster
+from coordinator.service import Service
+from coordinator.workloads import pod_items
+from shared.checked import Malformed
+from shared.ledger.errors import LedgerAltered, LedgerError
+from shared.ledger.keys import key
+from shared.ledger.redis_ledger import RedisLedger
+from shared.ledger.server import EmbeddedServer
+from shared.settings import load_settings
+from tests.gate.objects import a_list, node
+from tests.security.alter import turned
+from tests.service.harness import DirectCluster, DirectShards, Running, running
+
+LISTS = "/apis/quadrant.dev/v1alpha1/lists"
+
+
+async def submit(service: Running) -> None:
+    items = a_list(node("n0"), *pod_items(1, duration=600.0))
+    url = service.url + LISTS
+    async with aiohttp.ClientSession() as session, session.post(url, json=items) as answer:
+        assert answer.status == 200, await answer.text()
+    await service.until(lambda status: status["statements"]["committed"] > 0)
+
+
+async def ends(path: Path, url: str) -> BaseException:
+    """What a service ends with that is started on this ledger."""
+    made = load_settings(run_dir=path, redis_url=url, shards=1)
+    shards, ledger = DirectShards(url), RedisLedger(url)
+    cluster = DirectCluster(LocalCluster())
+    service = Service(made, ledger=ledger, cluster=cluster, shards=shards)
+    try:
+        with pytest.raises(BaseException) as caught:
+            async with asyncio.timeout(10.0):
+                await service.run(asyncio.Event())
+        return caught.value
+    finally:
+        await shards.close()
+        await ledger.close()
+
+
+async def test_what_is_altered_is_not_served(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+        async with running(embedded_server.url, short_dir / "a") as before:
+            await submit(before)
+        for kind in ("jobspec", "nodespec", "doc", "task", "node"):
+            name = key(kind)
+            field, body = next(iter(client.hgetall(name).items()))
+            client.hset(name, field, turned(body, 70))
+            ended = await ends(short_dir / "b", embedded_server.url)
+            assert _holds(ended), (kind, ended)
+            client.hset(name, field, body)
+    async with running(embedded_server.url, short_dir / "c") as after:
+        await after.until(lambda status: status["jobs"]["submitted"] == 1)
+
+
+def _holds(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_holds, error.exceptions))
+    return isinstance(error, LedgerAltered | Malformed)
+
+
+@pytest.mark.parametrize("error", [LedgerAltered("node 5"), Malformed("job: altered")])
+def test_it_says_why_in_a_line(
+    error: LedgerError, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(_: object) -> None:
+        raise ExceptionGroup("tasks", [error])
+
+    monkeypatch.setattr(coordinator.service, "serve", serve)
+    assert coordinator.service.main() == 1
+    said = capsys.readouterr()
+    assert str(error) in said.out + said.err
+    assert "Traceback" not in said.out + said.err
