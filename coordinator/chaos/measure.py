@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +25,7 @@ from coordinator.chaos.stage import READY_SECONDS, Stage, beside
 from coordinator.chaos.strike import Striker, Struck
 from coordinator.chaos.timeline import Timeline
 from coordinator.supervisor import COORDINATORS
-from coordinator.workloads import CPU, Item, Shape, node_items, one_job, pod_items
+from coordinator.workloads import CPU, LIST_LIMIT, Item, Shape, node_items, one_job, pod_items
 from shared.settings import Settings
 
 UNITS = 100
@@ -214,7 +215,7 @@ class Measurement:
 
 
 async def _drain(stage: Stage, items: Iterator[Item]) -> None:
-    while part := [item for item, _ in zip(items, range(500), strict=False)]:
+    while part := list(islice(items, LIST_LIMIT)):
         await stage.submit(part)
 
 
