@@ -52,19 +52,24 @@ def sealed(body: bytes) -> bytes:
     return body + hashlib.sha1(body, usedforsecurity=False).hexdigest()[:SEAL].encode()
 
 
+def fits(record: bytes) -> bool:
+    """Whether the seal is that of the record."""
+    digest = hashlib.sha1(record[:-SEAL], usedforsecurity=False).hexdigest()
+    return record[-SEAL:] == digest[:SEAL].encode()
+
+
 def opened(record: bytes, what: str) -> bytes:
     """The record without its seal."""
-    body = record[:-SEAL]
-    digest = hashlib.sha1(body, usedforsecurity=False).hexdigest()
-    if record[-SEAL:] != digest[:SEAL].encode():
+    if not fits(record):
         raise LedgerAltered(what)
-    return body
+    return record[:-SEAL]
 
 
 def check_seals(records: Iterable[tuple[object, bytes]], what: str) -> None:
     """Of many records, each with its number or name."""
     for name, record in records:
-        opened(record, f"{what} {name}")
+        if not fits(record):
+            raise LedgerAltered(f"{what} {name}")
 
 
 def _whole(body: bytes, what: str) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from shared.ledger.errors import LedgerAltered
 from shared.ledger.keys import key
-from shared.ledger.records import opened, unpack_task
+from shared.ledger.records import fits, unpack_task
 
 _SEALED = {"node": "node", "queue": "queue", "class": "class", "job": "job"}
 _SEALED |= {"nom": "the nominations of job", "domain": "counter"}
@@ -25,20 +25,23 @@ _PAGE = 1000
 async def check_records(client: Any) -> None:
     """Errors: LedgerAltered, which names the first record that is not as it was written."""
     for name, what in _SEALED.items():
-        async for field, record in _records(client, name):
-            opened(record, f"{what} {field.decode(errors='replace')}")
-    async for field, record in _records(client, "task"):
-        jid, _, tix = field.partition(b".")
-        if not (jid.isdigit() and tix.isdigit()):
-            raise LedgerAltered(f"task {field.decode(errors='replace')}", "that is no task's name")
-        unpack_task(record, int(jid), int(tix))
+        async for page in _pages(client, name):
+            for field, record in page.items():
+                if not fits(record):
+                    raise LedgerAltered(f"{what} {field.decode(errors='replace')}")
+    async for page in _pages(client, "task"):
+        for field, record in page.items():
+            jid, _, tix = field.partition(b".")
+            if not (jid.isdigit() and tix.isdigit()):
+                what = f"task {field.decode(errors='replace')}"
+                raise LedgerAltered(what, "that is no task's name")
+            unpack_task(record, int(jid), int(tix))
 
 
-async def _records(client: Any, name: str) -> AsyncIterator[tuple[bytes, bytes]]:
+async def _pages(client: Any, name: str) -> AsyncIterator[dict[bytes, bytes]]:
     cursor = 0
     while True:
         cursor, page = await client.hscan(key(name), cursor, count=_PAGE)
-        for pair in page.items():
-            yield pair
+        yield page
         if not cursor:
             return
