@@ -1,7 +1,8 @@
 """Which role a request needs: from its method and the route it found, nothing else.
 
 ==============================================  ==================================================
-open                                            ``/livez``, ``/readyz``, ``/health``: for probes
+open                                            for probes: ``/livez``, ``/healthz``, ``/readyz``,
+                                                ``/health``
 ``view``                                        everything that reads; explanations and plans
 ``submit``                                      writing Pods, PodGroups, Jobs; lists of objects
 ``admin``                                       writing anything else
@@ -18,7 +19,7 @@ from coordinator.objects.kinds import JOB, POD, POD_GROUP
 SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
 """Kinds that a submitter may write."""
 
-_OPEN = ("livez", "readyz", "health")
+_OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
 _ASKED = ("explain", "plans")
 """Asked by POST, and changing nothing."""

@@ -8,7 +8,7 @@
                                                     ``?atomic=true`` all are taken or none
 ``GET /apis/quadrant.dev/v1alpha1/status``          counts, for progress and the final table
 ``GET /stream``                                     changes as server-sent events
-``GET /livez``, ``/readyz``, ``/health``            for probes and people
+``GET /livez``, ``/readyz``, ``/health``            for probes and people (``/healthz``: livez)
 ``GET /metrics``                                    for Prometheus
 ==================================================  ============================================
 
