@@ -212,3 +212,19 @@ async def test_the_coordinators_own_epoch_is_fenced_too(server: EmbeddedServer) 
     await ledger.claim(COORDINATOR)
     assert (await desk.store(*cluster())).verdict is V.EPOCH
     await ledger.close()
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
+def test_it_syncs_as_it_was_told(short_dir: Path, fsync: str) -> None:
+    server = EmbeddedServer(short_dir, short_dir / "data", fsync=fsync)
+    server.start()
+    try:
+        with redis.Redis.from_url(server.url, decode_responses=True, protocol=2) as client:
+            assert client.config_get("append*") == {
+                "appendonly": "yes",
+                "appendfsync": fsync,
+                "appendfilename": "appendonly.aof",
+                "appenddirname": "appendonlydir",
+            }
+    finally:
+        server.kill()
