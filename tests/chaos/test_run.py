@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(330)]
 
 COMMAND = ["chaos", "run", "--seed", "4", "--duration", "30", "-o", "json"]
 
