@@ -19,7 +19,6 @@ from shared.ledger.double import Batch, First, LedgerDouble
 from shared.ledger.double_judge import FINE, Finding, Judge, Operation
 from shared.messages import Statement, Verdict
 
-
 PAUSES = tuple(
     Fault(FaultKind.WORKER_PAUSED, at=at, seconds=0.8, shard=shard)
     for at in (0.02, 0.3, 0.8)
