@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from coordinator.binder import BindPlan
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests
 from coordinator.jobs import Standing
 from coordinator.order import Order
 from coordinator.parking import ATTEMPTS, PARK_SECONDS, PARKED
+from coordinator.reasons import Reason, why
+from coordinator.waiting import count_waiting
 from shared.messages import OutcomeCode, TaskState, Turn
+from shared.slots import BASE
 from tests.order.helpers import answer, job, order, placed, turns
+from tests.order.test_core import coordinator, sends
 
 
 def refuse_bind(o: Order, turn: Turn, *, now: float) -> None:
@@ -207,3 +213,29 @@ def test_elastic_members_beyond_the_minimum_break_no_gang() -> None:
     o.outcome(placed(turn, count=3))
     o.task_changed(1, TaskState.PENDING, [2], [0])
     assert (o.gangs.broken, 1 in o.gangs) == (0, False)
+
+
+# --- what is told -----------------------------------------------------------------------------
+
+
+def test_a_parked_job_is_told_as_what_it_is_and_who_refused_last() -> None:
+    core = coordinator(shards=1, jobs=1)
+    state = core.order.jobs[0]
+    state.refusals = ATTEMPTS - 1
+    (send,) = sends(core)
+    core.turns_returned(0, send.call, [placed(send.turns[0])])
+    plan = BindPlan(
+        ids=[],
+        jids=[0],
+        tasks=[0],
+        rows=[0],
+        requests=BindRequests(["0.0"], ["u0"], ["p"], ["n0"], [1.0]),
+    )
+    result = core.bind_answered(plan, BindAnswers([BindAnswer.REFUSED], [""], ["DiskFull"]), 1.0)
+    core.recorded(result.items, [[0]])
+    told = why(core, state)
+    assert told is not None
+    assert told.reason is Reason.ATTEMPTS_EXHAUSTED
+    assert "20 binds refused by the cluster, the last by node n0: DiskFull" in told.message
+    assert count_waiting(core, 1.0, names=BASE).tasks["backoff"] == 1
+    core.validate()
