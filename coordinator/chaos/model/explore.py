@@ -52,7 +52,12 @@ def successors(s: State, checks: Set[Check]) -> Iterator[Step]:
     step = settled(s, checks)
     if step is not None:
         yield step
-        return
+    else:
+        yield from every_step(s, checks)
+
+
+def every_step(s: State, checks: Set[Check]) -> Iterator[Step]:
+    """All that can happen next, needed or not."""
     yield from leading.steps(s, checks)
     yield from working.steps(s, checks)
     yield from failing.steps(s)

@@ -115,6 +115,8 @@ class Step(NamedTuple):
     after: State
     broken: tuple[Promise, ...] = ()
     """The promises that this step breaks by itself."""
+    request: Message | None = None
+    """The request that the ledger judges in this step."""
 
 
 class Faults(NamedTuple):

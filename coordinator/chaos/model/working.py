@@ -111,7 +111,7 @@ def _judge(s: State, m: Message, checks: Checks) -> Iterator[Step]:
         f"{JOB_NAMES[m.job]}{again}: {ANSWERS[verdict]}"
     )
     answer = Message(ANSWER, m.job, m.shard, m.epoch, told=verdict)
-    yield Step(text, without(after, m, answer), broken)
+    yield Step(text, without(after, m, answer), broken, m)
     if s.cuts and s.processes[m.shard].status != DEAD and verdict != FENCED:
         later = without(after, m, m._replace(told=verdict))
-        yield Step(f"{text}, and the answer is lost", later._replace(cuts=s.cuts - 1), broken)
+        yield Step(f"{text}, and the answer is lost", later._replace(cuts=s.cuts - 1), broken, m)
