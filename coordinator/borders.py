@@ -143,6 +143,12 @@ class Borders:
         self._dispatcher.under_way(handover.moving.values())
         return Repartition(handover.put())
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether all was looked at, and nothing is on its way."""
+        handover = self.handover
+        return not (self._changed or handover.moving or handover.storing)
+
     def stored(self, at: str) -> None:
         """Everybody who reads the log up to ``at`` knows the partition that was given out."""
         self.handover.stored(at, last_call=self._dispatcher.last_call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +34,19 @@ def url(embedded_server: EmbeddedServer) -> str:
     return embedded_server.url
 
 
+def named(members: Iterable[int]) -> tuple[str, ...]:
+    return tuple(f"node-{number}" for number in members)
+
+
 def domain(*members: int) -> dict[str, Any]:
-    named = [
-        {"type": "Node", "selector": {"exactMatch": {"name": f"node-{number}"}}}
-        for number in members
+    selected = [
+        {"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in named(members)
     ]
     return {
         "apiVersion": "topology.volcano.sh/v1alpha1",
         "kind": "HyperNode",
         "metadata": {"name": "rack"},
-        "spec": {"tier": 1, "members": named},
+        "spec": {"tier": 1, "members": selected},
     }
 
 
@@ -70,6 +74,18 @@ async def owners(service: Running, *, until: dict[int, int] | None = None) -> di
         await asyncio.sleep(0.02)
 
 
+async def pull_together(service: Running, members: Sequence[int]) -> None:
+    """Make these a domain, and wait until every node is where it belongs."""
+    core = service.service.core
+
+    def done(status: dict[str, Any]) -> bool:
+        known = core.hyper_nodes["rack"].nodes == named(members)
+        return known and settled(status) and core.borders.at_rest
+
+    await send(service, domain(*members))
+    await service.until(done)
+
+
 async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
     tmp_path: Path, url: str
 ) -> None:
@@ -80,9 +96,8 @@ async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
         await send(service, *job_items(trace, resource=GPU))
         core = service.service.core
         for members in ((0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 5, 6), (1, 6, 7)):
-            await send(service, domain(*members))
-            await asyncio.sleep(0.3)  # nodes that came and went are looked at after a quarter
-        await service.until(lambda status: settled(status) and not core.borders.handover.moving)
+            await pull_together(service, members)
+        await service.until(lambda status: bool(status["statements"]["committed"] > 10))
         entries = await service.service._ledger.read_log("0", count=100_000)
         events = [event for entry in entries for event in ledger_events(entry)]
         borders, commits = Borders(), 0
