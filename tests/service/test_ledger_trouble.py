@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import time
@@ -206,6 +207,27 @@ async def test_full_it_takes_nothing_until_it_has_room_again(
             client.config_set("maxmemory", "1mb")
             await _held_up(load, 0.5)
             client.config_set("maxmemory", "0")
+        print(f"{await load.more(5):.2f} s")  # noqa: T201
+        await load.settled(ledger)
+    await ledger.close()
+
+
+async def test_its_disk_full_it_dies_and_has_all_that_was_acknowledged_when_there_is_room(
+    server: EmbeddedServer, short_dir: Path
+) -> None:
+    """With fsync before each answer it cannot go on; the end of its file may be half an entry."""
+    ledger = RedisLedger(server.url)
+    async with loaded(server.url, short_dir) as load:
+        assert server.pid is not None
+        written = max(path.stat().st_size for path in (server.data_dir / "appendonlydir").iterdir())
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (written + 9_999, written + 9_999))
+        for _ in range(1000):
+            if not server.running():
+                break
+            await asyncio.sleep(0.01)
+        assert not server.running(), "it wrote more than its disk holds"
+        await _held_up(load, 0.3)
+        server.start()
         print(f"{await load.more(5):.2f} s")  # noqa: T201
         await load.settled(ledger)
     await ledger.close()
