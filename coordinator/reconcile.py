@@ -10,6 +10,7 @@ equal the ledger's; whether they do is looked at apart (:mod:`coordinator.reconc
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,11 +46,8 @@ SHOWN = (Kind.ORPHAN, Kind.NO_NODE)
 """Not repaired: somebody has to look. Shown as they stand."""
 
 _HELD = frozenset((TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING))
-_LIVE = {
-    Phase.BOUND: TaskState.BOUND,
-    Phase.RUNNING: TaskState.RUNNING,
-    Phase.RELEASING: TaskState.RELEASING,
-}
+_LIVE = (TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING, None, None, None)
+"""By phase: the state of a task that is on a node."""
 _ENDS = {
     Phase.SUCCEEDED: TaskState.SUCCEEDED,
     Phase.FAILED: TaskState.FAILED,
@@ -91,19 +89,34 @@ class Look:
         self._present: dict[int, set[int]] = {}
 
     def take(self, part: Listed) -> None:
-        """A part of the listing."""
-        rows = self._core.rows
+        """A part of the listing. Tasks of one job stand together, and almost all are as they
+        should be: the loop is made for those."""
+        row_of = self._core.rows.get
+        head, state, unsure = "", None, False
+        uid_of, states, rows, present = "", bytearray(), array("i"), set[int]()
         for name, uid, node, phase in zip(
             part.tasks, part.uids, part.nodes, part.phases, strict=True
         ):
-            jid, tix = read_name(name)
-            state = self._core.order.known(jid)
-            if state is None or state.job.uid != uid or tix >= len(state.states):
+            jid, _, tail = name.partition(".")
+            if jid != head:
+                head, state = jid, self._known(jid)
+                if state is not None:
+                    uid_of, states, rows = state.job.uid, state.states, state.rows
+                    present = self._present.setdefault(state.job.jid, set())
+                    unsure = _unsure(state)
+            tix = int(tail) if tail.isdecimal() else -1
+            if state is None or uid != uid_of or not 0 <= tix < len(states):
                 self.orphans.append(name)
                 continue
-            self._present.setdefault(jid, set()).add(tix)
-            if (live := _LIVE.get(Phase(phase))) is not None and not _unsure(state):
-                self._compare(state, tix, live, rows.get(node, -1))
+            present.add(tix)
+            live = _LIVE[phase]
+            if live is None or unsure or (states[tix] == live and rows[tix] == row_of(node)):
+                continue
+            self._compare(state, tix, live, row_of(node, -1))
+
+    def _known(self, jid: str) -> JobState | None:
+        """None where no job has that number, or it is none."""
+        return self._core.order.known(int(jid)) if jid.isascii() and jid.isdecimal() else None
 
     def _compare(self, state: JobState, tix: int, live: TaskState, row: int) -> None:
         """A task that is on a node, with its state in the books."""

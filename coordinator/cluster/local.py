@@ -40,8 +40,8 @@ acknowledged. None: deleted before it was ever bound, whatever its uid."""
 
 _PHASES = {_RUNNING: Phase.RUNNING, _RELEASING: Phase.RELEASING, _LOSING: Phase.RELEASING}
 
-LISTED_AT_ONCE = 5000
-"""Tasks of one part of a listing: a few hundred kilobytes."""
+LISTED_AT_ONCE = 2000
+"""Tasks of one part of a listing: who reads it is busy with it for a few milliseconds."""
 
 _LAST_REPORTS = (Report.SUCCEEDED, Report.FAILED)
 
