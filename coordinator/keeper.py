@@ -98,8 +98,8 @@ class Keeper:
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
         """Raises ChildDied where that was tried too often."""
-        pause: float | None = 0.0
-        if died.code != DEPOSED:  # which is how it should end
+        pause: float | None = PAUSES[1]
+        if role not in COORDINATORS or died.code != DEPOSED:  # which is how it should end
             pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
         if pause is None:
             raise died.often(DEATHS, WINDOW_SECONDS)

@@ -45,7 +45,8 @@ async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, r
     async with kept(short_dir, told) as parts:
         before = parts.settings
         pid = parts.pids()[role]
-        async with Redis.from_url(before.redis_url or "") as client:
+        url, password = before.redis_url or "", before.redis_secret
+        async with Redis.from_url(url, password=password) as client:
             await client.set("key", "kept")
         os.kill(pid, signal.SIGKILL)
         await until(lambda: any(isinstance(one, Back) for one in told))
@@ -54,7 +55,7 @@ async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, r
         assert parts.pids()[role] != pid
         assert parts.settings == before
         assert await parts.answers(role)
-        async with Redis.from_url(before.redis_url or "") as client:
+        async with Redis.from_url(url, password=password) as client:
             assert await client.get("key") == b"kept"
 
 
@@ -80,7 +81,7 @@ async def test_what_dies_again_and_again_ends_everything_with_role_and_log(short
     with pytest.raises(ExceptionGroup) as caught:
         async with kept(short_dir, told) as parts:
             pids = set(parts.pids().values())
-            parts._children[CLUSTER].arguments = [sys.executable, "-c", "print('no'); exit(3)"]
+            parts._children[CLUSTER].arguments = [sys.executable, "-c", "print('no'); exit(7)"]
             os.kill(parts.pids()[CLUSTER], signal.SIGKILL)
             await asyncio.sleep(WITHIN)
     found: BaseException = caught.value
@@ -88,7 +89,7 @@ async def test_what_dies_again_and_again_ends_everything_with_role_and_log(short
         (found,) = found.exceptions
     assert isinstance(found, ChildDied)
     assert found.role == CLUSTER
-    assert f"exit code 3, for the {DEATHS}th time" in str(found)
+    assert f"exit code 7, for the {DEATHS}th time" in str(found)
     assert "no" in str(found).splitlines()[-1]
     assert len(told) == DEATHS - 1
     assert not any(command_line(pid) for pid in pids)
