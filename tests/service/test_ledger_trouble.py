@@ -191,8 +191,10 @@ async def test_back_from_an_old_copy_it_gets_no_service(
 
 async def _held_up(load: Load, seconds: float) -> None:
     """Nothing is acknowledged meanwhile, and nobody dies of it."""
-    await asyncio.sleep(0.1)  # what was under way may still be told
-    before = len(load.acknowledged)
+    before = -1
+    while len(load.acknowledged) != before:  # what was under way may still be told
+        before = len(load.acknowledged)
+        await asyncio.sleep(0.1)
     await asyncio.sleep(seconds)
     assert len(load.acknowledged) == before
     assert not load.service._task.done()
@@ -274,9 +276,10 @@ async def test_cut_in_the_middle_of_questions_and_answers_nothing_happens_twice(
     async with cutter.listening(path), loaded(f"unix://{path}", short_dir) as load:
         cutter.answers, cutter.questions = 0.03, 0.01
         took = await load.more(60, within=60.0)
+        while cutter.cut_answers < 6:  # fewer show nothing
+            took += await load.more(10, within=60.0)
         cutter.answers = cutter.questions = 0.0
         print(f"{took:.2f} s, cut {cutter.cut_answers} answers, {cutter.cut_questions} questions")  # noqa: T201
-        assert cutter.cut_answers > 5, "too few to show anything"
         await load.settled(ledger)
     await ledger.close()
 
