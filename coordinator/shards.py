@@ -123,6 +123,8 @@ class RayShards:
         self._cpus = cpus
         self._start_seconds = start_seconds
         self._actors: dict[int, Any] = {}
+        self._epochs: dict[int, bytes] = {}
+        """Under which each worker was last begun: calls say so, and no other heeds them."""
         self._left: dict[int, Any] = {}
         """Workers that may begin anew, by shard: an earlier coordinator left them, or they answered
         that they failed."""
@@ -171,6 +173,7 @@ class RayShards:
 
     async def start(self, config: WorkerConfig) -> int:
         shard = config.shard
+        self._epochs[shard] = str(config.epoch).encode()
         left = self._left.pop(shard, None)
         if left is not None:
             self._actors[shard] = left
@@ -192,7 +195,8 @@ class RayShards:
         actor = self._actors.get(shard)
         if actor is None:
             raise WorkerLost(f"shard {shard} has no worker")
-        reply = await self._wait(shard, actor.turns.remote(encode_call(turns)), self._call_seconds)
+        call = actor.turns.remote(self._epochs[shard], encode_call(turns))
+        reply = await self._wait(shard, call, self._call_seconds)
         with _lost_if_altered(shard):
             return PlaceReply.decode(reply)
 

@@ -53,15 +53,26 @@ class ShardActor:
         """Load the view and take up the shard under the given epoch; returns our process id."""
         settings = WorkerConfig.decode(config)
         configure_tracing("worker")
+        self.end()
         ledger = RedisLedger(settings.access)
         self._server = ShardServer(settings, ledger)
         self._runner.run(self._server.load())
         return str(os.getpid()).encode()
 
-    def turns(self, call: bytes) -> bytes:
-        """Place turns and commit what was placed; an empty list only catches up with the log."""
+    def end(self) -> None:
+        """Leave the shard; also where it was never taken up."""
+        server, self._server = self._server, None
+        if server is not None:
+            self._runner.run(server.close())
+
+    def turns(self, epoch: bytes, call: bytes) -> bytes:
+        """Place turns and commit what was placed; an empty list only catches up with the log.
+
+        Only for who began it last: an earlier coordinator that does not know yet that it was
+        deposed may still call, and what came of that nobody would be told."""
         if self._server is None:
             raise RuntimeError("the worker has not begun")
+        self._server.expect(epoch.decode())
         started = time.process_time()
         turns = decode_call(call)
         outcomes = self._runner.run(self._server.serve(turns))
@@ -133,6 +144,14 @@ class ShardServer:
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
         self._worker.begin(self._config.epoch, self._config.run_id)
+
+    async def close(self) -> None:
+        await self._ledger.close()
+
+    def expect(self, epoch: str) -> None:
+        """Raises RuntimeError where a call was meant for another epoch of the shard."""
+        if epoch != str(self._config.epoch):
+            raise RuntimeError(f"a call under epoch {epoch}, the worker's is {self._config.epoch}")
 
     async def serve(self, turns: list[Turn]) -> list[Outcome]:
         if self._worker.pending_batch() is not None:
