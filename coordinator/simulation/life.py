@@ -86,6 +86,8 @@ class Life:
         )
         self._seat: Seat | None = None
         self.holder = holder
+        self.term = 0
+        """Counts those that took the seat; 0 where it never did."""
         self._candidate = Candidate(
             process=process,
             ledger=world.ledger,
@@ -104,6 +106,7 @@ class Life:
     def _elected(self, epoch: Epoch) -> None:
         """Claim every writer, take up the rest of what the ledger holds, accept its run."""
         epochs = {COORDINATOR: epoch}
+        self.term = epoch.counter
         Tenure(
             process=self.process,
             ledger=self._ledger,

@@ -29,7 +29,7 @@ FAULTS = Faults(
     silent_after=0.05,
     duplicate=0.2,
 )
-UNTIL = 1_600.0
+UNTIL = 1_200.0
 """A run that has not ended by then (it begins at 1000 s, jobs run a second or two) never will."""
 
 

@@ -14,6 +14,9 @@ BETWEEN = 0.5
 EFFECTS = frozenset(f"{what} asked" for what in ("commit", "record", "store", "bind", "stop"))
 """Messages that change something where they arrive."""
 
+FAR_SECONDS = 0.5
+"""What is due later keeps no run from being over: where work is left, that is known besides."""
+
 LOST_SECONDS = 0.02
 """After so long without an answer the same is asked again."""
 
@@ -102,7 +105,11 @@ class Alarm:
         if at is None or (self._at is not None and self._at <= at):
             return
         self._at = at
-        self._process.after(at - self._process.now, lambda: self._due(at))
+        seconds = at - self._process.now
+        if seconds < FAR_SECONDS:
+            self._process.after(seconds, lambda: self._due(at))
+        else:
+            self._process.round(seconds, lambda: self._due(at), background=True)
 
     def _due(self, at: float) -> None:
         if self._at == at:  # else it was set to an earlier time, and has rung

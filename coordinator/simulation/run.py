@@ -108,6 +108,11 @@ class Simulation:
         """Of every coordinator that led so far."""
         return [life.binding for life in self.lives if life.binding is not None]
 
+    @property
+    def over(self) -> bool:
+        """Whether everything that was wished for is done, and nothing more will happen."""
+        return self.life.over and not self._unanswered
+
     def _begin(self, holder: str) -> Life:
         """A coordinator starts that knows nothing, and stands by until the seat is free."""
         life = Life(
@@ -137,6 +142,8 @@ class Simulation:
 
     def _ready(self, life: Life) -> None:
         """It leads now: what no coordinator has answered is submitted to it."""
+        if life.term < self._led.term:
+            return  # it stood still when it had taken the seat, and another one has it by now
         self.timeline.rose("leader")
         self._led = life
         for wish in list(self._unanswered):
@@ -223,18 +230,23 @@ class Simulation:
             self._note()
             if inspect is not None:
                 inspect()
-            if self.life.over and not self._unanswered:
+            if self.over:
                 break
         return self.events
 
     def _happen(self, what: str, event: Callable[[], None]) -> None:
         self.events += 1
+        if not what:
+            event()
+            return
         self.happened[what] += 1
-        crash = self.crash if self.crash and self.crash[:2] == (what, self.happened[what]) else None
-        if crash and crash[2]:
+        if self.crash is None or self.crash[:2] != (what, self.happened[what]):
+            event()
+        elif self.crash[2]:
             self._end(self.life, away=0.0)
-        event()
-        if crash and not crash[2]:
+            event()
+        else:
+            event()
             self._end(self.life, away=0.0)
 
     # --- the history --------------------------------------------------------------------------

@@ -37,6 +37,8 @@ def crashed(error: Exception) -> Broken:
 def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) -> list[Broken]:
     """Everything that does not hold at the end of a run; the first is the one to look at."""
     found = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
+    if not simulation.over:
+        found.append(Broken("unfinished", f"at {simulation.timeline.now:.0f} s it is not over"))
     if not settled(simulation.core):
         found.append(Broken("unfinished", str(simulation.core.status()["jobs"])))
         return found  # what follows is only true of runs that came to their end
