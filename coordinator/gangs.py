@@ -29,32 +29,38 @@ class Gangs:
         """Gangs that fell below their minimum, since the start."""
         self.repaired = 0
         self.released = 0
+        self._fresh: set[int] = set()
+        """Noted since the last step: their time begins with the next one, which tells the time."""
         self._since: dict[int, float] = {}
         self._due: list[tuple[float, int]] = []
         """Heap of (when, jid); void where the job is not in ``_since``, or is there since later."""
 
     def __contains__(self, jid: int) -> bool:
-        return jid in self._since
+        return jid in self._since or jid in self._fresh
 
-    def note(self, state: JobState, now: float) -> None:
+    def note(self, state: JobState) -> None:
         """A member was lost: the gang's time begins, if it has too few left."""
-        jid = state.job.jid
-        if jid not in self._since and short(state):
+        if state.job.jid not in self and short(state):
             self.broken += 1
-            self._since[jid] = now
-            heapq.heappush(self._due, (now + self.seconds, jid))
+            self._fresh.add(state.job.jid)
 
     def settle(self, state: JobState) -> None:
         """Members of a noted gang came or went: it may be whole again, or nothing left of it."""
-        if not short(state) and self._since.pop(state.job.jid, None) is not None:
+        if not short(state) and state.job.jid in self:
+            self.forget(state.job.jid)
             self.repaired += state.info.held[0] > 0
 
     def forget(self, jid: int) -> None:
         """The job was deleted: its members are stopped anyhow."""
+        self._fresh.discard(jid)
         self._since.pop(jid, None)
 
     def due(self, now: float) -> list[int]:
         """Jobs whose time is over."""
+        for jid in self._fresh:
+            self._since[jid] = now
+            heapq.heappush(self._due, (now + self.seconds, jid))
+        self._fresh.clear()
         found = []
         while self._due and self._due[0][0] <= now:
             _, jid = heapq.heappop(self._due)
@@ -70,7 +76,7 @@ class Gangs:
     def release(self, jid: int) -> None:
         """Its rest is being stopped."""
         self.released += 1
-        self._since.pop(jid, None)
+        self.forget(jid)
 
     def next_due(self) -> float | None:
         return self._due[0][0] if self._due else None

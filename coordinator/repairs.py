@@ -22,7 +22,7 @@ class Repairs(JobBook):
         if job is None:
             return
         if state is TaskState.PENDING:  # a refused bind may leave too few
-            self.gangs.note(job, self.now)
+            self.gangs.note(job)
             if job.standing is Standing.READY and self.parking.full(job):
                 self._enqueue(job)
         elif jid in self.gangs:
@@ -54,7 +54,7 @@ class Repairs(JobBook):
         """Members of these jobs, recorded as FAILED, did not fail by themselves."""
         for jid in jids:
             if (state := self.jobs.get(jid)) is not None:
-                self.gangs.note(state, self.now)
+                self.gangs.note(state)
 
     def find_broken(self) -> None:
         """The seat was taken: look with the next step which gangs a refused bind left short. Their
@@ -66,7 +66,7 @@ class Repairs(JobBook):
         for state in self.jobs.values():
             info = state.info
             if info.pending and info.held[0] and not info.failed:
-                self.gangs.note(state, self.now)
+                self.gangs.note(state)
 
     def mend(self) -> None:
         """See to those whose time has come."""

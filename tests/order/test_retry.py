@@ -169,9 +169,9 @@ def test_a_gang_that_is_not_repaired_in_time_is_released() -> None:
     (turn,) = turns(o, now=11.0)
     o.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"x": 4}))
     assert o.next_due() is not None
-    turns(o, now=39.0)
-    assert o.departures.stop == []
     turns(o, now=40.0)
+    assert o.departures.stop == []
+    turns(o, now=41.0)
     assert o.departures.stop == [(1, 0), (1, 1)]
     assert o.gangs.released == 1
     o.accounts.capacity.freed()
@@ -180,6 +180,28 @@ def test_a_gang_that_is_not_repaired_in_time_is_released() -> None:
     o.task_changed(1, TaskState.FAILED, [0, 1], [0, 0])
     assert not o.jobs[1].stopping
     o.validate()
+
+
+def test_the_time_of_a_gang_begins_when_somebody_knows_the_time() -> None:
+    """A successor learns of a refusal before its first step."""
+    o = order()
+    o.put_job(job(1, count=3), bytearray([TaskState.RUNNING, TaskState.RUNNING, TaskState.BINDING]))
+    o.jobs[1].put_rows([0, 1, 2], [0, 0, 0])
+    o.task_changed(1, TaskState.PENDING, [2], [0])
+    turns(o, now=1000.0)
+    turns(o, now=1029.0)
+    assert o.departures.stop == []
+    assert o.gangs.broken == 1
+
+
+def test_a_successor_finds_the_gangs_that_are_short() -> None:
+    o = order()
+    held, failed = [TaskState.RUNNING] * 2, TaskState.FAILED
+    o.put_job(job(1, count=3), bytearray([*held, TaskState.PENDING]))
+    o.put_job(job(2, count=4, minimum=3), bytearray([*held, failed, TaskState.PENDING]))
+    o.find_broken()
+    turns(o, now=1000.0)
+    assert (1 in o.gangs, 2 in o.gangs) == (True, False)
 
 
 def test_a_gang_whose_turn_is_out_is_not_released_under_it() -> None:
@@ -202,6 +224,7 @@ def test_a_member_that_fails_by_itself_is_not_our_business_a_lost_one_is() -> No
     for jid in (1, 2):
         o.task_changed(jid, TaskState.FAILED, [1], [0])
     o.lost([2])
+    turns(o, now=1.0)
     turns(o, now=o.gangs.seconds + 1)
     assert o.departures.stop == [(2, 0)]
 
