@@ -27,7 +27,8 @@ class Condition(StrEnum):
     """It holds something, but not whose it is."""
     ANOTHER = "another"
     OLD_COPY = "old copy"
-    NEWER = "newer schema"
+    OTHER_SCHEMA = "other schema"
+    """Another version wrote it, which this one cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Found:
 
 
 def judge(found: Found, known: Known) -> Condition:
-    if found.schema > SCHEMA:
-        return Condition.NEWER
+    if found.schema not in {0, SCHEMA}:
+        return Condition.OTHER_SCHEMA
     if not found.cluster:
         if any(found.counts.values()):
             return Condition.UNNAMED

@@ -175,14 +175,15 @@ def test_nothing_is_restored_under_a_coordinator(
     assert recall(path_of(settings)) == Known("other", "0")
 
 
-def test_a_newer_version_is_told_and_left_alone(settings: Settings) -> None:
+@pytest.mark.parametrize("schema", [1, 99])
+def test_what_another_version_wrote_is_told_and_left_alone(settings: Settings, schema: int) -> None:
     written(settings)
     with embedded(settings) as server:
         with redis.Redis.from_url(server.url, protocol=2) as client:
-            client.hset("{quadrant}:meta", "schema", 99)
+            client.hset("{quadrant}:meta", "schema", schema)
         assert "stop it first" in refused("restore", "--yes"), "somebody may use it"
-        assert shown()["condition"] == "newer schema", "to look at it is free"
-    assert "schema 99" in refused("restore", "--yes")
+        assert shown()["condition"] == "other schema", "to look at it is free"
+    assert f"schema {schema}, this version knows" in refused("restore", "--yes")
 
 
 def test_where_no_ledger_ever_was(settings: Settings) -> None:
