@@ -79,6 +79,7 @@ class Standby:
         looked = time.monotonic()
         while await self._follow() == ENTRIES:
             pass
+        await self._tell(self._log_id)
         pause = min(self._lease / LOOKS, held.seconds_left) - (time.monotonic() - looked)
         await asyncio.sleep(max(pause, 0.001))
 
@@ -89,6 +90,7 @@ class Standby:
 
     async def finish(self) -> None:
         """The books are the leader's from now on."""
+        await self._tell(None)
         nominations = await insist(self._ledger.read_nominations, what="read nominations")
         self._following.finish(nominations)
 
@@ -98,9 +100,10 @@ class Standby:
         """Take up a portion of what moved, at first everything. Returns how many entries of the log
         it was, at most :data:`ENTRIES`.
 
-        Raises LedgerTrimmed where we were away for so long that the log is gone: the process has
-        to begin anew."""
+        Raises LedgerTrimmed where we were away for minutes, and the log is gone: the process has to
+        begin anew."""
         if self._log_id is None:
+            await self._tell(await insist(self._ledger.log_tail, what="log tail"))
             snapshot = await insist(self._ledger.snapshot, what="snapshot")
             await asyncio.to_thread(self._following.take, snapshot)
             self._log_id = snapshot.log_id
@@ -118,6 +121,10 @@ class Standby:
             await self._take_up(Moved(jobs=unread))
         self._log_id = entries[-1].id
         return len(entries)
+
+    async def _tell(self, log_id: str | None) -> None:
+        """So that the log is not cut before we have read it."""
+        await insist(lambda: self._ledger.tell_reader(self._holder, log_id), what="tell reader")
 
     async def _take_up(self, moved: Moved) -> set[int]:
         """Returns jobs that have to be read as a whole."""

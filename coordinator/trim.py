@@ -14,9 +14,8 @@ from shared.ledger.protocol import Ledger
 TRIM_SECONDS = 5.0
 """How often the log is cut."""
 
-KEPT_SECONDS = 10.0
-"""What was written since then stays: a standby, which tells nobody how far it has read, looks every
-third of a second."""
+PATIENCE_SECONDS = 120.0
+"""A standby that is so far behind is dead, or will never keep up: it is not waited for."""
 
 
 async def trim_forever(
@@ -35,7 +34,21 @@ async def trim_forever(
             continue
         read = workers()
         if read is not None:
-            newest, _ = log_position(await insist(ledger.log_tail, what="log tail"))
-            kept = f"{max(0, newest - int(1000 * KEPT_SECONDS))}-0"
-            lowest = min([kept, *read, *([history] if history else [])], key=log_position)
+            standbys = await insist(partial(_standbys, ledger), what="readers")
+            lowest = min(
+                [*read, *standbys, *([history] if history else [])],
+                key=log_position,
+            )
             await insist(partial(ledger.trim, log_before=lowest), what="trim")
+
+
+async def _standbys(ledger: Ledger) -> list[str]:
+    """Up to where each standby has read. Those that are too far behind are forgotten."""
+    newest, _ = log_position(await ledger.log_tail())
+    found = []
+    for reader, log_id in (await ledger.readers()).items():
+        if newest - log_position(log_id)[0] > 1000 * PATIENCE_SECONDS:
+            await ledger.tell_reader(reader, None)
+        else:
+            found.append(log_id)
+    return found

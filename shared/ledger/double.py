@@ -80,6 +80,7 @@ class LedgerDouble:
         self._bind_count = 0
         self._delivered = 0
         self._pending: set[str] = set()
+        self._readers: dict[str, str] = {}
 
     def _nonce(self) -> str:
         return f"{self._rng.getrandbits(64):016x}"
@@ -298,6 +299,15 @@ class LedgerDouble:
 
     async def ack_binds(self, ids: list[str]) -> None:
         self._pending.difference_update(ids)
+
+    async def tell_reader(self, reader: str, log_id: str | None) -> None:
+        if log_id is None:
+            self._readers.pop(reader, None)
+        else:
+            self._readers[reader] = log_id
+
+    async def readers(self) -> dict[str, str]:
+        return dict(self._readers)
 
     async def trim(self, *, log_before: str) -> None:
         gone = min(max(0, _number(log_before) - 1 - self._forgotten), len(self._log))

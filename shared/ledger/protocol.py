@@ -417,6 +417,15 @@ class Ledger(Protocol):
         """Every nomination there is, by job."""
         ...
 
+    async def tell_reader(self, reader: str, log_id: str | None) -> None:
+        """A follower has read the log up to here; None: it follows no more."""
+        ...
+
+    async def readers(self) -> dict[str, str]:
+        """Up to where followers have read the log. One that died is among them until it is told of
+        that it follows no more."""
+        ...
+
     async def trim(self, *, log_before: str) -> None:
         """Forget log entries below an id that every follower has passed, and acknowledged binds."""
         ...

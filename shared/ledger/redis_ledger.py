@@ -38,6 +38,8 @@ from shared.messages import (
 
 _CHUNK = 2000
 _PAGE = 1000
+_READER = "reader/"
+"""Fields of the meta record: a follower of the log, and up to where it has read."""
 _SLACK = 5.0
 """Seconds a blocking read may take longer than it asked for."""
 
@@ -160,6 +162,23 @@ class RedisLedger(Ownership):
     async def _blocking(self, call: Awaitable[Any], block: float | None) -> Any:
         async with translated(), asyncio.timeout((block or 0.0) + self._timeout + _SLACK):
             return await call
+
+    async def tell_reader(self, reader: str, log_id: str | None) -> None:
+        field = _READER + reader
+        async with translated():
+            if log_id is None:
+                await self._writer.hdel(key("meta"), field)
+            else:
+                await self._writer.hset(key("meta"), field, log_id)
+
+    async def readers(self) -> dict[str, str]:
+        async with translated():
+            found = {name.decode(): value for name, value in (await self._hash("meta")).items()}
+        return {
+            name.removeprefix(_READER): value.decode()
+            for name, value in found.items()
+            if name.startswith(_READER)
+        }
 
     async def trim(self, *, log_before: str) -> None:
         async with translated():

@@ -12,7 +12,7 @@ from shared.ledger.errors import LedgerUnavailable
 from tests.kube.client import Client
 from tests.service.harness import Running
 
-NAMES = ["serving", "ledger", "workers", "cluster", "all_workers", "policy", "intake"]
+NAMES = ["serving", "ledger", "workers", "cluster", "all_workers", "policy", "intake", "leading"]
 
 
 async def test_all_is_well(client: Client) -> None:

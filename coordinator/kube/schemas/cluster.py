@@ -129,12 +129,18 @@ Shard - Nodes that one worker is at home in.
   status: ShardStatus        Its nodes and its worker.
 
 ShardStatus - Nodes and worker of a shard.
-  nodes: integer             How many nodes are at home here.
+  nodes: integer             How many nodes are at home here and in use.
+  desired: integer           How many nodes are to be at home here.
+  giving: integer            How many of its nodes are on their way to another shard.
+  taking: integer            How many nodes of others are on their way here.
   up: boolean                Whether its worker is up.
   epoch: string?             The epoch under which its worker may commit; null without a worker.
+  pid: integer?              The process of its worker, on its machine; null without a worker.
   outstanding: integer       How many tasks are on their way to its worker.
   waiting: integer           How many turns wait to be sent.
   calls: integer             How many calls to its worker have no answer yet.
+  turns: integer             How many turns are open.
+  turnLimit: integer         How many turns may be open.
   allocatable: quantities    What its nodes offer together.
   idle: quantities           What of that nobody holds.
 """
