@@ -69,6 +69,7 @@ _MOSTLY = {
     FaultKind.SERVER_RESTARTED: 3,
     FaultKind.SERVER_AWAY: 1,
     FaultKind.CLUSTER_AWAY: 1,
+    FaultKind.TASKS_LOST: 1,
 }
 
 
@@ -86,7 +87,7 @@ def _faults(draw: Random, shards: int) -> list[Fault]:
 
 def _seconds(draw: Random, kind: FaultKind) -> float:
     match kind:
-        case FaultKind.WORKER_KILLED | FaultKind.SERVER_RESTARTED:
+        case FaultKind.WORKER_KILLED | FaultKind.SERVER_RESTARTED | FaultKind.TASKS_LOST:
             return 0.0
         case FaultKind.CLOCK_JUMPED:
             return draw.choice([draw.uniform(-3.0, 3.0), draw.uniform(-0.3, 0.3)])

@@ -10,6 +10,7 @@ from coordinator.checker.check import check_lines
 from coordinator.cluster.faulty import Faults, FaultyCluster
 from coordinator.cluster.kubelets import Kubelets
 from coordinator.cluster.local import LocalCluster
+from coordinator.cluster.protocol import Phase
 from coordinator.core import Coordinator
 from coordinator.dispatch import Dispatcher
 from coordinator.order import Order
@@ -29,6 +30,9 @@ FAULTS = Faults(
     silent_after=0.05,
     duplicate=0.2,
 )
+LOST_AT_ONCE = 2
+"""Tasks that vanish together."""
+
 UNTIL = 1_200.0
 """A run that has not ended by then (it begins at 1000 s, jobs run a second or two) never will."""
 
@@ -54,6 +58,16 @@ def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
 
     local = LocalCluster(grace=0.05)
     kubelets: Kubelets = FaultyCluster(local, FAULTS, wanted.seed) if wanted.faulty else local
+
+    def lose() -> None:
+        listed = local.listing("")
+        running = [
+            t for t, p in zip(listed.tasks, listed.phases, strict=True) if p == Phase.RUNNING
+        ]
+        timeline = simulation.timeline
+        some = timeline.random.sample(running, min(len(running), LOST_AT_ONCE))
+        local.lose(some, timeline.now)
+
     simulation = Simulation(
         core,
         session=lambda: open_session(DEFAULT_POLICY),
@@ -61,6 +75,7 @@ def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
         mode=wanted.mode,
         seed=wanted.seed,
         network=wanted.network,
+        lose=lose,
         standby=wanted.standby,
         notes=notes,
     )

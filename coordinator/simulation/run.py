@@ -52,11 +52,12 @@ class Simulation:
         mode: Mode,
         seed: int,
         network: Network | None = None,
+        lose: Callable[[], None] = lambda: None,
         standby: bool = False,
         notes: Notes | None = None,
     ) -> None:
         """``core`` makes an empty coordinator, ``session`` opens a session per worker; one worker
-        for each shard."""
+        for each shard. ``lose``: some tasks vanish from their nodes."""
         self.notes = notes
         self.events = 0
         """How many happened so far."""
@@ -68,6 +69,7 @@ class Simulation:
             random.Random(seed + 1), clock=lambda: timeline.now + self._clock_ahead
         )
         self._make_core = core
+        self._lose = lose
         self._world = World(
             timeline=timeline,
             ledger=self.ledger,
@@ -218,6 +220,8 @@ class Simulation:
             case FaultKind.SERVER_AWAY:
                 self.timeline.fell("server")
                 self.timeline.leave(Place.LEDGER, fault.seconds)
+            case FaultKind.TASKS_LOST:
+                self._lose()
             case FaultKind.CLUSTER_AWAY:
                 self.timeline.leave(Place.CLUSTER, fault.seconds)
 

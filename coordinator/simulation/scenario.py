@@ -32,6 +32,7 @@ class FaultKind(StrEnum):
     SERVER_RESTARTED = "server restarted"
     SERVER_AWAY = "server away"
     CLUSTER_AWAY = "cluster away"
+    TASKS_LOST = "tasks lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from coordinator.checker import CheckReport
 from coordinator.simulation.life import settled
 from coordinator.simulation.run import Simulation
-from coordinator.simulation.scenario import Scenario
+from coordinator.simulation.scenario import FaultKind, Scenario
 from shard_worker.view import View
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
 from shared.ledger.synchronous import at_once
@@ -58,9 +58,11 @@ def _account(wanted: Scenario, report: CheckReport) -> Iterator[Broken]:
     ended = summary.tasks_finished + summary.tasks_failed + summary.tasks_deleted
     if ended != summary.tasks_submitted:
         yield Broken("account", f"{summary.tasks_submitted} submitted, {ended} ended: {summary}")
+    if wanted.deletes or any(fault.kind is FaultKind.TASKS_LOST for fault in wanted.faults):
+        return
     whole = summary.jobs_finished == summary.jobs_submitted
-    if not wanted.deletes and not (whole and summary.tasks_finished == summary.tasks_bound):
-        yield Broken("account", f"nothing was deleted, and not everything finished: {summary}")
+    if not (whole and summary.tasks_finished == summary.tasks_bound):
+        yield Broken("account", f"nothing was taken away, and not everything finished: {summary}")
 
 
 def _nothing_left(simulation: Simulation) -> Iterator[Broken]:
