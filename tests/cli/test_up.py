@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.child import command_line, descendants
 from coordinator.commands import stack
 from coordinator.commands.up import DEFAULT_PORT, KUBECONFIG, reachable
 from tests.cli.conftest import Quadrant
 
 START_SECONDS = 100.0
+ASK = ("get", "queues", "-o", "name")
 
 
 @pytest.mark.parametrize("words", [["--listen", "{}"], []])
@@ -136,7 +138,7 @@ def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_up_says_how_to_ask_it_and_then_answers(
+def test_up_says_how_to_ask_it_and_answers_again_when_its_coordinator_was_killed(
     short_dir: Path, quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "-m", "coordinator.cli", "up", "--shards", "1"]
@@ -160,11 +162,24 @@ def test_up_says_how_to_ask_it_and_then_answers(
             time.sleep(0.05)
         assert path.stat().st_mode & 0o777 == 0o600
         monkeypatch.setenv("KUBECONFIG", str(path))
-        said = quadrant("get", "queues", "-o", "name")
+        said = quadrant(*ASK)
         assert said == (0, "queue.scheduling.volcano.sh/default\n", "")
+        (coordinator,) = coordinators(up.pid)
+        os.kill(coordinator, signal.SIGKILL)
+        again = time.monotonic() + START_SECONDS
+        while coordinators(up.pid) in ([], [coordinator]) or said != quadrant(*ASK):
+            assert time.monotonic() < again, "nobody answers any more"
+            time.sleep(0.1)
     finally:
         up.send_signal(signal.SIGINT)
         out, error = up.communicate(timeout=60)
     assert (up.returncode, out) == (130, "")
     assert error.splitlines()[0] == f"export KUBECONFIG={path}"
     assert "Next: " in error
+    assert "the coordinator process was ended by SIGKILL; it is started again" in error
+    assert "the coordinator process is back after" in error
+
+
+def coordinators(pid: int) -> list[int]:
+    """Those that run below a process."""
+    return [one for one in descendants(pid) if "coordinator.service" in command_line(one)]
