@@ -68,6 +68,7 @@ async def place(
     await real.open()
     yield Place(Desk(real), lambda seconds: _move_leases(embedded_server, seconds))
     await real.close()
+    flush(embedded_server)  # no lease of ours holds up the tests that follow
 
 
 # --- the coordinator's seat -------------------------------------------------------------------
@@ -286,3 +287,4 @@ async def test_two_that_claim_an_empty_seat_at_once_do_not_both_lead(
     assert [type(one) for one in found].count(LeaseHeld) == 3
     for ledger in ledgers:
         await ledger.close()
+    flush(embedded_server)

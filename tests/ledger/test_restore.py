@@ -173,6 +173,7 @@ def test_nothing_is_restored_under_a_coordinator(
     assert "a coordinator (host-1) leads on this ledger; stop it" in refused("restore", "--yes")
     assert shown()["leader"]["holder"] == "host-1"
     assert recall(path_of(settings)) == Known("other", "0")
+    flush(embedded_server)
 
 
 @pytest.mark.parametrize("schema", [1, 99])

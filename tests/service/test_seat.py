@@ -12,6 +12,7 @@ from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import CommitBatch, Epoch, StatusBatch, Verdict
 from shared.settings import load_settings
+from tests.ledger.conftest import flush
 from tests.service.harness import DirectCluster, DirectShards
 
 
@@ -36,6 +37,7 @@ class Overtaken(RedisLedger):
 async def test_every_earlier_writer_is_deposed_before_the_snapshot_is_read(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
+    flush(embedded_server)
     ledger = Overtaken(embedded_server.url)
     leader = await ledger.claim(COORDINATOR)
     ledger.run = await ledger.bless(leader)
