@@ -60,6 +60,7 @@ def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
     kubelets: Kubelets = FaultyCluster(local, FAULTS, wanted.seed) if wanted.faulty else local
 
     def lose() -> None:
+        local.advance(simulation.timeline.now)
         listed = local.listing("")
         running = [
             t for t, p in zip(listed.tasks, listed.phases, strict=True) if p == Phase.RUNNING
