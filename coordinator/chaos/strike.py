@@ -115,7 +115,7 @@ class Striker:
                 asyncio.timeout(FIND_SECONDS),
                 Redis.from_url(settings.redis_url or "", password=settings.redis_secret) as client,
             ):
-                await client.execute_command("BGREWRITEAOF")
+                await client.bgrewriteaof()
         except (RedisError, OSError, TimeoutError) as error:
             self._timeline.note(f"rewrite of the append-only file: {error}")
             self.missed.append(blow)
