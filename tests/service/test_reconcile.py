@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import redis
 
@@ -179,6 +180,17 @@ async def test_an_old_copy_of_the_ledger_follows_the_cluster(tmp_path: Path, url
         core.validate()
 
 
+async def statuses(service: Running) -> dict[str, str]:
+    """What ``get nodes`` shows."""
+    header = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    url = f"{service.url}/api/v1/nodes"
+    async with aiohttp.ClientSession(headers=header) as http, http.get(url) as answer:
+        table = await answer.json()
+    names = [column["name"] for column in table["columnDefinitions"]]
+    name, status = names.index("Name"), names.index("Status")
+    return {row["cells"][name]: row["cells"][status] for row in table["rows"]}
+
+
 # --- nodes that refuse ------------------------------------------------------------------------
 
 
@@ -203,6 +215,9 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         assert shown is not None
         (condition,) = [c for c in shown["status"]["conditions"] if c["type"] == "SetAside"]
         assert "NodeBroken" in condition["message"]
+        assert await statuses(service) == {"n0": "Ready,SetAside"} | {
+            f"n{i}": "Ready" for i in range(1, 12)
+        }
         told = [(t.about, t.happening.reason) for t in service.service.objects.told]
         assert (Key("Node", "", *broken), "NodeSetAside") in told
         refused = kubelets.drain()
