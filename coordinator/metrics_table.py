@@ -200,7 +200,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         _histogram("bind_duration_seconds", "A task's call to the cluster", BIND_SECONDS),
         _gauge("bind_backlog", "Tasks that are placed and whose bind is not recorded"),
-        _gauge("nodes_set_aside", "Nodes that get nothing for a while: they refused bind after bind"),
+        _gauge("nodes_set_aside", "Nodes that get nothing now: they refused bind after bind"),
         _counter("nodes_set_aside_total", "Times that a node was set aside"),
         _counter(
             "nodes_set_aside_withheld_total",
