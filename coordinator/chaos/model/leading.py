@@ -279,7 +279,7 @@ def _hand_over(s: State, index: int, checks: Checks) -> Iterator[Step]:
         known = c._replace(jobs=(one | (one < PENDING), two | (two < PENDING)))
         after = put(s, index, known)._replace(phase=DESIRED)
         yield Step(f"the {_name(c)} asks worker 0 to leave node 1", after)
-    elif s.phase == DESIRED and (Check.DRAIN not in checks or not {one, two} & {1, 3}):
+    elif s.phase == DESIRED and (Check.DRAIN not in checks or 1 not in (one, two)):
         known = c._replace(
             jobs=(one & ~1 if one < PENDING else one, two & ~1 if two < PENDING else two)
         )
