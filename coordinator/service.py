@@ -380,23 +380,22 @@ class _Stopped(Exception):
 async def serve(settings: Settings) -> None:
     """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
     known = expected(settings)
-    ledger = RedisLedger(settings.access(), cluster=known.cluster, seen=known.log)
-    cluster = SocketCluster(settings.cluster_socket or "")
-    shards = RayShards(
-        cluster=await insist(ledger.open, what="open"),
-        call_seconds=settings.worker_deadline_seconds,
-        cpus=settings.worker_cpus,
-    )
-    await asyncio.to_thread(shards.attach, settings.ray_address or "")
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    try:
-        async with remembering(settings, ledger):
-            await Service(settings, ledger=ledger, cluster=cluster, shards=shards).run(stop)
-    finally:
-        await shards.close()
-        await cluster.close()
-        await ledger.close()
+    async with contextlib.AsyncExitStack() as ended:
+        ledger = RedisLedger(settings.access(), cluster=known.cluster, seen=known.log)
+        ended.push_async_callback(ledger.close)
+        cluster = SocketCluster(settings.cluster_socket or "")
+        ended.push_async_callback(cluster.close)
+        shards = RayShards(
+            cluster=await insist(ledger.open, what="open"),
+            call_seconds=settings.worker_deadline_seconds,
+            cpus=settings.worker_cpus,
+        )
+        await asyncio.to_thread(shards.attach, settings.ray_address or "")
+        ended.push_async_callback(shards.close)
+        stop = asyncio.Event()
+        stop_on_signals(stop)
+        await ended.enter_async_context(remembering(settings, ledger))
+        await Service(settings, ledger=ledger, cluster=cluster, shards=shards).run(stop)
 
 
 def main() -> int:
