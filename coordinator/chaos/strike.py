@@ -21,7 +21,7 @@ from coordinator.chaos.timeline import Timeline
 from coordinator.child import command_line, descendants
 from coordinator.supervisor import COORDINATOR, COORDINATORS, Supervisor
 
-HEAD_PARTS = ("", "gcs_server/gcs_server", "raylet/raylet")
+HEAD_PARTS = ("", "/gcs_server", "/raylet")
 """What of the Ray head is killed: "" the process that was started, else the part whose program this
 is. Any of them ends them all."""
 
@@ -181,9 +181,9 @@ class Striker:
         part = parts[int(blow.pick * len(parts))]
         if not part:
             return _Target("the Ray head", [pid], RAY)
-        found = [one for one in descendants(pid) if part in command_line(one).split(" ")[0]]
-        name = part.partition("/")[0]
-        return _Target(f"the {name} of the Ray head", found, RAY) if found else None
+        programs = {one: command_line(one).partition(" ")[0] for one in descendants(pid)}
+        found = [one for one, program in programs.items() if program.endswith(part)]
+        return _Target(f"{part[1:]} of the Ray head", found, RAY) if found else None
 
 
 def kinds_of(standby: bool) -> list[str]:
