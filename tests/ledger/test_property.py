@@ -227,9 +227,19 @@ class Pair:
         jid = r.randrange(JOBS)
         known = self.now.tasks.get(jid, {})
         tasks = self.fresh(r.choice((1, 2, 4)))
+        if r.random() < 0.15:
+            return self.adoption(jid, tasks)
         rows = [known[t].row if t in known and r.random() < 0.95 else 0 for t in tasks]
         state = r.choice([state for state in TaskState if state is not TaskState.BINDING])
         return StatusItem(state, jid, tasks, rows)
+
+    def adoption(self, jid: int, tasks: list[int]) -> StatusItem:
+        """The cluster has them somewhere, now and then where nothing is known of."""
+        r = self.rng
+        states = (TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
+        rows = [r.randrange(ROWS + (r.random() < 0.1)) for _ in tasks]
+        cid, group = r.choice((SMALL, BIG, PORTED, 99)), r.randrange(3)
+        return StatusItem(r.choice(states), jid, tasks, rows, cid, group)
 
     def status(self) -> StatusBatch:
         r = self.rng
@@ -361,7 +371,9 @@ class Pair:
                             self.live.bind(accepted.jid, run.tasks)
             elif isinstance(entry, StatusEntry):
                 for item in entry.items:
-                    if item.state in gone:
+                    if item.adopted:
+                        self.live.bound[item.jid].update(item.tasks)
+                    elif item.state in gone:
                         self.live.unbind(item.jid, item.tasks)
             elif isinstance(entry, IntakeEntry):
                 for op in entry.ops:
