@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 import redis
 
+from coordinator import executing
 from coordinator.kube.lists import BASE
 from coordinator.objects.kinds import EVENT
 from shared.ledger.server import EmbeddedServer
@@ -91,8 +92,11 @@ ITEMS = [
 
 
 @pytest_asyncio.fixture
-async def service(redis_url: str, short_dir: Path) -> AsyncIterator[Running]:
+async def service(
+    redis_url: str, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Running]:
     """Two nodes, five pods that run, one that never will."""
+    monkeypatch.setattr(executing, "SWEEP_SECONDS", 0.02)  # what it finds is waited for below
     async with running(redis_url, short_dir) as service:
         await put(service, *ITEMS)
         await service.until(lambda status: status["tasks"]["running"] == 5)
