@@ -62,7 +62,7 @@ from coordinator.waiting import pending_reasons
 from coordinator.workers import Workers
 from shared.checked import Malformed
 from shared.errors import first_of
-from shared.ledger.errors import LedgerAltered, LedgerIdentity
+from shared.ledger.errors import LedgerAltered, LedgerIdentity, LedgerTrimmed
 from shared.ledger.identity import expected, remembering
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
@@ -415,6 +415,9 @@ def main() -> int:
         asyncio.run(serve(settings))
     except* Deposed as group:
         log.error("Another coordinator took the seat", why=first_of(group))
+        code = DEPOSED
+    except* LedgerTrimmed as group:
+        log.error("Stood still for too long to follow; started again, it does", why=first_of(group))
         code = DEPOSED
     except* RayLost as group:
         log.error("Ray is lost; started again, this coordinator joins anew", why=first_of(group))

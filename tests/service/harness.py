@@ -184,6 +184,8 @@ async def running(
         yield running
     finally:
         stop.set()
-        await asyncio.wait_for(task, 10.0)
-        await shards.close()
-        await ledger.close()
+        try:
+            await asyncio.wait_for(task, 10.0)
+        finally:
+            await shards.close()
+            await ledger.close()
