@@ -115,7 +115,10 @@ class Observing:
     def job_moved(self, jid: int) -> None:
         state = self.core.order.known(jid)
         if state is not None:
-            self._move(state, None)
+            story = self._move(state, None)
+            if state.stopping and story.last("GangReleased") is None:
+                text = f"too few of its gang were left: {plural(len(state.stopping), 'task')} stop"
+                self._tell(story, "GangReleased", text, Whom.JOB, warning=True)
             self._notify()
 
     def shard_changed(self, shard: int, what: str) -> None:

@@ -15,7 +15,7 @@ from coordinator.cluster.faulty import Faults, FaultyCluster
 from coordinator.cluster.local import LocalCluster
 from coordinator.cluster.protocol import BindAnswers, BindRequests
 from coordinator.objects.document import Key
-from coordinator.objects.kinds import NODE
+from coordinator.objects.kinds import EVENT, NODE
 from shared.aside import aside_row
 from shared.ledger.server import EmbeddedServer
 from shared.messages import StatusItem, TaskState
@@ -112,6 +112,8 @@ async def test_a_lost_member_fails_and_the_rest_of_its_gang_is_released_in_time(
         assert service.service.core.order.gangs.released == 1
         assert running_at(kubelets) == {}
         assert {state for state, _ in (await where(service)).values()} == {"FAILED"}
+        events = service.service.objects.list(EVENT, namespace="ns", limit=None).items
+        assert "GangReleased" in {event.field("reason") for event in events}
 
 
 async def test_what_others_use_is_left_to_them(tmp_path: Path, url: str) -> None:
