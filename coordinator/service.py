@@ -154,6 +154,8 @@ class Service:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._until(stop))
+                if self._tokens is not None:
+                    group.create_task(self._tokens.follow_forever())
                 await insist(self._ledger.open, what="open")
                 door = StandbyDoor(lambda: self.standby.leader)
                 async with door.open(settings.listen_host, settings.listen_port):
@@ -185,6 +187,9 @@ class Service:
                 await self.workers.claim(shard)
             await self.standby.catch_up()
         await self.standby.finish()
+        for _ in range(2):  # a change counts once two looks found the same
+            if (session := await asyncio.to_thread(self._policies.look)) is not None:
+                self.core.order.adopt(session)
         await self._shards.inherit(self._settings.shards)
         self.objects = Objects(
             self.core, lambda: self.intake.registry, epoch=epoch.counter, clock=time.time
@@ -254,8 +259,6 @@ class Service:
         group.create_task(self.jobs.run(writer))
         group.create_task(reconciling.run_forever())
         group.create_task(reconciling.audit_forever())
-        if self._tokens is not None:
-            group.create_task(self._tokens.follow_forever())
 
     async def _bless(self) -> str:
         """Accept the run of the server, which must know all that is known here."""
