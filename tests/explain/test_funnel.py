@@ -167,7 +167,7 @@ def look(
     return funnel(cls, view=view, session=SESSION, mode=mode, wanted=wanted), view
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     cluster=st.lists(machines(), min_size=1, max_size=12),
     cls=classes(),
@@ -220,7 +220,7 @@ def every_check(cls: TaskClass, mode: Mode) -> list[Check]:
     return [Check(kind, name, slot, 0, 0, 0, []) for kind, name, slot in named]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     cluster=st.lists(machines(), min_size=1, max_size=12),
     cls=classes(),

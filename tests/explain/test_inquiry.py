@@ -21,7 +21,7 @@ def view(*used: int) -> View:
     return view_of([record(allocatable=cpus(8), used={CPU: cores * 1000}) for cores in used])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     used=st.lists(st.integers(0, 8), min_size=1, max_size=8),
     gangs=st.lists(st.integers(1, 12), min_size=1, max_size=4),

@@ -170,7 +170,7 @@ async def test_who_takes_nothing_is_cut(service: Running, monkeypatch: pytest.Mo
     writer.write(b"GET /api/v1/nodes?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readuntil(b"n2")
     deadline = time.monotonic() + 20
-    text = "x" * 60_000
+    text = "x" * 200_000
     for i in range(10_000):
         if not streams.open:
             break
@@ -184,8 +184,9 @@ async def test_who_takes_nothing_is_cut(service: Running, monkeypatch: pytest.Mo
 
 
 async def test_a_client_that_leaves_is_forgotten_quietly(
-    service: Running, caplog: pytest.LogCaptureFixture
+    service: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(streaming, "LOOK_SECONDS", 0.1)
     streams = streams_of(service)
     for path in ("/api/v1/nodes?watch=1", "/stream"):
         async with ClientSession(service.url) as session, session.get(path) as answer:
