@@ -35,7 +35,8 @@ test: $(DEV_STAMP) ## All tests: the fast ones side by side, then one by one tho
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 	@$(BIN)/python -m pytest -q -m slow
 
-soak: $(DEV_STAMP) ## Half an hour more: 20,000 simulated seeds, then ten minutes of real faults
+soak: $(DEV_STAMP) ## Half an hour more: every state of the model, 20,000 seeds, ten minutes of real faults
+	@$(BIN)/quadrant chaos model --thorough
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
 	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
 
