@@ -220,8 +220,10 @@ class _Judge:
         ]
         counts = (state.refusals, state.conflicts)
         told = [text for text, count in zip(tried, counts, strict=True) if count]
-        return f"placed again and again in vain: {', '.join(told)}; it is tried again when it is "\
+        return (
+            f"placed again and again in vain: {', '.join(told)}; it is tried again when it is "
             "changed, or at times when room was freed"
+        )
 
     def _who(self) -> str:
         return f", the last by {self.state.refused_by}" if self.state.refused_by else ""

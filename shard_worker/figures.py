@@ -92,9 +92,7 @@ class WorkerFigures:
     def of(cls, plain: Any) -> WorkerFigures:
         """What :meth:`plain` gave. Errors: Malformed."""
         made = cls()
-        statements, wasted, replays, operations, commit, session, drifted = row(
-            plain, "figures", 7
-        )
+        statements, wasted, replays, operations, commit, session, drifted = row(plain, "figures", 7)
         made.statements = Counter(mapping(statements, "figures.statements", text, count))
         made.wasted = Counter(mapping(wasted, "figures.wasted", text, count))
         made.replays = count(replays, "figures.replays")
