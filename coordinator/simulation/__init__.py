@@ -11,8 +11,10 @@ event.
 =================  ==============================================================================
 ``generate``       from a seed to a ``scenario``: ``workload``, ``churn``, what goes wrong
 ``play``           builds a run from it, holds its end to the rules of ``verdict``
-``run``            the loop over virtual time; ``life``, ``books``, ``binding``: a coordinator;
-                   ``shards``: its workers; ``process``, ``timeline``: what carries messages
+``run``            the loop over virtual time, the coordinators and what befalls everybody
+``life``           a coordinator: ``candidate`` until it leads, then ``books``, ``binding``,
+                   ``reconciling``, and ``shards``: its workers, each a ``worker``
+``process``        what may die or stand still; ``timeline``: time, chance, and the messages
 ``campaign``       many seeds; ``shrink`` makes a failing one small
 =================  ==============================================================================
 """
