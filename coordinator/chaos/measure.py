@@ -39,6 +39,8 @@ RECOVER_SECONDS = 90.0
 """After so long without recovery the measurement ends."""
 CALM_SECONDS = 4.0
 """Of quiet before each fault: the standby has followed, the leases are renewed."""
+STALE_SECONDS = 3.0
+"""What the leader told longer ago says nothing of now: it may be gone."""
 PAUSE_SECONDS = 5.0
 """A worker that hangs: longer than anybody waits for it."""
 LISTS_IN_FLIGHT = 4
@@ -186,7 +188,8 @@ class Measurement:
 
     async def _well(self, stage: Stage) -> bool:
         parts = stage.parts
-        if parts.dead() or not stage.shared_out():
+        stale = time.monotonic() - stage.told > STALE_SECONDS
+        if stale or parts.dead() or not stage.shared_out():
             return False
         jobs = stage.status.get("jobs", {})
         waiting = int(jobs.get("pending", 0))

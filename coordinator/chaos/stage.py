@@ -50,6 +50,8 @@ class Stage:
     """Seconds for one attempt of a request."""
     status: Status = field(default_factory=dict)
     """The last that the leader told."""
+    told: float = 0.0
+    """When, on the monotonic clock."""
     returns: list[Back] = field(default_factory=list)
     """Processes that were started again."""
     parts: Supervisor = field(init=False)
@@ -85,7 +87,8 @@ class Stage:
         while True:
             asked = time.monotonic()
             self.status = await self.api.status()
-            took = time.monotonic() - asked
+            self.told = time.monotonic()
+            took = self.told - asked
             # At most a tenth of the coordinator's time; where nobody led, that took longer.
             await asyncio.sleep(max(POLL, min(9 * took, LONGEST_POLL)))
 
