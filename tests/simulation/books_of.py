@@ -46,6 +46,9 @@ def books(intake: Intake, core: Coordinator) -> dict[str, Any]:
         "hyper_nodes": core.hyper_nodes,
         "revision": core.revision,
         "shard_of": core.dispatcher.shard_of,
+        "in_use": core.borders.handover.in_use.tolist(),
+        "moving": (core.borders.handover.moving, core.borders.handover.strangers),
+        "aside": core.aside.now,
         "idle": {s: _amounts(state.idle) for s, state in core.dispatcher.shards.items()},
         "node_idle": {row: _amounts(core.dispatcher.idle_of(row)) for row in core.names},
     }
