@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from typing import TypeGuard
 
 import structlog
 
@@ -200,12 +201,16 @@ class Reconciling:
         asked = list(jids)
         if not asked:
             return 0
+        known, going = self._core.order.jobs, self._core.order.departures.members
         async with self._guard:  # nothing is recorded between the reading and the comparison
+            before = {jid: known[jid].stamp for jid in asked if _still(known.get(jid))}
             truth = await insist(lambda: self._ledger.read_tasks(asked), what="read tasks")
             wrong = {
                 jid: (record, tasks)
                 for jid, (record, tasks) in truth.items()
-                if (state := self._core.order.jobs.get(jid)) is not None
+                if _still(state := known.get(jid))
+                and state.stamp == before.get(jid)  # else it had a turn meanwhile
+                and jid not in going  # their members have failed here, which is recorded next
                 and _differs(state, {tix: task.state for tix, task in tasks.items()})
             }
             if wrong:
@@ -217,10 +222,14 @@ class Reconciling:
         return len(wrong)
 
 
-def _differs(state: JobState, truth: dict[int, int]) -> bool:
-    """Whether the books are not what the ledger says; never while a turn of the job is out."""
-    if state.standing in (Standing.OPEN, Standing.NOMINATED) or state.unread or state.lapsing:
+def _still(state: JobState | None) -> TypeGuard[JobState]:
+    """Whether nothing of the job is on its way: else the ledger may know more than the books."""
+    if state is None or state.standing in (Standing.OPEN, Standing.NOMINATED):
         return False
+    return not (state.unread or state.lapsing)
+
+
+def _differs(state: JobState, truth: dict[int, int]) -> bool:
     return any(known != truth.get(tix, 0) for tix, known in enumerate(state.states))
 
 

@@ -17,6 +17,7 @@ from coordinator.cluster.protocol import BindAnswers, BindRequests
 from coordinator.objects.document import Key
 from coordinator.objects.kinds import EVENT, NODE
 from shared.aside import aside_row
+from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import StatusItem, TaskState
 from shared.slots import CPU
@@ -142,6 +143,30 @@ async def test_books_that_are_not_the_ledgers_are_read_anew(tmp_path: Path, url:
         await service.until(tasks(running=3))
         core.validate()
         assert core.dispatcher.idle_of(0)[CPU] == 1000
+
+
+async def test_what_is_placed_while_the_ledger_is_read_is_no_difference(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit reads a job that waits; before the answer is here its turn has come and gone."""
+    kubelets = LocalCluster(grace=0.01)
+    read, late = RedisLedger.read_tasks, asyncio.Event()
+
+    async def slow(self: RedisLedger, jids: list[int]) -> Any:
+        found = await read(self, jids)
+        state = service.service.core.order.jobs.get(0)
+        if state is not None and not late.is_set():
+            late.set()
+            await submit(service, node("n0"))
+            await service.until(lambda _: bool(state.states[0]))
+        return found
+
+    async with running(url, tmp_path, kubelets=kubelets) as service:
+        await submit(service, job("a", 1))
+        monkeypatch.setattr(RedisLedger, "read_tasks", slow)
+        await asyncio.wait_for(late.wait(), 20.0)
+        await agreed(service, kubelets, 1)
+        assert repaired(service) == {}
 
 
 # --- an old copy of the ledger ----------------------------------------------------------------
