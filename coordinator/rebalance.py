@@ -118,7 +118,7 @@ class _Shelf:
         runs = np.bincount(found.unit, weights=busy, minlength=len(found.unit)) > 0
         mine = found.units[found.owner[found.units] == shard]
         ordered = mine[np.lexsort((-mine, found.load[mine]))]
-        self._kinds = [
+        self._kinds: list[tuple[list[float], list[int]]] = [
             (found.load[units].tolist(), units.tolist())
             for units in (ordered[~runs[ordered]], ordered[runs[ordered]])
         ]
