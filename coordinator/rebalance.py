@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.partition import Cut
+from coordinator.partition import Cut, Units
 
 START_ABOVE = 0.25
 """Gap between the fullest and the emptiest shard, as a part of what each should have. Below it
@@ -89,6 +89,7 @@ def even_out(found: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[in
     may be larger than what is allowed, as long as anything is: else a large one never could go.
     """
     part, totals, moved = found.part, found.totals, 0
+    before = found.owner.copy()
     shelves: dict[int, _Shelf] = {}
     givers = set(range(len(totals)))
     while givers:
@@ -98,7 +99,7 @@ def even_out(found: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[in
         if gap <= STOP_BELOW * part:
             break
         if full not in shelves:
-            shelves[full] = _Shelf(found, full, busy)
+            shelves[full] = _Shelf(found, found.units[before[found.units] == full], busy)
         unit = shelves[full].take(gap)
         if unit is None:
             givers.discard(full)
@@ -112,11 +113,10 @@ def even_out(found: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[in
 
 
 class _Shelf:
-    """The units of one shard by load, idle ones and busy ones apart."""
+    """The units that a shard had, by load, idle ones and busy ones apart."""
 
-    def __init__(self, found: Cut, shard: int, busy: Rows) -> None:
+    def __init__(self, found: Cut, mine: Units, busy: Rows) -> None:
         runs = np.bincount(found.unit, weights=busy, minlength=len(found.unit)) > 0
-        mine = found.units[found.owner[found.units] == shard]
         ordered = mine[np.lexsort((-mine, found.load[mine]))]
         self._kinds: list[tuple[list[float], list[int]]] = [
             (found.load[units].tolist(), units.tolist())

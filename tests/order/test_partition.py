@@ -115,6 +115,12 @@ def test_domains_that_come_and_go_leave_no_shard_empty() -> None:
         assert min(sizes(found)) >= 3, start
 
 
+def test_what_a_shard_was_just_given_does_not_go_on_to_a_third() -> None:
+    found = cut_of([1, 1, 1, 2, 1, 1], dict.fromkeys(range(6), 0), shards=3)
+    moved, _ = even_out(found, busy=rows(0, 1, 2, 3, of=len(found.unit)))
+    assert moved == sum(shard != 0 for shard in owners_of(found).values())
+
+
 @given(
     loads=st.lists(st.integers(1, 40), min_size=1, max_size=40),
     shards=st.integers(1, 5),
