@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
@@ -157,19 +157,13 @@ class RayShards:
     def _find(self, shards: int) -> None:
         import ray
 
-        newest: dict[int, int] = {}
-        found: dict[tuple[int, int], str] = {}
-        for name in ray.util.list_named_actors():
-            shard, counter = _parse(name)
-            found[shard, counter] = name
-            newest[shard] = max(counter, newest.get(shard, -1))
-        for (shard, counter), name in found.items():
+        for name, shard in _inherited(ray.util.list_named_actors(), shards).items():
             with contextlib.suppress(ValueError):  # gone between the two calls
                 actor = ray.get_actor(name)
-                if 0 <= shard < shards and counter == newest[shard]:
-                    self._left[shard] = actor
-                else:
+                if shard is None:
                     ray.kill(actor, no_restart=True)
+                else:
+                    self._left[shard] = actor
 
     async def start(self, config: WorkerConfig) -> int:
         shard = config.shard
@@ -238,6 +232,17 @@ def _parse(name: str) -> tuple[int, int]:
             return int(shard), int(counter)
         case _:
             return -1, 0
+
+
+def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
+    """Which shard each worker may begin anew for, by its name: of every shard the one that was
+    started last. None: it is to end."""
+    found = {name: _parse(name) for name in names}
+    newest = {shard: name for name, (shard, _) in sorted(found.items(), key=lambda one: one[1])}
+    return {
+        name: shard if 0 <= shard < shards and newest[shard] == name else None
+        for name, (shard, _) in found.items()
+    }
 
 
 def _until_listening(address: str) -> None:

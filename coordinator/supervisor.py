@@ -188,15 +188,17 @@ class Supervisor:
     async def start(self, role: str) -> None:
         """The same without waiting; see :meth:`answers`."""
         self._expected.add(role)
-        if role == REDIS and self._server is not None:
-            self._server.stop(STOP_SECONDS[REDIS])
-            self._server.start(START_SECONDS[REDIS])
-        else:
-            child = self._child(role)
-            await child.stop(STOP_SECONDS[role])
-            self._forget_address(role)
-            child.start()
-        self._expected.discard(role)
+        try:
+            if role == REDIS and self._server is not None:
+                self._server.stop(STOP_SECONDS[REDIS])
+                self._server.start(START_SECONDS[REDIS])
+            else:
+                child = self._child(role)
+                await child.stop(STOP_SECONDS[role])
+                self._forget_address(role)
+                child.start()
+        finally:
+            self._expected.discard(role)  # one that does not start is dead
 
     # --- start --------------------------------------------------------------------------------
 

@@ -78,25 +78,28 @@ def note(path: Path, known: Known) -> None:
 
 
 class Notes:
-    """What is to be noted of a ledger, and when. ``lag`` None: never a log id."""
+    """What is to be noted of a ledger, and when. ``lag`` None: never a log id.
+
+    What was noted before stays until something newer may be: a coordinator that ends at once must
+    not make its successor forget. Errors: LedgerIdentity where it cannot be read."""
 
     def __init__(self, path: Path, *, lag: float | None) -> None:
         self._path = path
         self._lag = lag
-        self._noted = Known()
+        self._noted = recall(path)
         self._seen: list[tuple[float, str]] = []
 
     def look(self, ledger: RedisLedger, *, now: float) -> Known | None:
         """What to note now, None where nothing is new. ``now``: seconds, never backwards."""
         if not ledger.cluster:
             return None  # not opened yet
-        known = Known(ledger.cluster, self._log(ledger.newest, now))
+        known = Known(ledger.cluster, self._log(ledger.cluster, ledger.newest, now))
         return None if known == self._noted else known
 
-    def _log(self, newest: str, now: float) -> str:
-        log = self._noted.log
+    def _log(self, cluster: str, newest: str, now: float) -> str:
         if self._lag is None:
-            return log
+            return "0"
+        log = self._noted.log if self._noted.cluster == cluster else "0"
         if not self._seen or self._seen[-1][1] != newest:
             self._seen.append((now, newest))
         while self._seen and now - self._seen[0][0] >= self._lag:

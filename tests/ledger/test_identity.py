@@ -89,6 +89,25 @@ def test_a_log_id_is_noted_once_the_server_cannot_lose_it_any_more(
     assert notes.look(ledger, now=8.0) is None, "nothing is new"
 
 
+@pytest.mark.parametrize(("fsync", "log"), [("always", "9-0"), ("everysec", "9-0"), ("no", "0")])
+def test_who_begins_and_ends_at_once_does_not_make_its_successor_forget(
+    short_dir: Path, fsync: str, log: str
+) -> None:
+    path, ledger = short_dir / "ledger.json", Seen("c")
+    note(path, Known("c", "9-0"))
+    ledger.saw(recall(path).log)
+    notes = Notes(path, lag=LAG_SECONDS.get(fsync))
+    if known := notes.look(ledger, now=0.0):
+        notes.keep(known)
+    assert recall(path) == Known("c", log)
+
+
+def test_what_was_noted_of_another_ledger_does_not_count_for_this_one(short_dir: Path) -> None:
+    path = short_dir / "ledger.json"
+    note(path, Known("another", "9-0"))
+    assert Notes(path, lag=LAG_SECONDS["everysec"]).look(Seen("c"), now=0.0) == Known("c", "0")
+
+
 def test_nothing_is_noted_of_a_ledger_that_was_not_opened(short_dir: Path) -> None:
     assert Notes(short_dir / "ledger.json", lag=0.0).look(Seen(""), now=0.0) is None
 

@@ -67,6 +67,22 @@ async def test_all_at_once_are_there_again(short_dir: Path) -> None:
         await until(lambda: sum(isinstance(one, Back) for one in told) == 2)
 
 
+async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: Path) -> None:
+    """As where its disk is full."""
+    told: list[Told] = []
+    async with kept(short_dir, told) as parts:
+        settings = parts.settings
+        log = settings.data_dir / "appendonlydir"
+        os.kill(parts.pids()[REDIS], signal.SIGKILL)
+        log.rename(settings.data_dir / "away")
+        log.write_text("no directory")
+        await until(lambda: any("did not start" in str(one) for one in told))
+        log.unlink()
+        (settings.data_dir / "away").rename(log)
+        await until(lambda: any(isinstance(one, Back) for one in told))
+        assert REDIS in parts.pids()
+
+
 async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:
     told: list[Told] = []
     async with kept(short_dir, told) as parts:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from coordinator.shards import VERSION, RayLost, WorkerLost, _parse
+from coordinator.shards import VERSION, RayLost, WorkerLost, _inherited, _parse
 from shard_worker.transport import WorkerConfig
 from shared.ledger.server import EmbeddedServer
 from tests.service.harness import DirectShards, running
@@ -19,6 +19,17 @@ def test_a_worker_of_this_version_is_known_by_its_name_and_no_other() -> None:
     assert _parse("shard-3-17-0.0.0-other") == (-1, 0)
     assert _parse("shard-3-17") == (-1, 0)
     assert _parse("somebody") == (-1, 0)
+
+
+def test_of_each_shard_the_newest_begins_anew_and_all_others_end() -> None:
+    old = ["shard-0-1-0.0.0-other", "shard-1-2-0.0.0-other", "somebody"]
+    ours = [f"shard-{shard}-{counter}-{VERSION}" for shard, counter in ((0, 9), (0, 10), (1, 3))]
+    beyond = f"shard-2-4-{VERSION}"
+    assert _inherited([*old, *ours, beyond], 2) == {
+        **dict.fromkeys([*old, ours[0], beyond]),
+        ours[1]: 0,
+        ours[2]: 1,
+    }
 
 
 class Nowhere(DirectShards):
