@@ -169,13 +169,13 @@ class Binding:
         """Have the cluster end tasks (jid, tix). What it never had will never report, and failed
         with that. Where the cluster does not answer, the coordinator will say so again."""
         for at in range(0, len(tasks), DELETE_TASKS):
-            names = [f"{jid}.{tix}" for jid, tix in tasks[at : at + DELETE_TASKS]]
+            some = tasks[at : at + DELETE_TASKS]
             try:
-                never = await self._cluster.delete(names)
+                never = await self._cluster.delete([f"{jid}.{tix}" for jid, tix in some])
             except ClusterTimeout as error:
                 log.warning("Cluster did not answer", what="delete", error=str(error))
                 return
-            items = self._core.never_held(read_names(never))
+            items = self._core.stopped(some, read_names(never))
             if items:
                 await self._recorder.record(items)
 

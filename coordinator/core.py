@@ -221,11 +221,15 @@ class Coordinator:
         """Deleted jobs that are not purged yet."""
         return self.order.departures.jobs
 
-    def never_held(self, tasks: list[tuple[int, int]]) -> list[StatusItem]:
-        """What to record of tasks that the cluster never had, and never will: they failed."""
-        found = {jid: self.order.known(jid) for jid, _ in tasks}
+    def stopped(
+        self, tasks: list[tuple[int, int]], never: list[tuple[int, int]]
+    ) -> list[StatusItem]:
+        """The cluster was told to end these tasks. What to record of those that it ``never`` had,
+        and never will: they failed."""
+        self.order.departures.stopped(tasks)
+        found = {jid: self.order.known(jid) for jid, _ in never}
         states = {jid: state for jid, state in found.items() if state is not None}
-        held = [(j, t) for j, t in tasks if j in states and states[j].states[t] in HOLDING]
+        held = [(j, t) for j, t in never if j in states and states[j].states[t] in HOLDING]
         return _items(held, lambda jid, tix: states[jid].rows[tix])
 
     def failed(self, items: list[StatusItem]) -> None:

@@ -2,7 +2,8 @@
 
 A deleted job gets no turn any more. What it holds counts in every total until the end of each of
 its tasks is recorded: tasks are stopped at the cluster, again and again, until it says that they
-ended. Then the job is to be purged: forgotten by intake and ledger.
+ended. Tasks whose bind was refused are stopped too: then no late copy of that request starts one.
+After that the job is to be purged: forgotten by intake and ledger.
 
 A turn that was out when the job was deleted may still have placed tasks: its outcome is awaited
 like that of any other, and what came of it is stopped too.
@@ -69,18 +70,18 @@ class Departures:
 
     def settle(self, state: JobState) -> None:
         """Something became known of a deleted job: stop what it holds, or have it purged."""
-        jid, states = state.job.jid, state.states
+        jid, states, refused = state.job.jid, state.states, state.refused
         if not (state.standing is Standing.OPEN or state.unread):
             if states.count(TaskState.PENDING):
                 pending = [t for t, s in enumerate(states) if s == TaskState.PENDING]
                 self._accounts.move(state, pending, TaskState.FAILED)
-            if not holds(state):
+            if not (refused or holds(state)):
                 if jid not in self._purging:
                     self._purging.add(jid)
                     self._asked.pop(jid, None)
                     self.purge_jobs.append(jid)
                 return
-        self.ask(jid, [t for t, s in enumerate(states) if s in HOLDING])
+        self.ask(jid, sorted(refused.union(t for t, s in enumerate(states) if s in HOLDING)))
 
     def purged(self, jid: int) -> None:
         """Intake and ledger know nothing of the job any more."""
@@ -108,7 +109,7 @@ class Departures:
         mine = self.members[jid]
         pending = [t for t in sorted(mine) if states[t] == TaskState.PENDING]
         ended = [t for t in sorted(mine) if states[t] in _ENDED and (jid, t) not in self._failing]
-        self.ask(jid, [t for t in sorted(mine) if states[t] in HOLDING])
+        self.ask(jid, [t for t in sorted(mine) if _may_run(state, t)])
         if pending:
             self._accounts.move(state, pending, TaskState.FAILED)
             self._failing.update((jid, t) for t in pending)
@@ -152,7 +153,7 @@ class Departures:
         while self._again and self._again[0][0] <= now:
             _, waited, jid = heapq.heappop(self._again)
             state = self.jobs.get(jid) or self._present.get(jid)
-            still = [t for t in self._asked.get(jid, ()) if state and state.states[t] in HOLDING]
+            still = [t for t in self._asked.get(jid, ()) if state and _may_run(state, t)]
             if not still:
                 self._asked.pop(jid, None)
                 continue
@@ -160,8 +161,22 @@ class Departures:
             heapq.heappush(self._again, (now + wait, wait, jid))
             self.stop += [(jid, t) for t in sorted(still)]
 
+    def stopped(self, tasks: Iterable[Task]) -> None:
+        """The cluster was told to end these, and will take none of them from now on."""
+        for jid, tix in tasks:
+            state = self.jobs.get(jid) or self._present.get(jid)
+            if state is None or tix not in state.refused:
+                continue
+            state.refused.discard(tix)
+            if jid in self.jobs and not state.refused:
+                self.settle(state)
+
     def next_due(self) -> float | None:
         return self._again[0][0] if self._again else None
+
+
+def _may_run(state: JobState, tix: int) -> bool:
+    return state.states[tix] in HOLDING or tix in state.refused
 
 
 def holds(state: JobState) -> bool:

@@ -35,7 +35,7 @@ class Repartition:
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Instruction: delete these tasks (jid, tix) at the cluster, then record what
-    :meth:`Coordinator.never_held` makes of those that it never had."""
+    :meth:`Coordinator.stopped` makes of those that it never had."""
 
     tasks: list[tuple[int, int]]
 

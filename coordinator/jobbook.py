@@ -87,6 +87,7 @@ class JobBook:
         self.accounts.move(job, tasks, state)
         if state is TaskState.PENDING:
             job.refusals += 1
+            job.refused.update(tasks)
             if job.standing is Standing.OPEN:
                 job.returned.update(tasks)
         elif state is TaskState.BOUND:

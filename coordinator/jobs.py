@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from shard_worker.workload import Amounts, JobInfo, Progress, add
-from shared.messages import Group, OutcomeCode, TaskRun, TaskState
+from shared.messages import HOLDING, Group, OutcomeCode, TaskRun, TaskState
 from shared.model import Job, Role, TaskClass
 
 Need = tuple[tuple[int, int], ...]
@@ -99,6 +99,9 @@ class JobState:
     """Members that are being stopped because too few others are left: no turn until they ended."""
     returned: set[int] = field(default_factory=set)
     """Tasks whose bind was refused while the outcome that placed them was still on its way."""
+    refused: set[int] = field(default_factory=set)
+    """Tasks whose bind was refused since we lead: the cluster may get that request once more, late,
+    and carry it out. Without those that it was told to end, and will not take any more."""
     tried_since: int = -1
     """The count of capacity changes when the first of its futile turns in a row opened: what was
     freed since then, their workers may not have seen. -1 where none was futile."""
@@ -138,7 +141,8 @@ class JobState:
         """Take over what is known of the same job under an earlier specification."""
         self.rows[: len(before.rows)] = before.rows
         self.last, self.tries = before.last, before.tries
-        self.refused_by, self.stopping = before.refused_by, before.stopping
+        self.refused_by, self.refused = before.refused_by, before.refused
+        self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
 
     def pending(self, role: Role, limit: int) -> list[int]:
         """The first ``limit`` pending tasks of a role."""

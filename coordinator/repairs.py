@@ -8,7 +8,8 @@ from coordinator.jobbook import JobBook
 from coordinator.jobs import JobState, Standing
 from shared.messages import HOLDING, TaskState
 
-ENDED = (TaskState.SUCCEEDED, TaskState.FAILED)
+OFF = (TaskState.PENDING, TaskState.SUCCEEDED, TaskState.FAILED)
+"""On no node."""
 
 
 class Repairs(JobBook):
@@ -27,7 +28,7 @@ class Repairs(JobBook):
                 self._enqueue(job)
         elif jid in self.gangs:
             self.gangs.settle(job)
-        if job.stopping and state in ENDED:
+        if job.stopping and state in OFF:
             job.stopping.difference_update(tasks)
             if not job.stopping and job.standing is Standing.WAITING:
                 self._enqueue(job)

@@ -239,13 +239,13 @@ class SimulatedBinding:
             except ClusterTimeout:
                 pass
             else:
-                process.hear(self._mean, lambda: self._never_held(never), "stop answered")
+                process.hear(self._mean, lambda: self._stopped(tasks, never), "stop answered")
             process.after(0.0, self._cluster_moves)
 
         process.say(self._mean, arrive, "stop asked")
 
-    def _never_held(self, names: list[str]) -> None:
-        items = self._core.never_held(read_names(names))
+    def _stopped(self, tasks: list[tuple[int, int]], never: list[str]) -> None:
+        items = self._core.stopped(tasks, read_names(never))
         if items:
             self._seat.record(items, [])
 

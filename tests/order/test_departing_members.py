@@ -89,7 +89,17 @@ def test_a_deleted_member_whose_bind_was_refused_is_not_placed_again() -> None:
     delete_members(core, 1, 1)
     assert step(core) == [Stop([(1, 1)])]
     record(core, PENDING, 1, [1])
+    assert core.stopped([(1, 1)], [(1, 1)]) == []
     assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0])])]
+
+
+def test_the_cluster_is_told_of_a_member_whose_bind_was_refused_before_it_was_deleted() -> None:
+    core = coordinator(job(1, count=2, minimum=1))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn, count=1)])
+    record(core, PENDING, 1, [0])
+    delete_members(core, 1, 0)
+    assert Stop([(1, 0)]) in step(core)
 
 
 def test_a_job_goes_with_the_members_that_were_deleted_before() -> None:

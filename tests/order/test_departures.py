@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core import Changes, Fail, Lapse, Reread, Stop
+from coordinator.binder import read_names
+from coordinator.cluster.local import LocalCluster
+from coordinator.cluster.protocol import BindAnswer, BindRequests
+from coordinator.core import Changes, Coordinator, Fail, Lapse, Reread, Stop
 from coordinator.departures import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
 from coordinator.jobs import Standing
 from shared.messages import OutcomeCode, StatusItem, TaskState
@@ -88,6 +91,43 @@ def test_stopping_is_asked_for_again_until_the_end_is_recorded() -> None:
     assert core.order.next_due() is None
 
 
+def refused(core: Coordinator) -> None:
+    """The bind of the first of two tasks is refused."""
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn)])
+    record(core, PENDING, 1, [0])
+
+
+def test_a_job_is_not_forgotten_while_a_refused_bind_may_still_be_carried_out() -> None:
+    core = coordinator(job(1, count=2))
+    refused(core)
+    record(core, FAILED, 1, [1])
+    drop(core, 1)
+    assert step(core, 0.0) == [Stop([(1, 0)])]
+    assert step(core, STOP_AGAIN_SECONDS) == [Stop([(1, 0)])]  # the cluster had not answered
+    assert core.stopped([(1, 0)], [(1, 0)]) == []  # it holds nothing: nothing to record
+    purge(core, 1)
+    assert step(core, 1e6) == []
+
+
+def test_a_late_bind_starts_nothing_once_the_cluster_was_told() -> None:
+    core, cluster = coordinator(job(1, count=2)), LocalCluster()
+    request = BindRequests(["1.0"], ["u1"], ["default/p"], ["n0"], [None])
+    refused(core)
+    drop(core, 1)
+    (stop,) = step(core)
+    assert stop == Stop([(1, 0), (1, 1)])
+    never = cluster.delete([f"{jid}.{tix}" for jid, tix in stop.tasks], 1.0)
+    record_items(core, core.stopped(stop.tasks, read_names(never)))
+    purge(core, 1)
+    assert cluster.bind(request, 2.0).answers == [BindAnswer.GONE]
+
+
+def record_items(core: Coordinator, items: list[StatusItem]) -> None:
+    core.recorded(items, [item.tasks for item in items])
+    core.validate()
+
+
 def test_a_task_that_the_cluster_never_had_is_called_failed() -> None:
     """Its bind entry came when the job was deleted already, and was acknowledged without it."""
     core = coordinator(job(1, count=2))
@@ -95,10 +135,10 @@ def test_a_task_that_the_cluster_never_had_is_called_failed() -> None:
     core.turns_returned(0, call, [placed(turn)])
     drop(core, 1)
     assert step(core) == [Stop([(1, 0), (1, 1)])]
-    items = core.never_held([(1, 0), (1, 1), (7, 0)])
+    items = core.stopped([], [(1, 0), (1, 1), (7, 0)])
     assert items == [StatusItem(FAILED, 1, [0, 1], [0, 0])]
     core.recorded(items, [[0, 1]])
-    assert core.never_held([(1, 0)]) == []
+    assert core.stopped([], [(1, 0)]) == []
     assert idle(core) == 4
     purge(core, 1)
 
@@ -191,6 +231,7 @@ def test_a_bind_that_is_refused_frees_the_deleted_job() -> None:
     step(core)
     record(core, PENDING, 1, [0, 1])
     assert idle(core) == 4
+    assert core.stopped([(1, 0), (1, 1)], [(1, 0), (1, 1)]) == []
     purge(core, 1)
 
 
@@ -319,7 +360,7 @@ def test_a_successor_goes_on_with_what_leaves() -> None:
     instructions = step(core)
     assert Stop([(1, 1)]) in instructions
     assert Fail([StatusItem(FAILED, 2, [0], [0])]) in instructions
-    assert core.never_held([(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
+    assert core.stopped([], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
     record(core, FAILED, 1, [1])
     purge(core, 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordinator.binder import BindPlan
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests
+from coordinator.jobbook import STOPPING
 from coordinator.jobs import Standing
 from coordinator.order import Order
 from coordinator.parking import ATTEMPTS, PARK_SECONDS, PARKED
@@ -180,6 +181,37 @@ def test_a_gang_that_is_not_repaired_in_time_is_released() -> None:
     o.task_changed(1, TaskState.FAILED, [0, 1], [0, 0])
     assert not o.jobs[1].stopping
     o.validate()
+
+
+def test_a_released_gang_does_not_wait_for_a_member_whose_bind_was_refused() -> None:
+    """It was binding when it was to be stopped: it will not end, it never began."""
+    o = order()
+    o.put_job(job(1, count=3, minimum=2))
+    (turn,) = turns(o, now=10.0)
+    o.outcome(placed(turn, count=2))
+    (more,) = turns(o, now=10.0)
+    o.outcome(placed(more))
+    for task in (0, 1):
+        o.task_changed(1, TaskState.FAILED, [task], [0])
+    o.lost([1])
+    turns(o, now=10.0)
+    turns(o, now=11.0 + o.gangs.seconds)
+    assert o.departures.stop == [(1, 2)]
+    assert o.jobs[1].stopping == {2}
+    o.task_changed(1, TaskState.PENDING, [2], [0])
+    assert not o.jobs[1].stopping
+    assert o.jobs[1].reason != STOPPING
+    o.validate()
+
+
+def test_what_ended_unseen_is_not_waited_for_either() -> None:
+    o = broken_gang(order())
+    (turn,) = turns(o, now=11.0)
+    o.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"x": 4}))
+    turns(o, now=11.0 + o.gangs.seconds)
+    assert o.jobs[1].stopping == {0, 1}
+    o.resolve(1, bytearray([TaskState.FAILED, TaskState.RUNNING, TaskState.PENDING]))
+    assert o.jobs[1].stopping == {1}
 
 
 def test_the_time_of_a_gang_begins_when_somebody_knows_the_time() -> None:

@@ -97,7 +97,7 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
 def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
     drop, members, leaving = JobBook.drop_job, JobBook.drop_members, JobBook.put_leaving
-    late, resolve, never = JobBook._late, JobBook._resolve_leaving, Coordinator.never_held
+    late, resolve, never = JobBook._late, JobBook._resolve_leaving, Coordinator.stopped
 
     def counted_drop(self: JobBook, jid: int) -> None:
         if (state := self.jobs.get(jid)) is not None:
@@ -124,8 +124,10 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
         seen["reread"] += jid in self.departures.jobs
         resolve(self, jid, states)
 
-    def counted_never(self: Coordinator, tasks: list[tuple[int, int]]) -> list[StatusItem]:
-        items = never(self, tasks)
+    def counted_never(
+        self: Coordinator, tasks: list[tuple[int, int]], unknown: list[tuple[int, int]]
+    ) -> list[StatusItem]:
+        items = never(self, tasks, unknown)
         seen["never held"] += len(items)
         return items
 
@@ -134,7 +136,7 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(JobBook, "put_leaving", counted_leaving)
     monkeypatch.setattr(JobBook, "_late", counted_late)
     monkeypatch.setattr(JobBook, "_resolve_leaving", counted_resolve)
-    monkeypatch.setattr(Coordinator, "never_held", counted_never)
+    monkeypatch.setattr(Coordinator, "stopped", counted_never)
     _run_until_seen(
         seen,
         *(standing.name for standing in Standing),
