@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -55,8 +56,11 @@ class Binding:
         recorder: Recorder,
         *,
         core: Coordinator,
+        surely: Callable[[], Awaitable[None]],
         probes: Probes | None = None,
     ) -> None:
+        """``surely`` waits until nobody else can lead."""
+        self._surely = surely
         self._ledger = ledger
         self._cluster = cluster
         self._recorder = recorder
@@ -121,7 +125,9 @@ class Binding:
             plan = await self._drive(plan)
 
     async def _acknowledge(self, entries: list[BindEntry]) -> None:
-        """After the answers are recorded, never before."""
+        """After the answers are recorded, never before; nor by who may have been deposed: an entry
+        with nothing to do for our books may be of a job that they do not know yet."""
+        await self._surely()
         await insist(lambda: self._ledger.ack_binds([e.id for e in entries]), what="ack binds")
 
     async def _still_wanted(self, entries: list[BindEntry]) -> list[BindEntry]:

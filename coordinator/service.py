@@ -226,7 +226,14 @@ class Service:
             ),
         )
         cluster = LedCluster(self._cluster, taken.leadership)
-        binding = Binding(self._ledger, cluster, recorder, core=self.core, probes=self.probes)
+        binding = Binding(
+            self._ledger,
+            cluster,
+            recorder,
+            core=self.core,
+            surely=taken.leadership.surely,
+            probes=self.probes,
+        )
         executor = Executor(
             group,
             ledger=self._ledger,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from shared.model import Node, Queue
 from shared.policy import DEFAULT_POLICY
 from shared.slots import CPU
 from tests.order.helpers import ONE, job
+
+Surely = Callable[[], Awaitable[None]]
 
 
 class OneEntry(LedgerDouble):
@@ -64,15 +67,22 @@ class Recorded:
         self.items += items
 
 
-async def _binding(ledger: OneEntry) -> Recorded:
+async def _nobody_else_leads() -> None:
+    pass
+
+
+def _made(ledger: OneEntry, recorded: Recorded, surely: Surely = _nobody_else_leads) -> Any:
     core = Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(1))
     node = Node(row=5, name="n5", allocatable=((CPU, 4000),))
     core.admitted(
         Changes(classes={0: ONE}, nodes=[node], queues=[Queue(qid=0, name="a")], jobs=[job(1)])
     )
+    return Binding(ledger, OneCluster(), recorded, core=core, surely=surely)  # type: ignore[arg-type]
+
+
+async def _binding(ledger: OneEntry) -> Recorded:
     recorded = Recorded()
-    made: Any = Binding(ledger, OneCluster(), recorded, core=core)  # type: ignore[arg-type]
-    task = asyncio.create_task(made.bind_forever())
+    task = asyncio.create_task(_made(ledger, recorded).bind_forever())
     async with asyncio.timeout(5):
         await ledger.acknowledged.wait()
     task.cancel()
@@ -97,3 +107,23 @@ async def test_entry_that_somebody_saw_through_is_only_acknowledged() -> None:
     ledger.state = TaskState.BOUND
     assert (await _binding(ledger)).items == []
     assert await ledger.read_binds(binding.CONSUMER, own=True) == []
+
+
+async def test_who_may_have_been_deposed_does_not_take_an_unknown_job_for_one_that_is_gone() -> (
+    None
+):
+    ledger, sure, asked = OneEntry(), asyncio.Event(), asyncio.Event()
+    ledger._binds = [BindEntry("1-0", [(2, 0, [0], [5])])]
+
+    async def surely() -> None:
+        asked.set()
+        await sure.wait()
+
+    task = asyncio.create_task(_made(ledger, Recorded(), surely).bind_forever())
+    async with asyncio.timeout(5):
+        await asked.wait()
+        assert [entry.id for entry in await ledger.read_binds("us", own=True)] == ["1-0"]
+        sure.set()
+        await ledger.acknowledged.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
