@@ -122,12 +122,14 @@ class Recorder:
                 tasks += requests[-1].tasks
             try:
                 await self._flush(requests)
-            except BaseException as error:
+            except asyncio.CancelledError:  # we were asked to stop: who waits stops too
+                for request in requests:
+                    request.done.cancel()
+                raise
+            except Exception as error:
                 for request in requests:
                     if not request.done.done():
-                        request.done.set_exception(
-                            error if isinstance(error, Deposed) else Deposed(str(error))
-                        )
+                        request.done.set_exception(error)
                         request.done.exception()
                 raise
             for request in requests:

@@ -14,8 +14,9 @@ from coordinator.intake import Intake
 from coordinator.intake_writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
 from coordinator.recorder import Deposed, Recorder
 from shared.ledger.double import LedgerDouble
+from shared.ledger.errors import LedgerFault
 from shared.ledger.protocol import COORDINATOR
-from shared.messages import Epoch, StatusItem, TaskState
+from shared.messages import Epoch, StatusBatch, StatusItem, StatusReply, TaskState
 from tests.intake.objects import node, pod
 
 INTAKE = "intake"
@@ -99,6 +100,37 @@ async def test_who_lost_the_seat_stops_and_tells_those_who_wait() -> None:
         with pytest.raises(Deposed, match="record refused: EPOCH"):
             await recorder.record([ended(1)])
     assert applied == []
+
+
+async def test_who_waits_for_a_recorder_that_is_stopped_is_stopped_and_not_told_of_another_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger, sent = LedgerDouble(), asyncio.Event()
+
+    async def silent(batch: StatusBatch) -> StatusReply:
+        sent.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(ledger, "record", silent)
+    async with recording(ledger, list[Any]()) as recorder:
+        waiting = asyncio.create_task(recorder.record([ended(1)]))
+        await asyncio.wait_for(sent.wait(), 5.0)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_defect_of_the_ledger_is_told_as_what_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = LedgerDouble()
+
+    async def broken(batch: StatusBatch) -> StatusReply:
+        raise LedgerFault("it fails")
+
+    monkeypatch.setattr(ledger, "record", broken)
+    async with recording(ledger, list[Any]()) as recorder:
+        with pytest.raises(LedgerFault, match="it fails"):
+            await recorder.record([ended(1)])
 
 
 async def test_objects_of_a_deposed_intake_are_never_acknowledged() -> None:
