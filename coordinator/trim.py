@@ -8,6 +8,7 @@ from functools import partial
 
 from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 from coordinator.recorder import insist
+from shared.ledger.errors import LedgerTrimmed
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
 
@@ -44,11 +45,28 @@ async def trim_forever(
 
 async def _standbys(ledger: Ledger) -> list[str]:
     """Up to where each standby has read. Those that are too far behind are forgotten."""
-    newest, _ = log_position(await ledger.log_tail())
+    newest = await ledger.log_tail()
     found = []
     for reader, log_id in (await ledger.readers()).items():
-        if newest - log_position(log_id)[0] > 1000 * PATIENCE_SECONDS:
-            await ledger.tell_reader(reader, None)
-        else:
+        if await _waited_for(ledger, log_id, newest):
             found.append(log_id)
+        else:
+            await ledger.tell_reader(reader, None)
     return found
+
+
+async def _waited_for(ledger: Ledger, log_id: str, newest: str) -> bool:
+    """Whether the oldest entry that a standby has not read yet is not too old. Its own position may
+    be old where nothing happened for long."""
+    if _age(log_id, newest) <= PATIENCE_SECONDS:
+        return True
+    try:
+        unread = await ledger.read_log(log_id, count=1)
+    except LedgerTrimmed:
+        return False
+    return not unread or _age(unread[0].id, newest) <= PATIENCE_SECONDS
+
+
+def _age(log_id: str, newest: str) -> float:
+    """Seconds."""
+    return (log_position(newest)[0] - log_position(log_id)[0]) / 1000
