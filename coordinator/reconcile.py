@@ -27,7 +27,7 @@ Task = tuple[int, int]
 
 
 class Kind(StrEnum):
-    """What was found. Each but the last four is repaired."""
+    """What was found. Each but the last two is repaired."""
 
     ELSEWHERE = "elsewhere"  # on another node than the books say: adopted
     FORGOTTEN = "forgotten"  # on a node, and pending in the books: adopted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -268,12 +269,12 @@ class RedisLedger(Ownership):
         """Jobs the ledger does not know are left out."""
         found: dict[int, tuple[JobRecord, dict[int, TaskRecord]]] = {}
         async with translated():
-            for jid, record in zip(jids, await self._fields("job", jids), strict=True):
-                if record is None:
-                    continue
-                job = records.unpack_job(record)
-                names = [records.task_field(jid, tix) for tix in range(job.top)]
-                tasks = enumerate(await self._fields("task", names))
+            read = zip(jids, await self._fields("job", jids), strict=True)
+            jobs = [(jid, records.unpack_job(record)) for jid, record in read if record is not None]
+            names = [records.task_field(jid, tix) for jid, job in jobs for tix in range(job.top)]
+            values = iter(await self._fields("task", names))
+            for jid, job in jobs:
+                tasks = enumerate(islice(values, job.top))
                 found[jid] = (job, {t: records.unpack_task(r, jid, t) for t, r in tasks if r})
         return found
 
