@@ -208,7 +208,8 @@ class View:
         same = table[:, 0] == self.version[rows]
         for slot in range((table.shape[1] - HEAD) // WIDTH):
             there = np.flatnonzero(same & (slot < table[:, 2]))
-            wrong[there] |= self._differs(slot, rows[there], table[there])
+            if len(there):  # else no row here may have such a slot yet
+                wrong[there] |= self._differs(slot, rows[there], table[there])
         found = np.flatnonzero(wrong).tolist()
         self.version[rows[wrong]] = UNKNOWN
         self.set_rows(Rows([fresh.rows[i] for i in found], [fresh.records[i] for i in found]))

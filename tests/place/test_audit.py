@@ -60,3 +60,11 @@ async def test_a_view_that_is_ahead_of_what_was_read_is_left_alone(desk: Desk) -
     view = await viewed(desk)
     assert view.audit(early) == 0
     assert view.column("used", CPU)[3] == 500
+
+
+async def test_a_row_may_have_slots_that_no_row_here_has_yet(desk: Desk) -> None:
+    view = await viewed(desk)
+    slot = view.columns.slots + 8
+    await desk.store(Observe(3, [(slot, 1)]))
+    assert view.audit(await desk.ledger.read_nodes(ROWS)) == 1
+    assert view.column("used", slot)[3] == 1
