@@ -156,6 +156,7 @@ class Service:
                 group.create_task(self._until(stop))
                 if self._tokens is not None:
                     group.create_task(self._tokens.follow_forever())
+                group.create_task(self._shards.join())  # beside reading the ledger: both take long
                 await insist(self._ledger.open, what="open")
                 door = StandbyDoor(lambda: self.standby.leader)
                 async with door.open(settings.listen_host, settings.listen_port):
@@ -397,10 +398,10 @@ async def serve(settings: Settings) -> None:
         ended.push_async_callback(cluster.close)
         shards = RayShards(
             cluster=await insist(ledger.open, what="open"),
+            address=settings.ray_address or "",
             call_seconds=settings.worker_deadline_seconds,
             cpus=settings.worker_cpus,
         )
-        await asyncio.to_thread(shards.attach, settings.ray_address or "")
         ended.push_async_callback(shards.close)
         stop = asyncio.Event()
         stop_on_signals(stop)

@@ -73,9 +73,15 @@ class RayLost(Exception):
 
 
 class Shards(Protocol):
+    async def join(self) -> None:
+        """Join what the workers run on; nothing there is touched. One that is being started is
+        waited for. Raises RayLost where there is none."""
+        ...
+
     async def inherit(self, shards: int) -> None:
         """The seat was taken: know the workers that an earlier coordinator left, for :meth:`start`
-        to let them begin anew. Those of shards beyond the number are ended."""
+        to let them begin anew. Those of shards beyond the number are ended. Waits for
+        :meth:`join`."""
         ...
 
     async def check(self) -> None:
@@ -114,10 +120,18 @@ class RayShards:
     """
 
     def __init__(
-        self, *, cluster: str, call_seconds: float, start_seconds: float = 60.0, cpus: float = 0.0
+        self,
+        *,
+        address: str,
+        cluster: str,
+        call_seconds: float,
+        start_seconds: float = 60.0,
+        cpus: float = 0.0,
     ) -> None:
-        """``cluster``: the id of the ledger. ``call_seconds``: our own deadline for a call; a
-        worker that misses it is given up. ``cpus``: what each takes of its Ray node."""
+        """``address``: HOST:PORT of the head. ``cluster``: the id of the ledger. ``call_seconds``:
+        our own deadline for a call; a worker that misses it is given up. ``cpus``: what each takes of its Ray node."""
+        self._address = address
+        self._joined = asyncio.Event()
         self._namespace = NAMESPACE.format(cluster=cluster)
         self._call_seconds = call_seconds
         self._cpus = cpus
@@ -129,14 +143,20 @@ class RayShards:
         """Workers that may begin anew, by shard: an earlier coordinator left them, or they answered
         that they failed."""
 
-    def attach(self, address: str) -> None:
-        """Join the Ray cluster as a driver; nothing there is touched. A head that is being started
-        is waited for."""
+    async def join(self) -> None:
+        try:
+            await _apart(self._attach)
+        except ConnectionError as error:
+            raise RayLost(f"no Ray head at {self._address}: {error}") from error
+        self._joined.set()
+
+    def _attach(self) -> None:
+        """As a driver."""
         import ray
 
-        _until_listening(address)
+        _until_listening(self._address)
         ray.init(
-            address=address,
+            address=self._address,
             namespace=self._namespace,
             log_to_driver=False,
             logging_level=logging.ERROR,
@@ -144,6 +164,7 @@ class RayShards:
         )
 
     async def inherit(self, shards: int) -> None:
+        await self._joined.wait()
         await _if_ray_answers(lambda: self._find(shards))
 
     async def check(self) -> None:

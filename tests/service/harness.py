@@ -40,6 +40,9 @@ class DirectShards:
         self.mute = False
         """Whether inquiries get no answer."""
 
+    async def join(self) -> None:
+        """They run here."""
+
     async def inherit(self, shards: int) -> None:
         """Nobody leaves one here."""
 
