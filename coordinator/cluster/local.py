@@ -21,6 +21,7 @@ from coordinator.cluster.protocol import (
     BindAnswer,
     BindAnswers,
     BindRequests,
+    ClusterTimeout,
     Foreign,
     Listed,
     Phase,
@@ -201,13 +202,14 @@ class LocalCluster:
     # --- what is asked ----------------------------------------------------------------------------
 
     def listing(self, token: str) -> Listed:
-        """Raises ValueError where another listing was begun since the token was given out."""
+        """Raises ClusterTimeout where the token is of another listing, or of an earlier process:
+        this one will never be answered."""
         number, _, start = token.partition(":")
         if not token:
             self._lists += 1
             self._list = [*self._live, *(t for t, end in self._ended.items() if end and end[1])]
         elif number != str(self._lists):
-            raise ValueError("another listing was begun; begin anew")
+            raise ClusterTimeout("another listing was begun since")
         first = int(start or 0)
         part = self._list[first : first + LISTED_AT_ONCE]
         first += len(part)

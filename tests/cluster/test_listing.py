@@ -55,7 +55,7 @@ def test_a_listing_comes_in_parts_that_belong_together(monkeypatch: pytest.Monke
         token = parts[-1].token
     assert [part.tasks for part in parts] == [["0.0", "1.0"], ["2.0", "3.0"], ["4.0"]]
     assert [part.highest for part in parts] == [4, -1, -1]
-    with pytest.raises(ValueError, match="begin anew"):
+    with pytest.raises(ClusterTimeout, match="another listing"):
         cluster.listing("77:2")
 
 
