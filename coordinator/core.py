@@ -141,12 +141,6 @@ class Coordinator:
         for node in nodes:
             self.borders.name(node)
 
-    def occupied(self, jid: int, tasks: dict[int, TaskRecord]) -> None:
-        """Recovery: these tasks are on their nodes (the shards' idle sums must know)."""
-        state = self.order.known(jid)
-        if state is not None:
-            self.places.recovered(state, tasks)
-
     # --- the partition ------------------------------------------------------------------------
 
     @property

@@ -19,15 +19,6 @@ class Places:
         self._order = order
         self._dispatcher = dispatcher
 
-    def recovered(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
-        """The states are the ledger's already, the rows are not."""
-        self.rows_of(state, tasks)
-        for task in tasks.values():
-            if task.state in HOLDING:
-                self._dispatcher.used([task.row], self._requests(task.cid), +1)
-            if task.state == TaskState.RELEASING:
-                self._order.nominations.leaving(task.row)
-
     def reread(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> int:
         """The ledger's word about all tasks of a job. Returns how many hold a node that were not
         known to."""

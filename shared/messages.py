@@ -64,7 +64,6 @@ class Verdict(IntEnum):
 
 ACCEPTED = frozenset({Verdict.COMMITTED, Verdict.RECHECKED})
 TRUE_CONFLICTS = frozenset({Verdict.FIT, Verdict.NOMINATION, Verdict.QUEUE, Verdict.RANK})
-READ_CONFLICTS = frozenset({Verdict.JOB, Verdict.NODE, Verdict.TASK, Verdict.GANG, Verdict.DOMAIN})
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,6 @@ class Simulation:
         if standby:
             self._begin("b")
 
-    def _server_clock(self) -> float:
-        return self.timeline.now + self._clock_ahead
-
     # --- the coordinators ---------------------------------------------------------------------
 
     @property

@@ -15,7 +15,7 @@ from coordinator.jobs import Standing
 from shared.messages import OutcomeCode, StatusItem, TaskState
 from shared.model import HyperNode, Queue
 from shared.slots import CPU
-from tests.order.helpers import answer, job, placed
+from tests.order.helpers import ONE, answer, job, placed
 from tests.order.leaving import (
     BINDING,
     BOUND,
@@ -353,7 +353,8 @@ def test_a_successor_goes_on_with_what_leaves() -> None:
     core = coordinator(job(2))
     states = bytearray([PENDING, RUNNING, SUCCEEDED])
     core.order.put_leaving(job(1, count=3), states)
-    core.occupied(1, truth(*map(TaskState, states))[1])
+    core.order.departures.jobs[1].put_rows([1], [0])
+    core.dispatcher.used([0], ONE.requests, +1)
     core.order.drop_members([(2, 0)])
     core.validate()
     assert idle(core) == 3

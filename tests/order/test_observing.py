@@ -105,14 +105,11 @@ def test_rows_of_a_bind_that_is_recorded_before_its_outcome() -> None:
     assert core.order.jobs[1].rows[0] == 3
 
 
-def test_rows_come_from_the_ledger_after_a_lost_turn_and_on_recovery() -> None:
+def test_rows_come_from_the_ledger_after_a_lost_turn() -> None:
     core, _ = coordinator()
     record = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
     core.reread({1: (record, {1: TaskRecord(TaskState.RUNNING, 3, 0, 1)})})
     assert list(core.order.jobs[1].rows) == [-1, 3, -1]
-    other, _ = coordinator()
-    other.occupied(1, {2: TaskRecord(TaskState.FAILED, 1, 0, 1)})
-    assert list(other.order.jobs[1].rows) == [-1, -1, 1]
 
 
 def test_a_changed_job_keeps_its_rows_and_tries() -> None:
