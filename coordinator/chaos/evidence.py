@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from coordinator.chaos.plan import CLUSTER, LEADER, RAY, REDIS, WORKER, Kind
+from coordinator.chaos.plan import Kind
 from coordinator.chaos.strike import Struck
 from shared.ledger.protocol import COORDINATOR
 
@@ -140,7 +140,3 @@ def _first(times: list[float], after: float) -> float | None:
     """The first of them at or after a moment."""
     at = bisect_left(times, after)
     return times[at] if at < len(times) else None
-
-
-TOLD = (WORKER, LEADER, REDIS, RAY, CLUSTER)
-"""The targets whose recovery a history tells."""
