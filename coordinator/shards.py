@@ -129,7 +129,8 @@ class RayShards:
         cpus: float = 0.0,
     ) -> None:
         """``address``: HOST:PORT of the head. ``cluster``: the id of the ledger. ``call_seconds``:
-        our own deadline for a call; a worker that misses it is given up. ``cpus``: what each takes of its Ray node."""
+        our own deadline for a call; a worker that misses it is given up. ``cpus``: what each takes
+        of its Ray node."""
         self._address = address
         self._joined = asyncio.Event()
         self._namespace = NAMESPACE.format(cluster=cluster)
