@@ -81,6 +81,11 @@ def restore(
             raise CommandError(
                 f"a coordinator{who} leads on this ledger; stop it, then run this again"
             )
+        if condition.value == "another" and settings.cluster_id:
+            raise CommandError(
+                f"QUADRANT_CLUSTER_ID asks for {settings.cluster_id}, which goes before what is "
+                f"accepted here; set it to {found.cluster}, then start"
+            )
         for line in _told(found, known, condition):
             sys.stderr.write(f"{line}\n")
         if not yes:

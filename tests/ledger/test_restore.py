@@ -147,6 +147,10 @@ def test_what_lost_its_name_is_taken_with_what_it_holds(
     note(path_of(settings), Known("other", "0"))
     assert shown()["condition"] == "another"
     assert f"This is ledger {found}" in refused("restore")
+    with monkeypatch.context() as patch:
+        patch.setenv("QUADRANT_CLUSTER_ID", "wanted")
+        assert f"set it to {found}" in refused("restore", "--yes")
+        assert recall(path_of(settings)) == Known("other", "0")
     with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
         assert client.hdel("{quadrant}:meta", "cluster")
         assert shown()["condition"] == "unnamed"
