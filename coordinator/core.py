@@ -348,13 +348,18 @@ class Coordinator:
         state = self.order.jobs.get(jid)
         return None if state is None else state.job
 
+    def _any_job(self, jid: int) -> Job | None:
+        """Also one that was deleted: what it has on a node must be known until it has left."""
+        state = self.order.known(jid)
+        return None if state is None else state.job
+
     def bind_answered(self, plan: BindPlan, answers: BindAnswers, now: float) -> BindResult:
         """What is to be recorded. ``lost`` of Order is to be told of ``gone`` after that."""
         result = judge_answers(plan, answers)
         if result.elsewhere:
             self.tally.repaired["elsewhere"] += len(result.elsewhere)
             result.items.extend(
-                adopt(plan, answers, result.elsewhere, jobs=self.job, rows=self.rows)
+                adopt(plan, answers, result.elsewhere, jobs=self._any_job, rows=self.rows)
             )
         self.aside.took(taken_by(plan, answers, self.aside.suspects))
         self._refused(result.refused, now)

@@ -19,7 +19,7 @@ from enum import StrEnum
 from coordinator.cluster.protocol import Listed, Phase
 from coordinator.core import Coordinator
 from coordinator.jobs import JobState, Standing
-from shared.messages import StatusItem, TaskState
+from shared.messages import HOLDING, StatusItem, TaskState
 from shared.model import Job
 
 Task = tuple[int, int]
@@ -135,13 +135,15 @@ class Look:
             self.findings[task] = Finding(kind, task, live, row)
 
     def missing(self, states: Iterable[JobState]) -> Iterator[Task]:
-        """Tasks of these jobs that hold a node in the books and are not in the listing."""
+        """Tasks of these jobs that hold a node in the books and are not in the listing. Of jobs
+        that leave also those that are binding: nobody may be asking for that any more."""
         for state in states:
             if _unsure(state):
                 continue
             present = self._present.get(state.job.jid, ())
+            held = HOLDING if state.job.jid in self._core.leaving else _HELD
             for tix, known in enumerate(state.states):
-                if known in _HELD and tix not in present:
+                if known in held and tix not in present:
                     yield state.job.jid, tix
 
     def take_missing(self, asked: Listed) -> None:
@@ -150,9 +152,11 @@ class Look:
             task = read_name(name)
             state = self._core.order.known(task[0])
             end = _ENDS.get(Phase(phase))
-            if state is None or end is None or state.states[task[1]] not in _HELD:
+            if state is None or end is None or state.states[task[1]] not in HOLDING:
                 continue
             never = phase == Phase.NEVER or uid != state.job.uid
+            if never and state.states[task[1]] not in _HELD:
+                continue  # the bind may still be carried out
             kind = Kind.LOST if never else Kind.ENDED
             end = TaskState.FAILED if never else end
             self.findings[task] = Finding(kind, task, end, state.rows[task[1]])

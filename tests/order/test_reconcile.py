@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.cluster.protocol import Listed, Phase
-from coordinator.core import Coordinator
+from coordinator.binder import BindPlan
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Listed, Phase
+from coordinator.core import Changes, Coordinator
 from coordinator.reconcile import Kind, Look, Reconciler, Repairs, differences, read_name
 from shared.messages import StatusItem, TaskState
 from tests.order.helpers import placed
@@ -105,6 +106,26 @@ def test_what_the_cluster_lost_fails_and_is_told_as_lost() -> None:
     ]
     assert repairs.lost == [0]
     assert repairs.counts == {Kind.LOST: 1, Kind.ENDED: 2}
+
+
+def test_a_deleted_job_does_not_wait_for_a_bind_that_ended_on_another_node() -> None:
+    """Nobody asks for it any more, and reports from there are of no task that the ledger has."""
+    core = books(S.BINDING, S.BINDING, S.BINDING)
+    core.admitted(Changes(jobs_gone=[0, 1]))
+    states = [*core.order.jobs.values(), *core.leaving.values()]
+    assert sorted(Look(core).missing(states)) == [(0, 0), (1, 0)]
+    asked = listed(("0.0", "", P.FAILED), ("1.0", "", P.NEVER))
+    repairs = twice(core, listed(), asked)
+    assert repairs.items == [StatusItem(S.FAILED, 0, [0], [0])]
+
+
+def test_a_bind_of_a_deleted_job_that_is_answered_from_elsewhere_is_adopted() -> None:
+    core = books(S.BINDING)
+    core.admitted(Changes(jobs_gone=[0]))
+    request = BindRequests(["0.0"], ["u0"], ["p"], ["n0"], [1.0])
+    plan = BindPlan(ids=[], jids=[0], tasks=[0], rows=[0], requests=request)
+    result = core.bind_answered(plan, BindAnswers([BindAnswer.ELSEWHERE], ["n1"]), 1.0)
+    assert result.items == [StatusItem(S.BOUND, 0, [0], [1], 0, 0)]
 
 
 def test_a_task_that_is_found_when_asked_for_is_not_lost() -> None:
