@@ -116,13 +116,19 @@ async def remembering(settings: Settings, ledger: RedisLedger) -> AsyncIterator[
     """Note in the background what becomes known of the ledger, as long as the block runs."""
     import asyncio
 
+    import structlog
+
+    log = structlog.get_logger(__name__)
     notes = Notes(path_of(settings), lag=LAG_SECONDS.get(settings.fsync))
 
     async def forever() -> None:
         while True:
             known = notes.look(ledger, now=time.monotonic())
             if known is not None:
-                await asyncio.to_thread(notes.keep, known)
+                try:
+                    await asyncio.to_thread(notes.keep, known)
+                except OSError as error:  # a full disk is no reason to stop what works
+                    log.warning("Cannot note which ledger is ours", error=str(error))
             await asyncio.sleep(NOTE_SECONDS)
 
     async with asyncio.TaskGroup() as group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,33 @@ def test_what_was_noted_of_another_ledger_does_not_count_for_this_one(short_dir:
 
 def test_nothing_is_noted_of_a_ledger_that_was_not_opened(short_dir: Path) -> None:
     assert Notes(short_dir / "ledger.json", lag=0.0).look(Seen(""), now=0.0) is None
+
+
+async def test_where_it_cannot_be_noted_the_work_goes_on_and_it_is_tried_again(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.ledger.identity.NOTE_SECONDS", 0.01)
+    given = settings(short_dir)
+    given.data_dir.mkdir(parents=True)
+    blocked = path_of(given).with_name(f".{path_of(given).name}.{os.getpid()}")
+    blocked.mkdir()
+    server = EmbeddedServer(short_dir / "s", short_dir / "s" / "data", fsync="no")
+    server.start()
+    ledger = RedisLedger(server.url)
+    try:
+        await ledger.open()
+        async with remembering(given, ledger):
+            await asyncio.sleep(0.1)
+            assert recall(path_of(given)) == Known()
+            blocked.rmdir()
+            for _ in range(1000):
+                if recall(path_of(given)).cluster == ledger.cluster:
+                    break
+                await asyncio.sleep(0.01)
+            assert recall(path_of(given)).cluster == ledger.cluster
+    finally:
+        await ledger.close()
+        server.stop()
 
 
 async def test_an_empty_or_another_server_is_refused_where_one_is_remembered(
