@@ -22,6 +22,7 @@ event                     what follows
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from coordinator.aside import Refused, SetAside
@@ -107,6 +108,9 @@ class Coordinator:
         self._lost: set[int] = set()
         """Shards whose worker was lost and has no successor yet."""
         self._unread: list[int] = []
+        self._fenced: dict[int, list[int]] = {}
+        """Shard -> jobs of turns whose batch was refused as a whole: not for ever, perhaps, as long
+        as its epoch is not void (a lease may be renewed, and a copy of the request arrive late)."""
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -235,6 +239,7 @@ class Coordinator:
     ) -> None:
         """A call came back. Outcomes of a call that was given up meanwhile change nothing: its jobs
         were read anew. A turn without an outcome is lost as with its worker: it is read anew too.
+        One that was fenced stays open until :meth:`worker_lost`, which has to follow.
 
         ``now`` (seconds since 1970): count how long what was placed had waited.
         """
@@ -246,6 +251,9 @@ class Coordinator:
             if outcome.jid in expected:
                 expected.discard(outcome.jid)
                 tally.count(outcome)
+                if outcome.code is OutcomeCode.FENCED:
+                    self._fenced.setdefault(shard, []).append(outcome.jid)
+                    continue
                 state, placed, known = self.places.placed(outcome)
                 if state is not None and placed and now is not None:
                     first = state.info.held[0] <= known
@@ -284,7 +292,7 @@ class Coordinator:
             self._lost.add(shard)
             self.observer.shard_changed(shard, SHARD_LOST)
         self.tally.of(shard).turns_lost += len(sent)
-        self._unread += [turn.jid for turn in sent]
+        self._unread += [*(turn.jid for turn in sent), *self._fenced.pop(shard, ())]
         for turn in unsent:
             # Nothing was sent, so nothing can have been committed: as if it had been fenced.
             self.order.outcome(
@@ -395,7 +403,7 @@ class Coordinator:
             for shard in self.dispatcher.shards.values()
             for turns in (*shard.calls.values(), shard.waiting)
             for turn in turns
-        } | {*self._unread, *self.order.stale}
+        } | {*self._unread, *self.order.stale, *chain.from_iterable(self._fenced.values())}
         for jid, state in [*self.order.jobs.items(), *self.leaving.items()]:
             assert state.standing is not Standing.OPEN or jid in on_the_way, state.job.key
 

@@ -130,6 +130,7 @@ class Ownership(Calls):
             case 0:
                 return str(told[0], "utf-8")
             case 1:
+                await self._still_ours()
                 raise Deposed(f"epoch {leader} does not lead any more")
             case 2:
                 found = str(told[0], "utf-8") if told and told[0] else "nobody"
@@ -164,10 +165,21 @@ class Ownership(Calls):
                 epoch, left, other = told
                 raise LeaseHeld(Epoch.parse(epoch.decode()), left / _MICROSECONDS, other.decode())
             case _:
+                await self._still_ours()
                 raise Deposed(f"epoch {leading or '(none)'} does not lead: {writer} is not its own")
 
     async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
-        return bool(await self._run("renew", writer, str(epoch), _microseconds(lease)))
+        renewed = bool(await self._run("renew", writer, str(epoch), _microseconds(lease)))
+        if not renewed:
+            await self._still_ours()
+        return renewed
+
+    async def _still_ours(self) -> None:
+        """Nobody leads in a ledger that was emptied: that is the news then, not that we do not.
+
+        Errors: LedgerIdentity."""
+        if self._cluster:
+            await self.open()
 
     async def release(self, writer: str, epoch: Epoch) -> None:
         await self._run("release", writer, str(epoch))

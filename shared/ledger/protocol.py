@@ -340,7 +340,8 @@ class Ledger(Protocol):
         ...
 
     async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
-        """Begin the lease anew. False: the writer was claimed by another, or given back."""
+        """Begin the lease anew. False: the writer was claimed by another, or given back. Raises
+        LedgerIdentity where the ledger was emptied or exchanged."""
         ...
 
     async def release(self, writer: str, epoch: Epoch) -> None:

@@ -183,3 +183,23 @@ async def test_an_old_copy_is_refused_also_by_a_coordinator_that_begins(
     with pytest.raises(LedgerBehind, match=r"have 99999999999999-0.*quadrant ledger restore"):
         await later.bless(epoch)
     await later.close()
+
+
+async def test_in_an_emptied_ledger_the_news_is_not_that_nobody_leads(short_dir: Path) -> None:
+    server = EmbeddedServer(short_dir, short_dir / "data", fsync="no")
+    server.start()
+    ledger = RedisLedger(server.url)
+    try:
+        await ledger.open()
+        epoch = await ledger.claim(COORDINATOR, lease=10.0)
+        flush(server)
+        for ask in (
+            ledger.renew(COORDINATOR, epoch, lease=10.0),
+            ledger.claim("0", leader=epoch, lease=10.0),
+            ledger.bless(epoch),
+        ):
+            with pytest.raises(LedgerIdentity, match="quadrant ledger restore"):
+                await ask
+    finally:
+        await ledger.close()
+        server.stop()

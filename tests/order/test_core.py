@@ -71,6 +71,22 @@ def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
     core.validate()
 
 
+def test_fenced_turns_are_read_anew_once_the_epoch_is_void_and_not_before() -> None:
+    """A batch that was refused because a lease ran out may come a second time, after the lease was
+    renewed: what is read before the epoch is void does not count."""
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    fenced = [answer(turn, OutcomeCode.FENCED) for turn in send.turns]
+    core.turns_returned(0, send.call, fenced)
+    assert rereads(core) == []
+    core.validate()
+    core.worker_lost(0)
+    assert rereads(core) == [turn.jid for turn in send.turns]
+    core.reread({turn.jid: truth(state=TaskState.BINDING) for turn in send.turns})
+    assert all(core.order.jobs[t.jid].standing is Standing.SETTLED for t in send.turns)
+    core.validate()
+
+
 def test_the_last_word_of_a_lost_worker_changes_nothing() -> None:
     core = coordinator(shards=1)
     (send,) = sends(core)
