@@ -120,8 +120,8 @@ class Reconciling:
         if repairs.items:
             await self._recorder.record(repairs.items)
         self._core.order.lost(repairs.lost)
-        if repairs.stop:
-            await self._binding.stop(repairs.stop)
+        if repairs.stop and not await self.audit(sorted({jid for jid, _ in repairs.stop})):
+            await self._binding.stop(repairs.stop)  # what the ledger has as ended, not we alone
         self._kick()
         return bool(self._reconciler.suspects) and not repairs.counts
 
