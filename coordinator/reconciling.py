@@ -24,6 +24,7 @@ from coordinator.reconcile import Kind, Look, Reconciler, Task, differences
 from coordinator.recorder import Recorder, insist
 from shared.ledger.protocol import IntakeOp, Ledger, Observe, Snapshot
 from shared.ledger.records import OBSERVED, WIDTH, unpack_node
+from shared.messages import TaskState
 
 BEGIN_SECONDS = 1.0
 """How long taking the seat may wait for the cluster."""
@@ -120,10 +121,16 @@ class Reconciling:
         if repairs.items:
             await self._recorder.record(repairs.items)
         self._core.order.lost(repairs.lost)
-        if repairs.stop and not await self.audit(sorted({jid for jid, _ in repairs.stop})):
-            await self._binding.stop(repairs.stop)  # what the ledger has as ended, not we alone
+        await self.audit(sorted({jid for jid, _ in repairs.stop}))
+        if stop := [task for task in repairs.stop if self._ended(*task)]:
+            await self._binding.stop(stop)  # what the ledger has as ended, not we alone
         self._kick()
         return bool(self._reconciler.suspects) and not repairs.counts
+
+    def _ended(self, jid: int, tix: int) -> bool:
+        """By the books as they are now; they may have been put right since the look."""
+        state = self._core.order.known(jid)
+        return state is None or state.states[tix] in (TaskState.SUCCEEDED, TaskState.FAILED)
 
     async def _look(self) -> Look:
         look, token = Look(self._core), ""

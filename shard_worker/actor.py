@@ -140,7 +140,6 @@ class ShardServer:
         self._log_id = snapshot.log_id
         # What was loaded lives as long as the worker: without this the collector walks through it
         # again and again, a third of the cost of a placement at 100,000 nodes.
-        gc.unfreeze()  # an earlier view, where the worker begins anew
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)

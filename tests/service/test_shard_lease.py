@@ -102,7 +102,7 @@ async def test_a_worker_that_begins_late_has_its_whole_lease(held: Held) -> None
     """Between the claim and the start of a process more time may pass than a lease."""
     epoch = await held.desk.claim("0", lease=LEASE)
     await asyncio.sleep(LEASE + 0.05)
-    config = replace(held.server._config, epoch=epoch)
+    config = replace(held.server._config, epoch=epoch, lease_seconds=30.0)
     server = ShardServer(config, held.ledger)
     await server.load()
     assert await held.left() > 0
