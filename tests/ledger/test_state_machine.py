@@ -175,5 +175,7 @@ def test_any_interleaving_keeps_the_promises() -> None:
         LedgerMachine.server.kill()
         shutil.rmtree(path, ignore_errors=True)
     print(dict(LedgerMachine.seen))  # noqa: T201
-    for what in ("bound", "zombies", *TROUBLE):
-        assert LedgerMachine.seen[what], f"{what}: too rare to show anything"
+    missing = [what for what in ("bound", "zombies", *TROUBLE) if not LedgerMachine.seen[what]]
+    if settings().derandomize:  # the same examples each time; new ones may leave one of them out
+        assert missing == [], "too rare to show anything"
+    assert len(missing) <= 1
