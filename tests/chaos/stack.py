@@ -191,13 +191,22 @@ class Stack:
         lines = path.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
+    def _lost_and_up(self, shard: int, epoch: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the log tells of both; others may have done all work before it does."""
+        deadline = time.monotonic() + 20.0
+        while True:
+            told = [entry for entry in self.log() if entry.get("shard") == shard]
+            lost = [e for e in told if e["event"] == "Lost a shard worker" and e["epoch"] == epoch]
+            later = told[told.index(lost[0]) :] if lost else []
+            if up := [e for e in later if e["event"] == "Started a shard worker"]:
+                return lost[0], up[0]
+            assert time.monotonic() < deadline, f"the loss of shard {shard} is not told"
+            time.sleep(0.05)
+
     def times(self, shard: int, epoch: str, blow: float) -> Times:
         """What followed the blow that was struck at the shard's worker of that epoch at that time
         (since 1970)."""
-        told = [entry for entry in self.log() if entry.get("shard") == shard]
-        lost = next(e for e in told if e["event"] == "Lost a shard worker" and e["epoch"] == epoch)
-        later = told[told.index(lost) :]
-        up = next(e for e in later if e["event"] == "Started a shard worker")
+        lost, up = self._lost_and_up(shard, epoch)
         commits = (
             event["t"] - blow
             for event in self.history()
