@@ -4,36 +4,90 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shared.constraints import (
+    Constraints,
+    PodTerm,
+    Requirement,
+    Selector,
+    Spread,
+    Taint,
+    Terms,
+    Toleration,
+)
+from shared.devices import (
+    Allocation,
+    Attribute,
+    Device,
+    DeviceAsk,
+    DeviceClass,
+    DeviceMatch,
+    DeviceRequest,
+    DeviceResult,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from shared.messages import Group
 from shared.slots import PODS
+from shared.storage import (
+    Budget,
+    CSINode,
+    Numatopology,
+    ResourceQuota,
+    StorageClass,
+    Volume,
+    VolumeClaim,
+)
+from shared.topology import HyperNode, Member, SubGroupPolicy, Topology
+
+__all__ = [
+    "Allocation",
+    "Attribute",
+    "Budget",
+    "CSINode",
+    "Constraints",
+    "Device",
+    "DeviceAsk",
+    "DeviceClass",
+    "DeviceMatch",
+    "DeviceRequest",
+    "DeviceResult",
+    "HyperNode",
+    "Job",
+    "Member",
+    "Node",
+    "NodeGroupAffinity",
+    "Numatopology",
+    "Pairs",
+    "PodTerm",
+    "PriorityClass",
+    "Queue",
+    "Requests",
+    "Requirement",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceQuota",
+    "ResourceSlice",
+    "Role",
+    "Selector",
+    "Spread",
+    "StorageClass",
+    "SubGroupPolicy",
+    "Taint",
+    "TaskClass",
+    "Terms",
+    "Toleration",
+    "Topology",
+    "Volume",
+    "VolumeClaim",
+    "WorldObject",
+]
+
+Pairs = tuple[tuple[str, str], ...]
+"""Labels or annotations, sorted by key."""
 
 Requests = tuple[tuple[int, int], ...]
 """(slot, amount) pairs sorted by slot, amounts > 0. Every task asks for one of slot ``pods``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    key: str
-    value: str
-    effect: str  # NoSchedule | PreferNoSchedule | NoExecute
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    key: str  # "" with operator Exists tolerates everything
-    operator: str  # Equal | Exists
-    value: str
-    effect: str  # "" matches every effect
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One matchExpressions entry. ``field`` is True for matchFields (only metadata.name)."""
-
-    key: str
-    operator: str  # In | NotIn | Exists | DoesNotExist | Gt | Lt
-    values: tuple[str, ...]
-    field: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +101,14 @@ class TaskClass:
 
     None = none asked for; an empty tuple matches no node (as Kubernetes has it)."""
     tolerations: tuple[Toleration, ...] = ()
+    constraints: Constraints | None = None
+    """None: nothing beyond the fields above."""
+
+    @property
+    def flat(self) -> bool:
+        """Whether a node fits follows from the node alone: no other task, volume or device counts,
+        and no node is preferred."""
+        return self.constraints is None or self.constraints.flat
 
     @property
     def best_effort(self) -> bool:
@@ -64,6 +126,20 @@ class Node:
     unschedulable: bool = False
     spec: int = 0
     """Specification version: moves when labels, taints or schedulability change (not amounts)."""
+    annotations: Pairs = ()
+    """Those that mean something here: of Volcano's domains and of plugins."""
+    images: tuple[tuple[str, int], ...] = ()
+    """(name with tag or digest, bytes) of the images that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroupAffinity:
+    """Which groups of nodes (label ``volcano.sh/nodegroup-name``) a queue's tasks go to."""
+
+    required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
+    anti_required: tuple[str, ...] = ()
+    anti_preferred: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +156,11 @@ class Queue:
     deserved: Requests = ()
     guarantee: Requests = ()
     spec: int = 0
+    deserved_set: bool = False
+    """``deserved`` is written, if only as {} or with zeros."""
+    created: float = 0.0
+    annotations: Pairs = ()
+    affinity: NodeGroupAffinity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +180,18 @@ class Role:
     """Seconds a member runs (annotation ``quadrant.dev/duration``); None = until deleted."""
     exit_code: int = 0
     """What a member ends with (annotation ``quadrant.dev/exit-code``); all but 0 is a failure."""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    """Those that mean something here: of Volcano's domains and of plugins."""
+    gated: bool = False
+    """Has scheduling gates: it is not placed before they are gone."""
+    own_gate: bool = False
+    """Its only gate is Volcano's own (``scheduling.volcano.sh/queue-allocation-gate``), which the
+    scheduler takes away itself."""
+    created: tuple[float, ...] = ()
+    """Of each member; () = all when the job was."""
+    uids: tuple[str, ...] = ()
+    """Of each member's pod, as submitted; () = none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +219,16 @@ class Job:
     Its minimum there is 0 where the job's is below their sum: Volcano looks at no role then."""
     min_resources: Requests | None = None
     """What the PodGroup says it needs before it is let in (``minResources``); None = not said."""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    """Those that mean something here: of Volcano's domains and of plugins."""
+    phase: str = ""
+    """Of the PodGroup as submitted: "" | Pending | Inqueue | Running | Unknown | Completed."""
+    topology: Topology | None = None
+    sub_groups: tuple[SubGroupPolicy, ...] = ()
+    priority_class: str = ""
+    preempts: bool = True
+    """False: its priority class says that it evicts nobody (preemptionPolicy Never)."""
 
     @property
     def key(self) -> str:
@@ -148,16 +251,24 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class HyperNode:
-    name: str
-    tier: int
-    nodes: tuple[str, ...] = ()
-    children: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class PriorityClass:
     name: str
     value: int
     default: bool = False
     preempts: bool = True
+
+
+WorldObject = (
+    Budget
+    | CSINode
+    | DeviceClass
+    | Numatopology
+    | ResourceClaim
+    | ResourceClaimTemplate
+    | ResourceQuota
+    | ResourceSlice
+    | StorageClass
+    | Volume
+    | VolumeClaim
+)
+"""Objects that placement may look at, beside nodes, queues and jobs."""

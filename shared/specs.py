@@ -244,7 +244,7 @@ def decode_job(data: bytes) -> Job:
 
 def decode_hyper_node(data: bytes) -> HyperNode:
     name, tier, nodes, children = _open(data, "hypernode", 4)
-    return HyperNode(
+    return HyperNode.of(
         name=text(name, "hypernode.name"),
         tier=integer(tier, "hypernode.tier"),
         nodes=_each(nodes, "hypernode.nodes", text),

@@ -59,7 +59,7 @@ def read_hyper_node(obj: dict[str, object]) -> HyperNode:
         names[kind].append(name)
     if meta.name in names["HyperNode"]:
         raise InvalidInput("spec.members", None, "it names itself; leave that member out")
-    return HyperNode(
+    return HyperNode.of(
         name=meta.name,
         tier=spec.integer("tier", 0, high=1000),
         nodes=tuple(names["Node"]),

@@ -222,7 +222,7 @@ def test_a_job_needs_the_sum_of_its_minima_unless_it_says_so(
 
 def test_priority_class_and_hyper_node() -> None:
     assert parse(priority_class(value=-5, globalDefault=True)) == PriorityClass("high", -5, True)
-    assert parse(hyper_node("h", "a", "b")) == HyperNode("h", 1, ("a", "b"))
+    assert parse(hyper_node("h", "a", "b")) == HyperNode.of("h", 1, ("a", "b"))
 
 
 @pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])

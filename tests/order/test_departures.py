@@ -338,7 +338,7 @@ def test_a_queue_goes_and_its_jobs_have_none() -> None:
 
 def test_a_domain_that_goes_leaves_its_nodes_where_they_are() -> None:
     core = coordinator(nodes=2)
-    core.admitted(Changes(hyper_nodes=[HyperNode("h", 1, ("n0", "n1"))]))
+    core.admitted(Changes(hyper_nodes=[HyperNode.of("h", 1, ("n0", "n1"))]))
     assert core.repartition() is None
     core.admitted(Changes(hyper_nodes_gone=["h"]))
     assert core.hyper_nodes == {}

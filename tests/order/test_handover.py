@@ -79,7 +79,7 @@ class Stage:
 
     def pull_together(self) -> PutPartition:
         """A domain of rows 0 and 1, of two shards by now: one of them changes hands."""
-        self.core.admitted(Changes(hyper_nodes=[HyperNode("h", 1, ("n0", "n1"))]))
+        self.core.admitted(Changes(hyper_nodes=[HyperNode.of("h", 1, ("n0", "n1"))]))
         put = self.look()
         assert put is not None
         return put
@@ -143,7 +143,7 @@ def test_a_position_before_the_move_does_not_count() -> None:
 
 def test_it_does_not_begin_before_it_is_told() -> None:
     stage = Stage()
-    stage.core.admitted(Changes(hyper_nodes=[HyperNode("h", 1, ("n0", "n1"))]))
+    stage.core.admitted(Changes(hyper_nodes=[HyperNode.of("h", 1, ("n0", "n1"))]))
     given_out = stage.core.repartition()
     assert given_out is not None
     stage.core.followed(1, EPOCH, "100-0")

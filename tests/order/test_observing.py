@@ -219,6 +219,6 @@ def test_shards_that_are_lost_come_back_and_get_other_nodes_are_told() -> None:
 
 def test_hyper_nodes_alone_tell_of_no_shard() -> None:
     core, notes = coordinator(shards=1)
-    core.admitted(Changes(hyper_nodes=[HyperNode("h", 1, ("n0",))]))
+    core.admitted(Changes(hyper_nodes=[HyperNode.of("h", 1, ("n0",))]))
     assert core.repartition() is None
     assert notes.take() == []

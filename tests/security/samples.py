@@ -150,7 +150,7 @@ def figures() -> WorkerFigures:
 def samples() -> dict[str, Sample]:
     reply = PlaceReply([OUTCOME], "5-1", 0.25, figures())
     inquiry = Inquiry([TURN], [{4: 2}], {4: specs.encode_class(CLASS)}, {3: 110}, funnels=True)
-    hyper = HyperNode("rack", 1, ("n3",), ("leaf",))
+    hyper = HyperNode.of("rack", 1, ("n3",), ("leaf",))
     urgent = PriorityClass("high", 1000)
     return {
         "turns": Sample(b"turns", encode_turns([TURN, TURN]), decode_turns),
