@@ -16,6 +16,12 @@ ALLOCATE = 0
 NOMINATE = 1
 """Operation kind: the task is pipelined; it holds future capacity of the node, nothing is bound."""
 
+GUARD_GANG = 1
+"""Bit of a statement's guards: of every group of its victims, and of those above it, none or at
+least the minimum stay."""
+GUARD_GUARANTEE = 2
+"""Bit of a statement's guards: its victims' queues and all above them keep what is guaranteed."""
+
 
 class Level(IntEnum):
     """The four levels of the gradient, in the order in which they are tried."""
@@ -154,10 +160,28 @@ class DomainOp:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictRun:
+    """Victims of one class and one group of a job; ``tasks`` and ``rows`` run in parallel.
+
+    ``job_version`` is part of the read set: whatever the worker judged the victims by (priority,
+    whether they may be preempted, their budgets) is as it was. Refused with TASK where one is not
+    bound or running there, or is of another class or group; with JOB where its job moved or went.
+    """
+
+    jid: int
+    job_version: int
+    cid: int
+    group: int
+    tasks: list[int]
+    rows: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """A gang core that stands or falls together, then a tail of single operations.
 
-    An accepted statement replaces every nomination its job held before.
+    An accepted statement replaces every nomination its job held before. Its evictions belong to the
+    core, and come first: what they release, its placements may be promised.
     """
 
     jid: int
@@ -171,6 +195,13 @@ class Statement:
     domains: list[DomainOp]
     expiry: float = 0.0
     """When the nominations lapse, seconds since 1970; 0 where there are none."""
+    evictions: list[EvictRun] = field(default_factory=list)
+    """Victims, none twice, perhaps of the job itself: what evicts for nobody (a shuffle) names the
+    victims' own job as its ``jid``."""
+    guards: int = 0
+    """What the evictions must leave whole: GUARD_GANG, GUARD_GUARANTEE."""
+    reason: str = ""
+    """The action and the rule that evict: told in log, history and events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +253,8 @@ class CommitReply:
 class StatusItem:
     """A change of state of tasks of one job. ``rows`` are the nodes the writer believes in.
 
-    ``state`` PENDING means: the bind was refused for good, the task goes back to pending.
+    ``state`` PENDING means: the bind was refused for good, the task goes back to pending; or what
+    was evicted has ended, and may be placed again, as another incarnation of the task.
 
     With ``cid`` the tasks are *adopted*: the cluster has them on these rows in this state (bound,
     running or releasing), whatever the ledger believed. Only what has ended there stays so.
@@ -299,3 +331,7 @@ class Outcome:
     conflicts_read: int = 0
     session: int = 0
     """Number of the worker's session that decided, from 1; 0 where none did."""
+    evictions: list[EvictRun] = field(default_factory=list)
+    """What the accepted statement evicts."""
+    reason: str = ""
+    """Of those evictions, as in the statement."""

@@ -2,7 +2,8 @@
 
 Three kinds of batch change it, each in one script call: ``commit`` (a shard's statements),
 ``record`` (what became of tasks) and ``store`` (accepted objects). Every change leaves one entry in
-the log, in the order in which the changes happened; every allocation also one in the bind stream.
+the log, in the order in which the changes happened; allocations and evictions also leave one in the
+bind stream.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from shared.messages import (
     CommitBatch,
     CommitReply,
     Epoch,
+    EvictRun,
     Group,
     Rows,
     Run,
@@ -72,6 +74,8 @@ class PutQueue:
     parent: int
     capability: list[tuple[int, int]] | None
     spec: bytes
+    guarantee: list[tuple[int, int]] = field(default_factory=list)
+    """What evictions under GUARD_GUARANTEE leave to it, by slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,10 @@ class Committed:
     dropped: list[int]
     """Jobs whose nominations ended with this statement (its own earlier ones, the displaced)."""
     expiry: float = 0.0
+    evictions: list[EvictRun] = field(default_factory=list)
+    guards: int = 0
+    reason: str = ""
+    """Of the evictions: the action and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,20 +255,44 @@ LogEntry = CommitEntry | StatusEntry | IntakeEntry | EpochEntry
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """Tasks of one job that have to leave their nodes. The three lists run in parallel."""
+
+    jid: int
+    by: int
+    """The job whose statement it was."""
+    reason: str
+    tasks: list[int]
+    rows: list[int]
+    lives: list[int]
+    """Which incarnation of each it is (see :attr:`TaskRecord.life`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class BindEntry:
-    """Allocations of one commit batch: (jid, cid, tasks, rows)."""
+    """What one commit batch has the cluster do."""
 
     id: str
     binds: list[tuple[int, int, list[int], list[int]]]
+    """Allocations: (jid, cid, tasks, rows)."""
+    lives: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(jid, tix) -> incarnation, of those that were evicted before."""
+    evicts: list[Evicted] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
     state: int
+    """PENDING only where the task was evicted before: else it has no record."""
     row: int
     cid: int
     version: int
     group: int = 0
+    life: int = 0
+    """Incarnations of the task that were evicted and have ended."""
+    by: int = -1
+    """The job it is evicted for, and is leaving its node; -1 where it is not being evicted."""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +309,11 @@ class JobRecord:
 class QueueRecord:
     parent: int
     used: dict[int, int]
+    """By all that hold nodes, also while they leave."""
     capability: dict[int, int]
+    guarantee: dict[int, int] = field(default_factory=dict)
+    leaving: dict[int, int] = field(default_factory=dict)
+    """The part of ``used`` whose tasks are releasing."""
 
 
 @dataclass(frozen=True, slots=True)
