@@ -11,6 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from shared.ledger.kept import BindEntry as BindEntry
+from shared.ledger.kept import Evicted as Evicted
+from shared.ledger.kept import JobRecord as JobRecord
+from shared.ledger.kept import QueueRecord as QueueRecord
+from shared.ledger.kept import TaskRecord as TaskRecord
 from shared.messages import (
     CommitBatch,
     CommitReply,
@@ -252,68 +257,6 @@ class EpochEntry:
 
 
 LogEntry = CommitEntry | StatusEntry | IntakeEntry | EpochEntry
-
-
-@dataclass(frozen=True, slots=True)
-class Evicted:
-    """Tasks of one job that have to leave their nodes. The three lists run in parallel."""
-
-    jid: int
-    by: int
-    """The job whose statement it was."""
-    reason: str
-    tasks: list[int]
-    rows: list[int]
-    lives: list[int]
-    """Which incarnation of each it is (see :attr:`TaskRecord.life`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindEntry:
-    """What one commit batch has the cluster do."""
-
-    id: str
-    binds: list[tuple[int, int, list[int], list[int]]]
-    """Allocations: (jid, cid, tasks, rows)."""
-    lives: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(jid, tix) -> incarnation, of those that were evicted before."""
-    evicts: list[Evicted] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
-    state: int
-    """PENDING only where the task was evicted before: else it has no record."""
-    row: int
-    cid: int
-    version: int
-    group: int = 0
-    life: int = 0
-    """Incarnations of the task that were evicted and have ended."""
-    by: int = -1
-    """The job it is evicted for, and is leaving its node; -1 where it is not being evicted."""
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    spec_version: int
-    qid: int
-    gone: bool
-    groups: list[Group]
-    top: int = 0
-    """One more than the highest task index that ever had a record."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRecord:
-    parent: int
-    used: dict[int, int]
-    """By all that hold nodes, also while they leave."""
-    capability: dict[int, int]
-    guarantee: dict[int, int] = field(default_factory=dict)
-    leaving: dict[int, int] = field(default_factory=dict)
-    """The part of ``used`` whose tasks are releasing."""
 
 
 @dataclass(frozen=True, slots=True)
