@@ -1,4 +1,4 @@
-"""What the ledger keeps of tasks, jobs and queues, and what it has the binder do, as Python sees it.
+"""What the ledger keeps of tasks, jobs and queues, and what it has the binder do.
 
 Who speaks to a ledger takes these from :mod:`shared.ledger.protocol`.
 """

@@ -11,11 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from shared.ledger.kept import BindEntry as BindEntry
-from shared.ledger.kept import Evicted as Evicted
-from shared.ledger.kept import JobRecord as JobRecord
-from shared.ledger.kept import QueueRecord as QueueRecord
-from shared.ledger.kept import TaskRecord as TaskRecord
+from shared.ledger.kept import BindEntry, Evicted, JobRecord, QueueRecord, TaskRecord
 from shared.messages import (
     CommitBatch,
     CommitReply,
@@ -32,6 +28,40 @@ from shared.messages import (
 
 if TYPE_CHECKING:
     from shared.ledger.moved import Moved
+
+__all__ = [
+    "COORDINATOR",
+    "BindEntry",
+    "CommitEntry",
+    "Committed",
+    "DropJob",
+    "DropNode",
+    "DropQueue",
+    "EpochEntry",
+    "Evicted",
+    "IntakeBatch",
+    "IntakeEntry",
+    "IntakeOp",
+    "IntakeReply",
+    "JobRecord",
+    "Leader",
+    "Ledger",
+    "LogEntry",
+    "Move",
+    "Nomination",
+    "Observe",
+    "PurgeJob",
+    "PutClass",
+    "PutJob",
+    "PutNode",
+    "PutObject",
+    "PutPartition",
+    "PutQueue",
+    "QueueRecord",
+    "Snapshot",
+    "StatusEntry",
+    "TaskRecord",
+]
 
 COORDINATOR = "coordinator"
 """The writer name of the coordinator; shards are written as their number."""
