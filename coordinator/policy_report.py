@@ -6,13 +6,12 @@ So the report cannot tell other points or other defaults than those the schedule
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from shard_worker.extension_points import EXTENSION_POINTS, Half
 from shard_worker.plugins.registry import build_plugin
-from shard_worker.session import Registrar, Scorer, Session
+from shard_worker.session import Session
 from shared.policy import PluginOption, Policy, PolicyError, Problem
 from shared.policy_names import ARGUMENTS
 
@@ -111,9 +110,9 @@ def _at(path: str, problem: Problem) -> Problem:
 def _plugin(session: Session, tier: int, option: PluginOption) -> PluginReport:
     asked = _Asked(option.arguments)
     plugin = build_plugin(PluginOption(option.name, asked, option.flags))
-    listener = _Listener(session, tier, option)
-    plugin.register(listener)
-    spoken = [point for point in EXTENSION_POINTS if point in listener.points]
+    with session.speaking(tier, option):
+        plugin.on_session_open(session)
+    spoken = [point for point in EXTENSION_POINTS if point in session.spoken.get(option.name, ())]
     off = {p: f for p in spoken if (f := EXTENSION_POINTS[p].flag) and not option.enabled(f)}
     return PluginReport(
         name=option.name,
@@ -149,14 +148,3 @@ class _Asked(dict[str, object]):
     def get(self, key: str, default: Any = None) -> Any:
         self.defaults.setdefault(key, default)
         return super().get(key, default)
-
-
-class _Listener(Registrar):
-    """Notes where a plugin speaks, switched off or not, and keeps its warnings in the session."""
-
-    def __init__(self, session: Session, tier: int, option: PluginOption) -> None:
-        super().__init__(session, tier, option)
-        self.points: set[str] = set()
-
-    def add(self, point: str, fn: Callable[..., Any] | Scorer) -> None:
-        self.points.add(point)

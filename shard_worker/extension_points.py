@@ -73,6 +73,7 @@ EXTENSION_POINTS: dict[str, ExtensionPoint] = {
     "ReservedNodes": _point("enableReservedNodes", Half.ORDER, Combine.EACH),
     "PrePredicate": _point("enablePredicate", Half.PLACE, Combine.FIRST_FAILURE),
     "Predicate": _point("enablePredicate", Half.PLACE, Combine.FIRST_FAILURE),
+    "LivePredicate": _point("enablePredicate", Half.PLACE, Combine.FIRST_FAILURE),
     "SimulatePredicate": _point("enablePredicate", Half.PLACE, Combine.FIRST_FAILURE),
     "SimulateAddTask": _point("enablePredicate", Half.PLACE, Combine.FIRST_FAILURE),
     "SimulateRemoveTask": _point("enablePredicate", Half.PLACE, Combine.FIRST_FAILURE),

@@ -1,32 +1,46 @@
-"""A session: the hooks of the plugins that a policy names, combined tier by tier.
+"""A session: the rules of the plugins that a policy names, combined tier by tier.
 
 Both halves of the scheduler open one from the same policy. Order asks it over :class:`ClusterInfo`
-(keys, shares, quotas), Place over a shard's node columns (masks, scores), both about gangs
-(:class:`Progress`). A session holds no state of the cluster, only what plugins cache.
-
-Order hooks give sort keys instead of comparisons: comparing two keys component by component is the
-same as asking each plugin in tier order and taking the first that tells the two apart.
+(keys, shares, quotas), the fast path of Place over a shard's node columns (masks, scores), both
+about gangs (:class:`Progress`): those questions are here. What a session over a
+:class:`~shard_worker.world.World` asks, task by task, is in :mod:`shard_worker.answers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.answers import Answers
 from shard_worker.extension_points import EXTENSION_POINTS, Combine, ExtensionPoint, Half
+from shard_worker.registration import Registered
+from shard_worker.rules import (
+    ABSTAIN,
+    PERMIT,
+    REJECT,
+    Check,
+    Coded,
+    Mask,
+    NodeColumns,
+    Purpose,
+    Rows,
+    Scope,
+    Scorer,
+)
 from shard_worker.workload import ClusterInfo, JobInfo, Progress, QueueInfo
-from shared.model import Node, Requests, Role, Taint, TaskClass
-from shared.policy import PluginOption, Policy
+from shard_worker.world_statement import Operation
+from shared.model import Requests, Role, TaskClass
+from shared.policy import Policy
 
 __all__ = [
     "ABSTAIN",
     "EXTENSION_POINTS",
     "PERMIT",
     "REJECT",
+    "Check",
     "Coded",
     "Combine",
     "ExtensionPoint",
@@ -35,98 +49,29 @@ __all__ = [
     "Mask",
     "NodeColumns",
     "Plugin",
-    "Registrar",
+    "Purpose",
+    "Registered",
     "Rows",
+    "Scope",
     "Scorer",
     "Session",
     "open_session",
 ]
 
-T_co = TypeVar("T_co", covariant=True)
-
-REJECT, ABSTAIN, PERMIT = -1, 0, 1
-"""The votes of JobPipelined and JobEnqueueable."""
-
 Shares = Callable[[QueueInfo, ClusterInfo], Mapping[int, float]]
 """A plugin's answer to what a queue deserves."""
 
-Key = tuple[float, ...]
-"""Part of a sort key; the smaller key goes first."""
-Mask = NDArray[np.bool_]
-Rows = NDArray[np.intp] | slice
-"""Rows of a view: an array of row numbers, or a slice of step 1 (``slice(None)``: all of them)."""
+Key = tuple[Any, ...]
+"""A sort key; the smaller key goes first."""
 BLOCK = 1 << 13
 """Rows scored at a time: the intermediate arrays stay in the processor's cache."""
 
-
-class Coded(Protocol[T_co]):
-    """A column of repeated values: ``values[codes[row]]``, and code -1 where a row has none.
-
-    Values are interned: a value keeps its code as long as the view lives, and the list only grows.
-    """
-
-    @property
-    def codes(self) -> NDArray[np.int32]: ...
-
-    @property
-    def values(self) -> Sequence[T_co]: ...
-
-
-class NodeColumns(Protocol):
-    """What plugins see of the nodes. Index of every array: row. Amounts: the unit of the slot.
-
-    ``used`` includes what was observed from outside. A row whose node is gone has None in
-    ``nodes``, code -1 everywhere, and never counts as a candidate.
-    """
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def nodes(self) -> Sequence[Node | None]: ...
-
-    @property
-    def slot_names(self) -> Sequence[str]:
-        """Slot -> the resource's name; slots that no name is known for may be missing."""
-        ...
-
-    def column(self, kind: str, slot: int) -> NDArray[np.int64]:
-        """The ``size`` live amounts of a slot; ``kind``: allocatable, used, releasing, nominated.
-
-        For a slot that no row has: zeros (``allocatable``: what a node has without saying so).
-        """
-        ...
-
-    def label(self, key: str) -> Coded[str]:
-        """The values of one label."""
-        ...
-
-    def taints(self) -> Coded[tuple[Taint, ...]]:
-        """The taint set of each node (the empty tuple is a set)."""
-        ...
-
-    def unschedulable(self) -> Mask:
-        """True where the node is cordoned; length ``size``."""
-        ...
-
-
-class Scorer(Protocol):
-    """A node score. Both methods give the same number for the same row (a property test holds)."""
-
-    @property
-    def node_local(self) -> bool:
-        """True if a row's score follows from the class and that row's own amounts and spec."""
-        ...
-
-    def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:
-        """Scores of many rows."""
-        ...
-
-    def row(self, cls: TaskClass, view: NodeColumns, row: int) -> float:
-        """Score of one row, without NumPy's cost per call."""
-        ...
+FAST_FORMS = ("TaskOrder", "JobReady", "JobPipelined")
+"""Points that the fast path asks in a form that a rule may lack."""
+NO_FAST_FORM = ("NodeMap", "BestNode")
+"""Points that it does not ask at all."""
+BY_CLASS = ("PrePredicate", "LivePredicate", "BatchNodeOrder")
+"""Points that it does not ask, but which do not concern most classes."""
 
 
 class Plugin(Protocol):
@@ -135,55 +80,48 @@ class Plugin(Protocol):
     @property
     def name(self) -> str: ...
 
-    def register(self, session: Registrar) -> None: ...
+    def on_session_open(self, ssn: Session) -> None:
+        """Register. Called once for each session, before anything is asked."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A function at an extension point, with the tier and plugin it came from."""
+class Session(Answers):
+    """The combined rules of one policy. Built by :func:`open_session`."""
 
-    tier: int
-    plugin: str
-    fn: Any
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self.deserved: Shares = _no_shares
+        """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
 
+        self.committed: list[Operation] = []
+        """What statements over the world kept, in order; whoever runs the session takes it."""
 
-class Registrar:
-    """What a plugin registers with: the session, for one plugin of one tier."""
-
-    __slots__ = ("_option", "_session", "_tier")
-
-    def __init__(self, session: Session, tier: int, option: PluginOption) -> None:
-        self._session = session
-        self._tier = tier
-        self._option = option
-
-    def add(self, point: str, fn: Callable[..., Any] | Scorer) -> None:
-        """Speak at ``point``; without effect where the policy switched the point's flag off."""
-        flag = EXTENSION_POINTS[point].flag
-        if flag is None or self._option.enabled(flag):
-            entry = Registered(tier=self._tier, plugin=self._option.name, fn=fn)
-            self._session.hooks[point].append(entry)
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """A statement over the world is kept for good."""
+        self.committed += operations
 
     def tell_shares(self, deserved: Shares) -> None:
         """Tell what queues deserve; for people to read, no decision asks for it."""
-        self._session.deserved = deserved
+        self.deserved = deserved
 
-    def warn(self, text: str) -> None:
-        """Tell the operator of a setting that this version accepts without effect."""
-        self._session.warnings.append(f"{self._option.name}: {text}")
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """``plugin: point`` of the rules that the fast path cannot ask: every job needs a world."""
+        lacking = [h for p in FAST_FORMS for h in self.hooks[p] if h.fn is None]
+        return tuple(
+            f"{h.plugin}: {point}"
+            for point in (*FAST_FORMS, *NO_FAST_FORM)
+            for h in self.hooks[point]
+            if h in lacking or point in NO_FAST_FORM
+        )
 
-
-class Session:
-    """The combined hooks of one policy. Built by :func:`open_session`."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.hooks: dict[str, list[Registered]] = {name: [] for name in EXTENSION_POINTS}
-        """Extension point -> functions in tier order, in each tier in the policy's order."""
-        self.warnings: list[str] = list(policy.warnings)
-        """Settings that were accepted but have no effect in this version."""
-        self.deserved: Shares = _no_shares
-        """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
+    def fast(self, cls: TaskClass) -> bool:
+        """May tasks of this class be placed by the fast path, and get the same nodes?"""
+        if cls.constraints is not None and any(
+            hook.fn(cls) for point in BY_CLASS for hook in self.hooks[point]
+        ):
+            return False
+        return not self.slow
 
     def has(self, point: str) -> bool:
         """Does any plugin speak at this point?"""
@@ -193,18 +131,15 @@ class Session:
 
     def job_key(self, info: JobInfo, cluster: ClusterInfo) -> Key:
         """JobOrder. The caller adds Volcano's last tie-break: creation, then uid (here jid)."""
-        return tuple(h.fn(info, cluster) for h in self.hooks["JobOrder"])
+        return tuple(_key(hook, info, cluster) for hook in self.hooks["JobOrder"])
 
     def queue_key(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """QueueOrder. The caller adds the last tie-break."""
-        key: Key = ()
-        for hook in self.hooks["QueueOrder"]:
-            key += hook.fn(queue, cluster)
-        return key
+        return tuple(_key(hook, queue, cluster) for hook in self.hooks["QueueOrder"])
 
     def task_key(self, role: Role) -> Key:
         """TaskOrder, of the roles of one job; members of a role go by their index."""
-        return tuple(h.fn(role) for h in self.hooks["TaskOrder"])
+        return tuple(h.fn(role) for h in self.hooks["TaskOrder"] if h.fn is not None)
 
     def overused(self, queue: QueueInfo, cluster: ClusterInfo) -> bool:
         """Overused: the queue has its share and gets no further turn."""
@@ -212,7 +147,8 @@ class Session:
 
     def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
         """Allocatable: the queue may take this request on top of what it has."""
-        return all(h.fn(queue, requests, cluster) for h in self.hooks["Allocatable"])
+        hooks = self.hooks["Allocatable"]
+        return all(h.fn(queue, requests, cluster) for h in hooks if h.fn is not None)
 
     def job_valid(self, info: JobInfo, cluster: ClusterInfo) -> str | None:
         """JobValid: None, or why the job cannot be scheduled as it stands."""
@@ -230,7 +166,7 @@ class Session:
 
     def job_ready(self, progress: Progress) -> bool:
         """JobReady: the members that have a place may be committed. True where nobody objects."""
-        return all(h.fn(progress) for h in self.hooks["JobReady"])
+        return all(h.fn(progress) for h in self.hooks["JobReady"] if h.fn is not None)
 
     def job_pipelined(self, progress: Progress) -> bool:
         """JobPipelined: with its nominations counted, the job keeps what it holds."""
@@ -246,7 +182,7 @@ class Session:
 
         A rejection in a tier counts before a permission of the same tier, whatever their order.
         """
-        hooks = self.hooks[point]
+        hooks = [hook for hook in self.hooks[point] if hook.fn is not None]
         permitted_in: int | None = None
         for hook in hooks:
             if permitted_in is not None and hook.tier != permitted_in:
@@ -305,6 +241,33 @@ class Session:
         return total
 
 
+class _Compared:
+    """Stands in a sort key for a rule that can only compare."""
+
+    __slots__ = ("_cluster", "_compare", "_of")
+
+    def __init__(self, compare: Callable[[Any, Any, Any], float], of: Any, cluster: Any) -> None:
+        self._compare = compare
+        self._of = of
+        self._cluster = cluster
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Compared) and not self._compare(
+            self._of, other._of, self._cluster
+        )
+
+    def __lt__(self, other: _Compared) -> bool:
+        return self._compare(self._of, other._of, self._cluster) < 0
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _key(hook: Registered, of: Any, cluster: ClusterInfo) -> Any:
+    if hook.fn is None:
+        return _Compared(hook.scalar, of, cluster)
+    return hook.fn(of, cluster)
+
+
 def _no_shares(queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
     del queue, cluster
     return {}
@@ -320,5 +283,6 @@ def open_session(policy: Policy) -> Session:
     session = Session(policy)
     for tier, options in enumerate(policy.tiers):
         for option in options:
-            build_plugin(option).register(Registrar(session, tier, option))
+            with session.speaking(tier, option):
+                build_plugin(option).on_session_open(session)
     return session

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.session import NodeColumns, Registrar, Rows
+from shard_worker.session import NodeColumns, Rows, Session
 from shared.model import TaskClass
 from shared.policy import PluginOption
 
@@ -38,11 +38,11 @@ class Binpack:
         weights["memory"] = option.whole("binpack.memory", 1)
         return {name: weight if weight >= 0 else 1 for name, weight in weights.items()}
 
-    def register(self, session: Registrar) -> None:
+    def on_session_open(self, ssn: Session) -> None:
         if self._weight:
-            session.add("NodeOrder", Fullness(weight=self._weight, weights=self._weights))
+            ssn.add_node_order_fn(scorer=Fullness(weight=self._weight, weights=self._weights))
         for argument in self._unlisted:
-            session.warn(f"{argument}: has no effect until binpack.resources lists the resource")
+            ssn.warn(f"{argument}: has no effect until binpack.resources lists the resource")
 
 
 class Fullness:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shard_worker.session import Registrar
-from shared.model import Job
+from shard_worker.session import Session
+from shard_worker.tasks import TaskInfo
 from shared.policy import PluginOption
 
 SYSTEM_NAMESPACE = "kube-system"
@@ -19,16 +19,16 @@ class Conformance:
     def __init__(self, option: PluginOption) -> None:
         del option  # it takes no arguments
 
-    def register(self, session: Registrar) -> None:
-        session.add("Preemptable", evictable)
-        session.add("Reclaimable", evictable)
-        session.add("UnifiedEvictable", evictable)
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_preemptable_fn(evictable)
+        ssn.add_reclaimable_fn(evictable)
+        ssn.add_unified_evictable_fn(evictable)
 
 
-def evictable(victims: Sequence[tuple[Job, int]]) -> list[tuple[Job, int]]:
-    """Those of the candidates, (job, priority of the pod), that may be evicted at all."""
+def evictable(_: object, victims: Sequence[TaskInfo], *__: object) -> list[TaskInfo]:
+    """Those of the candidates that may be evicted at all."""
     return [
-        (job, priority)
-        for job, priority in victims
-        if job.namespace != SYSTEM_NAMESPACE and priority < SYSTEM_PRIORITY
+        victim
+        for victim in victims
+        if victim.job.job.namespace != SYSTEM_NAMESPACE and victim.priority < SYSTEM_PRIORITY
     ]

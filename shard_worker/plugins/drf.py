@@ -5,7 +5,7 @@ This is the flat form. The hierarchical one (``enableHierarchy``) is refused.
 
 from __future__ import annotations
 
-from shard_worker.session import Registrar
+from shard_worker.session import Session
 from shard_worker.workload import ClusterInfo, JobInfo
 from shared.policy import PluginOption, PolicyError
 from shared.resources import dominant_share
@@ -20,8 +20,8 @@ class Drf:
                 "plugin drf: enableHierarchy is Volcano's, but not in this version; set it to false"
             )
 
-    def register(self, session: Registrar) -> None:
-        session.add("JobOrder", job_order)
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_job_order_fn(key=job_order)
 
 
 def job_order(info: JobInfo, cluster: ClusterInfo) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shard_worker.session import PERMIT, REJECT, Registrar
+from shard_worker.session import PERMIT, REJECT, Session
 from shard_worker.workload import ClusterInfo, JobInfo, Progress
 from shared.messages import Group
 from shared.policy import PluginOption
@@ -21,12 +21,12 @@ class Gang:
     def __init__(self, option: PluginOption) -> None:
         del option  # it takes no arguments
 
-    def register(self, session: Registrar) -> None:
-        session.add("JobValid", job_valid)
-        session.add("JobReady", job_ready)
-        session.add("JobPipelined", job_pipelined)
-        session.add("JobStarving", job_starving)
-        session.add("JobOrder", job_order)
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_job_valid_fn(job_valid)
+        ssn.add_job_ready_fn(None, counted=job_ready)
+        ssn.add_job_pipelined_fn(None, counted=job_pipelined)
+        ssn.add_job_starving_fn(job_starving)
+        ssn.add_job_order_fn(key=job_order)
 
 
 def job_ready(progress: Progress) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shard_worker.plugins.node_scores import Allocated, Balanced
 from shard_worker.plugins.taint_score import SoftTaints
-from shard_worker.session import Registrar, Scorer
+from shard_worker.session import Scorer, Session
 from shared.policy import PluginOption
 
 NOT_HERE = (
@@ -31,11 +31,11 @@ class NodeOrder:
             if option.whole(argument, 0) != 0
         ]
 
-    def register(self, session: Registrar) -> None:
+    def on_session_open(self, ssn: Session) -> None:
         for scorer in self._scorers:
-            session.add("NodeOrder", scorer)
+            ssn.add_node_order_fn(scorer=scorer)
         for warning in self._warnings:
-            session.warn(warning)
+            ssn.warn(warning)
 
 
 def _scorers(option: PluginOption) -> list[Scorer]:

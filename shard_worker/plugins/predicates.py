@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from shard_worker.session import Coded, Mask, NodeColumns, Registrar
+from shard_worker.session import Coded, Mask, NodeColumns, Session
 from shared.model import Node, Requirement, Taint, TaskClass, Toleration
 from shared.policy import PluginOption
 
@@ -57,10 +57,10 @@ class Predicates:
         if not option.switch("predicate.NodePortsEnable", True):
             self._warnings.append("predicate.NodePortsEnable: host ports are always checked")
 
-    def register(self, session: Registrar) -> None:
-        session.add("Predicate", self.checks)
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_predicate_fn(masks=self.checks)
         for warning in self._warnings:
-            session.warn(warning)
+            ssn.warn(warning)
 
     def checks(self, cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
         """(reason, mask over all rows; True = passes) for each check that can fail."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shard_worker.session import Registrar
+from shard_worker.session import Session
 from shard_worker.workload import ClusterInfo, JobInfo
 from shared.model import Role
 from shared.policy import PluginOption
@@ -14,10 +14,10 @@ class Priority:
     def __init__(self, option: PluginOption) -> None:
         del option  # it takes no arguments
 
-    def register(self, session: Registrar) -> None:
-        session.add("JobOrder", job_order)
-        session.add("TaskOrder", task_order)
-        session.add("JobStarving", job_starving)
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_job_order_fn(key=job_order)
+        ssn.add_task_order_fn(key=task_order)
+        ssn.add_job_starving_fn(job_starving)
 
 
 def job_order(info: JobInfo, cluster: ClusterInfo) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.session import Key, Registrar
+from shard_worker.session import Key, Session
 from shard_worker.workload import Amounts, ClusterInfo, QueueInfo
 from shared.model import Queue, Requests
 from shared.policy import PluginOption
@@ -34,11 +34,11 @@ class Proportion:
         self._shares: Shares = {}
         self._computed_for: tuple[ClusterInfo, int] | None = None
 
-    def register(self, session: Registrar) -> None:
-        session.add("QueueOrder", self.queue_order)
-        session.add("Overused", self.overused)
-        session.add("Allocatable", self.allocatable)
-        session.tell_shares(self.deserved)
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_queue_order_fn(key=self.queue_order)
+        ssn.add_overused_fn(self.overused)
+        ssn.add_allocatable_fn(self.allocatable)
+        ssn.tell_shares(self.deserved)
 
     def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """Higher queue priority first, then the smaller part of its deserved share in use."""

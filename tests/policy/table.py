@@ -47,6 +47,9 @@ class Table:
     def taints(self) -> CodedColumn[tuple[Taint, ...]]:
         return CodedColumn(lambda node: node.taints, self.nodes)
 
+    def looks(self) -> CodedColumn[tuple[str, ...]]:
+        return CodedColumn(lambda node: (node.name,), self.nodes)
+
     def unschedulable(self) -> NDArray[np.bool_]:
         return np.array([n is not None and n.unschedulable for n in self.nodes], dtype=np.bool_)
 

@@ -9,9 +9,11 @@ import pytest
 from shard_worker.plugins import gang
 from shard_worker.plugins.conformance import SYSTEM_PRIORITY, evictable
 from shard_worker.session import PERMIT, REJECT, open_session
+from shard_worker.session_job import open_session_job
+from shard_worker.tasks import TaskInfo
 from shard_worker.workload import ClusterInfo, JobInfo, Progress
 from shared.messages import Group
-from shared.model import Job, Role
+from shared.model import Job, Role, TaskClass
 from shared.policy import DEFAULT_POLICY, PluginOption, Policy
 from shared.slots import CPU, MEMORY, PODS
 
@@ -170,9 +172,14 @@ class TestOrder:
 
 
 def test_conformance_keeps_what_keeps_the_cluster_alive() -> None:
-    plain = Job(1, "ns", "a", "Pod", "u", "q", 0.0)
-    system = Job(2, "kube-system", "b", "Pod", "u", "q", 0.0)
-    victims = [(plain, 0), (plain, SYSTEM_PRIORITY), (plain, SYSTEM_PRIORITY + 1000), (system, 0)]
-    assert evictable(victims) == [(plain, 0)]
+    def task(namespace: str, priority: int) -> TaskInfo:
+        role = Role("r", 0, 0, 1, priority=priority)
+        made = Job(1, namespace, "a", "Pod", "u", "q", 0.0, roles=(role,))
+        return open_session_job(made, queue=None, classes={0: TaskClass(())}).tasks[0]
+
+    plain = task("ns", 0)
+    critical = [task("ns", SYSTEM_PRIORITY), task("ns", SYSTEM_PRIORITY + 1000)]
+    victims = [plain, *critical, task("kube-system", 0)]
+    assert evictable(plain, victims) == [plain]
     session = open_session(DEFAULT_POLICY)
     assert [h.plugin for h in session.hooks["Preemptable"]] == ["conformance"]

@@ -253,6 +253,6 @@ class TestHooks:
     def test_what_is_allocated_is_read_live(self, session: Session) -> None:
         info = queue(0, {CPU: 8000})
         totals = cluster({CPU: 4000}, info)
-        assert session.queue_key(info, totals) == (0, 0.0)
+        assert session.queue_key(info, totals) == ((0, 0.0),)
         info.allocated[CPU] = 2000
-        assert session.queue_key(info, totals) == (0, 0.5)
+        assert session.queue_key(info, totals) == ((0, 0.5),)

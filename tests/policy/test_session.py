@@ -14,7 +14,6 @@ from shard_worker.session import (
     PERMIT,
     REJECT,
     Half,
-    Registrar,
     Session,
     open_session,
 )
@@ -38,7 +37,8 @@ def session_of(*tiers: list[tuple[str, Callable[..., object]]], **flags: bool) -
     for tier, entries in enumerate(tiers):
         for i, (point, fn) in enumerate(entries):
             option = PluginOption(f"plugin{tier}{i}", flags=flags)
-            Registrar(session, tier, option).add(point, fn)
+            with session.speaking(tier, option):
+                session.add(point, fn)
     return session
 
 
@@ -62,7 +62,7 @@ def test_keys_follow_the_tiers() -> None:
     )
     assert session.job_key(job(), CLUSTER) == (1.0, 2.0, 3)
     queues = session_of([("QueueOrder", says((1.0, 2.0)))], [("QueueOrder", says((3.0,)))])
-    assert queues.queue_key(QueueInfo(Queue(0, "q")), CLUSTER) == (1.0, 2.0, 3.0)
+    assert queues.queue_key(QueueInfo(Queue(0, "q")), CLUSTER) == ((1.0, 2.0), (3.0,))
     assert session.task_key(Role("r", 0, 0, 1)) == ()
 
 

@@ -1,0 +1,107 @@
+"""Which nodes a task may take in a session, and which of them it takes.
+
+Feasibility is a mask over all rows; why rows are out of it is counted by reason, each row once, by
+the first check that it fails. The choice goes by the four levels: idle in the own shard, idle in
+others, idle in the future in the own, idle in the future in others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.rules import Mask
+from shard_worker.task_class import ASIDE, FOREIGN, STALE_SPEC, Mode
+from shared.messages import Level
+
+if TYPE_CHECKING:
+    from shard_worker.session import Session
+    from shard_worker.tasks import TaskInfo
+
+
+@dataclass(slots=True)
+class Feasible:
+    """Rows that a task may take, and why it may not take the others."""
+
+    mask: Mask
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Reason -> rows, each row of those looked at once."""
+
+
+def feasible(
+    ssn: Session,
+    task: TaskInfo,
+    *,
+    within: Mask | None = None,
+    fit: bool = True,
+    cure: bool = False,
+) -> Feasible:
+    """The rows where a task may go.
+
+    ``within``: the rows looked at at all, None = every node. ``fit``: it must fit what is, or will
+    be, idle. ``cure``: evictions are allowed, so that only what they cannot cure counts.
+    """
+    world = ssn.world
+    left = world.view.exists() if within is None else within & world.view.exists()
+    reasons: dict[str, int] = {}
+
+    def charge(reason: str, passes: Mask) -> None:
+        failed = left & ~passes
+        if count := int(failed.sum()):
+            reasons[reason] = reasons.get(reason, 0) + count
+            np.logical_and(left, passes, out=left)
+
+    left = left.copy()
+    if world.mode is Mode.HARD:
+        charge(FOREIGN, world.view.own)
+    charge(STALE_SPEC, world.view.live())
+    charge(ASIDE, ~world.view.aside)
+    if fit and not cure:
+        for slot, amount in task.requests:
+            charge(f"Insufficient {world.view.slot_name(slot)}", world.future_idle(slot) >= amount)
+    for check in ssn.checks(task):
+        if not cure or not check.curable:
+            charge(check.reason, check.mask)
+    return Feasible(left, reasons)
+
+
+def choose(ssn: Session, task: TaskInfo, mask: Mask) -> tuple[int, Level] | None:
+    """The best row of the first level that has one, None where none fits any more."""
+    for level, rows in levels(ssn, task, mask):
+        if len(rows):
+            return best(ssn, task, rows), level
+    return None
+
+
+def levels(ssn: Session, task: TaskInfo, mask: Mask) -> list[tuple[Level, NDArray[np.intp]]]:
+    """The rows of each level, in the order in which levels are tried."""
+    world = ssn.world
+    idle = mask & world.fits_idle(task.requests)
+    future = mask & ~idle & world.fits_future(task.requests)
+    own = world.own()
+    return [
+        (Level.IDLE_OWN, np.flatnonzero(idle & own)),
+        (Level.IDLE_OTHER, np.flatnonzero(idle & ~own)),
+        (Level.FUTURE_OWN, np.flatnonzero(future & own)),
+        (Level.FUTURE_OTHER, np.flatnonzero(future & ~own)),
+    ]
+
+
+def best(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> int:
+    """The row with the highest score, or that a rule insists on; of equals the first. A single row
+    is taken unscored."""
+    if len(rows) == 1:
+        return int(rows[0])
+    scores = ssn.node_scores(task, rows)
+    insisted = ssn.best_node(task, rows, scores)
+    return int(rows[int(np.argmax(scores))]) if insisted is None else insisted
+
+
+def by_score(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> list[int]:
+    """The rows, highest score first; equals keep their order."""
+    scores = ssn.node_scores(task, rows)
+    found: list[int] = rows[np.argsort(-scores, kind="stable")].tolist()
+    return found

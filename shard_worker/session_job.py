@@ -1,0 +1,308 @@
+"""A job inside a session: its tasks one by one, its sub jobs, and how many are in each state.
+
+The counts that gang rules ask for follow every change of a task's status, so that asking costs the
+same for a job of three tasks and one of ten thousand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from shard_worker.tasks import (
+    LOST,
+    OCCUPYING,
+    PREEMPTABLE,
+    READY,
+    STATUS_OF,
+    VALID,
+    Status,
+    TaskInfo,
+)
+from shard_worker.workload import JobInfo, QueueInfo, add
+from shared.messages import TaskState
+from shared.model import Job, Role, Selector, SubGroupPolicy, TaskClass, Topology
+
+DEFAULT_SUB_JOB = ""
+"""Name of the sub job of all tasks that no policy names."""
+
+
+class Census:
+    """How many tasks are in each state, those that ask for nothing told apart."""
+
+    __slots__ = ("best_effort", "by_status")
+
+    def __init__(self) -> None:
+        self.by_status: Counter[Status] = Counter()
+        self.best_effort: Counter[Status] = Counter()
+
+    def count(self, task: TaskInfo, by: int) -> None:
+        self.by_status[task.status] += by
+        if task.best_effort:
+            self.best_effort[task.status] += by
+
+    def of(self, states: Status) -> int:
+        """Tasks in any of these states."""
+        return sum(n for status, n in self.by_status.items() if status & states)
+
+    @property
+    def ready(self) -> int:
+        """Tasks that have a place for good: bound or about to be, running, or done."""
+        return self.of(READY)
+
+    @property
+    def waiting(self) -> int:
+        """Pipelined tasks."""
+        return self.by_status[Status.PIPELINED]
+
+    @property
+    def pending_best_effort(self) -> int:
+        """Pending tasks that ask for nothing: they count as there."""
+        return self.best_effort[Status.PENDING]
+
+    @property
+    def valid(self) -> int:
+        """Tasks that do, or still may, count for the minimum."""
+        return self.of(VALID)
+
+
+@dataclass(slots=True, eq=False)
+class SubJob:
+    """A part of a job that has to be placed together. Without policies a job has one, itself."""
+
+    job: SessionJob
+    name: str
+    """Unique in the job; :data:`DEFAULT_SUB_JOB` for the tasks of no policy."""
+    minimum: int
+    policy: SubGroupPolicy | None = None
+    match: tuple[str, ...] = ()
+    """Values of the policy's label keys that its tasks share."""
+    index: int = 0
+    """Order of sub jobs where no plugin tells two apart."""
+    tasks: list[TaskInfo] = field(default_factory=list)
+    census: Census = field(default_factory=Census)
+    allocated_hyper_node: str = ""
+    """Lowest hyper node that holds all its placed tasks; "" where nothing is placed yet."""
+    nominated_hyper_node: str = ""
+
+    @property
+    def topology(self) -> Topology | None:
+        return None if self.policy is None else self.policy.topology
+
+    @property
+    def key(self) -> str:
+        return f"{self.job.job.key}/{self.name}" if self.name else self.job.job.key
+
+    @property
+    def ready(self) -> bool:
+        now = self.census
+        return now.ready + now.pending_best_effort >= self.minimum
+
+    @property
+    def pipelined(self) -> bool:
+        now = self.census
+        return now.ready + now.waiting + now.pending_best_effort >= self.minimum
+
+
+@dataclass(slots=True)
+class SessionJob(JobInfo):
+    """``held``, ``waiting`` and ``best_effort`` (per group) follow the statuses of the tasks.
+
+    Other than in Order, ``held`` does not count tasks that are leaving: Volcano's rules do not.
+    """
+
+    queue: QueueInfo | None = None
+    """None where its queue does not exist."""
+    tasks: list[TaskInfo] = field(default_factory=list)
+    """Index: tix."""
+    census: Census = field(default_factory=Census)
+    by_role: dict[str, Census] = field(default_factory=dict)
+    """Role name -> its tasks."""
+    subs: dict[str, SubJob] = field(default_factory=dict)
+    phase: str = ""
+    """Of its PodGroup: "", Pending, Inqueue, Running, Unknown, Completed."""
+    allocated_hyper_node: str = ""
+    """Lowest hyper node that holds all its placed tasks, "" where nothing is placed."""
+    unschedulable: dict[str, int] = field(default_factory=dict)
+    """Why its first task that failed this session did: reason -> nodes."""
+    failed_role: str = ""
+
+    # --- helpers of the gang rules ------------------------------------------------------------
+
+    @property
+    def minimum(self) -> int:
+        return self.job.groups[0].minimum
+
+    @property
+    def preemptable(self) -> bool:
+        """What its pods are, that do not say so themselves."""
+        for marks in (self.job.annotations, self.job.labels):
+            for key, value in marks:
+                if key == PREEMPTABLE:
+                    return value.lower() == "true"
+        return True
+
+    @property
+    def role_minima_total(self) -> int:
+        return sum(minimum for _, minimum in self.job.role_minima)
+
+    @property
+    def roles_bypassed(self) -> bool:
+        """Volcano looks at no role's minimum where the job's own is below their sum."""
+        return self.minimum < self.role_minima_total
+
+    @property
+    def is_ready(self) -> bool:
+        now = self.census
+        return now.ready + now.pending_best_effort >= self.minimum
+
+    @property
+    def is_pipelined(self) -> bool:
+        now = self.census
+        return now.ready + now.waiting + now.pending_best_effort >= self.minimum
+
+    @property
+    def is_starving(self) -> bool:
+        return self.census.ready + self.census.waiting < self.minimum
+
+    def roles_reach(self, present: Callable[[Census], int]) -> bool:
+        """Does every role with a minimum reach it, ``present(census of the role)`` counted?"""
+        if self.roles_bypassed:
+            return True
+        return all(
+            present(self.by_role.get(role, _NOBODY)) >= minimum
+            for role, minimum in self.job.role_minima
+        )
+
+    def subs_reach(self, reached: Callable[[SubJob], bool]) -> bool:
+        """Does each policy have as many sub jobs for which ``reached`` holds as it asks for?"""
+        good = Counter(s.policy.name for s in self.subs.values() if s.policy and reached(s))
+        return all(good[policy.name] >= policy.minimum for policy in self.job.sub_groups)
+
+    @property
+    def has_sub_groups(self) -> bool:
+        return bool(self.job.sub_groups)
+
+    def pending_tasks(self) -> list[TaskInfo]:
+        return [task for task in self.tasks if task.status is Status.PENDING]
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def move(self, task: TaskInfo, status: Status) -> None:
+        """A task's status changes; every count of the job, its role and sub job follows."""
+        self._count(task, -1)
+        task.status = status
+        self._count(task, +1)
+
+    def _count(self, task: TaskInfo, by: int) -> None:
+        self.census.count(task, by)
+        task.sub.census.count(task, by)
+        self.by_role[task.role.name].count(task, by)
+        status, group = task.status, task.role.group
+        if status & READY:
+            self._add(self.held, group, by)
+        elif status is Status.PIPELINED:
+            self._add(self.waiting, group, by)
+        elif status is Status.PENDING and task.best_effort:
+            self._add(self.best_effort, group, by)
+        if status & OCCUPYING:
+            add(self.allocated, task.requests, by)
+        elif status is Status.PENDING:
+            if not task.best_effort:
+                self.pending += by
+            add(self.requested, task.requests, by)
+        elif status & LOST:
+            self.failed += by
+
+    def _add(self, counts: list[int], group: int, by: int) -> None:
+        while group >= 0:
+            counts[group] += by
+            group = self.job.groups[group].parent
+
+
+_NOBODY = Census()
+
+
+def open_session_job(
+    job: Job,
+    *,
+    queue: QueueInfo | None,
+    classes: Mapping[int, TaskClass],
+    states: Iterable[TaskState | Status] = (),
+    rows: Iterable[int] = (),
+) -> SessionJob:
+    """A job with its tasks as they stand; ``states`` and ``rows`` by tix, missing: pending."""
+    groups = len(job.groups)
+    made = SessionJob(
+        job=job,
+        qid=-1 if queue is None else queue.queue.qid,
+        held=[0] * groups,
+        waiting=[0] * groups,
+        best_effort=[0] * groups,
+        queue=queue,
+        phase=job.phase,
+    )
+    marks = dict(job.annotations)
+    made.allocated_hyper_node = marks.get("volcano.sh/job-allocated-hypernode", "")
+    at, on = list(states), list(rows)
+    for role in job.roles:
+        made.by_role.setdefault(role.name, Census())
+        for i in range(role.count):
+            tix = role.first + i
+            task = TaskInfo(
+                job=made, tix=tix, role=role, cls=classes[role.cid], name=job.pod_name(tix)
+            )
+            task.created = role.created[i] if i < len(role.created) else job.created
+            task.uid = role.uids[i] if i < len(role.uids) else task.key
+            state = at[tix] if tix < len(at) else Status.PENDING
+            task.status = state if isinstance(state, Status) else STATUS_OF[state]
+            task.row = on[tix] if tix < len(on) else -1
+            task.sub = _sub_job(made, role)
+            task.sub.tasks.append(task)
+            made.tasks.append(task)
+    made.tasks.sort(key=lambda task: task.tix)
+    for task in made.tasks:
+        made._count(task, +1)
+    return made
+
+
+def _sub_job(job: SessionJob, role: Role) -> SubJob:
+    """The sub job of a role's members: of the first policy that selects them."""
+    labels = dict(role.labels)
+    for policy in job.job.sub_groups:
+        if matches(policy.selector, labels):
+            values = tuple(labels.get(key, "") for key in policy.match_label_keys)
+            name = "-".join((policy.name, *values))
+            minimum = policy.size
+            break
+    else:
+        policy, values, name = None, (), DEFAULT_SUB_JOB
+        minimum = 1 if job.job.sub_groups else job.minimum
+    sub = job.subs.get(name)
+    if sub is None:
+        sub = job.subs[name] = SubJob(
+            job=job, name=name, minimum=minimum, policy=policy, match=values, index=len(job.subs)
+        )
+    return sub
+
+
+def matches(selector: Selector | None, labels: Mapping[str, str]) -> bool:
+    """Does a label selector take this set of labels? None takes nothing, an empty one all."""
+    if selector is None:
+        return False
+    return all(_meets(labels.get(r.key), r.operator, r.values) for r in selector)
+
+
+def _meets(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            raise ValueError(f"a label selector has no operator {operator!r}")

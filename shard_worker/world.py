@@ -1,0 +1,139 @@
+"""The world of a session: node columns, and the jobs, queues and objects that its rules look at.
+
+``replay`` makes one of everything. A shard worker makes one for each turn that the fast path does
+not serve: its view of all nodes, and of jobs and queues the excerpt that came with the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.session_job import SessionJob
+from shard_worker.task_class import Mode
+from shard_worker.tasks import OCCUPYING, Status, TaskInfo
+from shard_worker.view import View
+from shard_worker.workload import ClusterInfo
+from shared.model import Node, PriorityClass, Requests
+from shared.objects import ClusterObjects
+
+if TYPE_CHECKING:
+    from shard_worker.hyper_tree import HyperTree
+
+Mask = NDArray[np.bool_]
+
+ON_NODE = OCCUPYING | Status.PIPELINED | Status.RELEASING
+"""States in which a task is on a node, or will be."""
+
+
+@dataclass(slots=True)
+class World(ClusterInfo):
+    """``jobs`` are :class:`SessionJob` here. Amounts of nodes are in the view, row by row."""
+
+    view: View = field(default_factory=lambda: View(shard=0))
+    mode: Mode = Mode.NONE
+    now: float = 0.0
+    """Seconds since 1970."""
+    tree: HyperTree | None = None
+    """None where there are no hyper nodes, or they are not ready."""
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    resident: dict[int, list[TaskInfo]] = field(default_factory=dict)
+    """Row -> the tasks in states :data:`ON_NODE` that are there, in the order in which they came.
+    A worker's excerpt has only those that may matter as victims or neighbours."""
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def session_jobs(self) -> Iterable[SessionJob]:
+        return cast("Iterable[SessionJob]", self.jobs.values())
+
+    def session_job(self, jid: int) -> SessionJob:
+        return cast("SessionJob", self.jobs[jid])
+
+    def add_job(self, job: SessionJob) -> None:
+        """Take a job up: its tasks are on their nodes, its queue counts it.
+
+        Amounts of nodes stay as they are: the view has them."""
+        self.jobs[job.job.jid] = job
+        for task in job.tasks:
+            if task.row >= 0 and task.status & ON_NODE:
+                self.resident.setdefault(task.row, []).append(task)
+
+    def tasks(self) -> Iterator[TaskInfo]:
+        for job in self.session_jobs():
+            yield from job.tasks
+
+    def tasks_on(self, row: int) -> list[TaskInfo]:
+        """Those on, leaving or promised to a node. Not to be changed by the caller."""
+        return self.resident.get(row, [])
+
+    def settle(self, task: TaskInfo, row: int) -> None:
+        """The task is on this node from now on."""
+        task.row = row
+        self.resident.setdefault(row, []).append(task)
+
+    def unsettle(self, task: TaskInfo) -> None:
+        """The task is on no node any more."""
+        self.resident[task.row].remove(task)
+        task.row = -1
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Rows of the view."""
+        return self.view.size
+
+    def node(self, row: int) -> Node:
+        node = self.view.nodes[row]
+        if node is None:
+            raise KeyError(row)
+        return node
+
+    def row_of(self, name: str) -> int:
+        """The row of a node by its name, -1 where there is none."""
+        return self._rows().get(name, -1)
+
+    def _rows(self) -> Mapping[str, int]:
+        return {node.name: row for row, node in enumerate(self.view.nodes) if node is not None}
+
+    def idle(self, slot: int) -> NDArray[np.int64]:
+        """Allocatable less used, per row; may be negative where others use too much."""
+        view = self.view
+        return view.column("allocatable", slot) - view.column("used", slot)
+
+    def future_idle(self, slot: int) -> NDArray[np.int64]:
+        """Idle + releasing - pipelined, per row."""
+        view = self.view
+        return self.idle(slot) + view.column("releasing", slot) - view.column("nominated", slot)
+
+    def fits_idle(self, requests: Requests) -> Mask:
+        """Rows where the request fits now."""
+        return self._fits(requests, self.idle)
+
+    def fits_future(self, requests: Requests) -> Mask:
+        """Rows where the request fits once those that leave have left."""
+        return self._fits(requests, self.future_idle)
+
+    def _fits(self, requests: Requests, room: object) -> Mask:
+        fits: Mask = np.ones(self.size, np.bool_)
+        for slot, amount in requests:
+            fits &= room(slot) >= amount  # type: ignore[operator]
+        return fits
+
+    def own(self) -> Mask:
+        """Rows of the own shard; all of them where the mode is none."""
+        if self.mode is Mode.NONE:
+            return np.ones(self.size, np.bool_)
+        return self.view.own.copy()
+
+    def in_reach(self) -> Mask:
+        """Rows that exist, are not set aside, and in mode hard belong to the own shard."""
+        reach = self.view.live() & ~self.view.aside
+        if self.mode is Mode.HARD:
+            reach &= self.view.own
+        return reach

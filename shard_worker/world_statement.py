@@ -1,0 +1,139 @@
+"""A statement over a world: operations on tasks, each with its inverse.
+
+An operation takes effect at once: amounts of the node, counts of the job, totals of the queue, and
+whoever listens for events. A checkpoint is a length; undoing goes back to it, newest first. Nothing
+is ever copied, so that a dry run costs what it tries and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from shard_worker.columns import NOMINATED, RELEASING, USED
+from shard_worker.tasks import Status, TaskInfo
+from shard_worker.workload import add
+
+if TYPE_CHECKING:
+    from shard_worker.session import Session
+
+
+class Kind(Enum):
+    ALLOCATE = "allocate"
+    PIPELINE = "pipeline"
+    EVICT = "evict"
+
+
+class Operation(NamedTuple):
+    kind: Kind
+    task: TaskInfo
+    row: int
+    before: Status
+    """The task's status before."""
+    reason: str = ""
+    """Evictions: the rule by which, for people."""
+
+
+class WorldStatement:
+    """What was tried for one job, or one task of it. Kept by committing, else undone."""
+
+    __slots__ = ("_ssn", "operations")
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self.operations: list[Operation] = []
+
+    @property
+    def checkpoint(self) -> int:
+        return len(self.operations)
+
+    # --- operations ---------------------------------------------------------------------------
+
+    def allocate(self, task: TaskInfo, row: int) -> None:
+        """Put a pending task on idle capacity of a node."""
+        self._apply(Operation(Kind.ALLOCATE, task, row, task.status))
+
+    def pipeline(self, task: TaskInfo, row: int) -> None:
+        """Promise a pending task future capacity of a node."""
+        self._apply(Operation(Kind.PIPELINE, task, row, task.status))
+
+    def evict(self, task: TaskInfo, reason: str) -> None:
+        """Let a bound or running task leave its node."""
+        self._apply(Operation(Kind.EVICT, task, task.row, task.status, reason))
+
+    def _apply(self, operation: Operation) -> None:
+        world, task, row = self._ssn.world, operation.task, operation.row
+        match operation.kind:
+            case Kind.ALLOCATE:
+                world.view.shift(USED, task.requests, row, 1)
+                world.settle(task, row)
+                self._count(task, Status.ALLOCATED, +1)
+            case Kind.PIPELINE:
+                world.view.shift(NOMINATED, task.requests, row, 1)
+                world.settle(task, row)
+                self._count(task, Status.PIPELINED, +1)
+            case Kind.EVICT:
+                world.view.shift(RELEASING, task.requests, row, 1)
+                self._count(task, Status.RELEASING, -1)
+        self.operations.append(operation)
+
+    def _undo(self, operation: Operation) -> None:
+        world, task, row = self._ssn.world, operation.task, operation.row
+        match operation.kind:
+            case Kind.ALLOCATE:
+                world.view.shift(USED, task.requests, row, -1)
+                world.unsettle(task)
+                self._count(task, operation.before, -1)
+            case Kind.PIPELINE:
+                world.view.shift(NOMINATED, task.requests, row, -1)
+                world.unsettle(task)
+                self._count(task, operation.before, -1)
+            case Kind.EVICT:
+                world.view.shift(RELEASING, task.requests, row, -1)
+                self._count(task, operation.before, +1)
+
+    def _count(self, task: TaskInfo, status: Status, by: int) -> None:
+        """The job's and the queue's books, then whoever listens. A pipelined task is charged to its
+        queue like an allocated one, a leaving one is not: as Volcano's plugins count."""
+        job = task.job
+        job.move(task, status)
+        if job.queue is not None:
+            add(job.queue.allocated, task.requests, by)
+        if by > 0:
+            self._ssn.tell_allocated(task)
+        else:
+            self._ssn.tell_deallocated(task)
+
+    # --- the whole ----------------------------------------------------------------------------
+
+    def rollback(self, to: int = 0) -> list[Operation]:
+        """Undo what came after a checkpoint; returns it, oldest first, so that :meth:`redo` can
+        bring it back."""
+        undone = self.operations[to:]
+        for operation in reversed(undone):
+            self._undo(operation)
+        del self.operations[to:]
+        return undone
+
+    def redo(self, operations: Sequence[Operation]) -> None:
+        """Apply once more what a dry run did."""
+        for operation in operations:
+            self._apply(operation._replace(before=operation.task.status))
+
+    def merge(self, other: WorldStatement) -> None:
+        """Take over another statement's operations; they are in effect already."""
+        self.operations += other.operations
+        other.operations = []
+
+    def commit(self) -> None:
+        """Keep it for good: allocated tasks are being bound, evicted ones leave."""
+        for operation in self.operations:
+            if operation.kind is Kind.ALLOCATE:
+                operation.task.job.move(operation.task, Status.BINDING)
+        self._ssn.commit(self.operations)
+        self.operations = []
+
+    @property
+    def evictions(self) -> int:
+        return sum(operation.kind is Kind.EVICT for operation in self.operations)
