@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shard_worker.actions.allocate import Placed, place
-from shard_worker.actions.displace import give_back_own
+from shard_worker.displace import give_back_own
 from shard_worker.funnel import Check, Funnel, Near, funnel
+from shard_worker.placing import Placed, place
 from shard_worker.statement import Place, Statement, runs_of
 from shard_worker.task_class import Classes
 from shard_worker.view import View

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shard_worker.actions.allocate import Placed, place
 from shard_worker.figures import WorkerFigures
 from shard_worker.inquiry import Finding, Inquiry, examine
+from shard_worker.placing import Placed, place
 from shard_worker.session import Session
 from shard_worker.statement import runs_of
 from shard_worker.task_class import Classes, Mode

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shard_worker.actions.allocate import BEST_EFFORT, TOO_FEW, Placed, place
+from shard_worker.placing import BEST_EFFORT, TOO_FEW, Placed, place
 from shard_worker.session import Session
 from shard_worker.task_class import PARTLY, Mode
 from shard_worker.view import View

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shard_worker.actions.displace import give_back_own, rivals, settle, withdraw_all
+from shard_worker.displace import give_back_own, rivals, settle, withdraw_all
 from shard_worker.gradient import is_idle, nominated, pick, try_row
 from shard_worker.session import Session
 from shard_worker.statement import Place, Statement
