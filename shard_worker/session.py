@@ -9,7 +9,7 @@ about gangs (:class:`Progress`): those questions are here. What a session over a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,10 @@ from shard_worker.rules import (
 from shard_worker.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shard_worker.world_statement import Operation
 from shared.model import Requests, Role, TaskClass
-from shared.policy import Policy
+from shared.policy import PluginOption, Policy
+
+if TYPE_CHECKING:
+    from shard_worker.session_job import SessionJob
 
 __all__ = [
     "ABSTAIN",
@@ -95,6 +98,13 @@ class Session(Answers):
 
         self.committed: list[Operation] = []
         """What statements over the world kept, in order; whoever runs the session takes it."""
+
+        self.skipped: dict[int, tuple[str, str]] = {}
+        """jid -> (reason word, detail) of jobs that an action passed over, the last one told."""
+
+    def skip(self, job: SessionJob, word: str, detail: str = "") -> None:
+        """An action passes over a job; ``word`` is one of the pending reasons."""
+        self.skipped[job.job.jid] = (word, detail)
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """A statement over the world is kept for good."""
@@ -273,16 +283,21 @@ def _no_shares(queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
     return {}
 
 
-def open_session(policy: Policy) -> Session:
+def open_session(
+    policy: Policy, *, makers: Mapping[str, Callable[[PluginOption], Plugin]] | None = None
+) -> Session:
     """Make the plugins of a policy and let each register, in the order of the tiers.
 
+    ``makers``: plugins by name that are known to the caller alone.
     Raises PolicyError where an argument of a plugin is not what the plugin takes.
     """
     from shard_worker.plugins.registry import build_plugin  # plugins import this module
 
+    own = makers or {}
     session = Session(policy)
     for tier, options in enumerate(policy.tiers):
         for option in options:
+            make = own.get(option.name, build_plugin)
             with session.speaking(tier, option):
-                build_plugin(option).on_session_open(session)
+                make(option).on_session_open(session)
     return session

@@ -1,0 +1,296 @@
+"""A small cluster to try a policy, or a plugin of your own, on: no service, no ledger, one session.
+
+    cluster = Cluster("gang", Mine)
+    cluster.node("a", cpu=4)
+    cluster.node("b", cpu=4, labels={"disk": "ssd"})
+    cluster.job("train", tasks=2, cpu=1)
+    assert cluster.run().binds == {"default/train-0": "b", "default/train-1": "b"}
+
+Amounts are written as people do: ``cpu=0.5`` is half a core, ``memory=2`` are 2 GiB, the rest by
+its name (``**{"nvidia.com/gpu": 8}``). Times are seconds; ``now`` is the session's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shard_worker.session import Plugin, Session, open_session
+from shard_worker.session_job import SessionJob, open_session_job
+from shard_worker.task_class import Mode
+from shard_worker.tasks import OCCUPYING, Status
+from shard_worker.view import View
+from shard_worker.workload import QueueInfo, add
+from shard_worker.world import World
+from shard_worker.world_statement import Kind
+from shared.ledger.protocol import IntakeEntry, IntakeOp, PutClass, PutNode, PutPartition
+from shared.ledger.records import pack_node
+from shared.messages import Epoch, Group, Rows
+from shared.model import HyperNode, Job, Node, Queue, Requests, Role, Taint, TaskClass
+from shared.policy import PluginOption, Policy
+from shared.slots import Slots
+from shared.specs import encode_class, encode_node
+
+GIB = 2**30
+OWN, OTHER = 0, 1
+
+Maker = Callable[[PluginOption], Plugin]
+Named = str | PluginOption | type
+"""A plugin of a policy: its name, its name with arguments, or its class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a session did; tasks by ``namespace/name``, nodes by name."""
+
+    binds: dict[str, str]
+    pipelined: dict[str, str]
+    evicted: list[str]
+    phases: dict[str, str] = field(default_factory=dict)
+    """Phase of each job's PodGroup."""
+
+
+class Cluster:
+    """Built by calls, opened once. Everything is in queue ``default`` unless said."""
+
+    def __init__(
+        self,
+        *plugins: Named,
+        tiers: Sequence[Sequence[Named]] = (),
+        actions: Sequence[str] = ("allocate",),
+        arguments: Mapping[str, dict[str, object]] | None = None,
+        mode: Mode = Mode.NONE,
+        now: float = 0.0,
+    ) -> None:
+        """``plugins`` are one tier; ``tiers`` gives several. ``arguments``: of actions, by name."""
+        self.now = now
+        self.mode = mode
+        self.world = World(mode=mode, now=now)
+        self.slots = Slots()
+        self._makers: dict[str, Maker] = {}
+        named = [list(plugins), *map(list, tiers)]
+        self.policy = Policy(
+            actions=tuple(actions),
+            tiers=tuple(tuple(map(self._option, tier)) for tier in named if tier),
+            configurations=dict(arguments or {}),
+        )
+        self._nodes: list[tuple[Node, bool]] = []
+        self._classes: dict[TaskClass, int] = {}
+        self._jobs: list[tuple[Job, list[Status], list[str | None]]] = []
+        self.hyper_nodes: list[HyperNode] = []
+
+    def _option(self, named: Named) -> PluginOption:
+        if isinstance(named, PluginOption):
+            return named
+        if isinstance(named, str):
+            return PluginOption(named)
+        name: str = named.name  # type: ignore[attr-defined]
+        self._makers[name] = named
+        return PluginOption(name)
+
+    # --- what there is ------------------------------------------------------------------------
+
+    def node(
+        self,
+        name: str,
+        *,
+        cpu: float = 8,
+        memory: float = 32,
+        pods: int = 110,
+        own: bool = True,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Taint] = (),
+        unschedulable: bool = False,
+        **resources: float,
+    ) -> Node:
+        """``own``: a node of the shard whose session it is."""
+        made = Node(
+            row=len(self._nodes),
+            name=name,
+            allocatable=self.requests(cpu=cpu, memory=memory, pods=pods, **resources),
+            labels={"kubernetes.io/hostname": name, **(labels or {})},
+            taints=tuple(taints),
+            unschedulable=unschedulable,
+            spec=1,
+        )
+        self._nodes.append((made, own))
+        add(self.world.total, made.allocatable, 1)
+        return made
+
+    def queue(self, name: str = "default", **fields: Any) -> Queue:
+        """``parent`` by name; ``capability``, ``deserved``, ``guarantee``: {resource: amount}."""
+        for limit in ("capability", "deserved", "guarantee"):
+            if limit in fields:
+                fields[limit] = self.requests(**fields[limit])
+        if "parent" in fields:
+            fields["parent"] = self.queue_named(fields["parent"]).queue.qid
+        made = Queue(qid=len(self.world.queues), name=name, **fields)
+        self.world.queues[made.qid] = QueueInfo(queue=made)
+        return made
+
+    def queue_named(self, name: str) -> QueueInfo:
+        for info in self.world.queues.values():
+            if info.queue.name == name:
+                return info
+        raise KeyError(f"queue {name!r}: not there; call queue({name!r}) first")
+
+    def job(
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        tasks: int = 1,
+        minimum: int | None = None,
+        on: Sequence[str | None] = (),
+        status: Status = Status.RUNNING,
+        task_priority: int = 1,
+        rules: Mapping[str, Any] | None = None,
+        members: Mapping[str, Any] | None = None,
+        namespace: str = "default",
+        cpu: float = 1,
+        memory: float = 0,
+        roles: Sequence[Role] = (),
+        resources: Mapping[str, float] | None = None,
+        **fields: Any,
+    ) -> Job:
+        """A job of like tasks. ``on``: the nodes of the first of them, which are in ``status``; the
+        others wait. ``minimum``: all of them by default. ``rules``: further fields of the class,
+        ``members`` of the role, ``fields`` of the job."""
+        asks = self.requests(cpu=cpu, memory=memory, pods=1, **(resources or {}))
+        cid = self.class_of(TaskClass(requests=asks, **(rules or {})))
+        role = Role("task", cid, 0, tasks, priority=task_priority, **(members or {}))
+        names = tuple(f"{name}-{i}" for i in range(tasks))
+        listed = tuple(roles) or (replace(role, names=names),)
+        total = sum(r.count for r in listed)
+        made = Job(
+            jid=len(self._jobs),
+            namespace=namespace,
+            name=name,
+            kind="PodGroup",
+            uid=name,
+            queue=queue,
+            created=fields.pop("created", float(len(self._jobs))),
+            groups=(Group(parent=-1, minimum=total if minimum is None else minimum),),
+            roles=listed,
+            phase=fields.pop("phase", "Inqueue"),
+            **fields,
+        )
+        placed: list[str | None] = [*on, *[None] * (total - len(on))]
+        states = [Status.PENDING if node is None else status for node in placed]
+        self._jobs.append((made, states, placed))
+        return made
+
+    def hyper_node(self, hyper: HyperNode) -> None:
+        self.hyper_nodes.append(hyper)
+
+    def requests(self, **amounts: float) -> Requests:
+        """Amounts by resource name, in the units of slots."""
+        found = {}
+        for name, amount in amounts.items():
+            unit = {"cpu": 1000, "memory": GIB, "pods": 1}.get(name, 1000)
+            found[self.slots.intern(name)] = round(amount * unit)
+        return tuple(sorted((slot, amount) for slot, amount in found.items() if amount))
+
+    def class_of(self, cls: TaskClass) -> int:
+        """The number of a task class; equal ones have one."""
+        return self._classes.setdefault(cls, len(self._classes))
+
+    # --- the session --------------------------------------------------------------------------
+
+    def open(self) -> Session:
+        """The session over the world as it was described."""
+        world = self.world
+        if not world.queues:
+            self.queue()
+        rows = {node.name: node.row for node, _ in self._nodes}
+        classes = {cid: cls for cls, cid in self._classes.items()}
+        queues = {info.queue.name: info for info in world.queues.values()}
+        jobs = [
+            open_session_job(
+                job,
+                queue=queues.get(job.queue),
+                classes=classes,
+                states=states,
+                rows=[-1 if node is None else rows[node] for node in on],
+            )
+            for job, states, on in self._jobs
+        ]
+        world.view = self._view(jobs)
+        for job in jobs:
+            world.add_job(job)
+            if job.queue is not None:
+                _charge(job.queue, job)
+        self._grow_tree(world)
+        session = open_session(self.policy, makers=self._makers)
+        session.enter(world)
+        return session
+
+    def _grow_tree(self, world: World) -> None:
+        if self.hyper_nodes:
+            from shard_worker.hyper_tree import build_tree
+
+            world.tree = build_tree(self.hyper_nodes, world.view.nodes)
+
+    def run(self) -> Result:
+        """Open the session, run the policy's actions in order, and tell what came of it."""
+        from shard_worker.actions import run_actions
+
+        session = self.open()
+        run_actions(session)
+        return self.result(session)
+
+    def result(self, session: Session) -> Result:
+        """What a session did so far."""
+        world, done = session.world, session.committed
+        name = [node.name for node, _ in self._nodes]
+        return Result(
+            binds={op.task.key: name[op.row] for op in done if op.kind is Kind.ALLOCATE},
+            pipelined={
+                task.key: name[task.row]
+                for task in world.tasks()
+                if task.status is Status.PIPELINED
+            },
+            evicted=sorted(op.task.key for op in done if op.kind is Kind.EVICT),
+            phases={job.job.key: job.phase for job in world.session_jobs()},
+        )
+
+    def _view(self, jobs: Sequence[SessionJob]) -> View:
+        used: dict[int, dict[int, int]] = {}
+        leaving: dict[int, dict[int, int]] = {}
+        for job in jobs:
+            for task in job.tasks:
+                if task.row >= 0 and task.status & (OCCUPYING | Status.RELEASING):
+                    add(used.setdefault(task.row, {}), task.requests, 1)
+                    if task.status is Status.RELEASING:
+                        add(leaving.setdefault(task.row, {}), task.requests, 1)
+        ops: list[IntakeOp] = []
+        for cls, cid in self._classes.items():
+            asks = [(slot, amount, self.slots.implied(slot)) for slot, amount in cls.requests]
+            ops.append(PutClass(cid=cid, requests=asks, spec=encode_class(cls)))
+        records = []
+        for node, _ in self._nodes:
+            ops.append(PutNode(node.row, list(node.allocatable), 1, encode_node(node)))
+            records.append(self._record(node, used.get(node.row, {}), leaving.get(node.row, {})))
+        shards: dict[int, list[int]] = {OWN: [], OTHER: []}
+        for node, own in self._nodes:
+            shards[OWN if own else OTHER].append(node.row)
+        ops.append(PutPartition(revision=1, shards=shards))
+        view = View(shard=OWN)
+        fresh = Rows(list(range(len(records))), records)
+        view.apply([IntakeEntry("1-0", "intake", Epoch(1, "harness"), 1, ops, fresh)])
+        view.slot_names = list(self.slots.names)
+        return view
+
+    def _record(self, node: Node, used: dict[int, int], leaving: dict[int, int]) -> bytes:
+        parts: tuple[dict[int, int], ...] = (dict(node.allocatable), used, {}, leaving, {})
+        width = len(self.slots)
+        return pack_node(1, 1, [part.get(s, 0) for s in range(width) for part in parts])
+
+
+def _charge(queue: QueueInfo, job: SessionJob) -> None:
+    """Count a job in the totals of its queue, as Order does."""
+    queue.jobs += 1
+    add(queue.allocated, job.allocated.items(), 1)
+    add(queue.requested, job.allocated.items(), 1)
+    add(queue.requested, job.requested.items(), 1)
