@@ -1,0 +1,65 @@
+"""A priority queue that asks for the order while it is used: shares move during a session.
+
+A sort key taken when an item is pushed would be out of date by the time it is popped. This is a
+binary heap over a comparison instead, asked anew on each push and pop. Where the order moved in
+between, what is popped is the first of those that the comparison passed on its way: what the
+heaps of Volcano's actions do as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class PriorityQueue(Generic[T]):
+    """``compare``: negative where the left one goes first. Of equals any may go first, but the
+    same one for the same pushes and pops."""
+
+    __slots__ = ("_compare", "_heap")
+
+    def __init__(self, compare: Callable[[T, T], float], items: Iterable[T] = ()) -> None:
+        self._compare = compare
+        self._heap: list[T] = []
+        for item in items:
+            self.push(item)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, item: T) -> None:
+        heap, at = self._heap, len(self._heap)
+        heap.append(item)
+        while at:
+            above = (at - 1) // 2
+            if self._compare(heap[at], heap[above]) >= 0:
+                return
+            heap[at], heap[above] = heap[above], heap[at]
+            at = above
+
+    def pop(self) -> T:
+        """Take the first item away. Raises IndexError where there is none."""
+        heap = self._heap
+        last = heap.pop()
+        if not heap:
+            return last
+        first, heap[0] = heap[0], last
+        self._sink()
+        return first
+
+    def _sink(self) -> None:
+        heap, at = self._heap, 0
+        while (below := 2 * at + 1) < len(heap):
+            beside = below + 1
+            if beside < len(heap) and self._compare(heap[beside], heap[below]) < 0:
+                below = beside
+            if self._compare(heap[below], heap[at]) >= 0:
+                return
+            heap[at], heap[below] = heap[below], heap[at]
+            at = below
+
+    def drain(self) -> list[T]:
+        """Pop everything, in order."""
+        return [self.pop() for _ in range(len(self))]
