@@ -66,6 +66,10 @@ class Answers(Registration):
         found = self._first("SubJobOrder", left, right)
         return found or _ties((left.index, left.key), (right.index, right.key))
 
+    def compare_clusters(self, left: object, right: object) -> float:
+        """Negative where left goes first."""
+        return self._first("ClusterOrder", left, right)
+
     def compare_victim_queues(self, left: QueueInfo, right: QueueInfo, evictor: QueueInfo) -> float:
         """Negative where a victim of left is taken first."""
         for hook in self.hooks["VictimQueueOrder"]:
@@ -193,6 +197,11 @@ class Answers(Registration):
             if any(vote > 0 for vote in votes):
                 return True
         return True
+
+    def tell_enqueued(self, job: JobInfo) -> None:
+        """JobEnqueued: the job was let in."""
+        for hook in self.hooks["JobEnqueued"]:
+            hook.fn(job, self.world)
 
     def target_job(self, jobs: Sequence[JobInfo]) -> JobInfo | None:
         """The job to reserve nodes for, as the first rule that is registered has it."""

@@ -89,7 +89,6 @@ EXTENSION_POINTS: dict[str, ExtensionPoint] = {
         "enabledHyperNodeGradient", Half.PLACE, Combine.FIRST_ANSWER
     ),
     "EventHandler": _point(None, Half.BOTH, Combine.EACH),
-    "Binder": _point(None, Half.ORDER, Combine.EACH),
 }
 """Name of the point -> its flag, half and combination. A point without a caller in this version
 takes registrations all the same, so that a plugin is written once."""
