@@ -12,14 +12,14 @@ from typing import Any
 from shared.checked import Malformed, count, each, indices, integer, mapping, row, text
 from shared.checked import pack_sealed as _pack
 from shared.checked import unpack_sealed as _unpack
-from shared.messages import Epoch, Group, Outcome, OutcomeCode, Placement, TaskRun, Turn
+from shared.messages import Epoch, EvictRun, Group, Outcome, OutcomeCode, Placement, TaskRun, Turn
 
 _TURNS = b"turns"
 _OUTCOMES = b"outcomes"
 
 _TURN = (int, int, int, int, list, list, int, int, int, dict)
 _TASK_RUN = (int, int, str, list)
-_OUTCOME = (int, int, list, dict, str, list, int, int, int, int, int)
+_OUTCOME = (int, int, list, dict, str, list, int, int, int, int, int, list, str)
 _CODES = tuple(OutcomeCode)
 
 
@@ -116,14 +116,15 @@ def _outcome_row(o: Outcome) -> list[Any]:
         o.conflicts_true,
         o.conflicts_read,
         o.session,
+        [victims_row(run) for run in o.evictions],
+        o.reason,
     ]
 
 
 def _outcome(value: Any, at: str) -> Outcome:
     _shape(value, at, _OUTCOME)
-    jid, code, placements, reasons, role, displaced, committed, rechecked, true, read, session = (
-        value
-    )
+    jid, code, placements, reasons, role, displaced, *counts, evictions, reason = value
+    committed, rechecked, true, read, session = counts
     if (jid | committed | rechecked | true | read | session) < 0:
         raise Malformed(f"{at}: a number of job {jid} is negative")
     return Outcome(
@@ -138,7 +139,28 @@ def _outcome(value: Any, at: str) -> Outcome:
         conflicts_true=true,
         conflicts_read=read,
         session=session,
+        evictions=[victims(run, f"{at}.evictions") for run in evictions],
+        reason=reason,
     )
+
+
+def victims_row(run: EvictRun) -> list[Any]:
+    return [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows]
+
+
+def victims(value: Any, at: str) -> EvictRun:
+    jid, version, cid, group, tasks, rows = row(value, at, 6)
+    run = EvictRun(
+        jid=count(jid, at),
+        job_version=count(version, at),
+        cid=count(cid, at),
+        group=count(group, at),
+        tasks=indices(tasks, at),
+        rows=indices(rows, at),
+    )
+    if len(run.tasks) != len(run.rows):
+        raise Malformed(f"{at}: its lists of tasks and rows differ in length")
+    return run
 
 
 def outcome_code(value: Any, at: str) -> OutcomeCode:

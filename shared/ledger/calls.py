@@ -37,7 +37,7 @@ from shared.ledger.keys import log_position, script_keys
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PARTS = {
-    "commit": ("prelude", "batch", "rules", "commit"),
+    "commit": ("prelude", "batch", "rules", "evict", "commit"),
     "record": ("prelude", "record"),
     "store": ("prelude", "store"),
     "claim": ("prelude", "lease", "claim"),

@@ -16,6 +16,7 @@ import msgpack
 from shared.checked import Malformed, binary, count, indices, integer
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.protocol import (
+    Committed,
     DropJob,
     DropNode,
     DropQueue,
@@ -34,6 +35,7 @@ from shared.ledger.records import LIMB
 from shared.messages import (
     ACCEPTED,
     DomainOp,
+    EvictRun,
     Group,
     Run,
     Statement,
@@ -41,6 +43,7 @@ from shared.messages import (
     TaskState,
     Verdict,
 )
+from shared.wire import victims, victims_row
 
 VERDICTS = tuple(Verdict)
 STATES = tuple(TaskState)
@@ -94,11 +97,19 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
                 if len(values) != count:
                     raise LedgerArgument(f"job {s.jid}: the lists of a run differ in length")
                 column.extend(values)
-        if s.displaced or s.domains or s.expiry:
+        if s.displaced or s.domains or s.expiry or s.evictions:
             domains = [[d.key, d.delta, d.condition, d.bound] for d in s.domains]
             extras.append([index, s.displaced, domains, s.expiry])
+            if s.evictions:
+                extras[-1] += [[_victims(e) for e in s.evictions], s.guards, s.reason]
     packed = [struct.pack(f"<{len(column)}I", *column) for column in columns]
     return pack([b"".join(heads), b"".join(runs), *packed, extras])
+
+
+def _victims(run: EvictRun) -> list[Any]:
+    if len(run.tasks) != len(run.rows):
+        raise LedgerArgument(f"job {run.jid}: the lists of its victims differ in length")
+    return victims_row(run)
 
 
 def unpack_statements(data: bytes) -> list[Statement]:
@@ -117,7 +128,8 @@ def unpack_statements(data: bytes) -> list[Statement]:
             lists = (list(column[first : first + size]) for column in columns)
             own.append(Run(kind, cid, group, *lists))
             first += size
-        displaced, domains, expiry = more.get(index, ([], [], 0.0))
+        displaced, domains, expiry, *evicting = more.get(index, ([], [], 0.0))
+        evicted, guards, reason = evicting or ([], 0, b"")
         found.append(
             Statement(
                 jid=jid,
@@ -129,6 +141,9 @@ def unpack_statements(data: bytes) -> list[Statement]:
                 displaced=displaced,
                 domains=[DomainOp(d[0].decode(), d[1], d[2].decode(), d[3]) for d in domains],
                 expiry=float(expiry),
+                evictions=[victims(run, "victims") for run in evicted],
+                guards=count(guards, "guards"),
+                reason=reason.decode(),
             )
         )
     if next(run_heads, None) is not None or any(len(column) != first for column in columns):
@@ -155,6 +170,22 @@ def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
     return chosen
 
 
+def committed_of(s: Statement, verdict: Verdict, tail: list[Run], ended: list[int]) -> Committed:
+    """An accepted statement as the log tells it."""
+    return Committed(
+        s.jid,
+        verdict,
+        s.priority,
+        s.core,
+        tail,
+        ended,
+        s.expiry,
+        s.evictions,
+        s.guards if s.evictions else 0,
+        s.reason if s.evictions else "",
+    )
+
+
 # --- status and intake ------------------------------------------------------------------------
 
 
@@ -172,11 +203,14 @@ def _flat(pairs: Iterable[tuple[int, ...]]) -> list[int]:
     return [number for pair in pairs for number in pair]
 
 
-def _limits(capability: list[tuple[int, int]] | None) -> list[int] | bool:
-    """(slot, high limb, low limb): a limit may exceed what the script's numbers hold."""
-    if capability is None:
-        return False
-    return _flat((slot, *divmod(amount, LIMB)) for slot, amount in capability)
+def _limbs(amounts: list[tuple[int, int]]) -> list[int]:
+    """(slot, high limb, low limb): an amount may exceed what the script's numbers hold."""
+    return _flat((slot, *divmod(amount, LIMB)) for slot, amount in amounts)
+
+
+def _of_limbs(flat: list[int]) -> list[tuple[int, int]]:
+    limbs = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [(slot, high * LIMB + low) for slot, high, low in limbs]
 
 
 def _op(op: IntakeOp) -> list[Any]:
@@ -189,8 +223,9 @@ def _op(op: IntakeOp) -> list[Any]:
             return [3, row]
         case Observe(row, used):
             return [4, row, _flat(used)]
-        case PutQueue(qid, parent, capability, spec):
-            return [5, qid, parent, _limits(capability), spec]
+        case PutQueue(qid, parent, capability, spec, guarantee):
+            limits = False if capability is None else _limbs(capability)
+            return [5, qid, parent, limits, spec, _limbs(guarantee)]
         case PutJob(jid, qid, spec_version, groups, spec):
             numbers = [n for g in groups for n in (g.parent, g.minimum, g.held)]
             return [6, jid, qid, spec_version, numbers, spec]
@@ -234,12 +269,14 @@ def _partition_of(revision: int, shards: Any, moves: Any, mode: bytes) -> PutPar
     return PutPartition(count(revision, "revision"), owned, moving, mode.decode())
 
 
-def _queue_of(qid: int, parent: int, limits: Any, spec: bytes) -> PutQueue:
-    capability = None
-    if limits is not False:
-        limbs = zip(limits[::3], limits[1::3], limits[2::3], strict=True)
-        capability = [(slot, high * LIMB + low) for slot, high, low in limbs]
-    return PutQueue(count(qid, "qid"), integer(parent, "parent"), capability, binary(spec, "queue"))
+def _queue_of(qid: int, parent: int, limits: Any, spec: bytes, kept: list[int]) -> PutQueue:
+    return PutQueue(
+        count(qid, "qid"),
+        integer(parent, "parent"),
+        None if limits is False else _of_limbs(limits),
+        binary(spec, "queue"),
+        _of_limbs(kept),
+    )
 
 
 def _job_of(jid: int, qid: int, version: int, flat: list[int], spec: bytes) -> PutJob:

@@ -148,9 +148,10 @@ class LedgerDouble:
                     fresh,
                 )
             )
-        if judge.binds:
+        if judge.binds or judge.evicts:
             self._bind_count += 1
-            self._binds.append(BindEntry(f"{self._bind_count}-0", judge.binds))
+            entry = BindEntry(f"{self._bind_count}-0", judge.binds, judge.lives, judge.evicts)
+            self._binds.append(entry)
         extra = sorted(judge.asked - set(fresh.rows))
         shown = [(row, overlay.nodes.get(row)) for row in extra]
         more = [(row, node.packed()) for row, node in shown if node is not None]

@@ -43,21 +43,28 @@ class QueueBook:
     parent: int
     used: list[int] = field(default_factory=list)
     capability: list[int] = field(default_factory=list)
+    guarantee: list[int] = field(default_factory=list)
+    leaving: list[int] = field(default_factory=list)
 
     def clone(self) -> QueueBook:
-        return QueueBook(self.parent, list(self.used), list(self.capability))
+        lists = (self.used, self.capability, self.guarantee, self.leaving)
+        return QueueBook(self.parent, *map(list, lists))
 
     def grow(self, count: int) -> None:
         missing = count - len(self.used)
         if missing > 0:
             self.used += [0] * missing
             self.capability += [UNLIMITED] * missing
+            self.guarantee += [0] * missing
+            self.leaving += [0] * missing
 
     def record(self) -> QueueRecord:
         return QueueRecord(
             self.parent,
             {slot: amount for slot, amount in enumerate(self.used) if amount},
             {slot: limit for slot, limit in enumerate(self.capability) if limit != UNLIMITED},
+            {slot: amount for slot, amount in enumerate(self.guarantee) if amount},
+            {slot: amount for slot, amount in enumerate(self.leaving) if amount},
         )
 
 
@@ -232,6 +239,15 @@ class Overlay:
                 if over is None and limit != UNLIMITED and queue.used[slot] > limit:
                     over = above
         return over
+
+    def leave(self, qid: int, cid: int, count: int) -> None:
+        """So many requests begin to leave a queue and its ancestors; below 0: have left."""
+        requests = [r for r in self.classes[cid] if r[1] > 0]
+        for above, queue in self.chain(qid):
+            queue.grow(1 + max((slot for slot, _, _ in requests), default=-1))
+            self.queues.dirty.add(above)
+            for slot, amount, _ in requests:
+                queue.leaving[slot] += count * amount
 
     def mark_queues(self, qid: int) -> None:
         self.queues.dirty.update(above for above, _ in self.chain(qid))

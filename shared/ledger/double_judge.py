@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from shared.ledger.codec import committed_of
 from shared.ledger.double_books import JobBook, NodeBook, Overlay, Requests
+from shared.ledger.double_evict import FINE, Evicting, Finding
 from shared.ledger.errors import LedgerArgument
-from shared.ledger.protocol import Committed, Nomination, TaskRecord
+from shared.ledger.protocol import Committed, Evicted, Nomination, TaskRecord
 from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, USED, WIDTH
 from shared.messages import (
     ALLOCATE,
@@ -19,9 +21,6 @@ from shared.messages import (
     TaskState,
     Verdict,
 )
-
-Finding = tuple[Verdict, int]
-FINE: Finding = (Verdict.COMMITTED, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,8 @@ class Judge:
     accepted: list[Committed] = field(default_factory=list)
     refused: list[tuple[int, Verdict]] = field(default_factory=list)
     binds: list[tuple[int, int, list[int], list[int]]] = field(default_factory=list)
+    lives: dict[tuple[int, int], int] = field(default_factory=dict)
+    evicts: list[Evicted] = field(default_factory=list)
     asked: set[int] = field(default_factory=set)
 
     _moved: bool = False
@@ -121,11 +122,17 @@ class Judge:
         givers = [s.jid, *(other for other in s.displaced if other != s.jid)]
         for jid in givers:
             self.overlay.shift_nomination(jid, -1, self.overlay.touch)
-        finding = self._place_core(s)
+        evicting = Evicting(self.overlay, s)
+        finding = evicting.judge()
+        if finding == FINE:
+            finding = self._place_core(s)
         if finding == FINE:
             finding = self._charge_core(s)
-        if finding != FINE:
+        if finding == FINE:
+            self.evicts += evicting.book()
+        else:
             self._take_back()
+            evicting.undo()
             for jid in givers:
                 self.overlay.shift_nomination(jid, 1, self.overlay.untouch)
         return finding
@@ -197,7 +204,8 @@ class Judge:
         return job
 
     def _judge_operation(self, jid: int, op: Operation) -> Finding:
-        if op.tix in self._placed or self.overlay.tasks.get((jid, op.tix)) is not None:
+        known = self.overlay.tasks.get((jid, op.tix))
+        if op.tix in self._placed or (known is not None and known.state != TaskState.PENDING):
             return Verdict.TASK, op.tix
         node = self.overlay.nodes.get(op.row)
         if node is None or node.spec_version != op.spec:
@@ -255,7 +263,7 @@ class Judge:
             self._book(s.jid, run)
         dropped = self._replace_nominations(s, [*chosen, *tail])
         verdict = Verdict.RECHECKED if self._moved else Verdict.COMMITTED
-        self.accepted.append(Committed(s.jid, verdict, s.priority, s.core, tail, dropped, s.expiry))
+        self.accepted.append(committed_of(s, verdict, tail, dropped))
         return Answer(verdict, -1, verdicts)
 
     def _book(self, jid: int, run: Run) -> None:
@@ -267,7 +275,11 @@ class Judge:
         self.overlay.mark_queues(job.qid)
         self.binds.append((jid, run.cid, run.tasks, run.rows))
         for tix, row in zip(run.tasks, run.rows, strict=True):
-            record = TaskRecord(int(TaskState.BINDING), row, run.cid, 1, run.group)
+            known = self.overlay.tasks.get((jid, tix))
+            version, life = (known.version + 1, known.life) if known is not None else (1, 0)
+            record = TaskRecord(int(TaskState.BINDING), row, run.cid, version, run.group, life)
+            if life:
+                self.lives[jid, tix] = life
             self.overlay.tasks.put((jid, tix), record)
             job.top = max(job.top, tix + 1)
 

@@ -56,15 +56,21 @@ def apply_item(overlay: Overlay, item: StatusItem) -> StatusItem:
 def _adopt(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
     """The task is where the cluster has it; what has ended stays so."""
     known, job = overlay.tasks.get((item.jid, tix)), overlay.jobs.own(item.jid)
-    held = known is not None and known.state <= TaskState.RELEASING
-    if known is not None and (not held or known.row == row):
+    held = known is not None and known.state in HOLDING
+    ended = known is not None and known.state > TaskState.RELEASING
+    if ended or (held and known is not None and known.row == row):
         return False
     if job is None or overlay.nodes.get(row) is None:
         return False
-    cid, group, version = item.cid, item.group, 0
-    if known is not None:
-        cid, group, version = known.cid, known.group, known.version
+    cid, group = item.cid, item.group
+    known = known or TaskRecord(int(TaskState.PENDING), row, cid, 0, group)
+    if held:
+        cid, group = known.cid, known.group
         _vacate(overlay, item.jid, known)
+        if known.by >= 0 and item.state is not TaskState.RELEASING:
+            known = replace(known, by=-1, why="")
+            job.add(group, 1)
+            overlay.jobs.dirty.add(item.jid)
     elif overlay.classes.get(cid) is None or group >= len(job.groups):
         return False
     else:
@@ -74,26 +80,36 @@ def _adopt(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
     overlay.add_to_node(row, cid, USED, 1)
     if item.state is TaskState.RELEASING:
         overlay.add_to_node(row, cid, RELEASING, 1)
+        overlay.leave(job.qid, cid, 1)
     overlay.touch(row)
     overlay.charge(job.qid, cid, 1)
     overlay.mark_queues(job.qid)
-    overlay.tasks.put((item.jid, tix), TaskRecord(int(item.state), row, cid, version + 1, group))
+    adopted = replace(
+        known, state=int(item.state), row=row, cid=cid, group=group, version=known.version + 1
+    )
+    overlay.tasks.put((item.jid, tix), adopted)
     return True
 
 
 def _change(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
     known = overlay.tasks.get((item.jid, tix))
-    if known is None:
+    if known is None or known.state == TaskState.PENDING:
         return item.state is TaskState.FAILED and _fail_pending(overlay, item.jid, tix)
-    if known.row != row or known.state not in _BEFORE[item.state]:
+    reborn = item.state is TaskState.PENDING and known.by >= 0
+    if known.row != row or not (reborn or known.state in _BEFORE[item.state]):
         return False
+    changed = replace(known, state=int(item.state), version=known.version + 1)
     if item.state is TaskState.RELEASING:
+        job = overlay.jobs.get(item.jid)
+        assert job is not None
         overlay.add_to_node(row, known.cid, RELEASING, 1)
         overlay.touch(row)
+        overlay.leave(job.qid, known.cid, 1)
     elif item.state in (TaskState.PENDING, TaskState.SUCCEEDED, TaskState.FAILED):
         _free(overlay, item, known)
-    changed = replace(known, state=int(item.state), version=known.version + 1)
-    overlay.tasks.put((item.jid, tix), None if item.state is TaskState.PENDING else changed)
+        changed = replace(changed, life=known.life + reborn, by=-1, why="")
+    forgotten = item.state is TaskState.PENDING and changed.life == 0
+    overlay.tasks.put((item.jid, tix), None if forgotten else changed)
     return True
 
 
@@ -101,7 +117,9 @@ def _fail_pending(overlay: Overlay, jid: int, tix: int) -> bool:
     job = overlay.jobs.own(jid)
     if job is None:
         return False
-    overlay.tasks.put((jid, tix), TaskRecord(int(TaskState.FAILED), 0, 0, 1, 0))
+    known = overlay.tasks.get((jid, tix)) or TaskRecord(0, 0, 0, 0)
+    failed = replace(known, state=int(TaskState.FAILED), version=known.version + 1)
+    overlay.tasks.put((jid, tix), failed)
     if tix >= job.top:
         job.top = tix + 1
         overlay.jobs.dirty.add(jid)
@@ -109,9 +127,11 @@ def _fail_pending(overlay: Overlay, jid: int, tix: int) -> bool:
 
 
 def _free(overlay: Overlay, item: StatusItem, known: TaskRecord) -> None:
+    """Who was evicted left its group then, and comes back to it by ending well."""
     job = _vacate(overlay, item.jid, known)
-    if item.state is not TaskState.SUCCEEDED:
-        job.add(known.group, -1)
+    members = (item.state is TaskState.SUCCEEDED) - (known.by < 0)
+    if members:
+        job.add(known.group, members)
         overlay.jobs.dirty.add(item.jid)
 
 
@@ -123,6 +143,8 @@ def _vacate(overlay: Overlay, jid: int, known: TaskRecord) -> JobBook:
     overlay.touch(known.row)
     job = overlay.jobs.own(jid)
     assert job is not None
+    if known.state == TaskState.RELEASING:
+        overlay.leave(job.qid, known.cid, -1)
     overlay.charge(job.qid, known.cid, -1)
     overlay.mark_queues(job.qid)
     return job
@@ -229,6 +251,7 @@ class Storing:
     def _put_queue(self, op: PutQueue) -> None:
         what = f"queue {op.qid}"
         limits = _checked(what, op.capability or [], LIMIT * LIMB)
+        kept = _checked(what, op.guarantee, LIMIT * LIMB)
         above = op.parent
         while above >= 0:
             known = self.overlay.queues.get(above)
@@ -241,8 +264,9 @@ class Storing:
             self.overlay.queues.put(op.qid, queue)
         elif queue.parent != op.parent:
             self._reparent(queue, op.parent)
-        queue.grow(_needed(limits))
+        queue.grow(max(_needed(limits), _needed(kept)))
         queue.capability = [limits.get(s, UNLIMITED) for s in range(len(queue.used))]
+        queue.guarantee = [kept.get(s, 0) for s in range(len(queue.used))]
         self.overlay.mark_queues(op.qid)
         self.specs.queues[op.qid] = op.spec
 
@@ -264,6 +288,7 @@ class Storing:
                 above.grow(len(queue.used))
                 for slot, amount in enumerate(queue.used):
                     above.used[slot] += sign * amount
+                    above.leaving[slot] += sign * queue.leaving[slot]
                 self.overlay.queues.dirty.add(qid)
         queue.parent = parent
 
@@ -291,6 +316,9 @@ class Storing:
             if task is not None and task.state in HOLDING:
                 self.overlay.charge(old.qid, task.cid, -1)
                 self.overlay.charge(qid, task.cid, 1)
+                if task.state == TaskState.RELEASING:
+                    self.overlay.leave(old.qid, task.cid, -1)
+                    self.overlay.leave(qid, task.cid, 1)
                 self.overlay.mark_queues(old.qid)
                 self.overlay.mark_queues(qid)
 

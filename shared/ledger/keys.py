@@ -11,14 +11,14 @@ key            type     content
 ``queue``      hash     qid -> packed record; ``queuespec``: qid -> specification bytes
 ``class``      hash     cid -> packed requests and specification bytes
 ``job``        hash     jid -> packed record; ``jobspec``: jid -> specification bytes
-``task``       hash     ``jid.tix`` -> packed record; an absent task is pending
+``task``       hash     ``jid.tix`` -> packed record; a task without one is pending
 ``nom``        hash     jid -> packed nomination
 ``domain``     hash     ``term/domain`` -> counter
 ``object``     hash     key -> bytes that the ledger only keeps
 ``partition``  string   packed partition
 ``doc``        hash     object's key -> its document, bytes that the ledger only keeps
 ``log``        stream   every change, one entry per batch, one field ``p``
-``binds``      stream   allocations to carry out, one entry per batch, one field ``p``
+``binds``      stream   allocations and evictions to carry out, one entry per batch
 =============  =======  ==================================================================
 """
 

@@ -61,6 +61,8 @@ class Moved:
                         for run in (*statement.core, *statement.tail):
                             if run.kind == ALLOCATE:
                                 self._moved(statement.jid, run.tasks)
+                        for victims in statement.evictions:
+                            self._moved(victims.jid, victims.tasks)
                 case StatusEntry():
                     for item in entry.items:
                         self._moved(item.jid, item.tasks)

@@ -16,7 +16,7 @@ from shared.ledger.protocol import COORDINATOR, Leader
 from shared.ledger.seals import check_records
 from shared.messages import Epoch
 
-SCHEMA = 3
+SCHEMA = 4
 """The version of the records and scripts in this package."""
 
 _MICROSECONDS = 1_000_000

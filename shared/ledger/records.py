@@ -3,7 +3,11 @@
 A node is ``[version, spec_version, nslots]`` and five doubles per slot: allocatable, used (by us),
 observed (used by others), releasing, nominated. Doubles hold every whole number below 2**53.
 A slot beyond ``nslots`` has what its class says a node implies, and nothing used.
-Totals of a queue exceed that, so they are pairs of limbs to the base 2**30.
+Totals of a queue exceed that, so they are pairs of limbs to the base 2**30: used, the limit,
+guaranteed, leaving.
+
+A task that was evicted, now or before, has behind its record how often it was evicted and has ended
+before, for which job it has to leave now (-1: it does not), why, and a second seal of 8 digits.
 
 Every record ends with a seal that its writer made of it: 8 digits of the SHA-1 of what stands
 before, of a task one number of 4 bytes that depends on whose record it is. Readers raise
@@ -30,6 +34,8 @@ HEAD = 3
 WIDTH = 5
 """Doubles per slot of a node record."""
 ALLOCATABLE, USED, OBSERVED, RELEASING, NOMINATED = range(WIDTH)
+QUEUE_WIDTH = 8
+"""Doubles per slot of a queue record."""
 LIMB = 2**30
 UNLIMITED = -1
 
@@ -37,6 +43,7 @@ SEAL = 8
 """Bytes of a seal, but a task's."""
 
 _TASK = struct.Struct("<BIIIHI")
+_EVICTED = struct.Struct("<Ii")
 _TASK_FACTORS = (65537, 65539, 65543, 65551, 65557)  # state, row, cid, version, group
 _JID_FACTOR, _TIX_FACTOR = 65563, 65579
 _MODULUS = 4294967291
@@ -135,15 +142,37 @@ def unpack_nodes(records: Sequence[bytes]) -> NDArray[np.int64]:
 
 def pack_task(task: TaskRecord, jid: int, tix: int) -> bytes:
     fields = task.state, task.row, task.cid, task.version, task.group
-    return _TASK.pack(*fields, _task_seal(fields, jid, tix))
+    record = _TASK.pack(*fields, _task_seal(fields, jid, tix))
+    if task.life == 0 and task.by < 0:
+        return record
+    record += _EVICTED.pack(task.life, task.by) + task.why.encode()
+    return record + _eviction_seal(record, jid, tix)
 
 
 def unpack_task(record: bytes, jid: int, tix: int) -> TaskRecord:
-    if len(record) == _TASK.size:
-        *fields, seal = _TASK.unpack(record)
-        if seal == _task_seal(fields, jid, tix) and 0 < fields[0] <= TaskState.FAILED:
-            return TaskRecord(*fields)
+    if len(record) >= _TASK.size:
+        state, row, cid, version, group, seal = _TASK.unpack_from(record)
+        fields = (state, row, cid, version, group)
+        if seal == _task_seal(fields, jid, tix) and state <= TaskState.FAILED:
+            if len(record) == _TASK.size and state > 0:
+                return TaskRecord(*fields)
+            if (found := _evicted(record, jid, tix)) is not None:
+                return TaskRecord(*fields, *found)
     raise LedgerAltered(f"task {jid}.{tix}")
+
+
+def _evicted(record: bytes, jid: int, tix: int) -> tuple[int, int, str] | None:
+    """(life, by, why) of a task that was evicted; None where its seal does not fit."""
+    first = _TASK.size + _EVICTED.size
+    if len(record) < first + SEAL or record[-SEAL:] != _eviction_seal(record[:-SEAL], jid, tix):
+        return None
+    life, by = _EVICTED.unpack_from(record, _TASK.size)
+    return life, by, record[first:-SEAL].decode(errors="replace")
+
+
+def _eviction_seal(body: bytes, jid: int, tix: int) -> bytes:
+    named = task_field(jid, tix) + body
+    return hashlib.sha1(named, usedforsecurity=False).hexdigest()[:SEAL].encode()
 
 
 def _task_seal(fields: Sequence[int], jid: int, tix: int) -> int:
@@ -176,29 +205,42 @@ def unpack_job(record: bytes, what: str = "job") -> JobRecord:
     )
 
 
-def pack_queue(parent: int, used: Sequence[int], capability: Sequence[int]) -> bytes:
-    """``used`` and ``capability`` by slot, of equal length; capability -1 is unlimited."""
+def pack_queue(
+    parent: int,
+    used: Sequence[int],
+    capability: Sequence[int],
+    guarantee: Sequence[int] = (),
+    leaving: Sequence[int] = (),
+) -> bytes:
+    """All by slot; ``used`` and ``capability`` of equal length; capability -1 is unlimited."""
+    nothing = [0] * len(used)
     limbs: list[int] = []
-    for amount, limit in zip(used, capability, strict=True):
+    columns = zip(used, capability, guarantee or nothing, leaving or nothing, strict=True)
+    for amount, limit, kept, left in columns:
         limbs += divmod(amount, LIMB)
         limbs += (UNLIMITED, 0) if limit == UNLIMITED else divmod(limit, LIMB)
+        limbs += divmod(kept, LIMB)
+        limbs += divmod(left, LIMB)
     return sealed(_doubles(2 + len(limbs)).pack(parent, len(used), *limbs))
 
 
 def unpack_queue(record: bytes, what: str = "queue") -> QueueRecord:
-    """Only slots in use, and only slots with a limit, appear in the two dicts."""
+    """Slots of which there is nothing are left out of the dicts, as are those without a limit."""
     numbers = _whole(opened(record, what), what)
-    _fits(what, is_so=len(numbers) >= 2 and len(numbers) == 2 + 4 * numbers[1])
-    parent, _, *limbs = numbers
-    used: dict[int, int] = {}
-    capability: dict[int, int] = {}
-    for slot in range(len(limbs) // 4):
-        high, low, limit_high, limit_low = limbs[4 * slot : 4 * slot + 4]
+    _fits(what, is_so=len(numbers) >= 2 and len(numbers) == 2 + QUEUE_WIDTH * numbers[1])
+    found = QueueRecord(numbers[0], {}, {})
+    for slot in range(numbers[1]):
+        first = 2 + QUEUE_WIDTH * slot
+        high, low, limit_high, limit_low, *others = numbers[first : first + QUEUE_WIDTH]
         if amount := high * LIMB + low:
-            used[slot] = amount
+            found.used[slot] = amount
         if limit_high != UNLIMITED:
-            capability[slot] = limit_high * LIMB + limit_low
-    return QueueRecord(parent, used, capability)
+            found.capability[slot] = limit_high * LIMB + limit_low
+        if kept := others[0] * LIMB + others[1]:
+            found.guarantee[slot] = kept
+        if left := others[2] * LIMB + others[3]:
+            found.leaving[slot] = left
+    return found
 
 
 def pack_class(requests: Iterable[tuple[int, int, int]], spec: bytes) -> bytes:

@@ -21,6 +21,7 @@ from shared.ledger.codec import (
     STATES,
     VERDICTS,
     accepted_runs,
+    committed_of,
     op_of,
     pack_statements,
     pairs,
@@ -34,6 +35,7 @@ from shared.ledger.protocol import (
     CommitEntry,
     Committed,
     EpochEntry,
+    Evicted,
     IntakeEntry,
     LogEntry,
     Nomination,
@@ -225,9 +227,7 @@ def _commit_entry(entry_id: str, body: list[Any], rows_only: bool) -> CommitEntr
         verdict, tail = verdict_of(value), tails.get(i, [])
         if verdict in ACCEPTED:
             runs = accepted_runs(s.tail, tail)
-            accepted.append(
-                Committed(s.jid, verdict, s.priority, s.core, runs, ended.get(i, []), s.expiry)
-            )
+            accepted.append(committed_of(s, verdict, runs, ended.get(i, [])))
             refused += [(s.jid, v) for v in tail if v not in ACCEPTED]
         else:
             refused.append((s.jid, verdict))
@@ -294,10 +294,13 @@ _ENTRIES = (_commit_entry, _status_entry, _intake_entry, _epoch_entry)
 
 
 def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
-    """It tells flat: jid, cid, count, tasks, rows, and so on."""
+    """It tells of binds flat: jid, cid, count, tasks, rows, and so on; then jid, tix, life of those
+    that were evicted before, flat; then of each eviction jid, by, reason, tasks, rows, lives."""
     told, _ = payload(entry_id, fields)
     with _strictly(f"entry {entry_id} of the binds"):
-        flat = indices(unpack(told), "binds")
+        binds_told, again, evicts = row(unpack(told), "binds", 3)
+        flat, lives = indices(binds_told, "binds"), indices(again, "lives")
+        named = zip(lives[::3], lives[1::3], lives[2::3], strict=True)
         binds: list[tuple[int, int, list[int], list[int]]] = []
         at = 0
         while at < len(flat):
@@ -307,4 +310,17 @@ def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
                 raise Malformed("tasks or rows are missing")
             binds.append((jid, cid, flat[at + 3 : middle], flat[middle:end]))
             at = end
-        return BindEntry(entry_id, binds)
+        return BindEntry(
+            entry_id,
+            binds,
+            {(jid, tix): life for jid, tix, life in named},
+            each(evicts, "evicts", _evicted),
+        )
+
+
+def _evicted(value: object, at: str) -> Evicted:
+    jid, by, reason, *lists = row(value, at, 6)
+    tasks, rows, lives = (indices(numbers, at) for numbers in lists)
+    if not len(tasks) == len(rows) == len(lives):
+        raise Malformed(f"{at}: its lists of tasks, rows and lives differ in length")
+    return Evicted(count(jid, at), count(by, at), reason.decode(), tasks, rows, lives)

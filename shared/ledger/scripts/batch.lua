@@ -6,6 +6,7 @@
 --   runs   kind, cid, group, operations                             per run
 --   tasks, rows, versions, specs, levels                            per operation
 --   extras {index, displaced, domains, expiry}                      per statement that has any
+--          and victims, guards, reason                              where it evicts
 -- Statements, runs and operations are numbered from 1 through the whole batch.
 local ALLOCATE = 0
 
@@ -99,12 +100,50 @@ local function load_holders()
   load_nominations(holders, n)
 end
 
+-- Victims ----------------------------------------------------------------------------------------
+
+local victim = {}  -- field -> record
+local want_victims, load_victims
+do
+  local fields, of = {}, {}  -- fields of victims, and {jid, tix} of each
+
+  -- A run of victims is {jid, job version, cid, group, tasks, rows}. Adds their jobs to a list of
+  -- jobs (one of each statement), and returns its length.
+  function want_victims(jids)
+    local n = statement_count
+    for index = 1, statement_count do
+      for _, run in ipairs(extras[index] and extras[index][5] or NONE) do
+        n = n + 1
+        jids[n] = run[1]
+        want_class(run[3])
+        if #run[5] ~= #run[6] then
+          reject('job ' .. run[1] .. ': its victims and their rows differ in length')
+        end
+        for i, tix in ipairs(run[5]) do
+          want_row(run[6][i])
+          fields[#fields + 1] = run[1] .. '.' .. tix
+          of[#fields] = {run[1], tix}
+        end
+      end
+    end
+    return n
+  end
+
+  function load_victims()
+    local values = fetch(TASK, fields, #fields)
+    for i, name in ipairs(fields) do
+      if values[i] then victim[name] = read_task(values[i], unpack(of[i])) end
+    end
+  end
+end
+
 local function load_owners()
   local jids, qids, n = {}, {}, 0
   for index = 1, statement_count do jids[index] = heads[6 * index - 5] end
-  load_jobs(jids, statement_count)
+  local count = want_victims(jids)
+  load_jobs(jids, count)
   local seen = {}
-  for index = 1, statement_count do
+  for index = 1, count do
     local rec = job[jids[index]]
     if rec and not seen[rec[2]] then
       seen[rec[2]] = true
@@ -115,10 +154,25 @@ local function load_owners()
   load_queues(qids, n)
 end
 
-local function load_tasks()
-  local values = fetch(TASK, names, operation_count)
-  for o = 1, operation_count do
-    if values[o] then taken[names[o]] = true end
+local reborn  -- field -> record of tasks that were evicted before, and are pending
+local load_tasks
+do
+  -- What was never evicted has a short record, and is not pending.
+  local function is_reborn(name, record)
+    if #record == 19 then return false end
+    local rec = read_task(record, string.match(name, '^(%d+)%.(%d+)$'))
+    if rec[1] ~= 0 then return false end
+    reborn = reborn or {}
+    reborn[name] = rec
+    return true
+  end
+
+  function load_tasks()
+    local values = fetch(TASK, names, operation_count)
+    for o = 1, operation_count do
+      local record = values[o]
+      if record and not is_reborn(names[o], record) then taken[names[o]] = true end
+    end
   end
 end
 

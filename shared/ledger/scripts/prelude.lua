@@ -52,16 +52,29 @@ do  -- one function has no more than 200 local names: what nobody else needs sta
       + jid * 65563 + tix * 65579) % 4294967291
   end
 
-  function pack_task(jid, tix, state, row, cid, version, group)
-    return spack('<BI4I4I4I2I4', state, row, cid, version, group,
+  -- What was evicted, now or before, has more behind it: how often it was, and has ended; for whom it
+  -- has to leave now (-1: it does not) and why; and a seal of all.
+  function pack_task(jid, tix, state, row, cid, version, group, life, by, why)
+    local record = spack('<BI4I4I4I2I4', state, row, cid, version, group,
       task_seal(jid, tix, state, row, cid, version, group))
+    if not life then return record end
+    record = record .. spack('<I4i4', life, by) .. why
+    return record .. sub(sha1hex(jid .. '.' .. tix .. record), 1, 8)
   end
 
-  -- {state, row, cid, version, group}
+  -- {state, row, cid, version, group; life, by, why of one that was evicted}
   function read_task(record, jid, tix)
-    if #record == 19 then
+    if #record >= 19 then
       local rec = {sunpack('<BI4I4I4I2I4', record)}
-      if rec[6] == task_seal(jid, tix, unpack(rec, 1, 5)) then return rec end
+      if rec[6] == task_seal(jid, tix, unpack(rec, 1, 5)) then
+        if #record == 19 then return rec end
+        local body = sub(record, 1, -9)
+        if sub(record, -8) == sub(sha1hex(jid .. '.' .. tix .. body), 1, 8) then
+          rec.life, rec.by = sunpack('<I4i4', record, 20)
+          rec.why = sub(body, 28)
+          return rec
+        end
+      end
     end
     altered('task ' .. jid .. '.' .. tix)
   end
@@ -183,7 +196,7 @@ local function parse_class(record)
     if amount > 0 then
       n = n + 1
       cls.base[n] = 4 + 5 * slot
-      cls.qbase[n] = 3 + 4 * slot
+      cls.qbase[n] = 3 + 8 * slot
       cls.amount[n] = amount
       cls.high[n] = floor(amount / LIMB)
       cls.low[n] = amount % LIMB
@@ -299,10 +312,14 @@ end
 
 -- Arithmetic of queues and groups ------------------------------------------------------------
 
+-- Of each slot of a queue: used, the limit, guaranteed, leaving; two limbs of each.
+local QUEUE_WIDTH, GUARANTEED, LEAVING = 8, 4, 6
+
 local function grow_queue(rec, nslots)
   for slot = rec[2], nslots - 1 do
-    local b = 3 + 4 * slot
+    local b = 3 + QUEUE_WIDTH * slot
     rec[b], rec[b + 1], rec[b + 2], rec[b + 3] = 0, 0, -1, 0
+    rec[b + 4], rec[b + 5], rec[b + 6], rec[b + 7] = 0, 0, 0, 0
   end
   rec[2] = nslots
 end
@@ -330,6 +347,21 @@ local function charge(qid, cls, n)
     qid = rec[1]
   end
   return over
+end
+
+-- n requests of a class that a queue and its ancestors use begin to leave, or (n < 0) have left.
+local function leave(qid, cls, n)
+  while qid >= 0 and queue[qid] do
+    local rec = queue[qid]
+    if cls.slots > rec[2] then grow_queue(rec, cls.slots) end
+    for k = 1, cls.n do
+      local b = cls.qbase[k] + LEAVING
+      local lo = rec[b + 1] + n * cls.low[k]
+      local carry = floor(lo / LIMB)
+      rec[b], rec[b + 1] = rec[b] + n * cls.high[k] + carry, lo - carry * LIMB
+    end
+    qid = rec[1]
+  end
 end
 
 local function mark_queue(qid)
@@ -383,7 +415,7 @@ local function write_records(key, table_, dirty, width_of)
 end
 
 local function write_queues()
-  write_records(QUEUE, queue, queue_dirty, function(rec) return 2 + 4 * rec[2] end)
+  write_records(QUEUE, queue, queue_dirty, function(rec) return 2 + QUEUE_WIDTH * rec[2] end)
 end
 
 local function write_jobs(dirty)

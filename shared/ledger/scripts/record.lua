@@ -7,7 +7,7 @@ if early then return early end
 local items, lapsed = unpack(munpack(ARGV[5]))
 local fields, field_count = {}, 0
 local names_of = {}  -- field -> {jid, tix}
-local task = {}  -- field -> {state, row, cid, version, group}
+local task = {}  -- field -> {state, row, cid, version, group; life, by, why}
 local task_dirty, job_dirty, nomination_dirty = {}, {}, {}
 
 -- allowed[target][current]
@@ -76,9 +76,14 @@ local function load_all()
   load_classes()
 end
 
--- A task that was never placed is deleted: it only gets its final record.
+-- A task that is not placed is deleted: it only gets its final record.
 local function fail_pending(name, jid, tix)
-  task[name] = {FAILED, 0, 0, 1, 0}
+  local known = task[name]
+  if known then
+    known[1], known[4] = FAILED, known[4] + 1
+  else
+    task[name] = {FAILED, 0, 0, 1, 0}
+  end
   local rec = job[jid]
   if rec and tix >= rec[5 + 3 * rec[4]] then
     rec[5 + 3 * rec[4]] = tix + 1
@@ -86,29 +91,60 @@ local function fail_pending(name, jid, tix)
   end
 end
 
-local function free(rec, jid, held)
+local left = {}  -- qid -> cid -> how many of its tasks more are leaving
+
+local function begin_leaving(qid, cid, n)
+  if not left[qid] then left[qid] = {} end
+  left[qid][cid] = (left[qid][cid] or 0) + n
+end
+
+local function count_leaving()
+  for qid, of in pairs(left) do
+    for cid, n in pairs(of) do leave(qid, class[cid], n) end
+    mark_queue(qid)
+  end
+end
+
+local function is_evicted(rec)
+  return rec.by and rec.by >= 0
+end
+
+-- `members`: by how many its group grows.
+local function free(rec, jid, members)
   local cls, row, owner = class[rec[3]], rec[2], job[jid]
   add_to_node(node[row], cls, USED, -1)
-  if rec[1] == RELEASING_STATE then add_to_node(node[row], cls, RELEASING, -1) end
+  if rec[1] == RELEASING_STATE then
+    add_to_node(node[row], cls, RELEASING, -1)
+    begin_leaving(owner[2], rec[3], -1)
+  end
   touch(row, node[row])
   charge(owner[2], cls, -1)
   mark_queue(owner[2])
-  if held then
-    add_to_groups(owner, rec[5], -1)
+  if members ~= 0 then
+    add_to_groups(owner, rec[5], members)
     job_dirty[jid] = true
   end
+end
+
+-- What an end does to the group: who was evicted left it then, and comes back where it ended well.
+local function members_after(rec, state)
+  if is_evicted(rec) then return state == SUCCEEDED and 1 or 0 end
+  return state == SUCCEEDED and 0 or -1
 end
 
 -- The task is where the cluster has it: what it held elsewhere is given back, what it holds there is
 -- counted, also beyond what the node offers. What has ended stays so. True where that changed anything.
 local function adopt(state, jid, tix, row, name, cid, group)
   local rec, owner = task[name], job[jid]
-  local held = rec and rec[1] <= RELEASING_STATE
-  if rec and (not held or rec[2] == row) then return false end
+  local held = rec and rec[1] ~= 0 and rec[1] <= RELEASING_STATE
+  if rec and rec[1] ~= 0 and (not held or rec[2] == row) then return false end
   if not owner or not node[row] then return false end
+  local by, why = rec and rec.by, rec and rec.why
   if held then
     cid, group = rec[3], rec[5]
-    free(rec, jid, false)
+    local stays = is_evicted(rec) and state ~= RELEASING_STATE
+    free(rec, jid, stays and 1 or 0)
+    if stays then by, why = -1, '' end
   elseif not class[cid] or group >= owner[4] then
     return false
   else
@@ -117,36 +153,48 @@ local function adopt(state, jid, tix, row, name, cid, group)
     job_dirty[jid] = true
   end
   add_to_node(node[row], class[cid], USED, 1)
-  if state == RELEASING_STATE then add_to_node(node[row], class[cid], RELEASING, 1) end
+  if state == RELEASING_STATE then
+    add_to_node(node[row], class[cid], RELEASING, 1)
+    begin_leaving(owner[2], cid, 1)
+  end
   touch(row, node[row])
   charge(owner[2], class[cid], 1)
   mark_queue(owner[2])
-  task[name] = {state, row, cid, rec and rec[4] + 1 or 1, group}
+  task[name] = {state, row, cid, rec and rec[4] + 1 or 1, group,
+    life = rec and rec.life, by = by, why = why}
   return true
+end
+
+-- A task is on no node any more, or never came to be. What was evicted is another incarnation then,
+-- if it is to be placed again.
+local function finish(state, rec, jid, name)
+  local evicted = is_evicted(rec)
+  free(rec, jid, members_after(rec, state))
+  if evicted then
+    rec.by, rec.why = -1, ''
+    if state == 0 then rec.life = rec.life + 1 end
+  end
+  if state == 0 and not rec.life then task[name] = nil end
 end
 
 -- True where the change happened.
 local function change(state, jid, tix, row, name)
   local rec = task[name]
-  if not rec then
+  if not rec or rec[1] == 0 then
     if state ~= FAILED or not job[jid] then return false end
     fail_pending(name, jid, tix)
     return true
   end
-  if rec[2] ~= row or not allowed[state][rec[1]] then return false end
+  if rec[2] ~= row then return false end
+  if not allowed[state][rec[1]] and not (state == 0 and is_evicted(rec)) then return false end
   if state == RELEASING_STATE then
     add_to_node(node[row], class[rec[3]], RELEASING, 1)
     touch(row, node[row])
-  elseif state == 0 then
-    free(rec, jid, true)
-  elseif state == SUCCEEDED or state == FAILED then
-    free(rec, jid, state == FAILED)
+    begin_leaving(job[jid][2], rec[3], 1)
+  elseif state == 0 or state >= SUCCEEDED then
+    finish(state, rec, jid, name)
   end
-  if state == 0 then
-    task[name] = nil
-  else
-    rec[1], rec[4] = state, rec[4] + 1
-  end
+  rec[1], rec[4] = state, rec[4] + 1
   return true
 end
 
@@ -186,7 +234,7 @@ end
 
 local function pack_name(name, rec)
   local jid, tix = unpack(names_of[name])
-  return pack_task(jid, tix, unpack(rec, 1, 5))
+  return pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5], rec.life, rec.by, rec.why)
 end
 
 local function write_tasks()
@@ -208,6 +256,7 @@ end
 load_all()
 for index = 1, #items do judge(index) end
 local ended = judge_lapsed()
+count_leaving()
 local rows, moved = write_nodes()
 local records = pack_records(moved)
 write_tasks()

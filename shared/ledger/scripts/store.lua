@@ -23,7 +23,7 @@ local N, T, S, ANY = 'number', 'table', 'string', 'any'
 -- What follows the kind in an operation; ANY: bytes, a list, or false for none.
 local shapes = {
   [PUT_CLASS] = {N, T, S}, [PUT_NODE] = {N, T, N, S}, [DROP_NODE] = {N}, [OBSERVE] = {N, T},
-  [PUT_QUEUE] = {N, N, ANY, S}, [DROP_QUEUE] = {N}, [PUT_JOB] = {N, N, N, T, S}, [DROP_JOB] = {N},
+  [PUT_QUEUE] = {N, N, ANY, S, T}, [DROP_QUEUE] = {N}, [PUT_JOB] = {N, N, N, T, S}, [DROP_JOB] = {N},
   [PURGE_JOB] = {N}, [PUT_OBJECT] = {S, ANY}, [PUT_PARTITION] = {N, T, T, S},
 }
 
@@ -233,17 +233,30 @@ local function add_totals(qid, from, sign)
   while qid >= 0 and queue[qid] do
     local rec = queue[qid]
     if from[2] > rec[2] then grow_queue(rec, from[2]) end
-    for b = 3, 2 + 4 * from[2], 4 do
-      local lo = rec[b + 1] + sign * from[b + 1]
-      local carry = floor(lo / LIMB)
-      rec[b], rec[b + 1] = rec[b] + sign * from[b] + carry, lo - carry * LIMB
+    for b = 3, 2 + QUEUE_WIDTH * from[2], QUEUE_WIDTH do
+      for at = b, b + LEAVING, LEAVING do
+        local lo = rec[at + 1] + sign * from[at + 1]
+        local carry = floor(lo / LIMB)
+        rec[at], rec[at + 1] = rec[at] + sign * from[at] + carry, lo - carry * LIMB
+      end
     end
     qid = rec[1]
   end
 end
 
-local function put_queue(qid, parent, flat, spec)
-  if flat then check_amounts('queue ' .. qid, flat, 3) end
+-- Two limbs of each slot, `none` where the list says nothing of it.
+local function set_limbs(rec, at, flat, none)
+  for b = 3 + at, 2 + QUEUE_WIDTH * rec[2], QUEUE_WIDTH do rec[b], rec[b + 1] = none, 0 end
+  for i = 1, #flat, 3 do
+    local b = 3 + QUEUE_WIDTH * flat[i] + at
+    rec[b], rec[b + 1] = flat[i + 1], flat[i + 2]
+  end
+end
+
+local function put_queue(qid, parent, flat, spec, kept)
+  flat = flat or {}
+  check_amounts('queue ' .. qid, flat, 3)
+  check_amounts('queue ' .. qid, kept, 3)
   check_parent(qid, parent)
   local rec = queue[qid]
   if not rec then
@@ -256,13 +269,10 @@ local function put_queue(qid, parent, flat, spec)
     add_totals(parent, rec, 1)
     queue_dirty[qid] = nil
   end
-  local most = flat and slots_needed(flat, 3) or 0
+  local most = math.max(slots_needed(flat, 3), slots_needed(kept, 3))
   if most > rec[2] then grow_queue(rec, most) end
-  for slot = 0, rec[2] - 1 do rec[5 + 4 * slot], rec[6 + 4 * slot] = -1, 0 end
-  for i = 1, flat and #flat or 0, 3 do
-    local b = 3 + 4 * flat[i]
-    rec[b + 2], rec[b + 3] = flat[i + 1], flat[i + 2]
-  end
+  set_limbs(rec, 2, flat, -1)
+  set_limbs(rec, GUARANTEED, kept, 0)
   mark_queue(qid)
   queue_gone[qid] = nil
   specs[QUEUESPEC][qid] = spec
@@ -271,7 +281,7 @@ end
 local function drop_queue(qid)
   local rec = queue[qid]
   if not rec then return end
-  for b = 3, 2 + 4 * rec[2], 4 do
+  for b = 3, 2 + QUEUE_WIDTH * rec[2], QUEUE_WIDTH do
     if rec[b] ~= 0 or rec[b + 1] ~= 0 then reject('queue ' .. qid .. ': its jobs still use something') end
   end
   for other, above in pairs(queue) do
@@ -301,6 +311,10 @@ local function move_queue(jid, from, to)
     if record[1] >= BINDING and record[1] <= RELEASING_STATE then
       charge(from, class[record[3]], -1)
       charge(to, class[record[3]], 1)
+      if record[1] == RELEASING_STATE then
+        leave(from, class[record[3]], -1)
+        leave(to, class[record[3]], 1)
+      end
       mark_queue(from)
       mark_queue(to)
     end
