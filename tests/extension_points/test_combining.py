@@ -53,6 +53,7 @@ def stage() -> Stage:
     return Stage(cluster.open(), [])
 
 
+Cases = Sequence[tuple[Any, Any]]
 Register = Callable[[Stage, Any], None]
 Ask = Callable[[Stage], Any]
 
@@ -139,7 +140,7 @@ def reduced(at: Stage, answer: Any) -> None:
 
 
 def scores(at: Stage) -> list[float]:
-    return at.session.node_scores(at.task, at.rows).tolist()
+    return list(at.session.node_scores(at.task, at.rows).tolist())
 
 
 def named(names: Sequence[str] | None) -> list[list[Domain]]:
@@ -150,18 +151,18 @@ def groups(found: list[list[Domain]]) -> list[list[str]]:
     return [[domain.name for domain in group] for group in found]
 
 
-FIRST = [
+FIRST: Cases = [
     ([[1.0], [-1.0]], 1.0),  # the first tier decides
     ([[0.0, -1.0], [1.0]], -1.0),  # inside a tier the first that tells apart
     ([[0.0], [1.0]], 1.0),
 ]
-ALL = [
+ALL: Cases = [
     ([[True, True], [True]], True),
     ([[True], [False]], False),  # a later tier may deny
     ([[False], [True]], False),
     ([], True),
 ]
-VOTE = [
+VOTE: Cases = [
     ([[1], [-1]], True),  # a permission ends it: the next tier is not heard
     ([[1, -1]], False),  # in one tier a rejection outweighs
     ([[-1, 1]], False),
@@ -169,7 +170,7 @@ VOTE = [
     ([[0], [0]], True),
     ([], True),
 ]
-VICTIMS = [
+VICTIMS: Cases = [
     ([[[0, 1], [1, 2]], [[0]]], [1]),  # intersection in a tier; the next one is not heard
     ([[[0], [1]], [[2]]], [2]),  # nothing in common: the next tier
     ([[[], [0, 1]], [[2]]], [2]),
@@ -177,16 +178,16 @@ VICTIMS = [
     ([[None], [None]], []),
     ([], []),
 ]
-FAILURE = [
+FAILURE: Cases = [
     ([[None, "b"], ["c"]], "b"),
     ([["a"], ["b"]], "a"),
     ([[None]], None),
     ([], None),
 ]
-SUM = [([[1.0, 2.0], [4.0]], [7.0, 7.0]), ([], [0.0, 0.0])]
-EACH = [([["a", "b"], ["c"]], ["a", "b", "c"])]
+SUM: Cases = [([[1.0, 2.0], [4.0]], [7.0, 7.0]), ([], [0.0, 0.0])]
+EACH: Cases = [([["a", "b"], ["c"]], ["a", "b", "c"])]
 
-POINTS: dict[str, tuple[Register, Ask, list[tuple[Tiers, Any]]]] = {
+POINTS: dict[str, tuple[Register, Ask, Cases]] = {
     "JobOrder": (
         compared("job_order"),
         lambda at: at.session.compare_jobs(at.waits, at.runs),
@@ -355,7 +356,8 @@ def play(point: str, tiers: Tiers) -> Any:
     at = stage()
     for tier, answers in enumerate(tiers):
         for i, answer in enumerate(answers):
-            with at.session.speaking(tier, PluginOption(f"plugin{tier}{i}")):
+            flags = dict.fromkeys(filter(None, [EXTENSION_POINTS[point].flag]), True)
+            with at.session.speaking(tier, PluginOption(f"plugin{tier}{i}", flags=flags)):
                 register(at, answer)
     return ask(at)
 
