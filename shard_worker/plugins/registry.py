@@ -14,6 +14,7 @@ from shard_worker.plugins.priority import Priority
 from shard_worker.plugins.proportion import Proportion
 from shard_worker.session import Plugin
 from shared.policy import PluginOption, PolicyError
+from shared.third_party import third_party_plugins
 
 PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "binpack": Binpack,
@@ -29,11 +30,24 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
 
 
 def build_plugin(option: PluginOption) -> Plugin:
-    """The plugin of one option. Raises PolicyError where there is none or an argument is wrong."""
-    make = PLUGINS.get(option.name)
-    if make is None:
+    """The plugin of one option: ours, else one that an installed package offers by entry point.
+
+    Raises PolicyError where there is none, it cannot be loaded, or an argument is wrong."""
+    make = PLUGINS.get(option.name) or _third_party(option.name)
+    return make(option)
+
+
+def _third_party(name: str) -> Callable[[PluginOption], Plugin]:
+    found = third_party_plugins().get(name)
+    if found is None:
         raise PolicyError(
-            f"plugin {option.name!r} is not in this version; "
+            f"plugin {name!r} is not in this version; "
             f"this version has: {', '.join(sorted(PLUGINS))}"
         )
-    return make(option)
+    try:
+        made: Callable[[PluginOption], Plugin] = found.load()
+    except Exception as error:  # whatever a stranger's module does when it is imported
+        raise PolicyError(
+            f"plugin {name}: {found.value} cannot be loaded: {error}; mend or remove its package"
+        ) from error
+    return made

@@ -68,6 +68,6 @@ def mistakes(block: Block) -> list[str]:
             return [] if needs in NEEDS else [f"{block.place}: needs={needs} is not known"]
         case "text", given if given <= {"output"}:
             return []
-        case (("yaml" | "csv"), given) if given == {"title"}:
+        case (("yaml" | "csv" | "python" | "toml"), given) if given == {"title"}:
             return []
     return [f"{block.place}: nobody knows what to do with this block"]
