@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,15 +31,24 @@ from shared.ledger.protocol import (
     PutPartition,
     PutQueue,
     Snapshot,
+    TaskRecord,
 )
 from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import (
+    ACCEPTED,
+    GUARD_GANG,
+    GUARD_GUARANTEE,
+    NOMINATE,
     CommitBatch,
     CommitReply,
     Epoch,
     Group,
+    Run,
+    StatusBatch,
+    StatusItem,
     TaskRun,
+    TaskState,
     Turn,
     Verdict,
 )
@@ -47,8 +57,17 @@ from shared.policy import DEFAULT_POLICY
 from shared.slots import BASE, CPU, MEMORY, PODS, Slots, port_slot
 from shared.specs import SLOTS_KEY, encode_queue, encode_slots
 from tests.ledger.conftest import NOW, flush
-from tests.ledger.promises import Live, add_up, check_fit, check_gangs, check_limits, check_records
-from tests.ledger.support import LEAF, ROOT
+from tests.ledger.promises import (
+    Live,
+    add_up,
+    check_fit,
+    check_gangs,
+    check_guarantees,
+    check_limits,
+    check_records,
+    unguarded,
+)
+from tests.ledger.support import LEAF, ROOT, some_victims
 from tests.ledger.test_property import JOBS, TASKS, Batch, Pair, plain_rows, plain_snapshot, send
 from tests.place.support import cls, node, put_class, put_node
 
@@ -113,6 +132,7 @@ class World:
         self.live = Live()
         self.drawn = Pair(self.ledger, LedgerDouble(), random.Random(0), live=self.live)
         self.read = "0"
+        self.evicted = self.reborn = 0
 
     # --- ownership ----------------------------------------------------------------------------
 
@@ -235,7 +255,9 @@ class World:
         if isinstance(batch, CommitBatch):
             check_fit(before, after, IMPLIED)
             check_limits(before, after)
-            check_gangs(before, after)
+            check_gangs(before, after, unguarded([batch], GUARD_GANG))
+            if not unguarded([batch], GUARD_GUARANTEE):
+                check_guarantees(before, after)
 
     def follow_log(self, entries: list[Any]) -> None:
         if entries:
@@ -281,6 +303,43 @@ class World:
         self.drawn.rng, self.drawn.now = rng, await self.ledger.snapshot()
         await self.step(self.drawn.commit(STRANGER))
 
+    async def evict(self, rng: random.Random) -> None:
+        """What is being bound runs, and a job takes the place of some, as preemption does."""
+        await self._tell(lambda task: task.state == TaskState.BINDING, TaskState.RUNNING)
+        self.drawn.rng, now = rng, await self.ledger.snapshot()
+        self.drawn.now = now
+        if not (runs := some_victims(rng, now)):
+            return
+        rows = [row for run in runs for row in run.rows]
+        mine = replace(
+            self.drawn.statement(),
+            core=[Run(NOMINATE, runs[0].cid, 0, [0], rows[:1], [0], [1], [3])],
+            tail=[],
+            evictions=runs,
+            guards=rng.choice((0, GUARD_GANG, GUARD_GANG | GUARD_GUARANTEE)),
+        )
+        batch = self.drawn.commit(STRANGER)
+        reply = await self.step(replace(batch, statements=[mine]))
+        self.evicted += any(answer.verdict in ACCEPTED for answer in reply.answers)
+
+    async def evicted_end(self) -> None:
+        """Whatever is being evicted has ended, and is pending again."""
+        self.reborn += await self._tell(lambda task: task.by >= 0, TaskState.PENDING)
+
+    async def _tell(self, those: Callable[[TaskRecord], bool], state: TaskState) -> int:
+        """Report the same of all tasks of a kind; of how many that was taken."""
+        found = [
+            StatusItem(state, jid, [tix], [task.row])
+            for jid, tasks in (await self.ledger.snapshot()).tasks.items()
+            for tix, task in tasks.items()
+            if those(task)
+        ]
+        reply = await self.step(StatusBatch(*self.drawn.header(COORDINATOR), found))
+        if reply.verdict is not Verdict.COMMITTED:
+            return 0
+        assert reply.applied == [item.tasks for item in found]
+        return len(found)
+
     # --- workers ------------------------------------------------------------------------------
 
     async def plan(self, shard: Shard, rng: random.Random) -> None:
@@ -294,7 +353,8 @@ class World:
 
     def _turn(self, snapshot: Snapshot, jid: int, rng: random.Random) -> Turn | None:
         job = snapshot.jobs[jid]
-        pending = [tix for tix in range(TASKS) if tix not in snapshot.tasks.get(jid, {})]
+        there = snapshot.tasks.get(jid, {})
+        pending = [tix for tix in range(TASKS) if tix not in there or not there[tix].state]
         if job.gone or not pending or job.qid != LEAF or len(job.groups) > 1:
             return None
         return Turn(

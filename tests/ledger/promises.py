@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from shared.ledger.protocol import Snapshot
 from shared.ledger.records import unpack_node
+from shared.messages import CommitBatch
 
 Amounts = dict[int, dict[int, int]]
 """row or qid -> slot -> amount."""
@@ -23,6 +25,7 @@ class Totals:
     releasing: dict[tuple[int, int], int] = field(default_factory=Counter)
     nominated: dict[tuple[int, int], int] = field(default_factory=Counter)
     queues: dict[tuple[int, int], int] = field(default_factory=Counter)
+    leaving: dict[tuple[int, int], int] = field(default_factory=Counter)
     held: dict[tuple[int, int], int] = field(default_factory=Counter)
 
 
@@ -41,7 +44,8 @@ def add_up(snapshot: Snapshot, classes: dict[int, list[tuple[int, int, int]]]) -
         job = snapshot.jobs[jid]
         groups = {i: group.parent for i, group in enumerate(job.groups)}
         for task in tasks.values():
-            if task.state in COUNTS_FOR_GANG:
+            assert task.by < 0 or task.state == 4, "only what leaves is being evicted"
+            if task.state in COUNTS_FOR_GANG and task.by < 0:
                 for group in _above(groups, task.group):
                     totals.held[jid, group] += 1
             if task.state not in HOLDS_NODE:
@@ -51,6 +55,7 @@ def add_up(snapshot: Snapshot, classes: dict[int, list[tuple[int, int, int]]]) -
                 totals.releasing[task.row, slot] += amount * (task.state == 4)
                 for qid in _above(parents, job.qid):
                     totals.queues[qid, slot] += amount
+                    totals.leaving[qid, slot] += amount * (task.state == 4)
     for nomination in snapshot.nominations.values():
         for run in nomination.runs:
             for row in run.rows:
@@ -71,6 +76,8 @@ def check_records(snapshot: Snapshot, totals: Totals) -> None:
     for qid, queue in snapshot.queues.items():
         found = {slot: n for (q, slot), n in totals.queues.items() if q == qid and n}
         assert queue.used == found, qid
+        found = {slot: n for (q, slot), n in totals.leaving.items() if q == qid and n}
+        assert queue.leaving == found, qid
     for jid, job in snapshot.jobs.items():
         for i, group in enumerate(job.groups):
             assert group.held == totals.held[jid, i], (jid, i)
@@ -100,11 +107,31 @@ def check_limits(before: Snapshot, after: Snapshot) -> None:
             assert now <= max(limit, then), (qid, slot)
 
 
-def check_gangs(before: Snapshot, after: Snapshot) -> None:
+def check_gangs(before: Snapshot, after: Snapshot, victims: Collection[int] = ()) -> None:
+    """``victims``: jobs that a statement without the guard may have taken members from."""
     for jid, job in after.jobs.items():
+        if jid in victims:
+            continue
         for group, old in zip(job.groups, before.jobs[jid].groups, strict=True):
             if 0 < group.held < group.minimum:
                 assert 0 < old.held < group.minimum, jid
+
+
+def check_guarantees(before: Snapshot, after: Snapshot) -> None:
+    """Where all evictions were guarded: what stays was not taken below what is guaranteed."""
+    for qid, queue in after.queues.items():
+        old = before.queues[qid]
+        for slot, kept in queue.guarantee.items():
+            stays = queue.used.get(slot, 0) - queue.leaving.get(slot, 0)
+            stayed = old.used.get(slot, 0) - old.leaving.get(slot, 0)
+            assert stays >= min(kept, stayed), (qid, slot)
+
+
+def unguarded(batches: Iterable[object], guard: int) -> set[int]:
+    """Jobs that statements of these batches name victims of, without this guard."""
+    commits = [batch for batch in batches if isinstance(batch, CommitBatch)]
+    statements = [s for batch in commits for s in batch.statements if not s.guards & guard]
+    return {run.jid for s in statements for run in s.evictions}
 
 
 class Live:

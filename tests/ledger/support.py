@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from shared.ledger.protocol import (
     PutJob,
     PutNode,
     PutQueue,
+    Snapshot,
 )
 from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.messages import (
@@ -22,12 +24,14 @@ from shared.messages import (
     CommitBatch,
     CommitReply,
     Epoch,
+    EvictRun,
     Group,
     Run,
     Statement,
     StatusBatch,
     StatusItem,
     StatusReply,
+    TaskState,
 )
 
 CPU, MEMORY, PODS, PORT = 0, 1, 2, 4
@@ -98,6 +102,23 @@ def statement(
         domains=[],
         expiry=expiry,
     )
+
+
+def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
+    """Of one or two jobs, almost all of them as they really stand; some gangs whole."""
+    able = (TaskState.BOUND, TaskState.RUNNING)
+    runs: list[EvictRun] = []
+    for jid in rng.sample(sorted(now.tasks), min(len(now.tasks), rng.choice((1, 1, 2)))):
+        there = now.tasks[jid]
+        found = [t for t in there if there[t].state in able or rng.random() < 0.1]
+        version = now.jobs[jid].spec_version + (rng.random() < 0.03)
+        if rng.random() < 0.7:
+            found = rng.sample(found, min(len(found), rng.choice((1, 1, 2))))
+        for tix in found:
+            task = there[tix]
+            row = task.row if rng.random() < 0.97 else 0
+            runs.append(EvictRun(jid, version, task.cid, task.group, [tix], [row]))
+    return runs
 
 
 def told(entry: LogEntry, kind: type[E]) -> E:

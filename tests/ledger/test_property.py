@@ -38,6 +38,8 @@ from shared.ledger.redis_ledger import RedisLedger
 from shared.ledger.server import EmbeddedServer
 from shared.messages import (
     ALLOCATE,
+    GUARD_GANG,
+    GUARD_GUARANTEE,
     NOMINATE,
     CommitBatch,
     DomainOp,
@@ -52,7 +54,16 @@ from shared.messages import (
     Verdict,
 )
 from tests.ledger.conftest import NOW, flush
-from tests.ledger.promises import Live, add_up, check_fit, check_gangs, check_limits, check_records
+from tests.ledger.promises import (
+    Live,
+    add_up,
+    check_fit,
+    check_gangs,
+    check_guarantees,
+    check_limits,
+    check_records,
+    unguarded,
+)
 from tests.ledger.support import (
     BIG,
     CLASSES,
@@ -61,12 +72,14 @@ from tests.ledger.support import (
     LEAF,
     MEMORY,
     OTHER,
+    PODS,
     PORTED,
     ROOT,
     SMALL,
     cluster,
     job,
     node,
+    some_victims,
 )
 
 WRITERS = ("0", "1", "2")
@@ -215,6 +228,9 @@ class Pair:
             displaced=r.sample(others, min(len(others), r.choice((0, 0, 1, 2)))),
             domains=[domain] if r.random() < 0.2 else [],
             expiry=r.choice((0.0, 1.5e9, 1.6e9 + 0.1)),
+            evictions=some_victims(r, self.now) if r.random() < 0.3 else [],
+            guards=r.choice((0, GUARD_GANG, GUARD_GUARANTEE, 3, 3)),
+            reason=r.choice(("", "preempt: priority")),
         )
 
     def commit(self, writer: str) -> CommitBatch:
@@ -254,8 +270,9 @@ class Pair:
             node(row, cpu=r.choice((0, 4000, 8000)), spec=r.choice((1, 1, 2))),
             Observe(row, [(CPU, r.choice((0, 3000)))]),
             PutQueue(LEAF, r.choice((ROOT, OTHER)), r.choice((None, [(CPU, 9000)])), b"leaf"),
-            PutQueue(OTHER, ROOT, None, b"other"),
+            PutQueue(OTHER, ROOT, None, b"other", r.choice(([], [(CPU, 2000), (PODS, 1)]))),
             PutQueue(ROOT, -1, [(CPU, r.choice((9000, 30_000))), (MEMORY, 2**40)], b"root"),
+            PutQueue(LEAF, ROOT, None, b"leaf", [(MEMORY, 2**33 + 1)]),
             self.some_job(r.randrange(JOBS)),
             self.some_job(r.randrange(JOBS)),
             PutObject("class/high", r.choice((b"1", None))),
@@ -288,11 +305,14 @@ class Pair:
         self.now = await self.real.snapshot()
         kind = self.rng.random()
         if kind < 0.55:
-            await self.at_once([self.commit(w) for w in WRITERS[: self.rng.randint(1, 3)]])
+            batches: list[Batch] = [self.commit(w) for w in WRITERS[: self.rng.randint(1, 3)]]
+            await self.at_once(batches)
             after = await self.real.snapshot()
             check_fit(self.now, after, IMPLIED)
             check_limits(self.now, after)
-            check_gangs(self.now, after)
+            check_gangs(self.now, after, unguarded(batches, GUARD_GANG))
+            if not unguarded(batches, GUARD_GUARANTEE):
+                check_guarantees(self.now, after)
         elif kind < 0.75:
             await self.at_once([self.status()])
         elif kind < 0.88:
@@ -354,7 +374,7 @@ class Pair:
             self.read = (real[-1].id, double[-1].id)
         self.follow(real)
         binds = await self.real.read_binds("b"), await self.double.read_binds("b")
-        assert [entry.binds for entry in binds[0]] == [entry.binds for entry in binds[1]]
+        assert [replace(e, id="") for e in binds[0]] == [replace(e, id="") for e in binds[1]]
         snapshot = await self.real.snapshot()
         assert plain_snapshot(snapshot) == plain_snapshot(await self.double.snapshot())
         check_records(snapshot, add_up(snapshot, REQUESTS))

@@ -102,6 +102,18 @@ class LedgerMachine(RuleBasedStateMachine):
         self.do(self.world.report(random.Random(seed)))
 
     @rule(seed=SEEDS)
+    def evict(self, seed: int) -> None:
+        self.do(self.world.evict(random.Random(seed)))
+        self.seen["evicted"] += self.world.evicted
+        self.world.evicted = 0
+
+    @rule()
+    def evicted_end(self) -> None:
+        self.do(self.world.evicted_end())
+        self.seen["reborn"] += self.world.reborn
+        self.world.reborn = 0
+
+    @rule(seed=SEEDS)
     def change(self, seed: int) -> None:
         self.do(self.world.change(random.Random(seed)))
 
@@ -175,7 +187,8 @@ def test_any_interleaving_keeps_the_promises() -> None:
         LedgerMachine.server.kill()
         shutil.rmtree(path, ignore_errors=True)
     print(dict(LedgerMachine.seen))  # noqa: T201
-    missing = [what for what in ("bound", "zombies", *TROUBLE) if not LedgerMachine.seen[what]]
+    wanted = ("bound", "zombies", "evicted", "reborn", *TROUBLE)
+    missing = [what for what in wanted if not LedgerMachine.seen[what]]
     if settings().derandomize:  # the same examples each time; new ones may leave one of them out
         assert missing == [], "too rare to show anything"
     assert len(missing) <= 1

@@ -20,6 +20,7 @@ from shared.ledger.server import EmbeddedServer
 from tests.ledger import (
     test_accounts,
     test_adopt,
+    test_evictions,
     test_forgetting,
     test_leases,
     test_verdicts,
@@ -38,6 +39,7 @@ MODULES: tuple[ModuleType, ...] = (
     test_accounts,
     test_adopt,
     test_forgetting,
+    test_evictions,
 )
 TOO_LONG = ("5000", "10_to_18", "thousands", "empty_seat")
 """Parts of the names of tests that take longer than all others together."""
