@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-ACTIONS_HERE = ("allocate",)
+ACTIONS_HERE = (
+    "allocate",
+    "backfill",
+    "enqueue",
+    "gangpreempt",
+    "gangreclaim",
+    "preempt",
+    "reclaim",
+    "shuffle",
+)
 PLUGINS_HERE = (
     "binpack",
     "conformance",
@@ -14,18 +23,7 @@ PLUGINS_HERE = (
     "proportion",
 )
 
-VOLCANO_ACTIONS = frozenset(
-    {
-        "allocate",
-        "backfill",
-        "enqueue",
-        "gangpreempt",
-        "gangreclaim",
-        "preempt",
-        "reclaim",
-        "shuffle",
-    }
-)
+VOLCANO_ACTIONS = frozenset(ACTIONS_HERE)
 VOLCANO_PLUGINS = frozenset(
     {
         *PLUGINS_HERE,
@@ -112,5 +110,19 @@ ARGUMENTS: dict[str, dict[str, type]] = {
 """Plugin -> argument -> type. A plugin that is not listed takes none."""
 ARGUMENT_PREFIXES: dict[str, dict[str, type]] = {"binpack": {"binpack.resources.": int}}
 """Plugin -> beginning of arguments that end in a name of the user's."""
-ACTION_ARGUMENTS: dict[str, dict[str, type]] = {"allocate": {"predicateErrorCacheEnable": bool}}
+ACTION_ARGUMENTS: dict[str, dict[str, type]] = {
+    "allocate": {"predicateErrorCacheEnable": bool},
+    "backfill": {"predicateErrorCacheEnable": bool},
+    "gangpreempt": {"allowWholeBundle": bool},
+    "gangreclaim": {"allowWholeBundle": bool},
+    "preempt": {
+        "enableTopologyAwarePreemption": bool,
+        "maxCandidateNodesAbsolute": int,
+        "minCandidateNodesAbsolute": int,
+        "minCandidateNodesPercentage": int,
+        "predicateErrorCacheEnable": bool,
+        "topologyAwarePreemptWorkerNum": int,
+    },
+    "reclaim": {"predicateErrorCacheEnable": bool},
+}
 """Action -> argument -> type, as ``configurations`` may give them."""

@@ -143,13 +143,6 @@ def test_a_malformed_plugin_is_refused_by_field(plugin: dict[str, object], words
     assert words in str(caught.value)
 
 
-def test_an_action_of_volcanos_that_is_not_here() -> None:
-    assert refused("actions: 'enqueue, allocate'\ntiers: [{plugins: [{name: gang}]}]") == (
-        "actions: action 'enqueue' is Volcano's, but not in this version; "
-        "this version has: allocate"
-    )
-
-
 def test_a_plugin_may_be_named_once() -> None:
     policy = {
         "actions": "allocate",
