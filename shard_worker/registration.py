@@ -68,6 +68,8 @@ class Registration:
         """Plugin -> the points at which it spoke, also those that are switched off."""
         self.warnings: list[str] = list(policy.warnings)
         """Settings that were accepted but have no effect in this version."""
+        self.reads: set[str] = set()
+        """Annotations of pods and jobs that rules look at: who has one is placed by sessions."""
         self._speaker: tuple[int, PluginOption] | None = None
 
     @contextmanager
@@ -97,6 +99,10 @@ class Registration:
         """Tell the operator of a setting that this version accepts without effect."""
         name = "" if self._speaker is None else f"{self._speaker[1].name}: "
         self.warnings.append(name + text)
+
+    def read_annotations(self, *keys: str) -> None:
+        """The plugin's rules look at these annotations of pods and jobs."""
+        self.reads.update(keys)
 
     # --- order: the first rule that tells the two apart decides -----------------------------------
 
@@ -240,9 +246,15 @@ class Registration:
 
     # --- nodes --------------------------------------------------------------------------------
 
-    def add_pre_predicate_fn(self, fn: Callable[[TaskInfo, World], str | None]) -> None:
-        """None, or why the task cannot run on any node. The first failure counts."""
-        self.add("PrePredicate", scalar=fn)
+    def add_pre_predicate_fn(
+        self,
+        fn: Callable[[TaskInfo, World], str | None],
+        *,
+        concerns: Callable[[TaskClass], bool] = lambda _: True,
+    ) -> None:
+        """None, or why the task cannot run on any node. The first failure counts. ``concerns``:
+        the classes that it can refuse at all; others keep to the fast path."""
+        self.add("PrePredicate", concerns, scalar=fn)
 
     def add_predicate_fn(
         self,
