@@ -32,7 +32,7 @@ from shard_worker.rules import (
 )
 from shard_worker.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shard_worker.world_statement import Operation
-from shared.model import Requests, Role, TaskClass
+from shared.model import Pairs, Requests, Role, TaskClass
 from shared.policy import PluginOption, Policy
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class Session(Answers):
 
         self.committed: list[Operation] = []
         """What statements over the world kept, in order; whoever runs the session takes it."""
-
+        self.on_commit: Callable[[Sequence[Operation]], None] = _nobody
+        """Told of each statement that is kept, one by one."""
         self.skipped: dict[int, tuple[str, str]] = {}
         """jid -> (reason word, detail) of jobs that an action passed over, the last one told."""
 
@@ -109,6 +110,7 @@ class Session(Answers):
     def commit(self, operations: Sequence[Operation]) -> None:
         """A statement over the world is kept for good."""
         self.committed += operations
+        self.on_commit(operations)
 
     def tell_shares(self, deserved: Shares) -> None:
         """Tell what queues deserve; for people to read, no decision asks for it."""
@@ -125,12 +127,15 @@ class Session(Answers):
             if h in lacking or point in NO_FAST_FORM
         )
 
-    def fast(self, cls: TaskClass) -> bool:
-        """May tasks of this class be placed by the fast path, and get the same nodes?"""
-        if cls.constraints is not None and any(
-            hook.fn(cls) for point in BY_CLASS for hook in self.hooks[point]
-        ):
+    def fast(self, cls: TaskClass, marks: Pairs = ()) -> bool:
+        """May tasks of this class be placed by the fast path, and get the same nodes?
+
+        ``marks``: annotations of the task and its job."""
+        if any(key in self.reads for key, _ in marks):
             return False
+        for point in BY_CLASS:
+            if any(hook.fn is None or hook.fn(cls) for hook in self.hooks[point]):
+                return False
         return not self.slow
 
     def has(self, point: str) -> bool:
@@ -276,6 +281,10 @@ def _key(hook: Registered, of: Any, cluster: ClusterInfo) -> Any:
     if hook.fn is None:
         return _Compared(hook.scalar, of, cluster)
     return hook.fn(of, cluster)
+
+
+def _nobody(operations: Sequence[Operation]) -> None:
+    del operations
 
 
 def _no_shares(queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:

@@ -1,0 +1,1 @@
+"""What would be decided: whole sessions over a recorded cluster, with nothing real touched."""

@@ -1,0 +1,114 @@
+"""A recorded cluster: Kubernetes objects, numbered, with where each pod stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.admission.step import Placed
+from coordinator.intake import Admission, Intake
+from shard_worker.tasks import Status
+from shard_worker.world_building import Standing
+from shared.model import HyperNode, Job, Node, PriorityClass, Queue, TaskClass
+from shared.objects import ClusterObjects
+
+_BY_PHASE = {
+    "Running": Status.RUNNING,
+    "Succeeded": Status.SUCCEEDED,
+    "Failed": Status.FAILED,
+    "Unknown": Status.UNKNOWN,
+}
+_ENDED = Status.SUCCEEDED | Status.FAILED
+
+
+class RecordError(ValueError):
+    """What was recorded cannot be replayed: which object and field, and what to do."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """The objects, numbered as intake numbers them."""
+
+    admission: Admission
+    nodes: list[Node]
+    queues: list[Queue]
+    classes: dict[int, TaskClass]
+    standings: list[Standing]
+    """Of every job, in the order of their numbers."""
+    hyper_nodes: list[HyperNode]
+    priority_classes: dict[str, PriorityClass]
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        return {node.name: node.row for node in self.nodes}
+
+
+def read_recorded(items: Sequence[Mapping[str, Any]], now: float = 0.0) -> Recorded:
+    """Take objects up, whatever their order. ``now`` is the creation of those that do not say.
+
+    Raises RecordError for the first object that is refused."""
+    intake = Intake(observe=True)
+    admission = intake.admit(items, now)
+    if admission.refused:
+        raise RecordError(str(admission.refused[0]))
+    registry = intake.registry
+    recorded = Recorded(
+        admission=admission,
+        nodes=sorted(admission.nodes, key=lambda node: node.row),
+        queues=list(admission.queues),
+        classes=admission.classes,
+        standings=[],
+        hyper_nodes=list(admission.hyper_nodes),
+        priority_classes=dict(registry.priority_classes),
+    )
+    objects = getattr(registry, "objects", None)
+    if isinstance(objects, ClusterObjects):
+        recorded.objects = objects
+    recorded.standings = _standings(
+        admission.jobs, admission.placed, recorded.rows, _statuses(items)
+    )
+    return recorded
+
+
+def _standings(
+    jobs: Iterable[Job],
+    placed: Iterable[Placed],
+    rows: Mapping[str, int],
+    told: Mapping[str, Mapping[str, Any]],
+) -> list[Standing]:
+    found = {job.jid: Standing(job) for job in sorted(jobs, key=lambda job: job.jid)}
+    for pod in placed:
+        standing = found[pod.jid]
+        standing.states[pod.tix] = state = _status(pod)
+        if pod.node in rows and not state & _ENDED:
+            standing.rows[pod.tix] = rows[pod.node]
+    for standing in found.values():
+        for tix in range(standing.job.tasks):
+            status = told.get(f"{standing.job.namespace}/{standing.job.pod_name(tix)}", {})
+            nominated = status.get("nominatedNodeName")
+            if isinstance(nominated, str) and nominated in rows:
+                standing.nominated[tix] = rows[nominated]
+    return list(found.values())
+
+
+def _status(pod: Placed) -> Status:
+    """Volcano's state of a pod."""
+    if pod.phase in _BY_PHASE:
+        running = pod.phase == "Running"
+        return Status.RELEASING if running and pod.deleting else _BY_PHASE[pod.phase]
+    if pod.deleting:
+        return Status.RELEASING
+    return Status.BOUND if pod.node else Status.PENDING
+
+
+def _statuses(items: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """``namespace/name`` of every pod -> its status as written."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for item in items:
+        status = item.get("status")
+        if item.get("kind") == "Pod" and isinstance(status, Mapping):
+            meta = item["metadata"]
+            found[f"{meta.get('namespace', 'default')}/{meta['name']}"] = status
+    return found
