@@ -6,6 +6,7 @@ same for a job of three tasks and one of ten thousand.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from shard_worker.tasks import (
 from shard_worker.workload import JobInfo, QueueInfo, add
 from shared.messages import TaskState
 from shared.model import Job, Role, Selector, SubGroupPolicy, TaskClass, Topology
+
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 DEFAULT_SUB_JOB = ""
 """Name of the sub job of all tasks that no policy names."""
@@ -79,16 +82,19 @@ class SubJob:
     match: tuple[str, ...] = ()
     """Values of the policy's label keys that its tasks share."""
     index: int = 0
-    """Order of sub jobs where no plugin tells two apart."""
+    """Order of sub jobs where no plugin tells two apart: their first matched value, if a number."""
     tasks: list[TaskInfo] = field(default_factory=list)
     census: Census = field(default_factory=Census)
     allocated_hyper_node: str = ""
     """Lowest hyper node that holds all its placed tasks; "" where nothing is placed yet."""
+    reached_hyper_node: str = ""
+    """While its tasks are being placed: the same, with those placed so far."""
     nominated_hyper_node: str = ""
 
     @property
     def topology(self) -> Topology | None:
-        return None if self.policy is None else self.policy.topology
+        """What its policy asks for; tasks of no policy are bound as the whole job is."""
+        return self.job.job.topology if self.policy is None else self.policy.topology
 
     @property
     def key(self) -> str:
@@ -268,11 +274,12 @@ def open_session_job(
 
 
 def _sub_job(job: SessionJob, role: Role) -> SubJob:
-    """The sub job of a role's members: of the first policy that selects them."""
+    """The sub job of a role's members: of the first policy that selects them, and of whose label
+    keys they have every one."""
     labels = dict(role.labels)
     for policy in job.job.sub_groups:
-        if matches(policy.selector, labels):
-            values = tuple(labels.get(key, "") for key in policy.match_label_keys)
+        values = tuple(labels.get(key, "") for key in policy.match_label_keys)
+        if all(values) and (policy.selector is None or matches(policy.selector, labels)):
             name = "-".join((policy.name, *values))
             minimum = policy.size
             break
@@ -281,8 +288,9 @@ def _sub_job(job: SessionJob, role: Role) -> SubJob:
         minimum = 1 if job.job.sub_groups else job.minimum
     sub = job.subs.get(name)
     if sub is None:
+        index = int(values[0]) if values and _NUMBER.fullmatch(values[0]) else 0
         sub = job.subs[name] = SubJob(
-            job=job, name=name, minimum=minimum, policy=policy, match=values, index=len(job.subs)
+            job=job, name=name, minimum=minimum, policy=policy, match=values, index=index
         )
     return sub
 
