@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coordinator.objects.document import Document, Key
-from shared.model import HyperNode, Job, Node, Queue, TaskClass
+from shared.model import HyperNode, Job, Node, Queue, TaskClass, WorldObject
 
 
 @dataclass(slots=True)
@@ -19,6 +19,9 @@ class Changes:
     hyper_nodes: list[HyperNode] = field(default_factory=list)
     queues_gone: list[int] = field(default_factory=list)
     hyper_nodes_gone: list[str] = field(default_factory=list)
+    objects: list[WorldObject] = field(default_factory=list)
+    """Volumes, budgets, devices and the like, new or changed."""
+    objects_gone: list[WorldObject] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     jobs_gone: list[int] = field(default_factory=list)
     """Deleted jobs: nothing more of them is placed, what runs is stopped."""

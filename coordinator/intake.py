@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from coordinator.admission import endings
 from coordinator.admission.cluster import (
-    admit_budget,
     admit_hyper_node,
     admit_node,
+    admit_object,
     admit_priority_class,
 )
 from coordinator.admission.deletion import purge, remove
@@ -42,13 +42,12 @@ from shared.manifests import (
     JobManifest,
     Manifest,
     NodeManifest,
-    PodDisruptionBudgetManifest,
     PodGroupManifest,
     PodManifest,
     QueueManifest,
     parse,
 )
-from shared.model import HyperNode, PriorityClass
+from shared.model import HyperNode, PriorityClass, WorldObject
 
 __all__ = ["Admission", "Intake", "Notice", "Placed"]
 
@@ -56,7 +55,7 @@ _JUDGES: dict[type, Callable[[Step, Any], None]] = {
     PriorityClass: admit_priority_class,
     HyperNode: admit_hyper_node,
     NodeManifest: admit_node,
-    PodDisruptionBudgetManifest: admit_budget,
+    **dict.fromkeys(get_args(WorldObject), admit_object),
     PodGroupManifest: admit_pod_group,
     JobManifest: admit_job,
     PodManifest: admit_pod,
@@ -68,8 +67,11 @@ class Intake:
     """The names that are taken, and the next numbers. ``observe`` also takes what a running cluster
     shows: pods that have a node, and creation times as written (``replay``)."""
 
-    def __init__(self, *, observe: bool = False) -> None:
-        self.registry = Registry()
+    def __init__(self, *, observe: bool = False, images: bool | None = None) -> None:
+        """``images``: keep which images nodes have and tasks need; as ``observe`` where not said.
+        Tasks of different images are of different classes then."""
+        self._images = observe if images is None else images
+        self.registry = Registry(images=self._images)
         self._observe = observe
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
         """The node a pod is on, "" for none; whoever knows it says so here."""
@@ -154,6 +156,7 @@ class Intake:
         out.nodes = list(draft.nodes.changed.values())
         out.queues = list(draft.queues.changed.values())
         out.hyper_nodes = list(draft.hyper_nodes.changed.values())
+        out.objects = list(draft.objects.changed.values())
         out.jobs = list(draft.jobs.changed.values())
 
     # --- deletion -----------------------------------------------------------------------------
@@ -234,7 +237,7 @@ class Intake:
 
     def restore(self, snapshot: Snapshot) -> list[HyperNode]:
         """Know what the ledger holds, and nothing else. Returns the hyper nodes, for Order."""
-        self.registry = Registry()
+        self.registry = Registry(images=self._images)
         take_up(self.registry, decode(snapshot))
         mark_deleting(self.registry)
         return list(self.registry.hyper_nodes.values())

@@ -313,6 +313,8 @@ def changes_of(admission: Admission) -> Changes:
         queues_gone=admission.queues_gone,
         hyper_nodes=admission.hyper_nodes,
         hyper_nodes_gone=admission.hyper_nodes_gone,
+        objects=admission.objects,
+        objects_gone=admission.objects_gone,
         jobs=admission.jobs,
         jobs_gone=admission.jobs_gone,
         jobs_purged=admission.jobs_purged,

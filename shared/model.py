@@ -191,7 +191,11 @@ class Role:
     created: tuple[float, ...] = ()
     """Of each member; () = all when the job was."""
     uids: tuple[str, ...] = ()
-    """Of each member's pod, as submitted; () = none was."""
+    """Of each member's pod, as submitted, "" where none was; () = none was at all."""
+    priority_class: str = ""
+    start: int = 0
+    """Number of its first member among those of this name: a role may be written as several, of
+    members that differ in labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +251,7 @@ class Job:
     def pod_name(self, tix: int) -> str:
         role = self.role_of(tix)
         i = tix - role.first
-        return role.names[i] if role.names else f"{self.name}-{role.name}-{i}"
+        return role.names[i] if role.names else f"{self.name}-{role.name}-{role.start + i}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ _FORM = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # the number
     r"(?:([eE][+-]?[0-9]{1,4})|([KMGTPE]i|[numkMGTPE]))?"  # an exponent or a suffix
 )
+_WHOLE = ("memory", "ephemeral-storage", "pods", "storage")
 _LONGEST = 64
 _SUFFIX = {
     **{s: Decimal(1000) ** power for power, s in enumerate(("", "k", "M", "G", "T", "P", "E"))},
@@ -29,10 +30,14 @@ _REMEDY = "write a number with an optional suffix, such as 500m, 2, 1.5 or 4Gi"
 
 
 def unit_of(resource: str) -> int:
-    """How many units of its slot one whole of a resource is (see :mod:`shared.slots`)."""
-    if resource in ("memory", "ephemeral-storage", "pods") or resource.startswith("hugepages-"):
+    """How many units of its slot one whole of a resource is (see :mod:`shared.slots`).
+
+    Quotas count under longer names: ``requests.memory`` is of memory."""
+    if resource in _WHOLE or resource.startswith("hugepages-"):
         return 1
-    return 1000
+    if resource.startswith(("requests.", "limits.")):
+        return unit_of(resource.partition(".")[2])
+    return 1 if resource.endswith("/requests.storage") else 1000
 
 
 def amount(resource: str, value: object, field: str) -> int:

@@ -7,46 +7,98 @@ of another type raise :class:`shared.checked.Malformed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 from shared.checked import (
     Malformed,
     boolean,
     count,
     integer,
     mapping,
-    number,
     pack_sealed,
     text,
-    unpack_sealed,
-    wrong,
 )
-from shared.messages import Group
 from shared.model import (
+    Budget,
+    Constraints,
+    CSINode,
+    DeviceClass,
     HyperNode,
-    Job,
     Node,
+    NodeGroupAffinity,
+    Numatopology,
+    Pairs,
     PriorityClass,
     Queue,
-    Requests,
     Requirement,
-    Role,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceQuota,
+    ResourceSlice,
+    StorageClass,
     Taint,
     TaskClass,
     Toleration,
+    Volume,
+    VolumeClaim,
+    WorldObject,
 )
+from shared.plain import plain, reader
 from shared.slots import Slots
+from shared.specs_base import FORMAT, each, opened, requests, row, unsealed
+from shared.specs_jobs import decode_job, encode_job
 
-T = TypeVar("T")
+__all__ = [
+    "FORMAT",
+    "GONE_NODE_KEY",
+    "HYPER_NODE_KEY",
+    "NUMBERS_KEY",
+    "OBJECT_KEYS",
+    "PRIORITY_CLASS_KEY",
+    "SLOTS_KEY",
+    "decode_class",
+    "decode_hyper_node",
+    "decode_job",
+    "decode_node",
+    "decode_numbers",
+    "decode_object",
+    "decode_priority_class",
+    "decode_queue",
+    "decode_slots",
+    "encode_class",
+    "encode_hyper_node",
+    "encode_job",
+    "encode_node",
+    "encode_numbers",
+    "encode_object",
+    "encode_priority_class",
+    "encode_queue",
+    "encode_slots",
+    "is_object_key",
+    "object_key",
+]
 
-FORMAT = 2
-"""Moves when a field is added, removed or changes its meaning."""
-
+_constraints = reader(Constraints | None)
+_hyper_node = reader(HyperNode)
+_node_more = reader(tuple[Pairs, tuple[tuple[str, int], ...]])
+_queue_more = reader(tuple[bool, float, Pairs, NodeGroupAffinity | None])
 
 SLOTS_KEY = "slots"
 HYPER_NODE_KEY = "hypernode/"
 PRIORITY_CLASS_KEY = "priorityclass/"
+OBJECT_KEYS: dict[type, str] = {
+    Budget: "budget/",
+    CSINode: "csinode/",
+    DeviceClass: "deviceclass/",
+    Numatopology: "numatopology/",
+    ResourceClaim: "resourceclaim/",
+    ResourceClaimTemplate: "claimtemplate/",
+    ResourceQuota: "quota/",
+    ResourceSlice: "resourceslice/",
+    StorageClass: "storageclass/",
+    Volume: "volume/",
+    VolumeClaim: "volumeclaim/",
+}
+"""Beginnings of the keys of what placement may look at beside nodes, queues and jobs."""
+_OBJECT_KINDS = {key: kind for kind, key in OBJECT_KEYS.items()}
 GONE_NODE_KEY = "gonenode/"
 """With the name after it: a node that is gone. Its row stays that of its name: tasks may be on it
 still, and the cluster speaks of them by that name."""
@@ -70,6 +122,7 @@ def encode_node(node: Node) -> bytes:
             [(t.key, t.value, t.effect) for t in node.taints],
             node.unschedulable,
             node.spec,
+            (node.annotations, node.images) if node.annotations or node.images else None,
         ),
     )
 
@@ -78,7 +131,8 @@ def encode_class(cls: TaskClass) -> bytes:
     affinity = cls.affinity
     terms = None if affinity is None else [[_requirement(r) for r in term] for term in affinity]
     tolerations = [(t.key, t.operator, t.value, t.effect) for t in cls.tolerations]
-    return pack_sealed(b"class", (FORMAT, cls.requests, cls.selector, terms, tolerations))
+    more = None if cls.constraints is None else plain(cls.constraints)
+    return pack_sealed(b"class", (FORMAT, cls.requests, cls.selector, terms, tolerations, more))
 
 
 def encode_queue(queue: Queue) -> bytes:
@@ -97,45 +151,33 @@ def encode_queue(queue: Queue) -> bytes:
             queue.deserved,
             queue.guarantee,
             queue.spec,
+            (queue.deserved_set, queue.created, queue.annotations, plain(queue.affinity)),
         ),
     )
-
-
-def encode_job(job: Job) -> bytes:
-    return pack_sealed(
-        b"job",
-        (
-            FORMAT,
-            job.jid,
-            job.namespace,
-            job.name,
-            job.kind,
-            job.uid,
-            job.queue,
-            job.created,
-            job.priority,
-            [(g.parent, g.minimum, g.held) for g in job.groups],
-            [_row_of(role) for role in job.roles],
-            job.spec,
-            job.dangling,
-            job.role_minima,
-            job.min_resources,
-        ),
-    )
-
-
-def _row_of(r: Role) -> tuple[object, ...]:
-    """The exit code only where there is one: almost no role has it."""
-    row = (r.name, r.cid, r.first, r.count, r.group, r.priority, r.names, r.duration)
-    return (*row, r.exit_code) if r.exit_code else row
 
 
 def encode_hyper_node(hyper: HyperNode) -> bytes:
-    return pack_sealed(b"hypernode", (FORMAT, hyper.name, hyper.tier, hyper.nodes, hyper.children))
+    return pack_sealed(b"hypernode", (FORMAT, *plain(hyper)))
 
 
 def encode_priority_class(cls: PriorityClass) -> bytes:
     return pack_sealed(b"priorityclass", (FORMAT, cls.name, cls.value, cls.default, cls.preempts))
+
+
+def object_key(value: WorldObject) -> str:
+    """Where an object is kept: by its kind and ``namespace/name``, or name."""
+    namespace = getattr(value, "namespace", None)
+    name = value.name if namespace is None else f"{namespace}/{value.name}"
+    return OBJECT_KEYS[type(value)] + name
+
+
+def is_object_key(key: str) -> bool:
+    return key[: key.find("/") + 1] in _OBJECT_KINDS
+
+
+def encode_object(value: WorldObject) -> bytes:
+    kind = OBJECT_KEYS[type(value)].rstrip("/")
+    return pack_sealed(kind.encode(), (FORMAT, *plain(value)))
 
 
 def encode_slots(slots: Slots) -> bytes:
@@ -154,25 +196,31 @@ def _requirement(r: Requirement) -> tuple[str, str, tuple[str, ...], bool]:
 
 
 def decode_node(data: bytes) -> Node:
-    row, name, allocatable, labels, taints, unschedulable, spec = _open(data, "node", 7)
+    row, name, allocatable, labels, taints, unschedulable, spec, more = opened(
+        data, "node", 8, before=7
+    )
+    annotations, images = ((), ()) if more is None else _node_more(more, "node.more")
     return Node(
         row=count(row, "node.row"),
         name=text(name, "node.name"),
-        allocatable=_requests(allocatable, "node.allocatable"),
+        allocatable=requests(allocatable, "node.allocatable"),
         labels=_labels(labels, "node.labels"),
-        taints=_each(taints, "node.taints", _taint),
+        taints=each(taints, "node.taints", _taint),
         unschedulable=boolean(unschedulable, "node.unschedulable"),
         spec=count(spec, "node.spec"),
+        annotations=annotations,
+        images=images,
     )
 
 
 def decode_class(data: bytes) -> TaskClass:
-    requests, selector, affinity, tolerations = _open(data, "class", 4)
+    amounts, selector, affinity, tolerations, more = opened(data, "class", 5, before=4)
     return TaskClass(
-        requests=_requests(requests, "class.requests"),
-        selector=_each(selector, "class.selector", _label),
-        affinity=None if affinity is None else _each(affinity, "class.affinity", _term),
-        tolerations=_each(tolerations, "class.tolerations", _toleration),
+        requests=requests(amounts, "class.requests"),
+        selector=each(selector, "class.selector", _label),
+        affinity=None if affinity is None else each(affinity, "class.affinity", _term),
+        tolerations=each(tolerations, "class.tolerations", _toleration),
+        constraints=_constraints(more, "class.constraints"),
     )
 
 
@@ -189,7 +237,10 @@ def decode_queue(data: bytes) -> Queue:
         deserved,
         guarantee,
         spec,
-    ) = _open(data, "queue", 11)
+        more,
+    ) = opened(data, "queue", 12, before=11)
+    said = (False, 0.0, (), None) if more is None else _queue_more(more, "queue.more")
+    deserved_set, created, annotations, affinity = said
     return Queue(
         qid=count(qid, "queue.qid"),
         name=text(name, "queue.name"),
@@ -198,62 +249,34 @@ def decode_queue(data: bytes) -> Queue:
         priority=integer(priority, "queue.priority"),
         open=boolean(is_open, "queue.open"),
         reclaimable=boolean(reclaimable, "queue.reclaimable"),
-        capability=None if capability is None else _requests(capability, "queue.capability"),
-        deserved=_requests(deserved, "queue.deserved"),
-        guarantee=_requests(guarantee, "queue.guarantee"),
+        capability=None if capability is None else requests(capability, "queue.capability"),
+        deserved=requests(deserved, "queue.deserved"),
+        guarantee=requests(guarantee, "queue.guarantee"),
         spec=count(spec, "queue.spec"),
-    )
-
-
-def decode_job(data: bytes) -> Job:
-    (
-        jid,
-        namespace,
-        name,
-        kind,
-        uid,
-        queue,
-        created,
-        priority,
-        groups,
-        roles,
-        spec,
-        dangling,
-        role_minima,
-        min_resources,
-    ) = _open(data, "job", 14)
-    return Job(
-        jid=count(jid, "job.jid"),
-        namespace=text(namespace, "job.namespace"),
-        name=text(name, "job.name"),
-        kind=text(kind, "job.kind"),
-        uid=text(uid, "job.uid"),
-        queue=text(queue, "job.queue"),
-        created=number(created, "job.created"),
-        priority=integer(priority, "job.priority"),
-        groups=_each(groups, "job.groups", _group),
-        roles=_each(roles, "job.roles", _role),
-        spec=count(spec, "job.spec"),
-        dangling=boolean(dangling, "job.dangling"),
-        role_minima=_each(role_minima, "job.role_minima", _minimum),
-        min_resources=None
-        if min_resources is None
-        else _requests(min_resources, "job.min_resources"),
+        deserved_set=deserved_set,
+        created=created,
+        annotations=annotations,
+        affinity=affinity,
     )
 
 
 def decode_hyper_node(data: bytes) -> HyperNode:
-    name, tier, nodes, children = _open(data, "hypernode", 4)
+    """In the format before, nodes and hyper nodes were two arrays of names."""
+    version, fields = unsealed(data, "hypernode")
+    if version == FORMAT:
+        made: HyperNode = _hyper_node(fields, "hypernode")
+        return made
+    name, tier, nodes, children = row(fields, "hypernode", 4)
     return HyperNode.of(
         name=text(name, "hypernode.name"),
         tier=integer(tier, "hypernode.tier"),
-        nodes=_each(nodes, "hypernode.nodes", text),
-        children=_each(children, "hypernode.children", text),
+        nodes=each(nodes, "hypernode.nodes", text),
+        children=each(children, "hypernode.children", text),
     )
 
 
 def decode_priority_class(data: bytes) -> PriorityClass:
-    name, value, default, preempts = _open(data, "priorityclass", 4)
+    name, value, default, preempts = opened(data, "priorityclass", 4)
     return PriorityClass(
         name=text(name, "priorityclass.name"),
         value=integer(value, "priorityclass.value"),
@@ -262,46 +285,26 @@ def decode_priority_class(data: bytes) -> PriorityClass:
     )
 
 
+def decode_object(key: str, data: bytes) -> WorldObject:
+    """An object under its key, whose kind the key tells."""
+    what, _, _ = key.partition("/")
+    kind = _OBJECT_KINDS[f"{what}/"]
+    version, fields = unsealed(data, what)
+    if version != FORMAT:
+        raise Malformed(f"{what}: not of format {FORMAT}")
+    value: WorldObject = reader(kind)(fields, what)
+    return value
+
+
 def decode_slots(data: bytes) -> Slots:
-    (names,) = _open(data, "slots", 1)
-    return Slots(_each(names, "slots.names", text))
+    (names,) = opened(data, "slots", 1)
+    return Slots(each(names, "slots.names", text))
 
 
 def decode_numbers(data: bytes) -> tuple[int, int]:
     """(the next number of a job, of a queue)."""
-    next_jid, next_qid = _open(data, "numbers", 2)
+    next_jid, next_qid = opened(data, "numbers", 2)
     return count(next_jid, "numbers.next_jid"), count(next_qid, "numbers.next_qid")
-
-
-def _open(data: bytes, what: str, size: int) -> tuple[Any, ...]:
-    """The fields after the format number; arrays inside become tuples."""
-    value = unpack_sealed(what.encode(), data, lists=False)
-    if type(value) is not tuple or not value or value[0] != FORMAT:
-        raise Malformed(f"{what}: not of format {FORMAT}")
-    if len(value) != size + 1:
-        raise Malformed(f"{what}: {len(value) - 1} fields instead of {size}")
-    return value[1:]
-
-
-def _row(value: object, at: str, size: int) -> tuple[Any, ...]:
-    if type(value) is not tuple or len(value) != size:
-        raise Malformed(f"{at}: array of {size} wanted")
-    return value
-
-
-def _each(value: object, at: str, item: Callable[[object, str], T]) -> tuple[T, ...]:
-    if type(value) is not tuple:
-        raise wrong(value, at, "array")
-    return tuple([item(v, at) for v in value])
-
-
-def _requests(value: object, at: str) -> Requests:
-    return _each(value, at, _amount)
-
-
-def _amount(value: object, at: str) -> tuple[int, int]:
-    slot, amount = _row(value, at, 2)
-    return count(slot, at), count(amount, at)
 
 
 def _labels(value: object, at: str) -> dict[str, str]:
@@ -309,53 +312,26 @@ def _labels(value: object, at: str) -> dict[str, str]:
 
 
 def _label(value: object, at: str) -> tuple[str, str]:
-    key, given = _row(value, at, 2)
+    key, given = row(value, at, 2)
     return text(key, at), text(given, at)
 
 
 def _taint(value: object, at: str) -> Taint:
-    key, given, effect = _row(value, at, 3)
+    key, given, effect = row(value, at, 3)
     return Taint(text(key, at), text(given, at), text(effect, at))
 
 
 def _toleration(value: object, at: str) -> Toleration:
-    key, operator, given, effect = _row(value, at, 4)
+    key, operator, given, effect = row(value, at, 4)
     return Toleration(text(key, at), text(operator, at), text(given, at), text(effect, at))
 
 
 def _term(value: object, at: str) -> tuple[Requirement, ...]:
-    return _each(value, at, _decode_requirement)
+    return each(value, at, _decode_requirement)
 
 
 def _decode_requirement(value: object, at: str) -> Requirement:
-    key, operator, values, field = _row(value, at, 4)
+    key, operator, values, field = row(value, at, 4)
     return Requirement(
-        text(key, at), text(operator, at), _each(values, at, text), boolean(field, at)
-    )
-
-
-def _minimum(value: object, at: str) -> tuple[str, int]:
-    role, minimum = _row(value, at, 2)
-    return text(role, at), integer(minimum, at)
-
-
-def _group(value: object, at: str) -> Group:
-    parent, minimum, held = _row(value, at, 3)
-    return Group(integer(parent, at), integer(minimum, at), integer(held, at))
-
-
-def _role(value: object, at: str) -> Role:
-    ends = type(value) is tuple and len(value) == 9
-    row = _row(value, at, 8 + ends)
-    name, cid, first, members, group, priority, names, duration = row[:8]
-    return Role(
-        name=text(name, at),
-        cid=count(cid, at),
-        first=count(first, at),
-        count=count(members, at),
-        group=count(group, at),
-        priority=integer(priority, at),
-        names=_each(names, at, text),
-        duration=None if duration is None else number(duration, at),
-        exit_code=integer(row[8], at) if ends else 0,
+        text(key, at), text(operator, at), each(values, at, text), boolean(field, at)
     )

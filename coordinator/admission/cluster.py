@@ -1,11 +1,12 @@
-"""Nodes, hyper nodes and priority classes: new, changed or the same."""
+"""Nodes, hyper nodes, priority classes and what else a cluster has: new, changed or the same."""
 
 from __future__ import annotations
 
 from coordinator.admission.step import Step
 from shared.errors import InvalidInput
-from shared.manifests import NodeManifest, PodDisruptionBudgetManifest
-from shared.model import HyperNode, Node, PriorityClass
+from shared.manifests import NodeManifest
+from shared.model import HyperNode, Node, PriorityClass, WorldObject
+from shared.specs import object_key
 
 
 def admit_node(step: Step, new: NodeManifest) -> None:
@@ -25,6 +26,8 @@ def admit_node(step: Step, new: NodeManifest) -> None:
         taints=new.taints,
         unschedulable=new.unschedulable,
         spec=0 if known is None else known.spec + (old is None or _moved(known, new)),
+        annotations=new.annotations,
+        images=new.images if draft.images else (),
     )
     if node == old:
         step.same.add(id(new))
@@ -48,10 +51,13 @@ def admit_hyper_node(step: Step, new: HyperNode) -> None:
         step.draft.hyper_nodes[new.name] = new
 
 
-def admit_budget(step: Step, new: PodDisruptionBudgetManifest) -> None:
-    """Kept as a document alone."""
-    step.notice(new, "spec: this version does not look at it; nothing is limited by it yet")
-    step.same.add(id(new))
+def admit_object(step: Step, new: WorldObject) -> None:
+    """What placement may look at, and nobody changes but by saying it again."""
+    key = object_key(new)
+    if step.draft.objects.get(key) == new:
+        step.same.add(id(new))
+    else:
+        step.draft.objects[key] = new
 
 
 def admit_priority_class(step: Step, new: PriorityClass) -> None:
@@ -63,6 +69,8 @@ def admit_priority_class(step: Step, new: PriorityClass) -> None:
     if old is not None and old.value != new.value:
         message = f"cannot change (it is {old.value}); use another name"
         raise InvalidInput("value", new.value, message)
+    if old is not None and old.preempts != new.preempts:
+        raise InvalidInput("preemptionPolicy", None, "cannot change; use another name")
     for other in step.draft.priority_classes.values():
         if new.default and other.default and other.name != new.name:
             message = f"{other.name} is the default already; write false"

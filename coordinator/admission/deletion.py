@@ -16,6 +16,7 @@ from coordinator.admission.names import owner_of
 from coordinator.admission.queues import DEFAULT
 from coordinator.admission.registry import Draft, Registry, pack_task, unpack_task
 from coordinator.admission.result import Admission, refused
+from coordinator.admission.step import OBJECT_KINDS
 from coordinator.objects.document import Document, Key
 from shared.ledger.protocol import DropJob, DropNode, DropQueue, PurgeJob, PutObject
 from shared.model import Job
@@ -45,8 +46,8 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
                 return refused("Queue", name, why, "Conflict")
             qid = registry.queues[name].qid
             out = Admission(ops=[DropQueue(qid), _numbers(registry)], queues_gone=[qid])
-        case "PodDisruptionBudget" if key in registry.documents:
-            out = Admission()
+        case kind if kind in OBJECT_KINDS and key in registry.documents:
+            out = _drop_object(registry, OBJECT_KINDS[kind] + name, keep)
         case "PodGroup" if (jid := _created_group(registry, name)) is not None:
             return _drop_job(registry, jid, now, keep)
         case "Job" if (jid := registry.batch_jobs.get(name)) is not None:
@@ -77,6 +78,12 @@ def _drop_node(registry: Registry, name: str, keep: bool) -> Admission:
         registry.gone_nodes[name] = node
     kept = PutObject(GONE_NODE_KEY + name, encode_node(node))
     return Admission(ops=[DropNode(node.row), kept], nodes_gone=[node.row])
+
+
+def _drop_object(registry: Registry, at: str, keep: bool) -> Admission:
+    """Of a budget that a version before kept there is nothing but its document."""
+    known = registry.objects.pop(at, None) if keep else registry.objects.get(at)
+    return Admission() if known is None else Admission([PutObject(at, None)], objects_gone=[known])
 
 
 def _created_group(registry: Registry, name: str) -> int | None:

@@ -12,12 +12,13 @@ from coordinator.admission.queues import DEFAULT
 from coordinator.admission.registry import Draft, unpack_task
 from coordinator.admission.step import Step, kind_of
 from coordinator.objects.document import Document, Key
-from coordinator.objects.kinds import BY_KIND
+from coordinator.objects.kinds import BY_KIND, KINDS
 from coordinator.objects.metadata import OWN
 from shared.errors import InvalidInput
 from shared.manifests import JobManifest, Manifest, NodeManifest, PodGroupManifest, PodManifest
+from shared.model import VolumeClaim
 
-NAMESPACED = frozenset(("Pod", "PodGroup", "Job", "PodDisruptionBudget"))
+NAMESPACED = frozenset(kind.kind for kind in KINDS if kind.namespaced)
 
 SERVER_OWNED = frozenset(
     (
@@ -72,6 +73,8 @@ def repeated(
         case PodManifest(uid=uid):
             ours = bool(uid or manifest.template.node_name)
         case PodGroupManifest(uid=uid) | JobManifest(uid=uid):
+            ours = bool(uid)
+        case VolumeClaim(uid=uid):
             ours = bool(uid)
         case NodeManifest():
             uid, ours = "", manifest.labels.get(_HOST_NAME) == manifest.name

@@ -15,10 +15,13 @@ from coordinator.admission.names import check_free
 from coordinator.admission.registry import pack_task
 from coordinator.admission.step import Step, make_uid, on_its_way_out
 from coordinator.objects.document import Document, Key
+from coordinator.objects.glance import JOB_NAME, JOB_NAMESPACE, QUEUE_LABEL
 from shared.errors import InvalidInput, not_in_this_version
 from shared.manifests import JobManifest, PodGroupManifest, RoleManifest, parse
+from shared.manifests.metadata import TASK_SPEC
 from shared.manifests.policies import DependsOn
-from shared.model import Job, Role
+from shared.manifests.topology import PARTITION_ID
+from shared.model import Job, Pairs, Role
 
 
 def admit_pod_group(step: Step, new: PodGroupManifest) -> None:
@@ -50,6 +53,13 @@ def _described(step: Step, job: Job, new: PodGroupManifest) -> Job:
         role_minima=new.role_minima,
         min_resources=None if new.min_resources is None else step.draft.requests(new.min_resources),
         dangling=False,
+        labels=new.labels,
+        annotations=new.annotations,
+        phase=new.phase if step.observe else job.phase,
+        topology=new.topology,
+        sub_groups=new.sub_groups,
+        priority_class=new.priority_class,
+        preempts=step.preempts(new.priority_class),
     )
 
 
@@ -158,8 +168,9 @@ def _same(step: Step, new: JobManifest, jid: int | None, document: Document | No
     if isinstance(before, JobManifest):
         if _dependencies(before) != _dependencies(new):
             return False
-        if old is None or any(_dependencies(new).values()):
-            old = _job(step, before, -1 if jid is None else jid)
+        uid = "" if old is None else old.uid
+        old = _job(step, before, -1 if jid is None else jid)
+        old = replace(old, uid=uid or old.uid)
     if old is None:
         return False
     asked = replace(_job(step, new, old.jid), created=old.created, spec=old.spec)
@@ -186,6 +197,12 @@ def _job(step: Step, new: JobManifest, jid: int) -> Job:
         groups=make_groups(new.minimum, minima),
         roles=_roles(step, new.roles, new, minima),
         role_minima=minima,
+        labels=new.labels,
+        annotations=new.annotations,
+        topology=new.topology,
+        sub_groups=new.sub_groups,
+        priority_class=new.priority_class,
+        preempts=step.preempts(new.priority_class),
     )
 
 
@@ -197,23 +214,52 @@ def _roles(
     first: int = 0,
 ) -> tuple[Role, ...]:
     """The roles that have members; those are numbered from ``first`` on."""
-    roles = []
+    roles: list[Role] = []
     for role in wanted:
         if role.count:
-            roles.append(
-                Role(
-                    name=role.name,
-                    cid=step.draft.class_of(role.template),
-                    first=first,
-                    count=role.count,
-                    group=group_of(role.name, minima),
-                    priority=step.task_priority(new, role),
-                    duration=role.duration,
-                    exit_code=role.exit_code,
-                )
+            made = Role(
+                name=role.name,
+                cid=step.draft.class_of(role.template),
+                first=first,
+                count=role.count,
+                group=group_of(role.name, minima),
+                priority=step.task_priority(new, role),
+                duration=role.duration,
+                exit_code=role.exit_code,
+                labels=_labels(new, role),
+                annotations=role.annotations,
+                gated=role.template.gated,
+                own_gate=role.template.own_gate,
+                priority_class=role.template.priority_class,
             )
+            roles += [made] if role.partition is None else _partitions(made, role.partition.size)
         first += role.count
     return tuple(roles)
+
+
+def _labels(new: JobManifest, role: RoleManifest) -> Pairs:
+    """Those that are written, and those that say which job and role a pod is of."""
+    ours = {
+        JOB_NAME: new.name,
+        JOB_NAMESPACE: new.namespace,
+        QUEUE_LABEL: new.queue,
+        TASK_SPEC: role.name,
+    }
+    return tuple(sorted((dict(role.labels) | ours).items()))
+
+
+def _partitions(role: Role, size: int) -> list[Role]:
+    """The sub jobs of a role, told apart by a label of their own."""
+    return [
+        replace(
+            role,
+            first=role.first + start,
+            count=size,
+            start=start,
+            labels=tuple(sorted([*role.labels, (PARTITION_ID, str(start // size))])),
+        )
+        for start in range(0, role.count, size)
+    ]
 
 
 def _minima(new: JobManifest) -> tuple[tuple[str, int], ...]:

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from shared.messages import Group
-from shared.model import Job, Role
+from shared.model import Job, Pairs, Role
+
+T = TypeVar("T")
 
 UNREACHABLE = 2**31 - 1
 """Minimum of a job whose PodGroup does not exist: whatever asks, nothing of it can start."""
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """What else tells the members of a role apart. Most pods have nothing of it."""
+
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    gated: bool = False
+    own_gate: bool = False
+    priority_class: str = ""
+
+
+NO_MORE = More()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +40,10 @@ class Member:
     duration: float | None
     exit_code: int
     key: tuple[int, float, str]
+    more: More
+    created: float | None = None
+    """Kept where it is given: only what watches a running cluster does so."""
+    uid: str = ""
 
 
 def make_groups(minimum: int, role_minima: Sequence[tuple[str, int]]) -> tuple[Group, ...]:
@@ -68,31 +89,99 @@ def join(job: Job, members: list[Member]) -> tuple[Job, dict[str, int]]:
     Members of one kind become one role as far as they came together; a role that is the job's last
     one grows.
     """
-    kinds: dict[tuple[str, int, int, float | None, int], list[Member]] = {}
-    for member in members:
-        kind = (member.role, member.cid, member.priority, member.duration, member.exit_code)
-        kinds.setdefault(kind, []).append(member)
+    kinds: dict[tuple[str, int, int, float | None, int, More], list[Member]] = {}
+    for m in members:
+        kind = (m.role, m.cid, m.priority, m.duration, m.exit_code, m.more)
+        kinds.setdefault(kind, []).append(m)
     roles = list(job.roles)
     first = job.tasks
     tasks: dict[str, int] = {}
-    for (role, cid, priority, duration, code), those in kinds.items():
+    for (role, cid, priority, duration, code, more), those in kinds.items():
         those.sort(key=lambda m: m.key)
         names = tuple(m.name for m in those)
         tasks.update((name, first + i) for i, name in enumerate(names))
         group = group_of(role, job.role_minima)
         fresh = Role(role, cid, first, len(names), group, priority, names, duration, code)
+        if more is not NO_MORE:
+            fresh = with_more(fresh, more)
         first += len(names)
-        if roles and _grows(roles[-1], fresh):
-            names = roles[-1].names + names
-            roles[-1] = replace(roles[-1], names=names, count=len(names))
-        else:
-            roles.append(fresh)
+        _append(roles, _known(fresh, those), job.created)
     return replace(job, roles=tuple(roles), spec=job.spec + 1), tasks
 
 
-def _grows(last: Role, more: Role) -> bool:
-    """Whether they differ in nothing but who is in them."""
-    return replace(last, first=0, count=0, names=()) == replace(more, first=0, count=0, names=())
+def with_more(role: Role, more: More) -> Role:
+    return replace(
+        role,
+        labels=more.labels,
+        annotations=more.annotations,
+        gated=more.gated,
+        own_gate=more.own_gate,
+        priority_class=more.priority_class,
+    )
+
+
+def _known(role: Role, members: Sequence[Member]) -> Role:
+    """With times of creation and uids, as far as they were given."""
+    uids = tuple(m.uid for m in members)
+    created = tuple(m.created for m in members if m.created is not None)
+    if len(created) == len(members):
+        role = replace(role, created=created)
+    return replace(role, uids=uids) if any(uids) else role
+
+
+def _append(roles: list[Role], more: Role, created: float) -> None:
+    """Let the last role grow by this one, where they differ in nothing but who is in them."""
+    if not roles or _kind(roles[-1]) != _kind(more):
+        roles.append(more)
+        return
+    last = roles[-1]
+    roles[-1] = replace(
+        last,
+        count=last.count + more.count,
+        names=last.names + more.names,
+        created=_both(last.created, more.created, last.count, more.count, created),
+        uids=_both(last.uids, more.uids, last.count, more.count, ""),
+    )
+
+
+def _kind(role: Role) -> Role:
+    return replace(role, first=0, count=0, names=(), created=(), uids=(), start=0)
+
+
+def _both(a: tuple[T, ...], b: tuple[T, ...], m: int, n: int, usual: T) -> tuple[T, ...]:
+    """Columns of two roles as one; the usual value stands where one of them has none."""
+    if not a and not b:
+        return ()
+    return (a or (usual,) * m) + (b or (usual,) * n)
+
+
+def amend(job: Job, tix: int, more: More) -> Job:
+    """The job after one member changed its labels, annotations or gates. Its index stays, so a role
+    may fall apart, and neighbours that became alike are one again."""
+    roles: list[Role] = []
+    for role in job.roles:
+        i = tix - role.first
+        if not 0 <= i < role.count:
+            _append(roles, role, job.created)
+            continue
+        for part in (_part(role, 0, i), with_more(_part(role, i, i + 1), more)):
+            if part.count:
+                _append(roles, part, job.created)
+        if i + 1 < role.count:
+            _append(roles, _part(role, i + 1, role.count), job.created)
+    return replace(job, roles=tuple(roles), spec=job.spec + 1)
+
+
+def _part(role: Role, start: int, end: int) -> Role:
+    return replace(
+        role,
+        first=role.first + start,
+        count=end - start,
+        names=role.names[start:end],
+        created=role.created[start:end],
+        uids=role.uids[start:end],
+        start=role.start + start,
+    )
 
 
 def without(job: Job, members: Iterable[int]) -> Job:

@@ -35,25 +35,29 @@ def owner_of(names: Names, namespace: str, name: str) -> tuple[Job, int] | None:
     cut = stem.find("-")
     while cut > 0:
         job = names.job_named(f"{namespace}/{stem[:cut]}")
-        if job is not None and (role := _role(job, stem[cut + 1 :])) and index < role.count:
-            return job, role.first + index
+        if job is not None and (role := _role(job, stem[cut + 1 :], index)):
+            return job, role.first + index - role.start
         cut = stem.find("-", cut + 1)
     return None
 
 
-def _role(job: Job, name: str) -> Role | None:
-    return next((role for role in job.roles if role.name == name), None)
+def _role(job: Job, name: str, index: int) -> Role | None:
+    """The role of this name that has its member number ``index``."""
+    for role in job.roles:
+        if role.name == name and role.start <= index < role.start + role.count:
+            return role
+    return None
 
 
 def check_free(names: Names, pods: Mapping[str, int], new: Job) -> None:
     """Refuse a Job whose pods would have the names of others, as far as any exist."""
     for role in new.roles:
         stem = f"{new.name}-{role.name}-"
-        other = owner_of(names, new.namespace, f"{stem}0")
+        other = owner_of(names, new.namespace, f"{stem}{role.start}")
         if other is not None:
             message = f"its pods would be named like those of Job {other[0].key}; use another name"
             raise InvalidInput("metadata.name", new.name, message)
-        for pod in _shorter(pods, f"{new.namespace}/{stem}", role.count):
+        for pod in _shorter(pods, f"{new.namespace}/{stem}", role.start + role.count):
             message = f"pod {pod} exists, as one of its pods would be named; use another name"
             raise InvalidInput("metadata.name", new.name, message)
 

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
-from coordinator.admission.members import UNREACHABLE, Member, join, member_key
+from dataclasses import replace
+
+from coordinator.admission.members import (
+    NO_MORE,
+    UNREACHABLE,
+    Member,
+    More,
+    amend,
+    join,
+    member_key,
+    with_more,
+)
 from coordinator.admission.names import owner_of
 from coordinator.admission.queues import DEFAULT
 from coordinator.admission.registry import pack_task, unpack_task
-from coordinator.admission.step import Coming, Placed, Step, make_uid, on_its_way_out
+from coordinator.admission.step import (
+    NOTHING_TOLD,
+    Coming,
+    Placed,
+    Step,
+    make_uid,
+    on_its_way_out,
+)
+from coordinator.objects.document import Key
 from shared.errors import InvalidInput
-from shared.manifests import PodManifest
+from shared.manifests import PodManifest, parse
 from shared.manifests.metadata import GROUP_NAME
+from shared.manifests.pods import read_status
 from shared.messages import Group
-from shared.model import Job, Role
+from shared.model import Job, Pairs, Role
 
 _ALONE = (Group(-1, 1),)
+_OWN_LABELS = frozenset(
+    (
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "statefulset.kubernetes.io/pod-name",
+        "volcano.sh/task-index",
+    )
+)
+"""Labels of which every pod of a set has another: who looks for a pod by them has it alone. Kept,
+they would make each pod a role of its own."""
 
 
 def admit_pod(step: Step, new: PodManifest) -> None:
     template = new.template
-    if template.gated or template.node_name or template.notices:
+    if template.node_name:
         step.check_template(new, template)
     key = f"{new.namespace}/{new.name}"
     if key in step.draft.pods or key in step.coming:
@@ -41,7 +71,10 @@ def _alone(step: Step, key: str, new: PodManifest) -> None:
     priority = step.task_priority(new, new)
     role = Role(new.role, cid, 0, 1, 0, priority, (new.name,), new.duration, new.exit_code)
     draft.pods[key] = pack_task(jid, 0)
-    draft.jobs[jid] = Job(
+    more = _more(step, new)
+    if more is not NO_MORE:
+        role = with_more(role, more)
+    job = Job(
         jid,
         new.namespace,
         new.name,
@@ -53,9 +86,43 @@ def _alone(step: Step, key: str, new: PodManifest) -> None:
         _ALONE,
         (role,),
     )
+    draft.jobs[jid] = job if more is NO_MORE else _like(step, job, more)
     if draft.best_effort(cid):
         draft.hold(jid, 0, 1)
     _place(step, new, jid, 0)
+
+
+def _more(step: Step, new: PodManifest) -> More:
+    """What tells the pod apart beyond its class."""
+    template = new.template
+    if not (new.labels or new.annotations or template.gated or template.priority_class):
+        return NO_MORE
+    more = More(
+        new.labels if step.observe else _common(new.labels),
+        new.annotations,
+        template.gated,
+        template.own_gate,
+        template.priority_class,
+    )
+    return NO_MORE if more == NO_MORE else more
+
+
+def _common(labels: Pairs) -> Pairs:
+    """Without the labels that no other pod has."""
+    if any(key in _OWN_LABELS for key, _ in labels):
+        return tuple(pair for pair in labels if pair[0] not in _OWN_LABELS)
+    return labels
+
+
+def _like(step: Step, job: Job, more: More) -> Job:
+    """A job that is one pod says what its pod says."""
+    return replace(
+        job,
+        labels=tuple(pair for pair in more.labels if "volcano.sh/" in pair[0]),
+        annotations=more.annotations,
+        priority_class=more.priority_class,
+        preempts=step.preempts(more.priority_class),
+    )
 
 
 def _member(step: Step, key: str, new: PodManifest) -> None:
@@ -96,6 +163,9 @@ def _member(step: Step, key: str, new: PodManifest) -> None:
         duration=new.duration,
         exit_code=new.exit_code,
         key=member_key(new.name, step.created(new.created), new.uid),
+        more=_more(step, new),
+        created=step.created(new.created) if step.observe else None,
+        uid=new.uid,
     )
     step.coming[key] = Coming(job.jid, new, member)
 
@@ -121,20 +191,35 @@ def join_members(step: Step) -> None:
 
 
 def _again(step: Step, key: str, new: PodManifest) -> None:
-    """The same pod again changes nothing, another one under its name is refused."""
+    """The same pod again changes nothing, another one under its name is refused. Labels and
+    annotations may change, and scheduling gates may go."""
     coming = step.coming.get(key)
     if coming is not None:
-        same = _same_member(step, coming.pod, new)
-    else:
-        task = step.draft.pod(key)
-        if step.draft.deleting(task):
-            raise on_its_way_out(new.name)
-        jid, tix = unpack_task(task)
-        same = _same(step, step.draft.job(jid), tix, new)
-    if not same:
-        message = "another pod has this name and pods cannot change; delete it or use another name"
-        raise InvalidInput("metadata.name", new.name, message)
-    step.same.add(id(new))
+        if not _same_member(step, coming.pod, new) or _more(step, new) != coming.member.more:
+            raise _another(new)
+        step.same.add(id(new))
+        return
+    task = step.draft.pod(key)
+    if step.draft.deleting(task):
+        raise on_its_way_out(new.name)
+    jid, tix = unpack_task(task)
+    job = step.draft.job(jid)
+    if not _same(step, job, tix, new):
+        raise _another(new)
+    role, more = job.role_of(tix), _more(step, new)
+    if more.gated and not role.gated:
+        message = "a pod that has none gets none; leave it out, or delete the pod"
+        raise InvalidInput("spec.schedulingGates", None, message)
+    if with_more(role, more) == role:
+        step.same.add(id(new))
+        return
+    job = amend(job, tix, more)
+    step.draft.jobs[jid] = _like(step, job, more) if job.kind == "Pod" else job
+
+
+def _another(new: PodManifest) -> InvalidInput:
+    message = "another pod has this name and pods cannot change; delete it or use another name"
+    return InvalidInput("metadata.name", new.name, message)
 
 
 def _same_member(step: Step, known: PodManifest, new: PodManifest) -> bool:
@@ -152,13 +237,14 @@ def _same_member(step: Step, known: PodManifest, new: PodManifest) -> bool:
 
 def _same(step: Step, job: Job, tix: int, new: PodManifest) -> bool:
     role = job.role_of(tix)
-    if (role.name, role.cid, role.priority, role.duration, role.exit_code) != (
+    if (role.name, role.priority, role.duration, role.exit_code) != (
         new.role,
-        step.draft.find_class(new.template),
         step.task_priority(new, new),
         new.duration,
         new.exit_code,
     ):
+        return False
+    if role.cid != step.draft.find_class(new.template) and not _as_written(step, new):
         return False
     if job.kind != "Pod":
         return job.name == new.group
@@ -168,6 +254,14 @@ def _same(step: Step, job: Job, tix: int, new: PodManifest) -> bool:
         and new.uid in ("", job.uid)
         and job.priority == _priority(step, new)
     )
+
+
+def _as_written(step: Step, new: PodManifest) -> bool:
+    """Is the pod written as it was before? What its class is made of may have changed since then:
+    with another version, or with a priority class that came later."""
+    document = step.draft.document(Key("Pod", new.namespace, new.name))
+    before = None if document is None else parse(document.object())
+    return isinstance(before, PodManifest) and before.template is new.template
 
 
 def _priority(step: Step, new: PodManifest) -> int:
@@ -180,5 +274,7 @@ def _priority(step: Step, new: PodManifest) -> int:
 def _place(step: Step, new: PodManifest, jid: int, tix: int) -> None:
     step.jids[id(new)] = jid
     node = new.template.node_name
-    if step.observe and (node or new.phase != "Pending" or new.deleting):
-        step.placed.append(Placed(jid, tix, node, new.phase, new.deleting))
+    if step.observe and (node or new.phase != "Pending" or new.deleting or new.status):
+        status = read_status(new) if new.status else NOTHING_TOLD
+        placed = Placed(jid, tix, node, new.phase, new.deleting, new.deleted, status)
+        step.placed.append(placed)

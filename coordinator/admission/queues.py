@@ -76,6 +76,10 @@ def _queue(step: Step, new: QueueManifest, parent: int) -> Queue:
         capability=None if new.capability is None else draft.requests(new.capability),
         deserved=draft.requests(new.deserved),
         guarantee=draft.requests(new.guarantee),
+        deserved_set=new.deserved_set,
+        created=(new.created or 0.0) if step.observe else 0.0,
+        annotations=new.annotations,
+        affinity=new.affinity,
     )
 
 

@@ -7,7 +7,7 @@ whole is a draft that is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from coordinator.objects.document import Document, Key
@@ -15,6 +15,7 @@ from shared.ledger.protocol import IntakeOp, PutClass, PutJob, PutNode, PutObjec
 from shared.manifests import Amounts, PodTemplate
 from shared.messages import Group
 from shared.model import (
+    Constraints,
     HyperNode,
     Job,
     Node,
@@ -22,6 +23,7 @@ from shared.model import (
     Queue,
     Requests,
     TaskClass,
+    WorldObject,
 )
 from shared.slots import PODS, Slots
 from shared.specs import (
@@ -33,6 +35,7 @@ from shared.specs import (
     encode_hyper_node,
     encode_job,
     encode_node,
+    encode_object,
     encode_priority_class,
     encode_queue,
     encode_slots,
@@ -71,6 +74,10 @@ class Registry:
     queues: dict[str, Queue] = field(default_factory=dict)
     hyper_nodes: dict[str, HyperNode] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    objects: dict[str, WorldObject] = field(default_factory=dict)
+    """Volumes, budgets, devices and the like, by their keys in the ledger."""
+    images: bool = False
+    """Which images are on which node, and which a task needs, is kept: it tells classes apart."""
     jobs: dict[int, Job] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     """PodGroups, also those that do not exist yet but have pods, by jid."""
@@ -149,6 +156,7 @@ class Draft:
         "next_qid",
         "next_row",
         "nodes",
+        "objects",
         "pods",
         "priority_classes",
         "queues",
@@ -165,6 +173,7 @@ class Draft:
         self.queues = Overlay(base.queues)
         self.hyper_nodes = Overlay(base.hyper_nodes)
         self.priority_classes = Overlay(base.priority_classes)
+        self.objects = Overlay(base.objects)
         self.jobs = Overlay(base.jobs)
         self.groups = Overlay(base.groups)
         self.batch_jobs = Overlay(base.batch_jobs)
@@ -194,14 +203,15 @@ class Draft:
         """The number of the task class of a template, given now if it had none."""
         cid = self.templates.get(template)
         if cid is None:
-            cls = _class(template, self.requests(template.requests))
+            cls = self._class(template, self.requests(template.requests))
             cid = self.classes.get(cls)
             if cid is None:
                 cid = len(self._base.classes) + len(self.classes.changed)
                 self.classes[cls] = cid
                 if cls.best_effort:
                     self._best_effort.add(cid)
-            self.templates[template] = cid
+            if not template.priority_class or template.priority_class in self.priority_classes:
+                self.templates[template] = cid
         return cid
 
     def find_class(self, template: PodTemplate) -> int | None:
@@ -209,8 +219,34 @@ class Draft:
         cid = self.templates.get(template)
         if cid is None:
             requests = [(self._known_slot(name), n) for name, n in template.requests]
-            cid = self.classes.get(_class(template, tuple(sorted(requests))))
+            cid = self.classes.get(self._class(template, tuple(sorted(requests))))
         return cid
+
+    @property
+    def images(self) -> bool:
+        return self._base.images
+
+    def _class(self, template: PodTemplate, requests: Requests) -> TaskClass:
+        """The order in which tolerations were written decides nothing: classes do not keep it."""
+        constraints = template.constraints
+        if template.images and self._base.images:
+            constraints = replace(constraints or Constraints(), images=template.images)
+        if not self._preempts(template):
+            constraints = replace(constraints or Constraints(), preempts=False)
+        return TaskClass(
+            requests=tuple(sorted((*requests, (PODS, 1)))),
+            selector=template.selector,
+            affinity=template.affinity,
+            tolerations=tuple(sorted(template.tolerations, key=repr)),
+            constraints=constraints,
+        )
+
+    def _preempts(self, template: PodTemplate) -> bool:
+        """What the pod says itself counts, else what its priority class says."""
+        if template.preempts is not None or not template.priority_class:
+            return template.preempts is not False
+        known = self.priority_classes.get(template.priority_class)
+        return known is None or known.preempts
 
     def new_jid(self) -> int:
         jid = self.next_jid
@@ -302,6 +338,7 @@ class Draft:
             PutObject(HYPER_NODE_KEY + name, encode_hyper_node(hyper))
             for name, hyper in self.hyper_nodes.changed.items()
         ]
+        ops += [PutObject(key, encode_object(o)) for key, o in self.objects.changed.items()]
         for queue in self._parents_first():
             capability = None if queue.capability is None else list(queue.capability)
             ops.append(PutQueue(queue.qid, queue.parent, capability, encode_queue(queue)))
@@ -359,6 +396,7 @@ class Draft:
             self.queues,
             self.hyper_nodes,
             self.priority_classes,
+            self.objects,
             self.jobs,
             self.groups,
             self.batch_jobs,
@@ -373,16 +411,6 @@ class Draft:
         for name in self.nodes.changed:
             base.gone_nodes.pop(name, None)
         base.next_row, base.next_qid, base.next_jid = self.next_row, self.next_qid, self.next_jid
-
-
-def _class(template: PodTemplate, requests: Requests) -> TaskClass:
-    """The order in which tolerations were written decides nothing, so classes do not keep it."""
-    return TaskClass(
-        requests=tuple(sorted((*requests, (PODS, 1)))),
-        selector=template.selector,
-        affinity=template.affinity,
-        tolerations=tuple(sorted(template.tolerations, key=repr)),
-    )
 
 
 def _add_held(groups: list[Group], group: int, count: int) -> None:

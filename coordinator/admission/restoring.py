@@ -20,9 +20,11 @@ from shared.specs import (
     decode_job,
     decode_node,
     decode_numbers,
+    decode_object,
     decode_priority_class,
     decode_queue,
     decode_slots,
+    is_object_key,
 )
 
 
@@ -114,6 +116,8 @@ def _take_objects(registry: Registry, objects: Mapping[str, bytes]) -> None:
         elif key.startswith(PRIORITY_CLASS_KEY):
             priority = decode_priority_class(spec)
             registry.priority_classes[priority.name] = priority
+        elif is_object_key(key):
+            registry.objects[key] = decode_object(key, spec)
 
 
 def _take_job(registry: Registry, job: Job, *, gone: bool) -> None:
@@ -186,6 +190,8 @@ def forget_objects(registry: Registry, keys: Iterable[str]) -> list[HyperNode]:
                 hyper_nodes.append(hyper)
         elif key.startswith(PRIORITY_CLASS_KEY):
             registry.priority_classes.pop(key.removeprefix(PRIORITY_CLASS_KEY), None)
+        else:
+            registry.objects.pop(key, None)
     return hyper_nodes
 
 

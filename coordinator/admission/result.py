@@ -8,7 +8,7 @@ from coordinator.admission.step import Notice, Placed
 from coordinator.objects.document import Document, Key
 from shared.errors import Refusal
 from shared.ledger.protocol import IntakeOp
-from shared.model import HyperNode, Job, Node, Queue, TaskClass
+from shared.model import HyperNode, Job, Node, Queue, TaskClass, WorldObject
 
 
 @dataclass(slots=True)
@@ -25,6 +25,9 @@ class Admission:
     queues_gone: list[int] = field(default_factory=list)
     hyper_nodes: list[HyperNode] = field(default_factory=list)
     hyper_nodes_gone: list[str] = field(default_factory=list)
+    objects: list[WorldObject] = field(default_factory=list)
+    """New or changed."""
+    objects_gone: list[WorldObject] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     """New or changed."""
     jobs_gone: list[int] = field(default_factory=list)

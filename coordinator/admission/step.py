@@ -7,9 +7,18 @@ from dataclasses import dataclass, field
 from coordinator.admission.members import Member
 from coordinator.admission.registry import Draft
 from shared.errors import InvalidInput, Refusal, not_in_this_version
-from shared.manifests import Manifest, PodManifest, PodTemplate, RoleManifest
-from shared.model import Job
+from shared.manifests import Manifest, PodManifest, PodStatus, PodTemplate, RoleManifest
+from shared.model import Budget, Job, Volume, VolumeClaim
+from shared.specs import OBJECT_KEYS
 
+_KINDS: dict[type, str] = {
+    Budget: "PodDisruptionBudget",
+    Volume: "PersistentVolume",
+    VolumeClaim: "PersistentVolumeClaim",
+}
+"""Where Kubernetes' name of the kind is not that of the class."""
+OBJECT_KINDS = {_KINDS.get(kind) or kind.__name__: at for kind, at in OBJECT_KEYS.items()}
+"""Kinds of what placement may look at -> where the ledger keeps them."""
 _TASK_PRIORITY = 1
 """Volcano's priority of a task that says nothing."""
 
@@ -24,6 +33,9 @@ class Notice:
     count: int = 1
 
 
+NOTHING_TOLD = PodStatus()
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A pod that was submitted with a node."""
@@ -33,6 +45,9 @@ class Placed:
     node: str
     phase: str
     deleting: bool
+    deleted: float | None = None
+    """Its deletionTimestamp, seconds since 1970."""
+    status: PodStatus = NOTHING_TOLD
 
 
 @dataclass(slots=True)
@@ -99,6 +114,11 @@ class Step:
             self.default_priority = next((c.value for c in classes if c.default), 0)
         return self.default_priority
 
+    def preempts(self, name: str) -> bool:
+        """Does what has this priority class evict others?"""
+        known = self.draft.priority_classes.get(name) if name else None
+        return known is None or known.preempts
+
     def task_priority(self, owner: Manifest, new: PodManifest | RoleManifest) -> int:
         """Among the members of a job: the annotation, else the pod's own priority, else 1."""
         template = new.template
@@ -115,15 +135,11 @@ class Step:
         return _TASK_PRIORITY
 
     def check_template(self, manifest: Manifest, template: PodTemplate) -> None:
-        """Refuse what a template may say but this version cannot do; tell what it overlooks."""
-        if template.gated:
-            raise not_in_this_version("spec.schedulingGates", None)
+        """Refuse a node: to choose it is ours."""
         if template.node_name and not self.observe:
             raise not_in_this_version(
                 "spec.nodeName", template.node_name, "leave it out, the scheduler chooses the node"
             )
-        for message in template.notices:
-            self.notice(manifest, message)
 
     def hold_best_effort(self, job: Job, first: int) -> None:
         """Members from index ``first`` on that ask for nothing are there as soon as they exist."""
@@ -145,7 +161,8 @@ def make_uid(key: str, jid: int) -> str:
 
 
 def kind_of(manifest: Manifest) -> str:
-    return type(manifest).__name__.removesuffix("Manifest")
+    cls = type(manifest)
+    return _KINDS.get(cls) or cls.__name__.removesuffix("Manifest")
 
 
 def key_of(manifest: Manifest) -> str:

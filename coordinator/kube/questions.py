@@ -13,7 +13,7 @@ from aiohttp import web
 from coordinator.kube.negotiation import Form, form_of
 from coordinator.kube.problems import Problem
 from coordinator.kube.selectors import Selector, selector_of
-from coordinator.objects.kinds import Kind
+from coordinator.objects.kinds import BY_KIND, Kind
 from shared.errors import shown
 
 LARGEST_PAGE = 2**31 - 1
@@ -38,11 +38,8 @@ _FIELDS = {
 }
 FIELDS = {
     name: frozenset(("metadata.name", "metadata.namespace", *_FIELDS.get(name, ())))
-    for name in (
-        "Pod", "Node", "Event", "Namespace", "PodGroup", "Queue", "Job", "HyperNode",
-        "PriorityClass", "PodDisruptionBudget", "Shard",
-    )
-}  # fmt: skip
+    for name in BY_KIND
+}
 """What fieldSelector can name, by kind."""
 
 

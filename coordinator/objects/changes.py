@@ -230,4 +230,4 @@ def _names(document: Document, job: Job, kind: str) -> Iterator[tuple[int, str]]
         return
     for role in job.roles:
         for i in range(role.count):
-            yield role.first + i, f"{job.name}-{role.name}-{i}"
+            yield role.first + i, f"{job.name}-{role.name}-{role.start + i}"

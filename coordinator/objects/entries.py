@@ -101,7 +101,7 @@ class JobPodEntry:
         state = glance.state(job.jid)
         assert state is not None, job.key
         role = role_of(state.job, tix)
-        name = f"{job.key.name}-{role.name}-{tix - role.first}"
+        name = f"{job.key.name}-{role.name}-{role.start + tix - role.first}"
         self.key = Key(POD.kind, job.key.namespace, name)
         self._glance = glance
         self._job = job
@@ -114,7 +114,7 @@ class JobPodEntry:
         state = self._glance.state(self._job.jid)
         assert state is not None, self.key
         role = role_of(state.job, self._task.tix)
-        index = {TASK_INDEX: str(self._task.tix - role.first), TASK_SPEC: role.name}
+        index = {TASK_INDEX: str(role.start + self._task.tix - role.first), TASK_SPEC: role.name}
         return self._glance.template(self._job, role.name).labels | index
 
     def field(self, path: str) -> str:

@@ -53,6 +53,48 @@ DISRUPTION_BUDGET = Kind(
     ("pdb",),
     True,
 )
+QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", "resourcequota", ("quota",), True)
+VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", ("pv",), False)
+VOLUME_CLAIM = Kind(
+    "",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    "persistentvolumeclaim",
+    ("pvc",),
+    True,
+)
+STORAGE_CLASS = Kind(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", "storageclass", ("sc",), False
+)
+CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", "csinode", (), False)
+RESOURCE_CLAIM = Kind(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", "resourceclaim", (), True
+)
+CLAIM_TEMPLATE = Kind(
+    "resource.k8s.io",
+    "v1",
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    "resourceclaimtemplate",
+    (),
+    True,
+)
+RESOURCE_SLICE = Kind(
+    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", "resourceslice", (), False
+)
+DEVICE_CLASS = Kind(
+    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", "deviceclass", (), False
+)
+NUMATOPOLOGY = Kind(
+    "nodeinfo.volcano.sh",
+    "v1alpha1",
+    "Numatopology",
+    "numatopologies",
+    "numatopology",
+    ("numatopo",),
+    False,
+)
 SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", "shard", (), False, READ)
 
 KINDS = (
@@ -66,6 +108,16 @@ KINDS = (
     HYPER_NODE,
     PRIORITY_CLASS,
     DISRUPTION_BUDGET,
+    QUOTA,
+    VOLUME,
+    VOLUME_CLAIM,
+    STORAGE_CLASS,
+    CSI_NODE,
+    RESOURCE_CLAIM,
+    CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+    DEVICE_CLASS,
+    NUMATOPOLOGY,
     SHARD,
 )
 BY_KIND = {kind.kind: kind for kind in KINDS}

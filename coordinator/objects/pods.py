@@ -83,7 +83,7 @@ def job_pod(glance: Glance, job: Document, task: Task, *, name: str, version: in
     template = glance.template(job, role.name)
     key = Key(POD.kind, job.key.namespace, name)
     value = virtual(POD, key, version, created=job.created, uid=pod_uid(key, job))
-    index = str(task.tix - role.first)
+    index = str(role.start + task.tix - role.first)
     metadata = value["metadata"]
     metadata["labels"] = template.labels | {TASK_INDEX: index}
     metadata["annotations"] = template.annotations | {TASK_INDEX: index}

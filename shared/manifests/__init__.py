@@ -8,24 +8,38 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shared.errors import InvalidInput, Refusal, shown
-from shared.manifests.budgets import read_budget
+from shared.manifests.budgets import read_budget, read_quota
+from shared.manifests.devices import (
+    read_claim,
+    read_claim_template,
+    read_device_class,
+    read_slice,
+)
 from shared.manifests.fields import Fields
 from shared.manifests.gangs import read_job, read_pod_group
-from shared.manifests.nodes import read_hyper_node, read_node
+from shared.manifests.nodes import read_node
+from shared.manifests.numa import read_numatopology
 from shared.manifests.objects import (
     Amounts,
     JobManifest,
     Manifest,
     NodeManifest,
-    PodDisruptionBudgetManifest,
     PodGroupManifest,
     PodManifest,
+    PodStatus,
     PodTemplate,
     QueueManifest,
     RoleManifest,
 )
 from shared.manifests.pods import read_pod
 from shared.manifests.queues import read_priority_class, read_queue
+from shared.manifests.storage import (
+    read_csi_node,
+    read_storage_class,
+    read_volume,
+    read_volume_claim,
+)
+from shared.manifests.topology import read_hyper_node
 
 __all__ = [
     "KINDS",
@@ -33,9 +47,9 @@ __all__ = [
     "JobManifest",
     "Manifest",
     "NodeManifest",
-    "PodDisruptionBudgetManifest",
     "PodGroupManifest",
     "PodManifest",
+    "PodStatus",
     "PodTemplate",
     "QueueManifest",
     "RoleManifest",
@@ -51,9 +65,21 @@ KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("scheduling.k8s.io/v1", "PriorityClass"): read_priority_class,
     ("topology.volcano.sh/v1alpha1", "HyperNode"): read_hyper_node,
     ("policy/v1", "PodDisruptionBudget"): read_budget,
+    ("v1", "ResourceQuota"): read_quota,
+    ("v1", "PersistentVolume"): read_volume,
+    ("v1", "PersistentVolumeClaim"): read_volume_claim,
+    ("storage.k8s.io/v1", "StorageClass"): read_storage_class,
+    ("storage.k8s.io/v1", "CSINode"): read_csi_node,
+    ("resource.k8s.io/v1", "ResourceClaim"): read_claim,
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): read_claim_template,
+    ("resource.k8s.io/v1", "ResourceSlice"): read_slice,
+    ("resource.k8s.io/v1", "DeviceClass"): read_device_class,
+    ("nodeinfo.volcano.sh/v1alpha1", "Numatopology"): read_numatopology,
 }
 """(apiVersion, kind) of every object this version takes."""
 
+_FLAT = (read_priority_class, read_storage_class)
+"""Their fields stand beside ``metadata``, not below ``spec``."""
 _TOP = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 
 
@@ -63,7 +89,7 @@ def parse(item: object) -> Manifest | Refusal:
         return Refusal("object", "", "", shown(item), "not an object; write it between { and }")
     try:
         read = _reader(item)
-        if read is not read_priority_class and not item.keys() <= _TOP:
+        if read not in _FLAT and not item.keys() <= _TOP:
             Fields(item, "").only(_TOP)
         return read(item)
     except InvalidInput as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shared.errors import InvalidInput
 from shared.manifests.fields import Fields, is_qualified
-from shared.manifests.objects import Amounts
 from shared.quantity import amount
+from shared.storage import Amounts
 
 _MOST = 256
 

@@ -1,50 +1,79 @@
-"""PodDisruptionBudgets: checked and kept, so that what belongs together can be applied together."""
+"""Limits for the pods of a namespace: disruption budgets and resource quotas."""
 
 from __future__ import annotations
 
 import re
 
 from shared.errors import InvalidInput
-from shared.manifests.fields import INT32, Fields
+from shared.manifests.amounts import frozen
+from shared.manifests.fields import INT32, Fields, is_qualified
 from shared.manifests.metadata import read_metadata
-from shared.manifests.objects import PodDisruptionBudgetManifest
+from shared.manifests.selectors import read_selector
+from shared.quantity import amount
+from shared.storage import Amounts, Budget, ResourceQuota
 
 _SPEC = frozenset(("maxUnavailable", "minAvailable", "selector", "unhealthyPodEvictionPolicy"))
 _PERCENT = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")
-_EXPRESSION = frozenset(("key", "operator", "values"))
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_QUOTA = frozenset(("hard", "scopeSelector", "scopes"))
+_MOST = 256
 
 
-def read_budget(obj: dict[str, object]) -> PodDisruptionBudgetManifest:
+def read_budget(obj: dict[str, object]) -> Budget:
     meta = read_metadata(obj, namespaced=True)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
     spec.only(_SPEC)
-    for name in ("minAvailable", "maxUnavailable"):
-        _check_count(spec, name)
-    if spec.data.get("minAvailable") is not None and spec.data.get("maxUnavailable") is not None:
+    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    low, high = _share(spec, "minAvailable"), _share(spec, "maxUnavailable")
+    if low and high:
         raise spec.wrong("maxUnavailable", "not allowed beside minAvailable; leave one of them out")
     spec.choice("unhealthyPodEvictionPolicy", ("IfHealthyBudget", "AlwaysAllow"), "")
-    selector = spec.child("selector")
-    if selector is not None:
-        _check_selector(selector)
-    return PodDisruptionBudgetManifest(meta.namespace, meta.name)
+    allowed = status.data.get("disruptionsAllowed")
+    return Budget(
+        namespace=meta.namespace,
+        name=meta.name,
+        selector=read_selector(spec.child("selector")),
+        min_available=low,
+        max_unavailable=high,
+        allowed=None if allowed is None else status.integer("disruptionsAllowed", 0),
+    )
 
 
-def _check_count(spec: Fields, name: str) -> None:
+def _share(spec: Fields, name: str) -> str:
+    """A number of pods, or a part of them, as text; "" = not said."""
     value = spec.data.get(name)
+    if value is None:
+        return ""
     if type(value) is not str:
-        spec.integer(name, 0, high=INT32)
-    elif _PERCENT.fullmatch(value) is None:
+        return str(spec.integer(name, 0, high=INT32))
+    if _PERCENT.fullmatch(value) is None:
         message = 'not a share; write a whole number, or a text such as "50%"'
         raise InvalidInput(spec.path(name), value, message)
+    return value
 
 
-def _check_selector(selector: Fields) -> None:
-    selector.only(frozenset(("matchExpressions", "matchLabels")))
-    selector.labels("matchLabels", longest=100)
-    for expression in selector.children("matchExpressions", longest=100):
-        expression.only(_EXPRESSION)
-        expression.label_key("key")
-        if not expression.choice("operator", _OPERATORS, ""):
-            raise expression.wrong("operator", f"missing; write one of {', '.join(_OPERATORS)}")
-        expression.texts("values")
+def read_quota(obj: dict[str, object]) -> ResourceQuota:
+    meta = read_metadata(obj, namespaced=True)
+    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
+    spec.only(_QUOTA)
+    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    told = status.child("hard")
+    return ResourceQuota(
+        namespace=meta.namespace,
+        name=meta.name,
+        hard=_amounts(told if told is not None else spec.child("hard")),
+        used=_amounts(status.child("used")),
+        scoped=bool(spec.array("scopes") or spec.data.get("scopeSelector")),
+    )
+
+
+def _amounts(fields: Fields | None) -> Amounts:
+    """Zeros are kept: nothing may be used of such."""
+    if fields is None:
+        return ()
+    if len(fields.data) > _MOST:
+        raise InvalidInput(fields.at, fields.data, f"too many; at most {_MOST} resources allowed")
+    for name in fields.data:
+        if not is_qualified(name):
+            raise fields.wrong(name, "not a resource name; write [domain/]name")
+    found = {name: amount(name, value, fields.path(name)) for name, value in fields.data.items()}
+    return frozen(found, zeros=True)

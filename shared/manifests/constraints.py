@@ -3,55 +3,68 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
+from shared.constraints import Requirement, Taint, Terms, Toleration
 from shared.errors import InvalidInput, not_in_this_version
+from shared.manifests.between import (
+    BOTH,
+    PREFERRED,
+    REQUIRED,
+    KeyedTerm,
+    read_pod_terms,
+    read_weight,
+)
 from shared.manifests.fields import Fields, is_qualified
-from shared.model import Requirement, Taint, Toleration
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _AFFINITY = frozenset(("nodeAffinity", "podAffinity", "podAntiAffinity"))
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_BOTH = frozenset((_REQUIRED, _PREFERRED))
 _TERM = frozenset(("matchExpressions", "matchFields"))
 _EXPRESSION = frozenset(("key", "operator", "values"))
 _TOLERATION = frozenset(("key", "operator", "value", "effect", "tolerationSeconds"))
 _TAINT = frozenset(("key", "value", "effect", "timeAdded"))
 
-Terms = tuple[tuple[Requirement, ...], ...] | None
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """``required``: see :class:`shared.model.TaskClass`; ``preferred``: weights and terms."""
+
+    required: Terms | None = None
+    preferred: tuple[tuple[int, tuple[Requirement, ...]], ...] = ()
+    terms: tuple[KeyedTerm, ...] = ()
 
 
-def read_affinity(spec: Fields, notices: list[str]) -> Terms:
-    """Required node affinity; conditions between pods are refused, wishes are noted."""
+_NONE = Affinity()
+
+
+def read_affinity(spec: Fields) -> Affinity:
+    """Node affinity and terms between pods, conditions and wishes."""
     affinity = spec.child("affinity")
     if affinity is None:
-        return None
+        return _NONE
     affinity.only(_AFFINITY)
-    for kind in ("podAffinity", "podAntiAffinity"):
-        between = affinity.child(kind)
-        if between is None:
-            continue
-        between.only(_BOTH)
-        if between.array(_REQUIRED):
-            raise not_in_this_version(between.path(_REQUIRED), between.data[_REQUIRED])
-        _note_preferred(between, notices)
     node = affinity.child("nodeAffinity")
     if node is None:
-        return None
-    node.only(_BOTH)
-    _note_preferred(node, notices)
-    required = node.child(_REQUIRED)
-    return None if required is None else _terms(required)
+        return Affinity(None, (), read_pod_terms(affinity))
+    node.only(BOTH)
+    required = node.child(REQUIRED)
+    preferred = tuple(_wish(wish) for wish in node.children(PREFERRED, longest=100))
+    return Affinity(
+        required=None if required is None else read_node_selector(required),
+        preferred=tuple(wish for wish in preferred if wish[1]),
+        terms=read_pod_terms(affinity),
+    )
 
 
-def _note_preferred(fields: Fields, notices: list[str]) -> None:
-    if fields.array(_PREFERRED):
-        notices.append(f"{fields.path(_PREFERRED)}: this version does not look at it")
+def _wish(wish: Fields) -> tuple[int, tuple[Requirement, ...]]:
+    """A preference without requirements is one for every node, and so for none."""
+    wish.only(frozenset(("weight", "preference")))
+    return read_weight(wish), _term(wish.need("preference"))
 
 
-def _terms(selector: Fields) -> Terms:
+def read_node_selector(selector: Fields) -> Terms:
     """An empty term matches no node, so it is dropped; no term at all is a mistake."""
     selector.only(frozenset(("nodeSelectorTerms",)))
     if not selector.array("nodeSelectorTerms"):

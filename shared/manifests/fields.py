@@ -122,13 +122,8 @@ class Fields:
         if len(fields.data) > longest:
             raise self.wrong(name, f"too many; at most {longest} are allowed")
         for key, value in fields.data.items():
-            if type(key) is not str or type(value) is not str or not _is_label(key, value):
-                raise InvalidInput(
-                    fields.path(str(key)),
-                    value,
-                    "not a label; write [domain/]name and a text of at most 63 letters, digits, "
-                    "'-', '_' or '.'",
-                )
+            if type(key) is not str or type(value) is not str or not is_label(key, value):
+                raise bad_label(fields.path(str(key)), value)
         return {key: str(value) for key, value in fields.data.items()}
 
     def label_key(self, name: str) -> str:
@@ -139,8 +134,13 @@ class Fields:
 
 
 @lru_cache(maxsize=8192)
-def _is_label(key: str, value: str) -> bool:
+def is_label(key: str, value: str) -> bool:
     return is_qualified(key) and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def bad_label(field: str, value: object) -> InvalidInput:
+    message = "not a label; write [domain/]name and a text of at most 63 letters, digits, '-', '_' "
+    return InvalidInput(field, value, message + "or '.'")
 
 
 def is_qualified(name: str) -> bool:

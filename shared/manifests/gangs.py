@@ -6,8 +6,11 @@ from shared.errors import InvalidInput
 from shared.manifests.amounts import frozen, read_amounts
 from shared.manifests.fields import Fields, dns_label, loose_name
 from shared.manifests.metadata import (
+    NUMA_POLICY,
+    annotations_of,
     duration_of,
     exit_code_of,
+    labels_of,
     read_metadata,
     read_template_metadata,
     role_name,
@@ -15,13 +18,15 @@ from shared.manifests.metadata import (
     task_priority_of,
 )
 from shared.manifests.objects import JobManifest, PodGroupManifest, RoleManifest
-from shared.manifests.pods import template
+from shared.manifests.pods import labelled, template
 from shared.manifests.policies import (
     MAX_RETRY,
     check_dependencies,
     read_depends_on,
     read_policies,
 )
+from shared.manifests.topology import read_partition, read_sub_groups, read_topology
+from shared.model import Pairs
 
 MAX_TASKS = 1_000_000
 """Members of one job."""
@@ -31,16 +36,18 @@ _POD_GROUP = frozenset(
         "minMember",
         "minResources",
         "minTaskMember",
+        "networkTopology",
         "priorityClassName",
         "queue",
+        "subGroupPolicy",
     )
 )
-_POD_GROUP_LATER = frozenset(("networkTopology", "subGroupPolicy"))
 _PHASES = ("", "Pending", "Running", "Unknown", "Inqueue", "Completed")
 _JOB = frozenset(
     (
         "maxRetry",
         "minAvailable",
+        "networkTopology",
         "policies",
         "priorityClassName",
         "queue",
@@ -52,20 +59,31 @@ _JOB = frozenset(
 _JOB_LATER = frozenset(
     (
         "minSuccess",
-        "networkTopology",
         "plugins",
         "runningEstimate",
         "volumes",
     )
 )
-_TASK = frozenset(("dependsOn", "minAvailable", "name", "policies", "replicas", "template"))
-_TASK_LATER = frozenset(("maxRetry", "partitionPolicy", "topologyPolicy"))
+_TASK = frozenset(
+    (
+        "dependsOn",
+        "minAvailable",
+        "name",
+        "partitionPolicy",
+        "policies",
+        "replicas",
+        "template",
+        "topologyPolicy",
+    )
+)
+_TASK_LATER = frozenset(("maxRetry",))
+_NUMA = ("", "none", "best-effort", "restricted", "single-numa-node")
 
 
 def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
     meta = read_metadata(obj, namespaced=True, loose=True)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.only(_POD_GROUP, later=_POD_GROUP_LATER)
+    spec.only(_POD_GROUP)
     status = Fields({} if obj.get("status") is None else obj["status"], "status")
     needs = spec.child("minResources")
     return PodGroupManifest(
@@ -79,6 +97,10 @@ def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
         priority_class=spec.text("priorityClassName"),
         min_resources=None if needs is None else frozen(read_amounts(needs)),
         phase=status.choice("phase", _PHASES, ""),
+        labels=labels_of(meta),
+        annotations=annotations_of(meta),
+        topology=read_topology(spec),
+        sub_groups=read_sub_groups(spec),
     )
 
 
@@ -123,6 +145,10 @@ def read_job(obj: dict[str, object]) -> JobManifest:
         policies=read_policies(spec),
         max_retry=spec.integer("maxRetry", 0) or MAX_RETRY,
         ttl=_ttl(spec),
+        labels=labels_of(meta),
+        annotations=annotations_of(meta),
+        topology=read_topology(spec),
+        sub_groups=tuple(role.partition for role in roles if role.partition is not None),
     )
 
 
@@ -142,14 +168,27 @@ def _role(task: Fields, default_name: str) -> RoleManifest:
     at = pod.path("metadata")
     meta = read_template_metadata(pod.child("metadata"), at)
     role_of(meta, at)
+    name = dns_label(task.text("name") or default_name, task.path("name"))
+    labels = labels_of(meta, at)
     return RoleManifest(
-        name=dns_label(task.text("name") or default_name, task.path("name")),
+        name=name,
         count=count,
         minimum=minimum,
-        template=template(pod.data.get("spec"), pod.path("spec")),
+        template=labelled(template(pod.data.get("spec"), pod.path("spec")), labels),
         task_priority=task_priority_of(meta, at),
         duration=duration_of(meta, at),
         exit_code=exit_code_of(meta, at),
         policies=read_policies(task),
         depends_on=read_depends_on(task),
+        labels=labels,
+        annotations=_with_numa(task, annotations_of(meta, at)),
+        partition=read_partition(task, name, count),
     )
+
+
+def _with_numa(task: Fields, annotations: Pairs) -> Pairs:
+    """``topologyPolicy`` of a task is told to its pods by an annotation."""
+    policy = task.choice("topologyPolicy", _NUMA, "")
+    if not policy:
+        return annotations
+    return tuple(sorted((dict(annotations) | {NUMA_POLICY: policy}).items()))

@@ -6,11 +6,21 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import orjson
 
 from shared.errors import InvalidInput
-from shared.manifests.fields import INT32, Fields, dns_label, loose_name, subdomain
+from shared.manifests.fields import (
+    INT32,
+    Fields,
+    bad_label,
+    dns_label,
+    is_label,
+    loose_name,
+    subdomain,
+)
+from shared.model import Pairs
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
@@ -18,6 +28,12 @@ TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
 DURATION = "quadrant.dev/duration"
 EXIT_CODE = "quadrant.dev/exit-code"
+
+NUMA_POLICY = "volcano.sh/numa-topology-policy"
+TASK_INDEX = "volcano.sh/task-index"
+_DOMAINS = frozenset(("volcano.sh", "hami.io", "huawei.com", "nvidia.com"))
+"""Of annotations that plugins read: Volcano's, and those by which devices are shared."""
+_READ_ELSEWHERE = frozenset((GROUP_NAME, QUEUE_NAME, TASK_SPEC, TASK_PRIORITY, TASK_INDEX))
 
 _KNOWN = frozenset(
     (
@@ -59,6 +75,7 @@ class Metadata:
     uid: str
     created: float | None
     deleting: bool
+    deleted: float | None
     labels: dict[str, object]
     annotations: dict[str, object]
 
@@ -81,12 +98,14 @@ def read_metadata(obj: dict[str, object], *, namespaced: bool, loose: bool = Fal
     if uid and (type(uid) is not str or _UID.fullmatch(uid) is None):
         raise InvalidInput("metadata.uid", uid, "not a uid; use 1 to 128 visible characters")
     created = data.get("creationTimestamp")
+    deleted = data.get("deletionTimestamp")
     return Metadata(
         namespace,
         (loose_name if loose else subdomain)(data.get("name"), "metadata.name"),
         str(uid or ""),
         None if created is None else _time(created, "metadata.creationTimestamp"),
-        data.get("deletionTimestamp") is not None,
+        deleted is not None,
+        None if deleted is None else _time(deleted, "metadata.deletionTimestamp"),
         _map(data.get("labels"), "metadata.labels"),
         _annotations(data.get("annotations"), "metadata.annotations"),
     )
@@ -99,7 +118,7 @@ def read_template_metadata(fields: Fields | None, at: str) -> Metadata:
         fields.only(_KNOWN)
     labels = _map(data.get("labels"), f"{at}.labels")
     annotations = _annotations(data.get("annotations"), f"{at}.annotations")
-    return Metadata("", "", "", None, False, labels, annotations)
+    return Metadata("", "", "", None, False, None, labels, annotations)
 
 
 def _map(value: object, field: str) -> dict[str, object]:
@@ -146,6 +165,45 @@ def _time(value: object, field: str) -> float:
         if moment is not None:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     raise InvalidInput(field, value, "not a time; write it as 2026-01-31T12:00:00Z")
+
+
+def read_time(fields: Fields, name: str) -> float | None:
+    """Seconds since 1970; None where it is absent."""
+    value = fields.data.get(name)
+    return None if value is None else _time(value, fields.path(name))
+
+
+# --- labels, and annotations that mean something -----------------------------------------------
+
+
+def labels_of(meta: Metadata, at: str = "metadata") -> Pairs:
+    """Sorted. Raises InvalidInput where one is not in the form that Kubernetes asks for."""
+    given = meta.labels
+    if not given:
+        return ()
+    for key, value in given.items():
+        if type(value) is not str or not is_label(key, value):
+            raise bad_label(f"{at}.labels.{key}", value)
+    return tuple(sorted((key, str(value)) for key, value in given.items()))
+
+
+def annotations_of(meta: Metadata, at: str = "metadata") -> Pairs:
+    """Those that a plugin may read, sorted; what is read elsewhere is not among them."""
+    found = [key for key in meta.annotations if _is_kept(key)]
+    if not found:
+        return ()
+    for key in found:
+        value = meta.annotations[key]
+        if type(value) is not str:
+            raise InvalidInput(f"{at}.annotations.{key}", value, "not a text; put it in quotes")
+    return tuple((key, str(meta.annotations[key])) for key in sorted(found))
+
+
+@lru_cache(maxsize=4096)
+def _is_kept(key: str) -> bool:
+    domain, _, name = key.rpartition("/")
+    ours = domain in _DOMAINS or domain.endswith(".volcano.sh")
+    return ours and bool(name) and key not in _READ_ELSEWHERE
 
 
 # --- annotations ------------------------------------------------------------------------------

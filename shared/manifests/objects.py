@@ -7,11 +7,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shared.manifests.between import KeyedSpread, KeyedTerm
 from shared.manifests.policies import MAX_RETRY, DependsOn, PolicyManifest
-from shared.model import HyperNode, PriorityClass, Requirement, Taint, Toleration
+from shared.model import (
+    Constraints,
+    HyperNode,
+    NodeGroupAffinity,
+    Pairs,
+    PriorityClass,
+    Requirement,
+    SubGroupPolicy,
+    Taint,
+    Toleration,
+    Topology,
+    WorldObject,
+)
+from shared.storage import Amounts
 
-Amounts = tuple[tuple[str, int], ...]
-"""(resource or host port slot, units) sorted by name, amounts > 0."""
+__all__ = [
+    "Amounts",
+    "JobManifest",
+    "Manifest",
+    "NodeManifest",
+    "PodGroupManifest",
+    "PodManifest",
+    "PodStatus",
+    "PodTemplate",
+    "QueueManifest",
+    "RoleManifest",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +46,8 @@ class NodeManifest:
     taints: tuple[Taint, ...]
     unschedulable: bool
     notices: tuple[str, ...] = ()
+    annotations: Pairs = ()
+    images: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +63,10 @@ class QueueManifest:
     capability: Amounts | None
     deserved: Amounts
     guarantee: Amounts
+    deserved_set: bool = False
+    created: float | None = None
+    annotations: Pairs = ()
+    affinity: NodeGroupAffinity | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +82,27 @@ class PodTemplate:
     priority: int | None
     gated: bool
     node_name: str
-    notices: tuple[str, ...]
-    """Wishes (not conditions) that this version does not look at, each as "path: why"."""
+    own_gate: bool = False
+    """Its only scheduling gate is Volcano's own."""
+    constraints: Constraints | None = None
+    """Without images and ``preempts``; without the terms that are keyed."""
+    keyed_terms: tuple[KeyedTerm, ...] = ()
+    """Where any of them has keys: all terms, for which the pod's labels are needed."""
+    keyed_spreads: tuple[KeyedSpread, ...] = ()
+    images: tuple[str, ...] = ()
+    preempts: bool | None = None
+    """None: not said, its priority class decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """What a running cluster tells of a pod, beside its phase. Times in seconds since 1970."""
+
+    started: float | None = None
+    scheduled: float | None = None
+    """When its condition PodScheduled became true."""
+    nominated: str = ""
+    """The node it is to go to once others have left it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +122,13 @@ class PodManifest:
     exit_code: int = 0
     phase: str = "Pending"
     deleting: bool = False
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    """Those that mean something here."""
+    deleted: float | None = None
+    """Its deletionTimestamp."""
+    status: dict[str, object] | None = field(default=None, compare=False)
+    """As written: read by :func:`shared.manifests.pods.read_status` where anybody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +143,10 @@ class PodGroupManifest:
     priority_class: str
     min_resources: Amounts | None
     phase: str = ""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    topology: Topology | None = None
+    sub_groups: tuple[SubGroupPolicy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +163,10 @@ class RoleManifest:
     """What a simulated member ends with; all but 0 is a failure."""
     policies: tuple[PolicyManifest, ...] = ()
     depends_on: DependsOn | None = None
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    partition: SubGroupPolicy | None = None
+    """It is split into sub jobs of ``partition.size`` members each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +184,10 @@ class JobManifest:
     policies: tuple[PolicyManifest, ...] = ()
     max_retry: int = MAX_RETRY
     ttl: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodDisruptionBudgetManifest:
-    """Kept as it is: it limits nothing here."""
-
-    namespace: str
-    name: str
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    topology: Topology | None = None
+    sub_groups: tuple[SubGroupPolicy, ...] = ()
 
 
 Manifest = (
@@ -138,5 +198,5 @@ Manifest = (
     | JobManifest
     | HyperNode
     | PriorityClass
-    | PodDisruptionBudgetManifest
+    | WorldObject
 )

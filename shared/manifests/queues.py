@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from shared.errors import InvalidInput
 from shared.manifests.amounts import frozen, read_amounts
+from shared.manifests.between import BOTH, PREFERRED, REQUIRED
 from shared.manifests.fields import INT32, Fields, loose_name
-from shared.manifests.metadata import read_metadata
+from shared.manifests.metadata import annotations_of, read_metadata
 from shared.manifests.objects import QueueManifest
-from shared.model import PriorityClass
+from shared.model import NodeGroupAffinity, PriorityClass
 
 _QUEUE = frozenset(
     (
+        "affinity",
         "capability",
+        "dequeueStrategy",
         "deserved",
         "guarantee",
         "parent",
@@ -20,7 +23,7 @@ _QUEUE = frozenset(
         "weight",
     )
 )
-_QUEUE_LATER = frozenset(("affinity", "dequeueStrategy", "extendClusters", "type"))
+_QUEUE_LATER = frozenset(("extendClusters", "type"))
 _STATES = ("Open", "Closed", "Closing", "Unknown")
 _PRIORITY_CLASS = frozenset(
     (
@@ -37,11 +40,15 @@ _MAX_WEIGHT = 65535
 
 
 def read_queue(obj: dict[str, object]) -> QueueManifest:
-    """A capability of 0 counts (nothing may be used); a resource that is absent is unlimited."""
-    name = read_metadata(obj, namespaced=False, loose=True).name
+    """A capability of 0 counts (nothing may be used); a resource that is absent is unlimited.
+
+    ``dequeueStrategy`` is known and decides nothing, as in Volcano."""
+    meta = read_metadata(obj, namespaced=False, loose=True)
+    name = meta.name
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
     spec.only(_QUEUE, later=_QUEUE_LATER)
-    capability = spec.child("capability")
+    spec.choice("dequeueStrategy", ("", "fifo", "traverse"), "")
+    capability, deserved = spec.child("capability"), spec.child("deserved")
     guarantee = spec.child("guarantee")
     if guarantee is not None:
         guarantee.only(frozenset(("resource",)))
@@ -58,9 +65,26 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
         open=status.choice("state", _STATES, "Open") == "Open",
         reclaimable=spec.boolean("reclaimable", True),
         capability=frozen(read_amounts(capability), zeros=True) if capability is not None else None,
-        deserved=frozen(read_amounts(spec.child("deserved"))),
+        deserved=frozen(read_amounts(deserved), zeros=True),
         guarantee=frozen(read_amounts(guarantee)),
+        deserved_set=deserved is not None,
+        created=meta.created,
+        annotations=annotations_of(meta),
+        affinity=_affinity(spec),
     )
+
+
+def _affinity(spec: Fields) -> NodeGroupAffinity | None:
+    affinity = spec.child("affinity")
+    if affinity is None:
+        return None
+    affinity.only(frozenset(("nodeGroupAffinity", "nodeGroupAntiAffinity")))
+    groups: list[tuple[str, ...]] = []
+    for side in ("nodeGroupAffinity", "nodeGroupAntiAffinity"):
+        wanted = affinity.child(side) or Fields({}, affinity.path(side))
+        wanted.only(BOTH)
+        groups += [wanted.texts(REQUIRED), wanted.texts(PREFERRED)]
+    return NodeGroupAffinity(*groups) if any(groups) else None
 
 
 def read_priority_class(obj: dict[str, object]) -> PriorityClass:

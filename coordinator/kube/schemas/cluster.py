@@ -76,13 +76,12 @@ PriorityClass - A name for a priority.
   description: string        For whom it is.
   preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace what has a lower one.
 
-PodDisruptionBudget - How many of some pods must stay, or may be missing. Kept and shown; nothing is
-    limited by it in this version.
+PodDisruptionBudget - How many of some pods must stay, or may be missing: the plugin pdb keeps it.
   apiVersion: string         Always policy/v1.
   kind: string               Always PodDisruptionBudget.
   metadata: ObjectMeta       Its name.
   spec: PodDisruptionBudgetSpec  Which pods, and how many.
-  status: any                Kept and not looked at.
+  status: any                disruptionsAllowed, where somebody else counts.
 
 PodDisruptionBudgetSpec - Which pods must stay, and how many.
   selector: LabelSelector    The pods it is about.
@@ -108,18 +107,23 @@ HyperNode - A domain of the network: nodes that are close to one another, or suc
 
 HyperNodeSpec - The members of a domain.
   tier: integer!             How far apart its members are; 1 is closest.
-  tierName: string           A name of the tier. Kept and not looked at.
+  tierName: string           A name of the tier, by which gangs can name it.
   members: []HyperNodeMember  Its nodes, or the domains it is made of.
 
 HyperNodeMember - One member of a domain.
   type: Node|HyperNode!      Which of the two.
-  selector: MemberSelector!  Its name.
+  selector: MemberSelector!  Which they are.
 
-MemberSelector - Names a member.
-  exactMatch: ExactMatch!    By its whole name, the only way in this version.
+MemberSelector - Which members, in one of these ways.
+  exactMatch: ExactMatch     One, by its whole name.
+  regexMatch: RegexMatch     Those whose names fit a pattern.
+  labelMatch: LabelSelector  Nodes that have these labels.
 
 ExactMatch - The whole name of a member.
   name: string!              The name.
+
+RegexMatch - A pattern of names.
+  pattern: string!           A regular expression.
 
 Shard - Nodes that one worker is at home in.
   apiVersion: string         Always quadrant.dev/v1alpha1.

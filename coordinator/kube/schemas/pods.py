@@ -20,14 +20,14 @@ PodSpec - What a pod needs, and where it may run. What is not about placement is
   overhead: quantities       What running it costs beside its containers; counted with them.
   priority: integer          Its priority as a number; usually taken from its class.
   priorityClassName: string  The class that gives its priority.
-  resourceClaims: []any~name  Not in this version: must be empty.
+  resourceClaims: []PodClaim~name  Devices it needs, by claims for them.
   resources: any             Requests of the pod as a whole. Not in this version: must be empty.
-  schedulingGates: []any~name  While there is one, it waits.
+  schedulingGates: []any~name  While there is one, it waits. They can be taken away, none can be
+    added.
   tolerations: []Toleration  Taints of nodes that it does not mind.
-  topologySpreadConstraints: []TopologySpread  Wishes to be spread over domains. Only with
-    whenUnsatisfiable ScheduleAnyway, and not looked at in this version.
-  volumes: []any~name        Volumes that need nothing of the placement: configMap, downwardAPI,
-    emptyDir, hostPath, image, nfs, projected, secret.
+  topologySpreadConstraints: []TopologySpread  How evenly pods are spread over domains.
+  volumes: []any~name        Volumes: persistentVolumeClaim, and what needs nothing of the
+    placement: configMap, downwardAPI, emptyDir, hostPath, image, nfs, projected, secret.
   activeDeadlineSeconds: integer  How long it may run. Kept and not looked at.
   automountServiceAccountToken: boolean  Kept and not looked at.
   dnsConfig: any             Kept and not looked at.
@@ -42,8 +42,8 @@ PodSpec - What a pod needs, and where it may run. What is not about placement is
   hostnameOverride: string   Kept and not looked at.
   imagePullSecrets: []any~name  Kept and not looked at.
   os: any                    Kept and not looked at.
-  preemptionPolicy: string   Whether it may displace others. Kept and not looked at; the class says
-    it.
+  preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace others; what its class says
+    where nothing is said.
   readinessGates: []any      Kept and not looked at.
   restartPolicy: string      What happens when a container ends. Kept and not looked at.
   runtimeClassName: string   Kept and not looked at.
@@ -87,6 +87,16 @@ Resources - What a container needs of its node.
   requests: quantities       Amounts that are set aside for it: cpu, memory, nvidia.com/gpu and any
     other that nodes offer.
   limits: quantities         Amounts it may not exceed. A resource with a limit only requests that.
+  claims: []ContainerClaim~name  Which of the pod's devices it sees.
+
+ContainerClaim - One claim of the pod that a container sees.
+  name: string!              Its name in the pod.
+  request: string            Which request of it.
+
+PodClaim - A claim for devices, one of both.
+  name: string!              Its name in the pod.
+  resourceClaimName: string  The ResourceClaim, shared with whoever names it too.
+  resourceClaimTemplateName: string  A ResourceClaimTemplate of which the pod gets its own.
 
 Port - One port of a container.
   containerPort: integer     Its number in the container.
@@ -104,13 +114,32 @@ Toleration - A taint that a pod does not mind.
 
 Affinity - Conditions on the nodes, and between pods.
   nodeAffinity: NodeAffinity  Conditions on the labels of its node.
-  podAffinity: any           Beside which pods. Only wishes, which this version does not look at.
-  podAntiAffinity: any       Away from which pods. Only wishes, which this version does not look at.
+  podAffinity: PodAffinity   Beside which pods.
+  podAntiAffinity: PodAffinity  Away from which pods.
+
+PodAffinity - Conditions and wishes about the pods around a pod.
+  requiredDuringSchedulingIgnoredDuringExecution: []PodAffinityTerm  What must be so.
+  preferredDuringSchedulingIgnoredDuringExecution: []WeightedTerm  What is wished.
+
+WeightedTerm - A wish about other pods.
+  weight: integer!           From 1 to 100, how much it counts.
+  podAffinityTerm: PodAffinityTerm!  The wish.
+
+PodAffinityTerm - Pods, and the domain that is shared with them or not.
+  labelSelector: LabelSelector  The pods that are meant.
+  matchLabelKeys: []string   Labels of this pod that are added to the selector.
+  mismatchLabelKeys: []string  Labels of this pod that those pods have not.
+  namespaceSelector: LabelSelector  Their namespaces: {} for all, or kubernetes.io/metadata.name.
+  namespaces: []string       Their namespaces by name; that of the pod where nothing is said.
+  topologyKey: string!       The label of nodes that makes domains.
 
 NodeAffinity - Conditions and wishes about the node of a pod.
   requiredDuringSchedulingIgnoredDuringExecution: NodeSelector  What its node must satisfy.
-  preferredDuringSchedulingIgnoredDuringExecution: []any  Wishes, which this version does not look
-    at.
+  preferredDuringSchedulingIgnoredDuringExecution: []Preference  What is wished of it.
+
+Preference - A wish about the node of a pod.
+  weight: integer!           From 1 to 100, how much it counts.
+  preference: NodeSelectorTerm!  The wish.
 
 NodeSelector - Terms of which a node must satisfy one.
   nodeSelectorTerms: []NodeSelectorTerm!  The terms.
@@ -124,15 +153,16 @@ Requirement - One expression about a label or field of a node.
   operator: In|NotIn|Exists|DoesNotExist|Gt|Lt!  How it is compared.
   values: []string           What it is compared with; none for Exists and DoesNotExist.
 
-TopologySpread - A wish to spread pods over domains.
-  labelSelector: any         The pods that are counted.
+TopologySpread - How evenly pods are spread over domains.
+  labelSelector: LabelSelector  The pods that are counted.
   matchLabelKeys: []string   Labels of this pod that are added to the selector.
-  maxSkew: integer           How far domains may be apart.
+  maxSkew: integer!          How far domains may be apart.
   minDomains: integer        How many domains there must be.
-  nodeAffinityPolicy: string  Whether nodes it may not use count.
-  nodeTaintsPolicy: string   Whether nodes with taints count.
-  topologyKey: string        The label that makes domains.
-  whenUnsatisfiable: DoNotSchedule|ScheduleAnyway  Only ScheduleAnyway is taken in this version.
+  nodeAffinityPolicy: Honor|Ignore  Ignore: nodes it may not use count, too.
+  nodeTaintsPolicy: Honor|Ignore  Honor: nodes whose taints it does not tolerate do not count.
+  topologyKey: string!       The label that makes domains.
+  whenUnsatisfiable: DoNotSchedule|ScheduleAnyway  Whether it is a condition or a wish; a condition
+    where nothing is said.
 
 PodTemplate - A pod as a Job makes several of.
   metadata: any              Labels and annotations of the pods.

@@ -15,6 +15,21 @@ PodGroupSpec - Minimum, queue and priority of a gang.
   minResources: quantities   What must be free in its queue before it is looked at.
   queue: string              The queue that pays for it; "default" where nothing is said.
   priorityClassName: string  The class that gives its priority.
+  networkTopology: NetworkTopology  How close its pods must be.
+  subGroupPolicy: []SubGroupPolicy  Parts of it that have a minimum or a closeness of their own.
+
+NetworkTopology - How close pods must be in the network.
+  mode: hard|soft            hard: a condition, also where nothing is said; soft: a wish.
+  highestTierAllowed: integer  The highest tier of a hyper node that they may share.
+  highestTierName: string    The same by the name of the tier.
+
+SubGroupPolicy - Parts of a gang: a part for each value of some labels.
+  name: string!              Its name.
+  subGroupSize: integer      How many pods of a part must run together; 1 where nothing is said.
+  minSubGroups: integer      How many parts must run together.
+  labelSelector: LabelSelector  The pods it is about; all where nothing is said.
+  matchLabelKeys: []string   Labels whose values tell the parts apart.
+  networkTopology: NetworkTopology  How close the pods of a part must be.
 
 PodGroupStatus - Where a gang is in its life.
   phase: Pending|Inqueue|Running|Unknown|Completed  Where it is.
@@ -41,6 +56,16 @@ QueueSpec - Share and bounds of a queue.
   deserved: quantities       What it should have when others want more too.
   guarantee: Guarantee       What nobody else may use.
   reclaimable: boolean       false: what it has beyond its share is not taken back.
+  affinity: QueueAffinity    The groups of nodes its tasks go to, or keep away from.
+  dequeueStrategy: fifo|traverse  Kept and not looked at.
+
+QueueAffinity - Groups of nodes, told by the label volcano.sh/nodegroup-name.
+  nodeGroupAffinity: NodeGroups  Those its tasks go to.
+  nodeGroupAntiAffinity: NodeGroups  Those they keep away from.
+
+NodeGroups - Names of groups of nodes.
+  requiredDuringSchedulingIgnoredDuringExecution: []string  As a condition.
+  preferredDuringSchedulingIgnoredDuringExecution: []string  As a wish.
 
 Guarantee - What is set aside for a queue.
   resource: quantities       The amounts.
@@ -70,6 +95,7 @@ JobSpec - Roles, minimum, queue and priority of a job.
   queue: string              The queue that pays for it; "default" where nothing is said.
   schedulerName: string      Who schedules it. Kept and not looked at: here it is always us.
   tasks: []JobTask~name!     Its roles.
+  networkTopology: NetworkTopology  How close its pods must be.
   policies: []JobPolicy      What is done when pods end, for roles that do not say it themselves.
   maxRetry: integer          With RestartJob: it fails instead of being begun anew as often as this;
     3 where nothing is said.
@@ -83,6 +109,14 @@ JobTask - One role of a job: pods that are all alike.
   template: PodTemplate!     What each of them is.
   policies: []JobPolicy      What is done when pods of this role end.
   dependsOn: JobDependsOn    Roles that must run before this one is created.
+  partitionPolicy: JobPartition  Its parts, each with a closeness of its own.
+  topologyPolicy: none|best-effort|restricted|single-numa-node  How its pods keep to NUMA domains.
+
+JobPartition - Parts of a role, all of one size.
+  totalPartitions: integer!  How many there are.
+  partitionSize: integer!    How many pods each has; both multiplied are the replicas.
+  minPartitions: integer     How many must run together.
+  networkTopology: NetworkTopology  How close the pods of a part must be.
 
 JobPolicy - What is done when something happened to pods of a job.
   event: PodFailed|PodEvicted|TaskCompleted|*  What happened; * is each of the others.
