@@ -8,8 +8,10 @@ from typing import Any
 
 from coordinator.admission.step import Placed
 from coordinator.intake import Admission, Intake
+from shard_worker.known_objects import KnownObjects
 from shard_worker.tasks import Status
 from shard_worker.world_building import Standing
+from shared.ledger.protocol import PutObject
 from shared.model import HyperNode, Job, Node, PriorityClass, Queue, TaskClass
 from shared.objects import ClusterObjects
 
@@ -63,33 +65,28 @@ def read_recorded(items: Sequence[Mapping[str, Any]], now: float = 0.0) -> Recor
         hyper_nodes=list(admission.hyper_nodes),
         priority_classes=dict(registry.priority_classes),
     )
-    objects = getattr(registry, "objects", None)
-    if isinstance(objects, ClusterObjects):
-        recorded.objects = objects
-    recorded.standings = _standings(
-        admission.jobs, admission.placed, recorded.rows, _statuses(items)
-    )
+    known = KnownObjects()
+    for op in admission.ops:
+        if isinstance(op, PutObject):
+            known.put(op.key, op.spec)
+    recorded.objects = known.objects
+    recorded.standings = _standings(admission.jobs, admission.placed, recorded.rows)
     return recorded
 
 
 def _standings(
-    jobs: Iterable[Job],
-    placed: Iterable[Placed],
-    rows: Mapping[str, int],
-    told: Mapping[str, Mapping[str, Any]],
+    jobs: Iterable[Job], placed: Iterable[Placed], rows: Mapping[str, int]
 ) -> list[Standing]:
     found = {job.jid: Standing(job) for job in sorted(jobs, key=lambda job: job.jid)}
     for pod in placed:
-        standing = found[pod.jid]
+        standing, told = found[pod.jid], pod.status
         standing.states[pod.tix] = state = _status(pod)
         if pod.node in rows and not state & _ENDED:
             standing.rows[pod.tix] = rows[pod.node]
-    for standing in found.values():
-        for tix in range(standing.job.tasks):
-            status = told.get(f"{standing.job.namespace}/{standing.job.pod_name(tix)}", {})
-            nominated = status.get("nominatedNodeName")
-            if isinstance(nominated, str) and nominated in rows:
-                standing.nominated[tix] = rows[nominated]
+        if told.nominated in rows:
+            standing.nominated[pod.tix] = rows[told.nominated]
+        if told.started is not None:
+            standing.started[pod.tix] = told.started
     return list(found.values())
 
 
@@ -101,14 +98,3 @@ def _status(pod: Placed) -> Status:
     if pod.deleting:
         return Status.RELEASING
     return Status.BOUND if pod.node else Status.PENDING
-
-
-def _statuses(items: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """``namespace/name`` of every pod -> its status as written."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for item in items:
-        status = item.get("status")
-        if item.get("kind") == "Pod" and isinstance(status, Mapping):
-            meta = item["metadata"]
-            found[f"{meta.get('namespace', 'default')}/{meta['name']}"] = status
-    return found
