@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.priority_queue import PriorityQueue
+from shard_worker.queue_totals import link
 from shard_worker.registration import Registered, Registration
 from shard_worker.rules import Check, Purpose, Scores
 from shard_worker.workload import JobInfo, Progress, QueueInfo
@@ -31,6 +33,7 @@ class Answers(Registration):
     def enter(self, world: World) -> None:
         """What is asked from now on is asked of this world."""
         self._world = world
+        link(world.queues)
 
     @property
     def world(self) -> World:
@@ -60,6 +63,15 @@ class Answers(Registration):
                 return found
         return _ties(
             (_index(left), left.created, left.uid), (_index(right), right.created, right.uid)
+        )
+
+    def in_task_order(self, tasks: Sequence[TaskInfo]) -> list[TaskInfo]:
+        """Tasks by :meth:`compare_tasks`; their order does not change during a session."""
+        hooks = self.hooks["TaskOrder"]
+        if any(hook.scalar is not None for hook in hooks):
+            return PriorityQueue(self.compare_tasks, tasks).drain()
+        return sorted(
+            tasks, key=lambda t: (*(h.fn(t.role) for h in hooks), _index(t), t.created, t.uid)
         )
 
     def compare_sub_jobs(self, left: SubJob, right: SubJob) -> float:
@@ -232,9 +244,18 @@ class Answers(Registration):
             for reason, mask in hook.fn(task.cls, world.view)
         ]
         for hook in self.hooks["LivePredicate"]:
-            if hook.fn(task.cls):
+            if hook.symmetric or hook.fn(task.cls):
                 found += hook.scalar(task, world)
         return found
+
+    def passes(self, task: TaskInfo, row: int) -> bool:
+        """Do the checks that change with what runs let the task onto this node as it is now?"""
+        return all(
+            check.mask[row]
+            for hook in self.hooks["LivePredicate"]
+            if hook.fn(task.cls)
+            for check in hook.scalar(task, self.world)
+        )
 
     def simulate(self, point: str, *args: Any) -> str | None:
         """SimulatePredicate, SimulateAddTask, SimulateRemoveTask: the first failure."""

@@ -23,6 +23,7 @@ from shard_worker.tasks import OCCUPYING, Status
 from shard_worker.view import View
 from shard_worker.workload import QueueInfo, add
 from shard_worker.world import World
+from shard_worker.world_building import take_up
 from shard_worker.world_statement import Kind
 from shared.ledger.protocol import IntakeEntry, IntakeOp, PutClass, PutNode, PutPartition
 from shared.ledger.records import pack_node
@@ -220,7 +221,7 @@ class Cluster:
         for job in jobs:
             world.add_job(job)
             if job.queue is not None:
-                _charge(job.queue, job)
+                take_up(world, job.queue, job)
         self._grow_tree(world)
         session = open_session(self.policy, makers=self._makers)
         session.enter(world)
@@ -286,11 +287,3 @@ class Cluster:
         parts: tuple[dict[int, int], ...] = (dict(node.allocatable), used, {}, leaving, {})
         width = len(self.slots)
         return pack_node(1, 1, [part.get(s, 0) for s in range(width) for part in parts])
-
-
-def _charge(queue: QueueInfo, job: SessionJob) -> None:
-    """Count a job in the totals of its queue, as Order does."""
-    queue.jobs += 1
-    add(queue.allocated, job.allocated.items(), 1)
-    add(queue.requested, job.allocated.items(), 1)
-    add(queue.requested, job.requested.items(), 1)

@@ -126,8 +126,6 @@ class SessionJob(JobInfo):
     by_role: dict[str, Census] = field(default_factory=dict)
     """Role name -> its tasks."""
     subs: dict[str, SubJob] = field(default_factory=dict)
-    phase: str = ""
-    """Of its PodGroup: "", Pending, Inqueue, Running, Unknown, Completed."""
     allocated_hyper_node: str = ""
     """Lowest hyper node that holds all its placed tasks, "" where nothing is placed."""
     unschedulable: dict[str, int] = field(default_factory=dict)
@@ -213,11 +211,14 @@ class SessionJob(JobInfo):
         elif status is Status.PENDING and task.best_effort:
             self._add(self.best_effort, group, by)
         if status & OCCUPYING:
+            self.using += by
             add(self.allocated, task.requests, by)
         elif status is Status.PENDING:
             if not task.best_effort:
                 self.pending += by
             add(self.requested, task.requests, by)
+            if task.role.gated:
+                add(self.gated, task.requests, by)
         elif status & LOST:
             self.failed += by
 

@@ -2,13 +2,14 @@
 
 Order (in the coordinator, and in ``replay``) keeps these records; plugins read them. Amounts are
 dicts from slot to whole numbers, because a job or queue touches few slots; nothing here is per
-task.
+task. How totals follow from jobs is in :mod:`shard_worker.queue_totals`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shared.model import Job, Queue
 
@@ -20,6 +21,17 @@ def add(into: Amounts, requests: Iterable[tuple[int, int]], times: int) -> None:
     """Add ``times`` (may be negative) a request to a total."""
     for slot, amount in requests:
         into[slot] = into.get(slot, 0) + amount * times
+
+
+class Figures(NamedTuple):
+    """A job's part in what decides whether further jobs are let in; empty without minResources."""
+
+    inqueue: Amounts
+    """What it was let in with and does not hold yet."""
+    kept: Amounts
+    """What it holds, up to its minResources; Volcano's allocated less elastic."""
+    promised: Amounts
+    """As ``inqueue``, but whole while its PodGroup is Inqueue: what overcommit counts."""
 
 
 @dataclass(slots=True)
@@ -41,6 +53,24 @@ class JobInfo:
     allocated: Amounts = field(default_factory=dict)
     requested: Amounts = field(default_factory=dict)
     """Everything its pending members ask for together (allocated not included)."""
+    phase: str = ""
+    """Of its PodGroup: "", Pending, Inqueue, Running, Unknown, Completed."""
+    using: int = 0
+    """Members allocated, binding, bound or running."""
+    gated: Amounts = field(default_factory=dict)
+    """What its members with scheduling gates ask for together."""
+    figures: Figures | None = None
+    """What the totals above it count for it now; None = nothing."""
+
+
+@dataclass(slots=True)
+class Below:
+    """Totals of all queues below one, whatever their depth."""
+
+    allocated: Amounts = field(default_factory=dict)
+    inqueue: Amounts = field(default_factory=dict)
+    kept: Amounts = field(default_factory=dict)
+    reserved: Amounts = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -55,7 +85,16 @@ class QueueInfo:
     """What its tasks that are leaving hold still: not in ``allocated``, as in Volcano, but the
     ledger counts it against the capability until they have left."""
     jobs: int = 0
-    elastic: Amounts = field(default_factory=dict)
+    inqueue: Amounts = field(default_factory=dict)
+    """What its jobs were let in with and do not hold yet."""
+    kept: Amounts = field(default_factory=dict)
+    """What each of its jobs holds up to its minResources, together: the rest is elastic."""
+    reserved: Amounts = field(default_factory=dict)
+    """What its pending tasks ask for whose own gate the scheduler has taken away: it is theirs."""
+    above: tuple[QueueInfo, ...] = ()
+    """Its parent, that one's parent, and so on; set by ``link``."""
+    below: Below | None = None
+    """None where no queue is below it."""
 
 
 @dataclass(slots=True)
@@ -65,6 +104,10 @@ class ClusterInfo:
     total: Amounts = field(default_factory=dict)
     queues: dict[int, QueueInfo] = field(default_factory=dict)
     jobs: dict[int, JobInfo] = field(default_factory=dict)
+    free: Amounts = field(default_factory=dict)
+    """What no task holds of ``total``. A session over a world has it in its view instead."""
+    promised: Amounts = field(default_factory=dict)
+    """What jobs that were let in may still come for, see :class:`Figures`."""
     revision: int = 0
     """Moves with every change of a total, queue or job count: plugins cache by it."""
 

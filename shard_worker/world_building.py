@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from shard_worker.queue_totals import book, reserves
 from shard_worker.session_job import SessionJob, open_session_job
 from shard_worker.task_class import Mode
 from shard_worker.tasks import Status, TaskInfo
@@ -93,7 +94,7 @@ def _take_up(
         _settle(world, job.tasks)
         return
     world.add_job(job)
-    _charge(queue, job)
+    take_up(world, queue, job)
 
 
 def _settle(world: World, tasks: Iterable[TaskInfo]) -> None:
@@ -103,8 +104,9 @@ def _settle(world: World, tasks: Iterable[TaskInfo]) -> None:
             world.resident.setdefault(task.row, []).append(task)
 
 
-def _charge(queue: QueueInfo, job: SessionJob) -> None:
-    """Count a job in the totals of its queue."""
+def take_up(world: World, queue: QueueInfo, job: SessionJob) -> None:
+    """Count a job in the totals of its queue; those of queues above it are for ``link``."""
+    book(world, queue, job)
     queue.jobs += 1
     add(queue.allocated, job.allocated.items(), 1)
     add(queue.requested, job.allocated.items(), 1)
@@ -112,3 +114,5 @@ def _charge(queue: QueueInfo, job: SessionJob) -> None:
     for task in job.tasks:
         if task.status is Status.RELEASING and task.row >= 0:
             add(queue.releasing, task.requests, 1)
+        elif task.status is Status.PENDING and reserves(task.role):
+            add(queue.reserved, task.requests, 1)

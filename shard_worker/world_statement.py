@@ -12,8 +12,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from shard_worker.columns import NOMINATED, RELEASING, USED
+from shard_worker.queue_totals import charge, charge_total, reserves
 from shard_worker.tasks import Status, TaskInfo
-from shard_worker.workload import add
 
 if TYPE_CHECKING:
     from shard_worker.session import Session
@@ -62,6 +62,14 @@ class WorldStatement:
         """Let a bound or running task leave its node."""
         self._apply(Operation(Kind.EVICT, task, task.row, task.status, reason))
 
+    def give_back(self, task: TaskInfo) -> None:
+        """Let a task that this statement evicts stay after all."""
+        for at, operation in enumerate(self.operations):
+            if operation.kind is Kind.EVICT and operation.task is task:
+                self._undo(self.operations.pop(at))
+                return
+        raise KeyError(f"{task.key} is not evicted by this statement")
+
     def _apply(self, operation: Operation) -> None:
         world, task, row = self._ssn.world, operation.task, operation.row
         match operation.kind:
@@ -96,10 +104,12 @@ class WorldStatement:
     def _count(self, task: TaskInfo, status: Status, by: int) -> None:
         """The job's and the queue's books, then whoever listens. A pipelined task is charged to its
         queue like an allocated one, a leaving one is not: as Volcano's plugins count."""
-        job = task.job
+        job, before = task.job, task.status
         job.move(task, status)
         if job.queue is not None:
-            add(job.queue.allocated, task.requests, by)
+            charge(job.queue, task.requests, by)
+            if Status.PENDING in (before, status) and reserves(task.role):
+                charge_total(job.queue, "reserved", task.requests, -by)
         if by > 0:
             self._ssn.tell_allocated(task)
         else:
