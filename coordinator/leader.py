@@ -109,9 +109,9 @@ class LedCluster:
         await self._leadership.surely()
         return await self._cluster.bind(requests)
 
-    async def delete(self, tasks: list[str]) -> list[str]:
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
         await self._leadership.surely()
-        return await self._cluster.delete(tasks)
+        return await self._cluster.delete(tasks, uids)
 
     async def listing(self, token: str) -> Listed:
         return await self._cluster.listing(token)

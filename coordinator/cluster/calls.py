@@ -100,8 +100,12 @@ def read_foreign(value: Any) -> Foreign:
     )
 
 
-def read_delete(arguments: list[Any]) -> list[str]:
-    return texts(row(arguments, "delete", 1)[0], "delete.tasks")
+def read_delete(arguments: list[Any]) -> tuple[list[str], list[str] | None]:
+    """(tasks, the incarnations that are meant; None: whichever there are)."""
+    tasks, uids = row(arguments, "delete", 2)
+    if uids is not None:
+        _alike("delete", texts(tasks, "delete.tasks"), texts(uids, "delete.uids"))
+    return texts(tasks, "delete.tasks"), uids
 
 
 def read_reports_question(arguments: list[Any]) -> tuple[int, float]:
@@ -111,16 +115,17 @@ def read_reports_question(arguments: list[Any]) -> tuple[int, float]:
 
 
 def report_columns(r: Reports) -> list[Any]:
-    return [r.last, r.kinds, r.tasks, r.nodes]
+    return [r.last, r.kinds, r.tasks, r.nodes, r.lives]
 
 
 def read_reports(columns: Any) -> Reports:
-    last, kinds, tasks, nodes = row(columns, "reports", 4)
+    last, kinds, tasks, nodes, lives = row(columns, "reports", 5)
     found = Reports(
         last=count(last, "reports.last"),
         kinds=indices(kinds, "reports.kinds"),
         tasks=texts(tasks, "reports.tasks"),
         nodes=texts(nodes, "reports.nodes"),
+        lives=mapping(lives, "reports.lives", count, count),
     )
     _alike("reports", kinds, tasks, nodes)
     if kinds and max(kinds) > max(Report):

@@ -58,8 +58,8 @@ class SocketCluster:
             lambda told: read_bind_answers(told, len(requests.tasks)),
         )
 
-    async def delete(self, tasks: list[str]) -> list[str]:
-        return await self._ask("delete", [tasks], self._timeout, read_deleted)
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        return await self._ask("delete", [tasks, uids], self._timeout, read_deleted)
 
     async def listing(self, token: str) -> Listed:
         return await self._ask("listing", [token], self._timeout, read_listed)

@@ -107,7 +107,8 @@ class FaultyCluster:
         self._broken: dict[str, bool] = {}
         """Nodes that were asked, and whether they refuse all."""
         self._refusals: list[ClusterEvent] = []
-        self._said: deque[tuple[int, str, str]] = deque(maxlen=_MEMORY)
+        self._said: deque[tuple[int, str, str, int]] = deque(maxlen=_MEMORY)
+        """(kind, task, node, life)"""
 
     def bind(self, requests: BindRequests, now: float) -> BindAnswers:
         """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
@@ -130,11 +131,11 @@ class FaultyCluster:
             raise ClusterTimeout("the bind answer was lost")
         return BindAnswers(answers, where, reasons if any(reasons) else [])
 
-    def delete(self, tasks: list[str], now: float) -> list[str]:
+    def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
         """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
         if self._strikes(self._faults.silent_before):
             raise ClusterTimeout("the delete request was lost")
-        never = self._cluster.delete(tasks, now)
+        never = self._cluster.delete(tasks, now, uids)
         if self._strikes(self._faults.silent_after):
             raise ClusterTimeout("the delete answer was lost")
         return never
@@ -150,8 +151,10 @@ class FaultyCluster:
         fresh = self._cluster.reports(after, limit)
         if not self._faults.duplicate:
             return fresh
-        said: list[tuple[int, str, str]] = []
-        for report in zip(fresh.kinds, fresh.tasks, fresh.nodes, strict=True):
+        said: list[tuple[int, str, str, int]] = []
+        told = zip(fresh.kinds, fresh.tasks, fresh.nodes, strict=True)
+        for i, (kind, task, node) in enumerate(told):
+            report = kind, task, node, fresh.lives.get(i, 0)
             said.append(report)
             self._said.append(report)
             if self._strikes(self._faults.duplicate):
@@ -161,6 +164,7 @@ class FaultyCluster:
             kinds=[row[0] for row in said],
             tasks=[row[1] for row in said],
             nodes=[row[2] for row in said],
+            lives={i: row[3] for i, row in enumerate(said) if row[3]},
         )
 
     def listing(self, token: str) -> Listed:

@@ -85,7 +85,8 @@ class ClusterHost:
                 case "bind":
                     connection.send([number, "", self._bind(read_bind(rest))])
                 case "delete":
-                    never = self._kubelets.delete(read_delete(rest), self._clock())
+                    tasks, uids = read_delete(rest)
+                    never = self._kubelets.delete(tasks, self._clock(), uids)
                     self._settle()
                     connection.send([number, "", never])
                 case "reports":

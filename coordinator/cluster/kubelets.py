@@ -22,7 +22,8 @@ class ClusterEvent:
     """What the cluster received (bind, delete) or did, for the history. Parallel columns.
 
     ``answers`` is empty except for binds, where it tells what became of each request in truth, not
-    what a faulty connection made of the answer. A delete has neither nodes nor uids.
+    what a faulty connection made of the answer. A delete has no nodes, and uids only where it was
+    asked for certain incarnations.
     """
 
     t: float
@@ -41,7 +42,7 @@ class Kubelets(Protocol):
         """One answer per request, in order. Raises ClusterTimeout where a fault hides them."""
         ...
 
-    def delete(self, tasks: list[str], now: float) -> list[str]:
+    def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
         """Those that it never had. Raises ClusterTimeout where a fault hides the answer."""
         ...
 

@@ -16,7 +16,7 @@ from collections import deque
 from itertools import islice
 
 from coordinator.cluster.kubelets import REPORTS_AT_ONCE, ClusterEvent, EventKind
-from coordinator.cluster.memory import Memory
+from coordinator.cluster.memory import NEVER, Memory
 from coordinator.cluster.protocol import (
     BindAnswer,
     BindAnswers,
@@ -27,6 +27,7 @@ from coordinator.cluster.protocol import (
     Phase,
     Report,
     Reports,
+    life_of,
 )
 
 _RUNNING, _RELEASING, _LOSING = range(3)
@@ -36,8 +37,9 @@ _Pod = tuple[str, str, float | None, int]
 """(uid, node, duration, phase)"""
 
 _End = tuple[str, str, bool] | None
-"""(uid, node, whether it succeeded) of a task that ran; the node is "" once its end was
-acknowledged. None: deleted before it was ever bound, whatever its uid."""
+"""(uid, node, whether it succeeded) of a task's last incarnation that ran; the node is "" once its
+end was acknowledged, NEVER where no report of an end was ever made (it was deleted before it was
+bound, or lost). None: deleted before it was ever bound, whatever its uid."""
 
 _PHASES = {_RUNNING: Phase.RUNNING, _RELEASING: Phase.RELEASING, _LOSING: Phase.RELEASING}
 
@@ -71,7 +73,8 @@ class LocalCluster:
         self._runs: list[tuple[float, int, list[str]]] = []  # heap; the number breaks ties
         self._graces: deque[tuple[float, list[str]]] = deque()
         self._entered = 0
-        self._reports: deque[tuple[int, str, str]] = deque()
+        self._reports: deque[tuple[int, str, str, str]] = deque()
+        """(kind, task, node, uid)"""
         self._acknowledged = 0
         self._events: list[ClusterEvent] = []
         self._foreign: Foreign = {}
@@ -145,25 +148,37 @@ class LocalCluster:
         """Whether the task is on a node, or was."""
         return task in self._live or task in self._ended
 
-    def delete(self, tasks: list[str], now: float) -> list[str]:
+    def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
         """End these tasks: live ones release and fail; others can never be bound again. Returns
-        those that never were."""
+        those that never were. ``uids``: only these incarnations."""
         self.advance(now)
-        self._event("delete", tasks, [], [], [])
+        self._event("delete", tasks, [], uids or [], [])
         leaving: list[str] = []
         never: list[str] = []
-        for task in tasks:
+        for task, uid in zip(tasks, uids or [""] * len(tasks), strict=True):
             pod = self._live.get(task)
             if pod is None:
-                if self._ended.setdefault(task, None) is None:
+                if self._never(task, uid):
                     never.append(task)
-            elif pod[3] == _RUNNING:
+            elif pod[3] == _RUNNING and uid in ("", pod[0]):
                 self._live[task] = (pod[0], pod[1], None, _LOSING)
                 leaving.append(task)
         if leaving:
             self._report(Report.RELEASING, leaving)
             self._graces.append((self._now + self._grace, leaving))
         return never
+
+    def _never(self, task: str, uid: str) -> bool:
+        """Whether this incarnation ("": any) of a task that is not live never ended on a node; it
+        will not be taken from now on."""
+        end = self._ended.get(task)
+        if end is None:
+            self._ended[task] = (uid, NEVER, False) if uid and task not in self._ended else None
+            return True
+        if uid and life_of(end[0]) < life_of(uid):
+            self._ended[task] = (uid, NEVER, False)
+            return True
+        return end[1] == NEVER and uid in ("", end[0])
 
     def advance(self, now: float) -> None:
         """Fire what is due: first all starts, then all ends of runs, then all ends of grace.
@@ -186,17 +201,19 @@ class LocalCluster:
         """A number this cluster never gave out acknowledges nothing (it is from another run)."""
         if after <= self._acknowledged + len(self._reports):
             while self._acknowledged < after:
-                kind, task, _ = self._reports.popleft()
+                kind, task, _, uid = self._reports.popleft()
                 self._acknowledged += 1
-                end = self._ended[task] if kind in _LAST_REPORTS else None
-                if end is not None:
-                    self._ended[task] = (end[0], "", end[2])
+                end = self._ended.get(task) if kind in _LAST_REPORTS else None
+                if end is not None and end[0] == uid and end[1] != NEVER:
+                    self._ended[task] = (uid, "", end[2])
         rows = list(islice(self._reports, limit))
+        lives = {i: life for i, row in enumerate(rows) if (life := life_of(row[3]))}
         return Reports(
             last=self._acknowledged + len(rows),
             kinds=[row[0] for row in rows],
             tasks=[row[1] for row in rows],
             nodes=[row[2] for row in rows],
+            lives=lives,
         )
 
     # --- what is asked ----------------------------------------------------------------------------
@@ -207,7 +224,7 @@ class LocalCluster:
         number, _, start = token.partition(":")
         if not token:
             self._lists += 1
-            self._list = [*self._live, *(t for t, end in self._ended.items() if end and end[1])]
+            self._list = [*self._live, *(t for t, end in self._ended.items() if _unheard(end))]
         elif number != str(self._lists):
             raise ClusterTimeout("another listing was begun since")
         first = int(start or 0)
@@ -234,7 +251,7 @@ class LocalCluster:
         for task in tasks:
             if (pod := self._live.get(task)) is not None:
                 rows.append((task, pod[0], pod[1], _PHASES[pod[3]]))
-            elif (end := self._ended.get(task)) is not None:
+            elif (end := self._ended.get(task)) is not None and end[1] != NEVER:
                 phase = Phase.SUCCEEDED if end[2] else Phase.FAILED
                 rows.append((task, end[0], end[1], phase))
             elif every:
@@ -262,7 +279,8 @@ class LocalCluster:
         Nothing of them is remembered but that there is no such task any more."""
         self.advance(now)
         lost = [self._live.pop(task) for task in tasks]
-        self._ended.update(dict.fromkeys(tasks))
+        ends = ((pod[0], NEVER, False) for pod in lost)
+        self._ended.update(zip(tasks, ends, strict=True))
         self._failing.difference_update(tasks)
         nodes, uids = [pod[1] for pod in lost], [pod[0] for pod in lost]
         self._event("lost", tasks, nodes, uids, [])
@@ -283,9 +301,10 @@ class LocalCluster:
             if end is None:
                 return BindAnswer.GONE, ""
             if end[0] != uid:
-                return BindAnswer.OK, node
+                over = life_of(end[0]) > life_of(uid)
+                return (BindAnswer.GONE, "") if over else (BindAnswer.OK, node)
             at = end[1]
-            if not at:
+            if not at or at == NEVER:
                 return (BindAnswer.SUCCEEDED if end[2] else BindAnswer.GONE), ""
         else:
             return BindAnswer.OK, node
@@ -344,7 +363,8 @@ class LocalCluster:
         pods = [self._live[task] for task in tasks]
         nodes = [pod[1] for pod in pods]
         code = int(kind)
-        self._reports.extend([(code, task, pod[1]) for task, pod in zip(tasks, pods, strict=True)])
+        told = zip(tasks, pods, strict=True)
+        self._reports.extend([(code, task, pod[1], pod[0]) for task, pod in told])
         self._event(_KINDS[kind], tasks, nodes, [pod[0] for pod in pods], [])
 
     def _event(
@@ -363,6 +383,11 @@ class LocalCluster:
         self._events.append(
             ClusterEvent(self._now, kind, tasks, nodes, uids, names, durations, codes)
         )
+
+
+def _unheard(end: _End) -> bool:
+    """Whether it ended, and not every report of that was taken."""
+    return end is not None and end[1] not in ("", NEVER)
 
 
 def _job_number(task: str) -> int:

@@ -14,7 +14,10 @@ from typing import Any
 
 import orjson
 
-from coordinator.cluster.protocol import BindAnswer, Report
+from coordinator.cluster.protocol import BindAnswer, Report, life_of
+
+NEVER = "-"
+"""In the place of the node of a task whose end is in no report."""
 
 _TAKEN = BindAnswer.OK.name
 _REPORTS = {
@@ -47,10 +50,10 @@ class Memory:
     pods: dict[str, KeptPod] = field(default_factory=dict)
     """Task -> what is on a node."""
     ended: dict[str, tuple[str, str, bool] | None] = field(default_factory=dict)
-    """Task -> (uid, node, whether it succeeded) of what ran; None: deleted before it was ever
-    bound, or lost."""
-    reports: list[tuple[int, str, str]] = field(default_factory=list)
-    """(kind, task, node) of every report ever made, in order."""
+    """Task -> (uid, node, whether it succeeded) of what ran, or (uid, NEVER, False) of what never
+    ended there: deleted before it was bound, or lost; None: the same, whatever its uid."""
+    reports: list[tuple[int, str, str, str]] = field(default_factory=list)
+    """(kind, task, node, uid) of every report ever made, in order."""
 
 
 def read_memory(path: Path) -> Memory:
@@ -73,18 +76,26 @@ def _take(memory: Memory, event: dict[str, Any]) -> None:
     if kind == "bind":
         _bound(memory, event)
     elif kind == "delete":
-        for task in event["tasks"]:
-            if (pod := memory.pods.get(task)) is not None:
-                if not pod.releasing and pod.deleted is None:
-                    pod.deleted = event["t"]
-            else:
-                memory.ended.setdefault(task, None)
+        uids = event["uids"] or [""] * len(event["tasks"])
+        for task, uid in zip(event["tasks"], uids, strict=True):
+            _deleted(memory, task, uid, event["t"])
     elif kind == "lost":
-        for task in event["tasks"]:
+        for task, uid in zip(event["tasks"], event["uids"], strict=True):
             memory.pods.pop(task, None)
-            memory.ended[task] = None
+            memory.ended[task] = (uid, NEVER, False)
     else:
         _reported(memory, kind, event)
+
+
+def _deleted(memory: Memory, task: str, uid: str, t: float) -> None:
+    pod, end = memory.pods.get(task), memory.ended.get(task)
+    if pod is not None:
+        if uid in ("", pod.uid) and not pod.releasing and pod.deleted is None:
+            pod.deleted = t
+    elif end is None:
+        memory.ended[task] = (uid, NEVER, False) if uid and task not in memory.ended else None
+    elif uid and life_of(end[0]) < life_of(uid):
+        memory.ended[task] = (uid, NEVER, False)
 
 
 def _bound(memory: Memory, event: dict[str, Any]) -> None:
@@ -100,7 +111,7 @@ def _bound(memory: Memory, event: dict[str, Any]) -> None:
 def _reported(memory: Memory, kind: str, event: dict[str, Any]) -> None:
     report = int(_REPORTS[kind])
     for task, uid, node in zip(event["tasks"], event["uids"], event["nodes"], strict=True):
-        memory.reports.append((report, task, node))
+        memory.reports.append((report, task, node, uid))
         pod = memory.pods.get(task)
         if pod is None:
             continue

@@ -17,6 +17,20 @@ class BindAnswer(IntEnum):
     SUCCEEDED = 6  # it ran, ended well, and that was reported before
 
 
+def incarnation(uid: str, life: int) -> str:
+    """The uid of a task of the job with this uid, after so many evictions of it."""
+    return f"{uid}{_LIFE}{life}" if life else uid
+
+
+def life_of(uid: str) -> int:
+    """After how many evictions of the task this incarnation came."""
+    life = uid.rpartition(_LIFE)[2] if _LIFE in uid else ""
+    return int(life) if life.isdecimal() else 0
+
+
+_LIFE = "#"
+
+
 @dataclass(frozen=True, slots=True)
 class BindRequests:
     """Parallel columns. ``tasks`` are "jid.tix"; ``uids`` the incarnations (preconditions)."""
@@ -86,6 +100,8 @@ class Reports:
     kinds: list[int]
     tasks: list[str]
     nodes: list[str]
+    lives: dict[int, int] = field(default_factory=dict)
+    """Position -> which incarnation it is about; those not named are about the first."""
 
 
 class ClusterTimeout(Exception):
@@ -95,8 +111,9 @@ class ClusterTimeout(Exception):
 class ClusterDriver(Protocol):
     async def bind(self, requests: BindRequests) -> BindAnswers: ...
 
-    async def delete(self, tasks: list[str]) -> list[str]:
-        """Stop these tasks; what was running reports RELEASING, then FAILED.
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        """Stop these incarnations of tasks (None: whichever there is); what was running reports
+        RELEASING, then FAILED. Of an incarnation that is over nothing happens.
 
         Returns those that it never had, and that it will never take from now on: no report of them
         will come. Asking again is harmless. Raises ClusterTimeout."""

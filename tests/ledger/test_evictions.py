@@ -204,6 +204,8 @@ async def test_only_what_runs_where_it_was_seen_is_evicted(desk: Desk) -> None:
         (victims([0, 1, 1], [0, 0, 0]), 1),  # twice
     ):
         assert verdict(await desk.commit(evicting(wrong))) == (V.TASK, at)
+    nobody = evicting(victims([], [], cid=99))
+    assert verdict(await desk.commit(nobody)) == (V.COMMITTED, -1)
     both = evicting(victims([0], [0]), victims([0], [0]))
     assert verdict(await desk.commit(both)) == (V.TASK, 0)
     assert await plain(desk) == before

@@ -107,8 +107,8 @@ class DirectCluster:
     async def bind(self, requests: BindRequests) -> BindAnswers:
         return self.kubelets.bind(requests, time.time())
 
-    async def delete(self, tasks: list[str]) -> list[str]:
-        return self.kubelets.delete(tasks, time.time())
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        return self.kubelets.delete(tasks, time.time(), uids)
 
     async def reports(self, *, after: int, wait: float) -> Reports:
         deadline = time.monotonic() + wait

@@ -35,11 +35,11 @@ class Moody(LocalCluster):
             raise ClusterTimeout("bind")
         return super().bind(requests, now)
 
-    def delete(self, tasks: list[str], now: float) -> list[str]:
+    def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
         self.deletes += 1
         if "delete" in self.deaf_to:
             raise ClusterTimeout("delete")
-        return super().delete(tasks, now)
+        return super().delete(tasks, now, uids)
 
 
 @pytest.fixture

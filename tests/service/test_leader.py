@@ -49,7 +49,7 @@ class Told:
         self.binds += 1
         return cast(BindAnswers, None)
 
-    async def delete(self, tasks: list[str]) -> list[str]:
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
         self.deletes += 1
         return []
 

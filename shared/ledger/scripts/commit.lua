@@ -195,13 +195,8 @@ local function judge(index)
   if verdict ~= COMMITTED then return refuse(index, verdict, at) end
   local rec = job[jid]
   give_back(jid, displaced, -1, touch)
-  local victims = extra and extra[5]
-  if victims then verdict, at = judge_evictions(victims, extra[6]) end
-  if verdict == COMMITTED then
-    verdict, at = judge_core(rec, first, tail - 1, domains)
-    if verdict == COMMITTED then return accept(index, jid, rec, first, tail, displaced, domains) end
-    if victims then undo_evictions(victims, #victims) end
-  end
+  verdict, at = evict_and_place(extra, rec, first, tail - 1, domains)
+  if verdict == COMMITTED then return accept(index, jid, rec, first, tail, displaced, domains) end
   give_back(jid, displaced, 1, untouch)
   refuse(index, verdict, at)
 end

@@ -1,5 +1,5 @@
 -- Third part of the commit script: the rules by which a statement may evict.
-local judge_evictions, undo_evictions
+local evict_and_place
 do  -- see the prelude: local names are few
   local GUARD_GANG, GUARD_GUARANTEE = 1, 2
 
@@ -23,7 +23,7 @@ do  -- see the prelude: local names are few
     end
   end
 
-  function undo_evictions(victims, n)
+  local function undo_evictions(victims, n)
     for r = 1, n do
       let_stay(victims[r], #victims[r][5])
       mark_leaving(victims[r], -1, untouch)
@@ -95,7 +95,7 @@ do  -- see the prelude: local names are few
     return COMMITTED, -1
   end
 
-  function judge_evictions(victims, guards)
+  local function judge_evictions(victims, guards)
     for r, run in ipairs(victims) do
       local verdict, at = evict_run(run)
       if verdict ~= COMMITTED then
@@ -104,6 +104,17 @@ do  -- see the prelude: local names are few
       end
     end
     local verdict, at = judge_guards(victims, guards)
+    if verdict ~= COMMITTED then undo_evictions(victims, #victims) end
+    return verdict, at
+  end
+
+  -- The core of a statement, after its evictions: what they release, it may be promised.
+  function evict_and_place(extra, rec, first, last, domains)
+    local victims = extra and extra[5]
+    if not victims then return judge_core(rec, first, last, domains) end
+    local verdict, at = judge_evictions(victims, extra[6])
+    if verdict ~= COMMITTED then return verdict, at end
+    verdict, at = judge_core(rec, first, last, domains)
     if verdict ~= COMMITTED then undo_evictions(victims, #victims) end
     return verdict, at
   end

@@ -142,8 +142,10 @@ def columns(**changed: Any) -> bytes:
         dict.fromkeys(("tasks", "rows", "versions", "specs", "levels"), b"\1\0\0\0" * 2),
         {"runs": struct.pack("<IIII", 0, SMALL, 0, 1) + struct.pack("<IIII", 0, SMALL, 0, 0)},
         {"extras": [[1, [], [["term/a", 1, "never", 0]], 0.0]]},
+        {"extras": [[1, [], [], 0.0, [[7, 1, SMALL, 0, [0], []]], 0, ""]]},
+        {"extras": [[1, [], [], 0.0, [[7, 1, SMALL, 0, [], [0]]], 0, ""]]},
     ],
-    ids=["short", "long", "operations", "runs", "condition"],
+    ids=["short", "long", "operations", "runs", "condition", "victims", "rows"],
 )
 async def test_a_batch_that_does_not_add_up_is_refused(scripts: Scripts, changed: Any) -> None:
     await scripts.desk.store(job(7))
