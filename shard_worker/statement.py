@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shard_worker.columns import NOMINATED, USED
+from shard_worker.columns import NOMINATED, RELEASING, USED
 from shard_worker.view import View
 from shared.messages import ALLOCATE, NOMINATE, Level, Run
 from shared.model import Requests
@@ -76,9 +76,13 @@ class Statement:
         """Put a withdrawn nomination back."""
         self._shift(requests, row, 1)
 
-    def _shift(self, requests: Requests, row: int, times: int) -> None:
-        self._view.shift(NOMINATED, requests, row, times)
-        self.operations.append(Shift(NOMINATED, requests, row, times))
+    def let_go(self, requests: Requests, row: int) -> None:
+        """A victim of the row begins to leave it."""
+        self._shift(requests, row, 1, kind=RELEASING)
+
+    def _shift(self, requests: Requests, row: int, times: int, *, kind: int = NOMINATED) -> None:
+        self._view.shift(kind, requests, row, times)
+        self.operations.append(Shift(kind, requests, row, times))
 
     def rollback(self, to: int = 0) -> None:
         """Undo every operation after a checkpoint; the view is as if they had never been."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shard_worker.coded import CodedColumn
 from shard_worker.columns import KINDS, Changes, Column, Columns
+from shard_worker.known_objects import KnownObjects
 from shared.aside import aside_row
 from shared.ledger.protocol import (
     CommitEntry,
@@ -75,6 +76,8 @@ class View:
         self._aside: set[int] = set()
         self.revision = 0
         """Moves when more than amounts changed: node specs, the partition, the arrays."""
+        self.known = KnownObjects()
+        """Objects that are no nodes; for sessions over this view."""
         self._partition: PutPartition | None = None
         self._labels: dict[str, CodedColumn[str]] = {}
         self._taints: CodedColumn[tuple[Taint, ...]] | None = None
@@ -283,6 +286,7 @@ class View:
         for derived in (self._taints, self._looks):
             if derived is not None:
                 derived.update(rows, self.nodes)
+        self.known.nodes_changed()
         self.revision += 1
 
     def _put_partition(self, partition: PutPartition) -> None:
@@ -298,7 +302,7 @@ class View:
         self.revision += 1
 
     def _put_object(self, op: PutObject) -> None:
-        """Objects mean nothing to a worker, except the names of the slots and nodes set aside."""
+        """The names of the slots, nodes set aside or kept for a job, and what sessions look at."""
         if (row := aside_row(op.key)) >= 0:
             (self._aside.discard if op.spec is None else self._aside.add)(row)
             self._mark_aside()
@@ -308,6 +312,8 @@ class View:
             for slot in range(len(slots)):
                 self._imply(slot, slots.implied(slot))
             self.revision += 1
+        else:
+            self.known.put(op.key, op.spec)
 
     def _mark_aside(self) -> None:
         self.aside = np.zeros(self.size, dtype=np.bool_)

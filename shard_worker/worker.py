@@ -12,19 +12,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shard_worker.figures import WorkerFigures
 from shard_worker.inquiry import Finding, Inquiry, examine
 from shard_worker.placing import Placed, place
-from shard_worker.session import Session
+from shard_worker.session import Session, open_session
+from shard_worker.session_turn import SessionPlaced, SessionTurns
 from shard_worker.statement import runs_of
 from shard_worker.task_class import Classes, Mode
 from shard_worker.view import View
 from shared import messages
+from shared.ledger.codec import accepted_runs
 from shared.ledger.protocol import LogEntry
 from shared.messages import (
     ACCEPTED,
+    NOBODY,
     NOMINATE,
     TRUE_CONFLICTS,
     Answer,
@@ -43,6 +46,12 @@ HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
 """Refusals after which the turn itself is out of date."""
 NOT_OURS = frozenset({Verdict.QUEUE})
 """Refusals that another node cannot cure: Order has to decide."""
+
+OF_THE_EXCERPT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
+"""Refusals of a turn that is not flat which follow from what its excerpt said: Order writes a new
+one."""
+TRUST_ATTEMPTS = 2
+"""After so many such refusals in a row the turn itself counts as out of date, and is read anew."""
 
 INQUIRY_CLASSES = 8
 """Classes kept compiled within one inquiry."""
@@ -131,6 +140,8 @@ class Worker:
         self.classes = Classes(
             view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
         )
+        self._turns = SessionTurns(lambda: open_session(session.policy), view=view, mode=mode)
+        """For turns that are not flat."""
         self._figures = WorkerFigures()
         self._epoch: Epoch | None = None
         self._run_id = ""
@@ -162,6 +173,9 @@ class Worker:
         self._sessions += bool(turns)
         outcomes: list[Outcome] = []
         for turn in turns:
+            if turn.jid == NOBODY:
+                outcomes += self._shuffle(turn)
+                continue
             attempt = self._try(turn, Tally())
             if isinstance(attempt, Outcome):
                 outcomes.append(attempt)
@@ -246,6 +260,8 @@ class Worker:
         known = self.view.classes
         if not turn.runs or any(run.cid not in known for run in turn.runs):
             return self._outcome(turn, OutcomeCode.STALE, tally)
+        if turn.world:
+            return self._try_session(turn, tally, repairs)
         placed = place(turn, session=self.session, view=self.view, classes=self.classes)
         if not placed.core:
             if placed.undone:
@@ -259,6 +275,27 @@ class Worker:
             repairs=repairs,
             tally=tally,
         )
+
+    def _try_session(self, turn: Turn, tally: Tally, repairs: int) -> Attempt | Outcome:
+        """A turn that is not flat."""
+        placed = self._turns.place(turn, now=self._now)
+        if placed.stale:
+            return self._outcome(turn, OutcomeCode.STALE, tally)
+        if placed.empty:
+            return self._outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
+        return self._attempt_of(turn, placed, tally, repairs)
+
+    def _shuffle(self, turn: Turn) -> list[Outcome]:
+        """A turn about no job: its statements are judged one by one, and not tried again."""
+        for placed in self._turns.shuffle(turn, now=self._now):
+            self._waiting.append(self._attempt_of(turn, placed, Tally(), self.limits.repairs))
+        return [self._outcome(turn, OutcomeCode.INFEASIBLE, Tally())]
+
+    def _attempt_of(self, turn: Turn, placed: SessionPlaced, tally: Tally, repairs: int) -> Attempt:
+        message = placed.message(self._statement(turn, placed))
+        victims = sum(len(run.tasks) for run in placed.evictions)
+        operations = len(placed.core) + len(placed.tail) + victims
+        return Attempt(turn, placed, message, operations, repairs, tally)
 
     def _statement(self, turn: Turn, placed: Placed) -> messages.Statement:
         waits = any(op.kind == NOMINATE for op in (*placed.core, *placed.tail))
@@ -319,7 +356,7 @@ class Worker:
 
     def _accepted(self, attempt: Attempt, answer: Answer) -> Outcome:
         turn, message = attempt.turn, attempt.message
-        tail = _accepted_part(message.tail, answer.tail)
+        tail = accepted_runs(message.tail, answer.tail)
         runs = [*message.core, *tail]
         for jid in message.displaced:
             self.view.nominations.pop(jid, None)
@@ -334,20 +371,36 @@ class Worker:
         for verdict in answer.tail:
             if verdict not in ACCEPTED:
                 self._count(attempt, verdict, wasted=1)
-        only_waits = all(run.kind == NOMINATE for run in runs)
+        only_waits = bool(runs) and all(run.kind == NOMINATE for run in runs)
         code = OutcomeCode.NOMINATED if only_waits else OutcomeCode.PLACED
-        return self._outcome(turn, code, attempt.tally, placed=attempt.placed, runs=runs)
+        outcome = self._outcome(turn, code, attempt.tally, placed=attempt.placed, runs=runs)
+        if turn.world:
+            outcome = replace(
+                outcome,
+                evictions=message.evictions,
+                reason=message.reason,
+                moved={op.key: op.delta for op in message.domains},
+            )
+        return outcome
 
     def _refused(self, attempt: Attempt, verdict: Verdict) -> Attempt | Outcome:
         """Place a refused statement again, or tell Order."""
         self._count(attempt, verdict, wasted=attempt.operations)
+        if attempt.turn.world and verdict in OF_THE_EXCERPT:
+            stale = verdict in HOPELESS and attempt.turn.attempt >= TRUST_ATTEMPTS
+            return self._conflict(attempt, verdict, OutcomeCode.STALE if stale else None)
         if verdict in HOPELESS:
             return self._outcome(attempt.turn, OutcomeCode.STALE, attempt.tally)
         if verdict in NOT_OURS or attempt.repairs >= self.limits.repairs:
-            outcome = self._outcome(attempt.turn, OutcomeCode.CONFLICT, attempt.tally)
-            outcome.reasons[f"the ledger refused: {verdict.name.lower()}"] = attempt.repairs + 1
-            return outcome
+            return self._conflict(attempt, verdict)
         return self._try(attempt.turn, attempt.tally, attempt.repairs + 1)
+
+    def _conflict(
+        self, attempt: Attempt, verdict: Verdict, code: OutcomeCode | None = None
+    ) -> Outcome:
+        outcome = self._outcome(attempt.turn, code or OutcomeCode.CONFLICT, attempt.tally)
+        outcome.reasons[f"the ledger refused: {verdict.name.lower()}"] = attempt.repairs + 1
+        return outcome
 
     def _count(self, attempt: Attempt, verdict: Verdict, *, wasted: int = 0) -> None:
         attempt.tally.count(verdict)
@@ -375,28 +428,3 @@ class Worker:
             conflicts_read=tally.conflicts_read,
             session=self._sessions,
         )
-
-
-def _accepted_part(runs: list[Run], verdicts: list[Verdict]) -> list[Run]:
-    """The operations of tail runs that were accepted; ``verdicts``: one per operation."""
-    kept: list[Run] = []
-    start = 0
-    for run in runs:
-        good = [i for i in range(len(run.tasks)) if verdicts[start + i] in ACCEPTED]
-        start += len(run.tasks)
-        if good:
-            kept.append(_select(run, good))
-    return kept
-
-
-def _select(run: Run, indexes: list[int]) -> Run:
-    return Run(
-        kind=run.kind,
-        cid=run.cid,
-        group=run.group,
-        tasks=[run.tasks[i] for i in indexes],
-        rows=[run.rows[i] for i in indexes],
-        versions=[run.versions[i] for i in indexes],
-        specs=[run.specs[i] for i in indexes],
-        levels=[run.levels[i] for i in indexes],
-    )

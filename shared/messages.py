@@ -16,6 +16,9 @@ ALLOCATE = 0
 NOMINATE = 1
 """Operation kind: the task is pipelined; it holds future capacity of the node, nothing is bound."""
 
+NOBODY = -1
+"""In place of a job's number: a turn that is about no job (a shuffle), and what came of it."""
+
 GUARD_GANG = 1
 """Bit of a statement's guards: of every group of its victims, and of those above it, none or at
 least the minimum stay."""
@@ -127,6 +130,10 @@ class Turn:
     attempt: int = 0
     nominated: dict[int, int] = field(default_factory=dict)
     """tix -> row of the tasks that hold a nomination (tried first, on that node)."""
+    action: str = "allocate"
+    """The action of the policy whose work this is. A shuffle is about no job (NOBODY)."""
+    world: bytes = b""
+    """An excerpt (:mod:`shared.excerpt`); empty for a flat turn, which needs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,3 +342,5 @@ class Outcome:
     """What the accepted statement evicts."""
     reason: str = ""
     """Of those evictions, as in the statement."""
+    moved: dict[str, int] = field(default_factory=dict)
+    """Version keys that the accepted statement moved -> by how much."""

@@ -12,14 +12,28 @@ from typing import Any
 from shared.checked import Malformed, count, each, indices, integer, mapping, row, text
 from shared.checked import pack_sealed as _pack
 from shared.checked import unpack_sealed as _unpack
-from shared.messages import Epoch, EvictRun, Group, Outcome, OutcomeCode, Placement, TaskRun, Turn
+from shared.messages import (
+    NOBODY,
+    Epoch,
+    EvictRun,
+    Group,
+    Outcome,
+    OutcomeCode,
+    Placement,
+    TaskRun,
+    Turn,
+)
 
 _TURNS = b"turns"
 _OUTCOMES = b"outcomes"
 
 _TURN = (int, int, int, int, list, list, int, int, int, dict)
+_WORLD = (str, bytes)
+"""What follows in a turn that is not flat."""
 _TASK_RUN = (int, int, str, list)
 _OUTCOME = (int, int, list, dict, str, list, int, int, int, int, int, list, str)
+_MOVED = (dict,)
+"""What follows in an outcome that moved versions."""
 _CODES = tuple(OutcomeCode)
 
 
@@ -54,6 +68,7 @@ def parse_epoch(value: Any, at: str) -> Epoch:
 
 
 def _turn_row(t: Turn) -> list[Any]:
+    told = [t.action, t.world] if t.world else []
     return [
         t.jid,
         t.job_version,
@@ -65,13 +80,14 @@ def _turn_row(t: Turn) -> list[Any]:
         t.tail,
         t.attempt,
         t.nominated,
+        *told,
     ]
 
 
 def _turn(value: Any, at: str) -> Turn:
-    _shape(value, at, _TURN)
-    jid, version, qid, priority, groups, runs, total, tail, attempt, nominated = value
-    if (jid | version | qid | total | tail | attempt) < 0:
+    flat = _shape(value, at, _TURN, _WORLD)
+    jid, version, qid, priority, groups, runs, total, tail, attempt, nominated, *told = value
+    if (jid | version | qid | total | tail | attempt) < 0 and (flat or jid != NOBODY):
         raise Malformed(f"{at}: a number of job {jid} is negative")
     if nominated:
         nominated = mapping(nominated, f"{at}.nominated", count, count)
@@ -86,6 +102,8 @@ def _turn(value: Any, at: str) -> Turn:
         tail=tail,
         attempt=attempt,
         nominated=nominated,
+        action="allocate" if flat else told[0],
+        world=b"" if flat else told[1],
     )
 
 
@@ -118,14 +136,16 @@ def _outcome_row(o: Outcome) -> list[Any]:
         o.session,
         [victims_row(run) for run in o.evictions],
         o.reason,
+        *([o.moved] if o.moved else ()),
     ]
 
 
 def _outcome(value: Any, at: str) -> Outcome:
-    _shape(value, at, _OUTCOME)
-    jid, code, placements, reasons, role, displaced, *counts, evictions, reason = value
+    still = _shape(value, at, _OUTCOME, _MOVED)
+    jid, code, placements, reasons, role, displaced, *counts = value[:11]
+    evictions, reason, *moved = value[11:]
     committed, rechecked, true, read, session = counts
-    if (jid | committed | rechecked | true | read | session) < 0:
+    if jid < NOBODY or (committed | rechecked | true | read | session) < 0:
         raise Malformed(f"{at}: a number of job {jid} is negative")
     return Outcome(
         jid=jid,
@@ -141,6 +161,7 @@ def _outcome(value: Any, at: str) -> Outcome:
         session=session,
         evictions=[victims(run, f"{at}.evictions") for run in evictions],
         reason=reason,
+        moved={} if still else mapping(moved[0], f"{at}.moved", text, count),
     )
 
 
@@ -181,8 +202,14 @@ def placement(value: Any, at: str) -> Placement:
     return Placement(integer(cid, at), count(kind, at), *lists)
 
 
-def _shape(value: Any, at: str, types: tuple[type, ...]) -> None:
-    """An array of exactly these types: one comparison, whatever their number."""
-    if type(value) is not list or tuple(map(type, value)) != types:
-        wanted = ", ".join(t.__name__ for t in types)
-        raise Malformed(f"{at}: array of {wanted} wanted")
+def _shape(value: Any, at: str, types: tuple[type, ...], more: tuple[type, ...] = ()) -> bool:
+    """An array of exactly these types: one comparison, whatever their number. False where it goes
+    on with those of ``more``."""
+    if type(value) is list:
+        found = tuple(map(type, value))
+        if found == types:
+            return True
+        if more and found == types + more:
+            return False
+    wanted = ", ".join(t.__name__ for t in types)
+    raise Malformed(f"{at}: array of {wanted} wanted")

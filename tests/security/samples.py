@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from coordinator.cluster.calls import (
@@ -20,6 +22,7 @@ from shard_worker.funnel import Check, Funnel, Near
 from shard_worker.inquiry import Finding, Findings, Inquiry, RoleFunnel
 from shard_worker.transport import PlaceReply, WorkerConfig
 from shared import specs
+from shared.excerpt import Excerpt, JobExcerpt, QueueExcerpt, decode_excerpt, encode_excerpt
 from shared.ledger.access import Access
 from shared.messages import (
     ALLOCATE,
@@ -133,6 +136,16 @@ JOB = Job(
     role_minima=(("worker", 1),),
     min_resources=((0, 5),),
 )
+EXCERPT = Excerpt(
+    total={0: 9},
+    queues=[QueueExcerpt(b"spec", {0: 5}, {0: 7}, {}, 2)],
+    jobs=[JobExcerpt(b"j", b"\x00\x03", array("i", [-1, 4]), ["k"], "Inqueue", {0: 2}, {1: 2.5})],
+    versions={"k": 3},
+    reserved=[2],
+    left_out=1,
+)
+SESSION_TURN = replace(TURN, action="preempt", world=encode_excerpt(EXCERPT))
+MOVING = replace(OUTCOME, moved={"budget/a/b": 2})
 DOCUMENT = Document(
     Key("Job", "default", "train"), b'{"spec":{}}', 1.5, 2, 7, 3.5, {"phase": "Running"}
 )
@@ -153,8 +166,9 @@ def samples() -> dict[str, Sample]:
     hyper = HyperNode.of("rack", 1, ("n3",), ("leaf",))
     urgent = PriorityClass("high", 1000)
     return {
-        "turns": Sample(b"turns", encode_turns([TURN, TURN]), decode_turns),
-        "outcomes": Sample(b"outcomes", encode_outcomes([OUTCOME]), decode_outcomes),
+        "turns": Sample(b"turns", encode_turns([TURN, SESSION_TURN]), decode_turns),
+        "excerpt": Sample(b"excerpt", encode_excerpt(EXCERPT), decode_excerpt),
+        "outcomes": Sample(b"outcomes", encode_outcomes([OUTCOME, MOVING]), decode_outcomes),
         "worker": Sample(b"worker", CONFIG.encode(), WorkerConfig.decode),
         "placed": Sample(b"placed", reply.encode(), PlaceReply.decode),
         "inquiry": Sample(b"inquiry", inquiry.encode(), Inquiry.decode),

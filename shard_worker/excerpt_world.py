@@ -1,0 +1,116 @@
+"""A world over a worker's live view, opened from the excerpt that came with a turn.
+
+The view is shared with everything else the worker does: what a session does in this world is taken
+back from it by :mod:`shard_worker.session_turn`, before it becomes a statement.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from shard_worker.session_job import SessionJob, open_session_job
+from shard_worker.task_class import Mode
+from shard_worker.view import View
+from shard_worker.workload import QueueInfo
+from shard_worker.world import World
+from shared.excerpt import Excerpt, JobExcerpt, QueueExcerpt
+from shared.messages import HOLDING, TaskState
+from shared.model import Job
+from shared.specs import decode_job, decode_queue
+
+REMEMBERED = 4096
+"""Specifications that are kept decoded: jobs come as neighbours and victims again and again."""
+
+_STATES = tuple(TaskState)
+_HOLDS = frozenset(int(state) for state in HOLDING)
+
+
+class Decoded:
+    """Jobs by their encoded specifications, the last ones that were asked for."""
+
+    def __init__(self, limit: int = REMEMBERED) -> None:
+        self._limit = limit
+        self._jobs: OrderedDict[bytes, Job] = OrderedDict()
+
+    def job(self, spec: bytes) -> Job:
+        """Errors: Malformed."""
+        found = self._jobs.get(spec)
+        if found is None:
+            found = self._jobs[spec] = decode_job(spec)
+            if len(self._jobs) > self._limit:
+                self._jobs.popitem(last=False)
+        else:
+            self._jobs.move_to_end(spec)
+        return found
+
+
+@dataclass(slots=True)
+class Opened:
+    """A world, and what of its excerpt is no part of it."""
+
+    world: World
+    versions: dict[str, int]
+    reserved: list[int]
+    keys: dict[int, list[str]] = field(default_factory=dict)
+    """Of each job: the version keys that move with its tasks."""
+    missing: set[int] = field(default_factory=set)
+    """Jobs of which the view does not know a class yet."""
+
+
+def open_world(excerpt: Excerpt, *, view: View, mode: Mode, now: float, decoded: Decoded) -> Opened:
+    """Errors: Malformed, where a specification in the excerpt is."""
+    world = World(
+        total=excerpt.total,
+        view=view,
+        mode=mode,
+        now=now,
+        tree=view.known.tree(view.nodes),
+        objects=view.known.objects,
+        priority_classes=view.known.priority_classes,
+    )
+    names: dict[str, QueueInfo] = {}
+    for told in excerpt.queues:
+        info = _queue(told)
+        world.queues[info.queue.qid] = info
+        names[info.queue.name] = info
+    opened = Opened(world, excerpt.versions, excerpt.reserved)
+    for told_job in excerpt.jobs:
+        job = decoded.job(told_job.spec)
+        opened.keys[job.jid] = told_job.keys
+        if any(role.cid not in view.classes for role in job.roles):
+            opened.missing.add(job.jid)
+        else:
+            world.add_job(_job(job, told_job, names.get(job.queue), view))
+    return opened
+
+
+def _queue(told: QueueExcerpt) -> QueueInfo:
+    return QueueInfo(
+        queue=decode_queue(told.spec),
+        allocated=told.allocated,
+        requested=told.requested,
+        releasing=told.releasing,
+        jobs=told.jobs,
+    )
+
+
+def _job(job: Job, told: JobExcerpt, queue: QueueInfo | None, view: View) -> SessionJob:
+    rows = array("i", told.rows)
+    for tix, state in enumerate(told.states):
+        if state not in _HOLDS or rows[tix] >= view.size:
+            rows[tix] = -1
+    made = open_session_job(
+        job,
+        queue=queue,
+        classes=view.classes,
+        states=[_STATES[state] for state in told.states],
+        rows=rows,
+    )
+    made.phase = told.phase
+    for tix, row in told.nominated.items():
+        made.tasks[tix].nominated = row
+    for tix, started in told.started.items():
+        made.tasks[tix].started = started
+    return made

@@ -1,0 +1,288 @@
+"""A turn that is not flat: the action's own function runs over the view and the turn's excerpt.
+
+What it did is taken back from the view at once and put there again as a statement like that of a
+flat turn, which the ledger is asked to judge and which can be rolled back. Where nothing came of
+it, the view is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+
+from shard_worker.columns import NOMINATED, RELEASING, USED
+from shard_worker.displace import give_back_own, rivals, settle, withdraw_all
+from shard_worker.excerpt_world import Decoded, Opened, open_world
+from shard_worker.placing import Placed
+from shard_worker.session import Session
+from shard_worker.session_job import SessionJob
+from shard_worker.statement import Statement
+from shard_worker.task_class import Mode
+from shard_worker.tasks import Status, TaskInfo
+from shard_worker.view import View
+from shard_worker.world_statement import Kind
+from shared import messages
+from shared.excerpt import Excerpt, decode_excerpt
+from shared.messages import (
+    ALLOCATE,
+    GUARD_GANG,
+    GUARD_GUARANTEE,
+    NOMINATE,
+    DomainOp,
+    EvictRun,
+    Level,
+    Turn,
+)
+
+EVICTING = ("Preemptable", "Reclaimable", "UnifiedEvictable", "VictimTasks")
+"""Points at which a plugin has a say in who is evicted."""
+
+COLUMN = {Kind.ALLOCATE: USED, Kind.PIPELINE: NOMINATED, Kind.EVICT: RELEASING}
+
+NO_VICTIMS = "no task may be evicted for it"
+NOTHING_TO_DO = "nothing to do"
+
+
+@dataclass(slots=True)
+class SessionPlaced(Placed):
+    """What a session's statement has beside placements."""
+
+    evictions: list[EvictRun] = field(default_factory=list)
+    guards: int = 0
+    reason: str = ""
+    domains: list[DomainOp] = field(default_factory=list)
+    victim_job: tuple[int, int, int, int] | None = None
+    """Of a statement that is about no turn's job: jid, version, qid, priority of the victims'."""
+    stale: bool = False
+    """The view does not know the job's classes yet."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.core or self.tail or self.evictions)
+
+    def message(self, flat: messages.Statement) -> messages.Statement:
+        """The statement of a flat turn with what is beside its placements."""
+        jid, version, qid, priority = self.victim_job or (
+            flat.jid,
+            flat.job_version,
+            flat.qid,
+            flat.priority,
+        )
+        return replace(
+            flat,
+            jid=jid,
+            job_version=version,
+            qid=qid,
+            priority=priority,
+            evictions=self.evictions,
+            guards=self.guards,
+            reason=self.reason,
+            domains=self.domains,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """One operation of a session that is in effect at its end."""
+
+    kind: Kind
+    task: TaskInfo
+    row: int
+    reason: str = ""
+
+
+class SessionTurns:
+    """Runs turns over their excerpts; one for each worker."""
+
+    def __init__(self, open_session: Callable[[], Session], *, view: View, mode: Mode) -> None:
+        """``open_session`` opens one by the worker's policy: each turn has its own, as each of
+        Volcano's cycles has."""
+        self._open = open_session
+        self._view = view
+        self._mode = mode
+        self._decoded = Decoded()
+
+    def place(self, turn: Turn, *, now: float) -> SessionPlaced:
+        """Run a turn about one job. Nominations of lower rank are respected at first; a turn that
+        comes to less than all it wanted is tried again without them, and displaces those that are
+        in its way. Errors: Malformed, where the excerpt is no excerpt."""
+        excerpt = decode_excerpt(turn.world)
+        found = self._attempt(turn, excerpt, now, withdraw=False)
+        if found.stale or _satisfied(found, turn) or not rivals(self._view, turn):
+            return found
+        polite = bool(found.core)
+        found.statement.rollback()
+        again = self._attempt(turn, excerpt, now, withdraw=True)
+        if _satisfied(again, turn) or (again.core and not polite):
+            return again
+        again.statement.rollback()
+        return self._attempt(turn, excerpt, now, withdraw=False)
+
+    def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
+        """Run a turn about running tasks: one statement for each job that has victims."""
+        excerpt = decode_excerpt(turn.world)
+        opened = self._world(excerpt, now)
+        session = self._session(opened)
+        _function("shuffle", "execute")(session)
+        did = _take_back(session, None)
+        found = []
+        for jid in dict.fromkeys(one.task.job.job.jid for one in did):
+            job = opened.world.session_job(jid)
+            mine = [one for one in did if one.task.job is job and one.kind is Kind.EVICT]
+            made = SessionPlaced(Statement(self._view))
+            made.victim_job = (jid, job.job.spec, job.qid, job.job.priority)
+            self._evict(made, mine, session, opened)
+            found.append(made)
+        return found
+
+    # --- one attempt --------------------------------------------------------------------------
+
+    def _attempt(
+        self, turn: Turn, excerpt: Excerpt, now: float, *, withdraw: bool
+    ) -> SessionPlaced:
+        view = self._view
+        statement = Statement(view)
+        made = SessionPlaced(statement)
+        opened = self._world(excerpt, now)
+        if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
+            made.stale = True
+            return made
+        give_back_own(statement, view, turn)
+        withdrawn = withdraw_all(statement, view, rivals(view, turn)) if withdraw else []
+        job = opened.world.session_job(turn.jid)
+        session = self._session(opened)
+        held_back = [row for row in opened.reserved if row < view.size and view.aside[row]]
+        view.aside[held_back] = False
+        try:
+            _function(turn.action, f"{turn.action}_job")(session, job)
+        finally:
+            view.aside[held_back] = True
+        self._fill(made, turn, opened, session, _take_back(session, job))
+        if made.empty:
+            statement.rollback()
+            made.reasons = _reasons(session, job, turn)
+            made.failed_role = job.failed_role
+        else:
+            made.displaced = settle(statement, view, withdrawn)
+            if job.unschedulable:
+                made.reasons, made.failed_role = dict(job.unschedulable), job.failed_role
+        return made
+
+    def _world(self, excerpt: Excerpt, now: float) -> Opened:
+        return open_world(excerpt, view=self._view, mode=self._mode, now=now, decoded=self._decoded)
+
+    def _session(self, opened: Opened) -> Session:
+        session = self._open()
+        session.enter(opened.world)
+        return session
+
+    # --- what it did, as a statement ------------------------------------------------------------
+
+    def _fill(
+        self, made: SessionPlaced, turn: Turn, opened: Opened, session: Session, did: list[Did]
+    ) -> None:
+        job = opened.world.session_job(turn.jid)
+        evictions = [one for one in did if one.kind is Kind.EVICT]
+        places = [one for one in did if one.kind is not Kind.EVICT and one.task.job is job]
+        kept = session.ready(job)
+        before = made.statement.checkpoint
+        self._evict(made, evictions, session, opened)
+        for one in places:
+            allocated = one.kind is Kind.ALLOCATE and kept
+            made.statement.place(
+                cid=one.task.cid,
+                group=one.task.role.group,
+                task=one.task.tix,
+                row=one.row,
+                level=self._level(one, allocated),
+                kind=ALLOCATE if allocated else NOMINATE,
+            )
+        placed = made.statement.placed(before)
+        alone = 1 if turn.action == "backfill" else len(placed)
+        made.core, made.tail = placed[:alone], placed[alone:]
+        if placed:
+            self._moves(made, opened, [turn.jid])
+
+    def _level(self, one: Did, allocated: bool) -> Level:
+        own = self._mode is Mode.NONE or bool(self._view.own[one.row])
+        if allocated:
+            return Level.IDLE_OWN if own else Level.IDLE_OTHER
+        return Level.FUTURE_OWN if own else Level.FUTURE_OTHER
+
+    def _evict(
+        self, made: SessionPlaced, evictions: list[Did], session: Session, opened: Opened
+    ) -> None:
+        if not evictions:
+            return
+        runs: dict[tuple[int, int, int], EvictRun] = {}
+        for one in evictions:
+            task, spec = one.task, one.task.job.job
+            made.statement.let_go(task.requests, one.row)
+            key = (spec.jid, task.cid, task.role.group)
+            run = runs.get(key)
+            if run is None:
+                run = runs[key] = EvictRun(spec.jid, spec.spec, task.cid, task.role.group, [], [])
+            run.tasks.append(task.tix)
+            run.rows.append(one.row)
+        made.evictions = list(runs.values())
+        made.guards = guards(session)
+        made.reason = evictions[0].reason
+        self._moves(made, opened, [run.jid for run in made.evictions])
+
+    @staticmethod
+    def _moves(made: SessionPlaced, opened: Opened, jids: Iterable[int]) -> None:
+        """The versions that the statement relies on, and moves."""
+        known = {op.key for op in made.domains}
+        for key in dict.fromkeys(key for jid in jids for key in opened.keys.get(jid, ())):
+            if key not in known:
+                made.domains.append(DomainOp(key, 1, "le", opened.versions.get(key, 0)))
+
+
+def guards(session: Session) -> int:
+    """What the ledger has to hold whole when this policy evicts."""
+    names = {hook.plugin for point in EVICTING for hook in session.hooks[point]}
+    found = GUARD_GANG if "gang" in names else 0
+    return found | (GUARD_GUARANTEE if names & {"capacity", "proportion"} else 0)
+
+
+def _take_back(session: Session, job: SessionJob | None) -> list[Did]:
+    """Undo on the view what the session left in effect there, and tell it, in order.
+
+    Committed or not: a gang that is only pipelined is neither committed nor discarded."""
+    world = session.world
+    did = [Did(op.kind, op.task, op.row, op.reason) for op in session.committed]
+    told = {id(one.task) for one in did if one.kind is not Kind.EVICT}
+    for task in [] if job is None else job.tasks:
+        if id(task) in told:
+            continue
+        if task.status is Status.ALLOCATED:
+            did.append(Did(Kind.ALLOCATE, task, task.row))
+        elif task.status is Status.PIPELINED:
+            did.append(Did(Kind.PIPELINE, task, task.row))
+    for one in reversed(did):
+        world.view.shift(COLUMN[one.kind], one.task.requests, one.row, -1)
+    return did
+
+
+def _satisfied(found: SessionPlaced, turn: Turn) -> bool:
+    """Got what the action is for: victims only ever make room for a nomination."""
+    if turn.action in ("allocate", "backfill"):
+        return any(place.kind == ALLOCATE for place in found.core)
+    return not found.empty
+
+
+def _reasons(session: Session, job: SessionJob, turn: Turn) -> dict[str, int]:
+    """Why nothing came of it: reason -> nodes."""
+    if job.unschedulable:
+        return dict(job.unschedulable)
+    nodes = int(session.world.view.exists().sum())
+    if (skipped := session.skipped.get(turn.jid)) is not None:
+        word, detail = skipped
+        return {detail or str(word): nodes}
+    return {NOTHING_TO_DO if turn.action in ("allocate", "backfill") else NO_VICTIMS: nodes}
+
+
+def _function(action: str, name: str) -> Callable[..., object]:
+    found: Callable[..., object] = getattr(import_module(f"shard_worker.actions.{action}"), name)
+    return found

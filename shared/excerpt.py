@@ -1,0 +1,154 @@
+"""An excerpt of the cluster: what a worker has to know for one turn beside its view of the nodes.
+
+A flat turn needs none. One that asks for victims, or for neighbours, carries the jobs that matter,
+whole, and the totals of all queues; nodes, classes and objects the worker has by itself.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.checked import (
+    Malformed,
+    binary,
+    count,
+    each,
+    integer,
+    mapping,
+    pack_sealed,
+    row,
+    text,
+    texts,
+    unpack_sealed,
+)
+
+_KIND = b"excerpt"
+_STATES = 7
+"""States of a task; see :class:`shared.messages.TaskState`."""
+
+Amounts = dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueExcerpt:
+    """A queue and its totals, as :class:`shard_worker.workload.QueueInfo` has them."""
+
+    spec: bytes
+    allocated: Amounts
+    requested: Amounts
+    releasing: Amounts
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobExcerpt:
+    """A job as it stands. ``states`` and ``rows`` by tix; a row only counts where the state does.
+
+    ``keys``: those of :attr:`Excerpt.versions` that move with what happens to its tasks."""
+
+    spec: bytes
+    states: bytes
+    rows: array[int]
+    keys: list[str] = field(default_factory=list)
+    phase: str = ""
+    """Of its PodGroup now."""
+    nominated: dict[int, int] = field(default_factory=dict)
+    """tix -> row of those that hold a nomination."""
+    started: dict[int, float] = field(default_factory=dict)
+    """tix -> seconds since 1970, of those of which it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """``jobs``: the turn's own first, where it is about one."""
+
+    total: Amounts
+    """What all nodes have to give."""
+    queues: list[QueueExcerpt]
+    jobs: list[JobExcerpt]
+    versions: dict[str, int] = field(default_factory=dict)
+    """Key of what spans nodes (a budget, a term between tasks, a volume, a claim) -> how often it
+    had moved when this was written: part of the read set of a statement it matters to."""
+    reserved: list[int] = field(default_factory=list)
+    """Rows that are kept for the turn's job."""
+    left_out: int = 0
+    """Tasks of jobs that would have mattered, and are too many."""
+
+
+def encode_excerpt(excerpt: Excerpt) -> bytes:
+    return pack_sealed(
+        _KIND,
+        [
+            excerpt.total,
+            [[q.spec, q.allocated, q.requested, q.releasing, q.jobs] for q in excerpt.queues],
+            [_job_row(job) for job in excerpt.jobs],
+            excerpt.versions,
+            excerpt.reserved,
+            excerpt.left_out,
+        ],
+    )
+
+
+def _job_row(job: JobExcerpt) -> list[Any]:
+    rows = job.rows.tobytes()
+    return [job.spec, job.states, rows, job.keys, job.phase, job.nominated, job.started]
+
+
+def decode_excerpt(data: bytes) -> Excerpt:
+    """Errors: Malformed."""
+    at = "excerpt"
+    total, queues, jobs, versions, reserved, left_out = row(unpack_sealed(_KIND, data), at, 6)
+    return Excerpt(
+        total=_amounts(total, f"{at}.total"),
+        queues=each(queues, f"{at}.queues", _queue),
+        jobs=each(jobs, f"{at}.jobs", _job),
+        versions=mapping(versions, f"{at}.versions", text, count),
+        reserved=each(reserved, f"{at}.reserved", count),
+        left_out=count(left_out, f"{at}.left_out"),
+    )
+
+
+def _queue(value: object, at: str) -> QueueExcerpt:
+    spec, allocated, requested, releasing, jobs = row(value, at, 5)
+    return QueueExcerpt(
+        spec=binary(spec, at),
+        allocated=_amounts(allocated, at),
+        requested=_amounts(requested, at),
+        releasing=_amounts(releasing, at),
+        jobs=count(jobs, at),
+    )
+
+
+def _job(value: object, at: str) -> JobExcerpt:
+    spec, states, rows, keys, phase, nominated, started = row(value, at, 7)
+    if any(state >= _STATES for state in set(binary(states, at))):
+        raise Malformed(f"{at}: a byte that is no state of a task")
+    if len(binary(rows, at)) != 4 * len(states):
+        raise Malformed(f"{at}: its states and rows differ in number")
+    return JobExcerpt(
+        spec=binary(spec, at),
+        states=states,
+        rows=array("i", rows),
+        keys=texts(keys, at),
+        phase=text(phase, at),
+        nominated=mapping(nominated, at, count, count),
+        started=mapping(started, at, count, _seconds),
+    )
+
+
+def _amounts(value: object, at: str) -> Amounts:
+    return mapping(value, at, count, integer)
+
+
+def _seconds(value: object, at: str) -> float:
+    if type(value) is not float:
+        raise Malformed(f"{at}: seconds wanted, got {type(value).__name__}")
+    return value
+
+
+def nonzero(amounts: Iterable[tuple[int, int]]) -> Amounts:
+    """Amounts without those that are 0."""
+    return {slot: amount for slot, amount in amounts if amount}
