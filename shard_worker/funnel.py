@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
-from shard_worker.plugins.predicates import REPELLING, SELECTOR, TAINT, tolerated
+from shard_worker.plugins.node_checks import REPELLING, SELECTOR, TAINT, tolerated
 from shard_worker.session import Mask, Session
 from shard_worker.task_class import ASIDE, FOREIGN, STALE_SPEC, Mode
 from shard_worker.view import View

@@ -55,6 +55,8 @@ class Registered:
     fn: Any
     scalar: Any = None
     scope: Scope | None = None
+    symmetric: bool = False
+    """Sessions over a world ask it of every class, whatever ``fn`` says of the fast path."""
 
 
 class Registration:
@@ -70,6 +72,8 @@ class Registration:
         """Settings that were accepted but have no effect in this version."""
         self.reads: set[str] = set()
         """Annotations of pods and jobs that rules look at: who has one is placed by sessions."""
+        self.shared: dict[str, object] = {}
+        """Memory that several plugins of the session use, by a name of their own."""
         self._speaker: tuple[int, PluginOption] | None = None
 
     @contextmanager
@@ -82,7 +86,13 @@ class Registration:
             self._speaker = None
 
     def add(
-        self, point: str, fn: Any = None, *, scalar: Any = None, scope: Scope | None = None
+        self,
+        point: str,
+        fn: Any = None,
+        *,
+        scalar: Any = None,
+        scope: Scope | None = None,
+        symmetric: bool = False,
     ) -> None:
         """Speak at ``point``; the typed methods below say what each point takes."""
         if self._speaker is None:
@@ -93,7 +103,7 @@ class Registration:
             spoken.append(point)
         flag = EXTENSION_POINTS[point].flag
         if flag is None or option.enabled(flag):
-            self.hooks[point].append(Registered(tier, option.name, fn, scalar, scope))
+            self.hooks[point].append(Registered(tier, option.name, fn, scalar, scope, symmetric))
 
     def warn(self, text: str) -> None:
         """Tell the operator of a setting that this version accepts without effect."""
@@ -277,11 +287,14 @@ class Registration:
         *,
         scope: Scope,
         concerns: Callable[[TaskClass], bool] = lambda _: True,
+        symmetric: bool = False,
     ) -> None:
         """A check that changes with what runs: on the node itself (``NODE``), or anywhere in its
         domain (``DOMAIN``). It gives its masks over all rows, each told whether evictions can cure
-        it. ``concerns``: the classes that it can refuse at all; others keep to the fast path."""
-        self.add("LivePredicate", concerns, scalar=fn, scope=scope)
+        it. ``concerns``: the classes that it can refuse at all; others keep to the fast path.
+        ``symmetric``: what others ask for may refuse any class, so that sessions over a world ask
+        of all of them; who else needs such a session is for those to say who know the others."""
+        self.add("LivePredicate", concerns, scalar=fn, scope=scope, symmetric=symmetric)
 
     def add_simulate_predicate_fn(self, fn: Callable[[TaskInfo, int, World], str | None]) -> None:
         """(task, row, world): the check of a dry run, after victims were taken off the node."""

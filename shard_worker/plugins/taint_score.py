@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.plugins.predicates import tolerated
+from shard_worker.plugins.node_checks import tolerated
 from shard_worker.session import Coded, NodeColumns, Rows
 from shared.model import Taint, TaskClass
 

@@ -167,12 +167,11 @@ def test_a_scorer_that_is_not_here_is_accepted_and_reported(weight: int) -> None
     assert open_session(policy).warnings == (warned if weight else [])
 
 
-def test_a_check_that_is_not_here_is_accepted_and_reported() -> None:
-    arguments = {"predicate.PodAffinityEnable": True, "predicate.NodePortsEnable": False}
+def test_a_check_that_cannot_be_switched_off_is_reported() -> None:
+    arguments = {"predicate.PodAffinityEnable": False, "predicate.NodePortsEnable": False}
     session = open_session(parse_policy(with_plugin(name="predicates", arguments=arguments)))
     assert session.warnings == [
-        "predicates: predicate.PodAffinityEnable: this check is not in this version",
-        "predicates: predicate.NodePortsEnable: host ports are always checked",
+        "predicates: predicate.NodePortsEnable: host ports are always checked"
     ]
 
 

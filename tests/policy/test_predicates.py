@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_worker.plugins.predicates import (
+from shard_worker.plugins.node_checks import (
     AFFINITY,
     CORDON,
     SELECTOR,
