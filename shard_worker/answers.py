@@ -253,7 +253,7 @@ class Answers(Registration):
         return all(
             check.mask[row]
             for hook in self.hooks["LivePredicate"]
-            if hook.fn(task.cls)
+            if hook.symmetric or hook.fn(task.cls)
             for check in hook.scalar(task, self.world)
         )
 
