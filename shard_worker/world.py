@@ -111,6 +111,12 @@ class World(ClusterInfo):
         view = self.view
         return self.idle(slot) + view.column("releasing", slot) - view.column("nominated", slot)
 
+    def room(self, row: int, slot: int) -> int:
+        """:meth:`future_idle` of one row."""
+        kinds = ("allocatable", "releasing", "used", "nominated")
+        offered, leaving, used, promised = (int(self.view.column(k, slot)[row]) for k in kinds)
+        return offered + leaving - used - promised
+
     def fits_idle(self, requests: Requests) -> Mask:
         """Rows where the request fits now."""
         return self._fits(requests, self.idle)

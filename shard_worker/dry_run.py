@@ -1,0 +1,154 @@
+"""Preemption by dry run: what a node would have to give up for a task, and on which it hurts least.
+
+Each dry run works on the world itself and is undone. First victims leave, least important first,
+until the task fits by every rule, also by those that look at neighbours; then, most important
+first, each of them stays after all if the task still fits. The rules are told of every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shard_worker.tasks import TaskInfo
+from shard_worker.victims import fits_now, victim_queue
+from shard_worker.world_statement import WorldStatement
+
+if TYPE_CHECKING:
+    from shard_worker.session import Session
+
+LIFT = 1 << 31
+"""Added to each priority of a sum, so that also of negative ones fewer are less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The arguments of the action preempt."""
+
+    topology_aware: bool = False
+    percentage: int = 10
+    at_least: int = 1
+    at_most: int = 100
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, object]) -> Limits:
+        def whole(name: str, default: int) -> int:
+            value = arguments.get(name, default)
+            return value if isinstance(value, int) else default
+
+        return cls(
+            topology_aware=arguments.get("enableTopologyAwarePreemption") is True,
+            percentage=whole("minCandidateNodesPercentage", 10),
+            at_least=whole("minCandidateNodesAbsolute", 1),
+            at_most=whole("maxCandidateNodesAbsolute", 100),
+        )
+
+    def candidates(self, nodes: int) -> int:
+        """How many nodes that would do are enough to choose from."""
+        wanted = max(nodes * self.percentage // 100, self.at_least)
+        return max(min(wanted, self.at_most, nodes), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A node that would do, with what it takes."""
+
+    row: int
+    victims: tuple[TaskInfo, ...]
+
+    @property
+    def harm(self) -> tuple[int, int, int, float]:
+        """The smaller, the better: the highest priority among the victims, the sum of priorities,
+        how many; then where the most important of them ran for the shortest time."""
+        if not self.victims:
+            return (-LIFT, 0, 0, 0.0)
+        highest = max(victim.priority for victim in self.victims)
+        return (
+            highest,
+            sum(victim.priority + LIFT for victim in self.victims),
+            len(self.victims),
+            -min(_since(victim) for victim in self.victims if victim.priority == highest),
+        )
+
+
+def topology_aware(
+    ssn: Session,
+    task: TaskInfo,
+    rows: Sequence[int],
+    victims_on: Callable[[TaskInfo, int], list[TaskInfo]],
+    limits: Limits,
+) -> DryRun | None:
+    """The least harmful of the first nodes in ``rows`` that would do; None where none would."""
+    found: list[DryRun] = []
+    enough = limits.candidates(len(rows))
+    for row in rows:
+        victims = victims_on(task, row)
+        tried = dry_run(ssn, task, row, victims) if victims else None
+        if tried is not None:
+            found.append(tried)
+            if len(found) >= enough:
+                break
+    return min(found, key=lambda tried: tried.harm, default=None)
+
+
+def dry_run(
+    ssn: Session, task: TaskInfo, row: int, candidates: Sequence[TaskInfo]
+) -> DryRun | None:
+    """What of the candidates would have to go for the task to fit the node; None where all of them
+    would not do. The world is as before."""
+    trial = _Trial(ssn, task, row)
+    order = victim_queue(ssn, task.job, candidates)
+    possible = True
+    while possible and not trial.fits():
+        possible = bool(order) and trial.remove(order.pop())
+    if possible:
+        trial.reprieve()
+    victims = tuple(trial.gone)
+    trial.undo()
+    return DryRun(row, victims) if possible else None
+
+
+class _Trial:
+    """Takes victims off one node and puts them back."""
+
+    def __init__(self, ssn: Session, task: TaskInfo, row: int) -> None:
+        self._ssn = ssn
+        self._task = task
+        self._row = row
+        self._statement = WorldStatement(ssn)
+        self.gone: list[TaskInfo] = []
+
+    def fits(self) -> bool:
+        ssn, queue = self._ssn, self._task.job.queue
+        return (
+            queue is not None
+            and ssn.simulate_allocatable(queue, self._task)
+            and ssn.task_allocatable(queue, self._task)
+            and fits_now(ssn, self._task, self._row)
+            and ssn.simulate("SimulatePredicate", self._task, self._row) is None
+        )
+
+    def remove(self, victim: TaskInfo) -> bool:
+        self._statement.evict(victim, "dry run")
+        self.gone.append(victim)
+        return self._ssn.simulate("SimulateRemoveTask", self._task, victim, self._row) is None
+
+    def add(self, victim: TaskInfo) -> bool:
+        self._statement.give_back(victim)
+        self.gone.remove(victim)
+        return self._ssn.simulate("SimulateAddTask", self._task, victim, self._row) is None
+
+    def reprieve(self) -> None:
+        """Let stay who need not go: higher priority first, then who has run for longer."""
+        for victim in sorted(self.gone, key=lambda victim: (-victim.priority, _since(victim))):
+            if not (self.add(victim) and self.fits()):
+                self.remove(victim)
+
+    def undo(self) -> None:
+        for victim in list(self.gone):
+            self.add(victim)
+
+
+def _since(task: TaskInfo) -> float:
+    return task.started or task.created
