@@ -177,6 +177,18 @@ class Session(Answers):
         """JobEnqueueable: the job's pods may be created."""
         return self._vote("JobEnqueueable", info, cluster)
 
+    def job_enqueued(self, info: JobInfo, cluster: ClusterInfo) -> None:
+        """JobEnqueued: every rule is told that the job was let in."""
+        for hook in self.hooks["JobEnqueued"]:
+            hook.fn(info, cluster)
+
+    def rejecting(self, point: str, *args: object) -> str:
+        """The plugin whose vote at ``point`` is a rejection, "" where there is none."""
+        for hook in self.hooks[point]:
+            if hook.fn is not None and hook.fn(*args) < 0:
+                return hook.plugin
+        return ""
+
     # --- both halves --------------------------------------------------------------------------
 
     def job_ready(self, progress: Progress) -> bool:
