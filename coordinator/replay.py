@@ -1,26 +1,19 @@
-"""Replay: one session over a recorded cluster state, in one process.
-
-The same rules as in the service, over a world of everything: what the policy's actions do is what
-Volcano's session does, so that its own test tables can be replayed. What the session keeps is put
-to the ledger's double as well, which judges it as it judges the statements of shards.
-"""
+"""Scenarios: a policy and a cluster in one value, as Volcano's own test tables are written down."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from coordinator.what_if.books import Books, LedgerRefused
+from coordinator.what_if.books import LedgerRefused
 from coordinator.what_if.outcome import Result, result_of
 from coordinator.what_if.recorded import Recorded, RecordError, read_recorded
-from shard_worker.actions import run_action
-from shard_worker.session import Session, open_session
+from coordinator.what_if.session import run_session
 from shard_worker.task_class import Mode
-from shard_worker.world_building import build_world
-from shard_worker.world_statement import Operation
 from shared.policy import Policy, parse_policy
 
-__all__ = ["LedgerRefused", "Result", "ScenarioError", "replay"]
+__all__ = ["LedgerRefused", "Result", "Scenario", "ScenarioError", "read_scenario", "replay"]
 
 KINDS = {
     "nodes": ("v1", "Node"),
@@ -44,8 +37,20 @@ class ScenarioError(ValueError):
     """The scenario cannot be replayed: which part, and what to do."""
 
 
-def replay(scenario: Mapping[str, Any]) -> Result:
-    """Run the scenario's actions once. Raises ScenarioError, PolicyError, LedgerRefused."""
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One that was read: what to run over what."""
+
+    id: str
+    policy: Policy
+    recorded: Recorded
+    mode: Mode = Mode.NONE
+    own: list[int] | None = None
+    """Rows of the shard whose session it is, None = all."""
+
+
+def read_scenario(scenario: Mapping[str, Any]) -> Scenario:
+    """Raises ScenarioError, PolicyError."""
     name = str(scenario.get("id", ""))
     for part in ("policy", "cluster"):
         if not isinstance(scenario.get(part), Mapping):
@@ -55,43 +60,13 @@ def replay(scenario: Mapping[str, Any]) -> Result:
         recorded = read_recorded(list(_items(name, scenario["cluster"])))
     except RecordError as error:
         raise ScenarioError(f"scenario {name!r}: {error}") from None
-    mode, own = _sharding(name, scenario.get("sharding"), recorded)
-    return result_of(name, run_session(policy, recorded, mode=mode, own=own))
+    return Scenario(name, policy, recorded, *_sharding(name, scenario.get("sharding"), recorded))
 
 
-def run_session(
-    policy: Policy,
-    recorded: Recorded,
-    *,
-    mode: Mode = Mode.NONE,
-    own: Sequence[int] | None = None,
-    now: float = 0.0,
-) -> Session:
-    """One session: the policy's actions in order, each statement judged by the ledger.
-
-    ``own``: rows of the shard whose session it is, None = all. Raises LedgerRefused."""
-    ssn = open_session(policy)
-    books = Books(recorded, gangs=bool(ssn.hooks["JobReady"]), own=own)
-    world = build_world(
-        books.view(),
-        classes=recorded.classes,
-        queues=recorded.queues,
-        standings=recorded.standings,
-        hyper_nodes=recorded.hyper_nodes,
-        objects=recorded.objects,
-        priority_classes=recorded.priority_classes,
-        mode=mode,
-        now=now,
-    )
-    ssn.enter(world)
-    for action in policy.actions:
-
-        def judged(operations: Sequence[Operation], action: str = action) -> None:
-            books.commit(ssn, action, operations)
-
-        ssn.on_commit = judged
-        run_action(ssn, action)
-    return ssn
+def replay(scenario: Mapping[str, Any]) -> Result:
+    """Run the scenario's actions once. Raises ScenarioError, PolicyError, LedgerRefused."""
+    read = read_scenario(scenario)
+    return result_of(read.id, run_session(read.policy, read.recorded, mode=read.mode, own=read.own))
 
 
 def _items(name: str, cluster: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from coordinator.intake import Admission, Intake
 from shard_worker.known_objects import KnownObjects
 from shard_worker.tasks import Status
 from shard_worker.world_building import Standing
+from shared.errors import Refusal
 from shared.ledger.protocol import PutObject
 from shared.model import HyperNode, Job, Node, PriorityClass, Queue, TaskClass
 from shared.objects import ClusterObjects
@@ -21,6 +22,7 @@ _BY_PHASE = {
     "Failed": Status.FAILED,
     "Unknown": Status.UNKNOWN,
 }
+_TOLD = 5
 _ENDED = Status.SUCCEEDED | Status.FAILED
 
 
@@ -47,14 +49,20 @@ class Recorded:
         return {node.name: node.row for node in self.nodes}
 
 
-def read_recorded(items: Sequence[Mapping[str, Any]], now: float = 0.0) -> Recorded:
-    """Take objects up, whatever their order. ``now`` is the creation of those that do not say.
+def read_recorded(
+    items: Sequence[Mapping[str, Any]],
+    now: float = 0.0,
+    *,
+    foreign: Container[str] = (),
+) -> Recorded:
+    """Take objects up, whatever their order. ``now`` is the creation of those that do not say,
+    ``foreign`` names the pods (``namespace/name``) that only use their nodes.
 
-    Raises RecordError for the first object that is refused."""
+    Raises RecordError where objects are refused."""
     intake = Intake(observe=True)
     admission = intake.admit(items, now)
     if admission.refused:
-        raise RecordError(str(admission.refused[0]))
+        raise RecordError(_told(admission.refused))
     registry = intake.registry
     recorded = Recorded(
         admission=admission,
@@ -71,6 +79,9 @@ def read_recorded(items: Sequence[Mapping[str, Any]], now: float = 0.0) -> Recor
             known.put(op.key, op.spec)
     recorded.objects = known.objects
     recorded.standings = _standings(admission.jobs, admission.placed, recorded.rows)
+    for standing in recorded.standings:
+        job = standing.job
+        standing.foreign = job.dangling or (job.kind == "Pod" and job.key in foreign)
     return recorded
 
 
@@ -98,3 +109,10 @@ def _status(pod: Placed) -> Status:
     if pod.deleting:
         return Status.RELEASING
     return Status.BOUND if pod.node else Status.PENDING
+
+
+def _told(refusals: Sequence[Refusal]) -> str:
+    """The first of what was not taken, one a line, and how many more there are."""
+    lines = [str(refusal) for refusal in refusals[:_TOLD]]
+    more = len(refusals) - _TOLD
+    return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])

@@ -1,0 +1,89 @@
+"""Sessions in a row: what the cluster is assumed to have done between two of them.
+
+A task that was bound runs. A task that was evicted has left its node and waits again, as the
+controller that made it makes it anew. A pipelined task waits, with its node in mind, for the next
+session to bind it. What was on its way out when the record was taken is gone. Nothing else ends:
+what runs goes on. Phases of PodGroups are those that the session wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from coordinator.what_if.outcome import Result, phase_of, result_of
+from coordinator.what_if.recorded import Recorded
+from coordinator.what_if.session import run_session
+from shard_worker.session import Session
+from shard_worker.session_job import SessionJob
+from shard_worker.task_class import Mode
+from shard_worker.tasks import Status
+from shard_worker.world_building import Standing
+from shard_worker.world_statement import Kind
+from shared.policy import Policy
+
+PERIOD = 1.0
+"""Seconds from one session to the next, as Volcano's schedule period."""
+ALLOCATED_HYPER_NODE = "volcano.sh/job-allocated-hypernode"
+
+
+def run_cycles(
+    policy: Policy,
+    recorded: Recorded,
+    *,
+    name: str,
+    cycles: int = 1,
+    mode: Mode = Mode.NONE,
+    own: Sequence[int] | None = None,
+    now: float = 0.0,
+) -> Iterator[Result]:
+    """One result for each session. Raises LedgerRefused."""
+    for _ in range(cycles):
+        session = run_session(policy, recorded, mode=mode, own=own, now=now)
+        yield result_of(name, session)
+        recorded, now = between(recorded, session, now), now + PERIOD
+
+
+def between(recorded: Recorded, ssn: Session, now: float) -> Recorded:
+    """What stands when the next session opens."""
+    world = ssn.world
+    evicted = {id(op.task) for op in ssn.committed if op.kind is Kind.EVICT}
+    standings = []
+    for standing in recorded.standings:
+        known = world.jobs.get(standing.job.jid)
+        if known is None:
+            standings.append(standing)
+        else:
+            standings.append(_after(ssn, world.session_job(known.job.jid), standing, evicted, now))
+    return replace(recorded, standings=standings)
+
+
+def _after(
+    ssn: Session, job: SessionJob, before: Standing, evicted: set[int], now: float
+) -> Standing:
+    marks = dict(job.job.annotations)
+    if job.allocated_hyper_node:
+        marks[ALLOCATED_HYPER_NODE] = job.allocated_hyper_node
+    after = Standing(
+        replace(job.job, phase=phase_of(ssn, job), annotations=tuple(sorted(marks.items()))),
+        started=dict(before.started),
+    )
+    for task in job.tasks:
+        tix = task.tix
+        match task.status:
+            case Status.BINDING | Status.BOUND:
+                after.states[tix], after.rows[tix] = Status.RUNNING, task.row
+                after.started[tix] = now
+            case Status.PIPELINED:
+                after.nominated[tix] = task.row
+            case Status.RELEASING if id(task) not in evicted:
+                after.states[tix] = Status.FAILED
+            case Status.RELEASING:
+                after.started.pop(tix, None)
+            case Status.PENDING | Status.ALLOCATED:
+                pass
+            case _:
+                after.states[tix] = task.status
+                if task.row >= 0:
+                    after.rows[tix] = task.row
+    return after

@@ -1,0 +1,54 @@
+"""One session over everything that is recorded, in one process.
+
+The same rules as in the service, over a world of everything: what the policy's actions do is what
+Volcano's session does. What the session keeps is put to the ledger's double as well, which judges
+it as it judges the statements of shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.what_if.books import Books
+from coordinator.what_if.recorded import Recorded
+from shard_worker.actions import run_action
+from shard_worker.session import Session, open_session
+from shard_worker.task_class import Mode
+from shard_worker.world_building import build_world
+from shard_worker.world_statement import Operation
+from shared.policy import Policy
+
+
+def run_session(
+    policy: Policy,
+    recorded: Recorded,
+    *,
+    mode: Mode = Mode.NONE,
+    own: Sequence[int] | None = None,
+    now: float = 0.0,
+) -> Session:
+    """One session: the policy's actions in order, each statement judged by the ledger.
+
+    ``own``: rows of the shard whose session it is, None = all. Raises LedgerRefused."""
+    ssn = open_session(policy)
+    books = Books(recorded, gangs=bool(ssn.hooks["JobReady"]), own=own)
+    world = build_world(
+        books.view(),
+        classes=recorded.classes,
+        queues=recorded.queues,
+        standings=recorded.standings,
+        hyper_nodes=recorded.hyper_nodes,
+        objects=recorded.objects,
+        priority_classes=recorded.priority_classes,
+        mode=mode,
+        now=now,
+    )
+    ssn.enter(world)
+    for action in policy.actions:
+
+        def judged(operations: Sequence[Operation], action: str = action) -> None:
+            books.commit(ssn, action, operations)
+
+        ssn.on_commit = judged
+        run_action(ssn, action)
+    return ssn
