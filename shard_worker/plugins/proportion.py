@@ -7,17 +7,30 @@ cluster's totals; what queues have allocated is read live.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.session import Key, Session
-from shard_worker.workload import Amounts, ClusterInfo, QueueInfo
+from shard_worker.queue_limits import (
+    capability_of,
+    entry_exceeds,
+    guarantees,
+    real_capability,
+    sum_of,
+)
+from shard_worker.session import PERMIT, REJECT, Key, Session
+from shard_worker.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.model import Queue, Requests
 from shared.policy import PluginOption
-from shared.resources import EPSILON, at_most, dominant_share
+from shared.resources import EPSILON, at_most, dominant_share, less_equal
 from shared.slots import CPU, MEMORY, PODS
+
+if TYPE_CHECKING:
+    from shard_worker.tasks import TaskInfo
+    from shard_worker.world import World
 
 Matrix = NDArray[np.float64]
 ROUNDING = 1e-3
@@ -32,12 +45,17 @@ class Proportion:
     def __init__(self, option: PluginOption) -> None:
         del option  # it takes no arguments
         self._shares: Shares = {}
+        self._guaranteed: Amounts = {}
         self._computed_for: tuple[ClusterInfo, int] | None = None
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.add_queue_order_fn(key=self.queue_order)
         ssn.add_overused_fn(self.overused)
         ssn.add_allocatable_fn(self.allocatable)
+        ssn.add_simulate_allocatable_fn(self.simulate_allocatable)
+        ssn.add_preemptive_fn(self.preemptive)
+        ssn.add_reclaimable_fn(self.reclaimable)
+        ssn.add_job_enqueueable_fn(self.job_enqueueable)
         ssn.tell_shares(self.deserved)
 
     def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
@@ -68,13 +86,59 @@ class Proportion:
             for slot, amount in requests
         )
 
+    def simulate_allocatable(self, queue: QueueInfo, task: TaskInfo, world: World) -> bool:
+        """In a dry run the victims are off their queues: the rule is the same."""
+        return self.allocatable(queue, task.requests, world)
+
+    def preemptive(self, queue: QueueInfo, tasks: Sequence[TaskInfo], world: World) -> bool:
+        """A queue reclaims what it would stay within its share with, and no more."""
+        return self.allocatable(queue, sum_of(tasks), world)
+
+    def reclaimable(
+        self, reclaimer: TaskInfo, candidates: Sequence[TaskInfo], world: World
+    ) -> list[TaskInfo]:
+        """Tasks of queues that have more than their share, until they have no more than that."""
+        left: dict[int, Amounts] = {}
+        victims = []
+        for task in candidates:
+            queue = task.job.queue
+            if queue is None:
+                continue
+            allocated = left.setdefault(queue.queue.qid, _offered(queue.allocated, world))
+            if not less_equal(allocated, self.deserved(queue, world)):
+                add(allocated, task.requests, -1)
+                victims.append(task)
+        return victims
+
+    def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
+        """The queue is open, and what the job needs at least fits beside what others of the queue
+        need at least. How much the queue deserves is not asked: the job may wait inside."""
+        queue, least = cluster.queues.get(info.qid), info.job.min_resources
+        if queue is None or not queue.queue.open:
+            return REJECT
+        if least is None:
+            return PERMIT
+        self._refresh(cluster)
+        capability = capability_of(queue.queue)
+        real = real_capability(cluster.total, self._guaranteed, queue.queue, capability)
+        return REJECT if entry_exceeds(queue, dict(least), real) else PERMIT
+
     def deserved(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
         """The share of one queue; empty for a queue without jobs."""
+        self._refresh(cluster)
+        return self._shares.get(queue.queue.qid, {})
+
+    def _refresh(self, cluster: ClusterInfo) -> None:
         known = self._computed_for
         if known is None or known[0] is not cluster or known[1] != cluster.revision:
             self._shares = water_fill(cluster)
+            self._guaranteed = guarantees(cluster.queues.values())
             self._computed_for = (cluster, cluster.revision)
-        return self._shares.get(queue.queue.qid, {})
+
+
+def _offered(allocated: Amounts, cluster: ClusterInfo) -> Amounts:
+    """What of it the cluster deals in: host ports are nobody's share."""
+    return {slot: amount for slot, amount in allocated.items() if slot in cluster.total}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+"""What a queue may have of the cluster, and whether it may have more: shared by queue plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from shard_worker.queue_totals import whole
+from shard_worker.workload import Amounts, ClusterInfo, QueueInfo, add
+from shared.model import Queue, Requests
+from shared.resources import Amount, exceeding_on
+from shared.slots import CPU, MEMORY
+
+if TYPE_CHECKING:
+    from shard_worker.tasks import TaskInfo
+
+Limits = Mapping[int, Amount]
+"""slot -> the most a queue may have; of a slot that is missing, nothing."""
+
+
+def guarantees(queues: Iterable[QueueInfo]) -> Amounts:
+    """What is guaranteed to all these queues together, those without jobs too."""
+    total: Amounts = {}
+    for info in queues:
+        add(total, info.queue.guarantee, 1)
+    return total
+
+
+def capability_of(queue: Queue) -> Amounts:
+    """What its owner lets it have; a slot that is missing is unlimited, and so are, as Volcano
+    has it, cpu and memory of 0."""
+    return {
+        slot: amount
+        for slot, amount in queue.capability or ()
+        if amount > 0 or slot not in (CPU, MEMORY)
+    }
+
+
+def real_capability(
+    total: Limits, guaranteed: Amounts, queue: Queue, capability: Limits
+) -> dict[int, Amount]:
+    """Volcano's realCapability: what is guaranteed to nobody, and what is to this queue; at most
+    its ``capability``. ``guaranteed``: to all that share ``total``, this queue among them."""
+    own = dict(queue.guarantee)
+    real: dict[int, Amount] = {
+        slot: max(total.get(slot, 0) - guaranteed.get(slot, 0), 0) + own.get(slot, 0)
+        for slot in {*total, *own}
+    }
+    for slot, most in capability.items():
+        real[slot] = min(real.get(slot, 0), most)
+    return real
+
+
+def entry_exceeds(queue: QueueInfo, asked: Amounts, real: Limits) -> list[int]:
+    """The slots of a job's minResources for which the queue has no room, with what its other jobs
+    keep of theirs or were let in with. What they hold beyond (elastic) does not count: it is lent.
+    """
+    would: Amounts = dict(asked)
+    add(would, whole(queue, "kept").items(), 1)
+    add(would, whole(queue, "inqueue").items(), 1)
+    return exceeding_on(would, real, asked)
+
+
+def within(
+    allocated: Amounts, requests: Requests, limits: Limits, cluster: ClusterInfo, *, extra: Limits
+) -> bool:
+    """Does a queue stay within its limits with this request on top, in what is asked for?
+
+    ``extra`` counts as used. The comparison is exact, and leaves out ``pods``. Host ports, and
+    resources that no node has, are nobody's share: whether they fit is for the nodes to say."""
+    return not beyond(allocated, requests, limits, cluster, extra=extra)
+
+
+def beyond(
+    allocated: Amounts, requests: Requests, limits: Limits, cluster: ClusterInfo, *, extra: Limits
+) -> list[int]:
+    """The slots in which :func:`within` does not hold."""
+    asked = {s: a for s, a in requests if s in cluster.total or s in limits}
+    would = {slot: allocated.get(slot, 0) + extra.get(slot, 0) + asked[slot] for slot in asked}
+    return exceeding_on(would, limits, asked)
+
+
+def sum_of(tasks: Sequence[TaskInfo]) -> Requests:
+    """What tasks ask for together."""
+    total: Amounts = {}
+    for task in tasks:
+        add(total, task.requests, 1)
+    return tuple(sorted(total.items()))
