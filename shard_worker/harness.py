@@ -7,7 +7,7 @@
     assert cluster.run().binds == {"default/train-0": "b", "default/train-1": "b"}
 
 Amounts are written as people do: ``cpu=0.5`` is half a core, ``memory=2`` are 2 GiB, the rest by
-its name (``**{"nvidia.com/gpu": 8}``). Times are seconds; ``now`` is the session's clock.
+its name (``resources={"nvidia.com/gpu": 8}``). Times are seconds; ``now`` is the session's clock.
 """
 
 from __future__ import annotations
@@ -103,17 +103,19 @@ class Cluster:
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Taint] = (),
         unschedulable: bool = False,
-        **resources: float,
+        resources: Mapping[str, float] | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> Node:
         """``own``: a node of the shard whose session it is."""
         made = Node(
             row=len(self._nodes),
             name=name,
-            allocatable=self.requests(cpu=cpu, memory=memory, pods=pods, **resources),
+            allocatable=self.requests(cpu=cpu, memory=memory, pods=pods, **(resources or {})),
             labels={"kubernetes.io/hostname": name, **(labels or {})},
             taints=tuple(taints),
             unschedulable=unschedulable,
             spec=1,
+            annotations=tuple(sorted((annotations or {}).items())),
         )
         self._nodes.append((made, own))
         add(self.world.total, made.allocatable, 1)

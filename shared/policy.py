@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from shared.policy_names import (
     VOLCANO_ACTIONS,
     VOLCANO_PLUGINS,
 )
+from shared.third_party import third_party_plugins
 
 T = TypeVar("T")
 
@@ -85,6 +87,33 @@ class PluginOption:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         raise PolicyError(f"plugin {self.name}: argument {argument} is not a whole number")
+
+    def number(self, argument: str, default: float) -> float:
+        """An argument that is a number."""
+        value = self.arguments.get(argument, default)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        raise PolicyError(f"plugin {self.name}: argument {argument} is not a number")
+
+    def duration(self, argument: str, default: float) -> float:
+        """An argument such as ``90s``, ``1m30s`` or ``2h``, in seconds."""
+        value = self.arguments.get(argument)
+        if value is None:
+            return default
+        seconds = read_duration(value) if isinstance(value, str) else None
+        if seconds is None:
+            raise PolicyError(
+                f"plugin {self.name}: argument {argument} {value!r} is not a duration; "
+                "write one such as 90s or 1m30s"
+            )
+        return seconds
+
+    def mapping(self, argument: str) -> dict[str, object]:
+        """An argument that is a mapping; absent = empty."""
+        value = self.arguments.get(argument, {})
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return dict(value)
+        raise PolicyError(f"plugin {self.name}: argument {argument} is not a mapping of names")
 
     def switch(self, argument: str, default: bool) -> bool:
         """An argument that is true or false."""
@@ -217,12 +246,16 @@ def _plugin(found: _Found, value: object, path: str) -> PluginOption:
     name = plugin.get("name")
     if not isinstance(name, str) or not name:
         raise _wrong(f"{path}.name", name, "is not the name of a plugin")
-    _here(name, PLUGINS_HERE, VOLCANO_PLUGINS, f"{path}.name", "plugin")
+    others = third_party_plugins()
+    _here(name, (*PLUGINS_HERE, *others), VOLCANO_PLUGINS, f"{path}.name", "plugin")
     _known(found, plugin, FLAGS | {"name", "arguments"}, f"{path}.", "switch")
     flags: dict[str, bool] = {}
     for flag in FLAGS & plugin.keys():
         with found.part():
             flags[flag] = _typed(plugin[flag], bool, f"{path}.{flag}")
+    if name not in PLUGINS_HERE:
+        own = _mapping(plugin.get("arguments") or {}, f"{path}.arguments")
+        return PluginOption(name=name, arguments=own, flags=flags)
     arguments = _arguments(
         found,
         plugin.get("arguments"),
@@ -257,8 +290,27 @@ def _arguments(
         for key, given in _mapping(value if value is not None else {}, path).items():
             with found.part():
                 kind = _kind(key, known, prefixes, path)
-                arguments[key] = _typed(given, kind, f"{path}.{key}")
+                arguments[key] = _argument(given, kind, f"{path}.{key}")
     return arguments
+
+
+def _argument(given: object, kind: type, path: str) -> object:
+    """An argument as its type; as in Volcano, text that reads as a number or switch is one."""
+    if isinstance(given, str) and kind is not str:
+        read = _reads(given.strip(), kind)
+        given = given if read is None else read
+    if kind is float and isinstance(given, int):
+        kind = int
+    return _typed(given, kind, path)
+
+
+def _reads(text: str, kind: type) -> object:
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower())
+    if kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None
 
 
 def _kind(key: str, known: dict[str, type], prefixes: dict[str, type], path: str) -> type:
@@ -274,9 +326,28 @@ def _kind(key: str, known: dict[str, type], prefixes: dict[str, type], path: str
     raise PolicyError(Problem(path, message, repr(key), near))
 
 
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def read_duration(text: str) -> float | None:
+    """Seconds of a duration as Go writes it (``1h30m``); None where the text is none."""
+    parts = _DURATION.findall(text.strip())
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
 # --- pieces ---------------------------------------------------------------------------------------
 
-WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", str: "text"}
+WORDS: dict[type, str] = {
+    bool: "true or false",
+    dict: "a mapping",
+    float: "a number",
+    int: "a whole number",
+    list: "a list",
+    str: "text",
+}
 
 
 def _typed(value: object, kind: type[T], path: str) -> T:

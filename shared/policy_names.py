@@ -14,37 +14,33 @@ ACTIONS_HERE = (
 )
 PLUGINS_HERE = (
     "binpack",
+    "capacity",
+    "cdp",
     "conformance",
+    "deviceshare",
     "drf",
+    "extender",
     "gang",
+    "network-topology-aware",
+    "nodegroup",
     "nodeorder",
+    "numa-aware",
+    "overcommit",
+    "pdb",
     "predicates",
     "priority",
     "proportion",
+    "rescheduling",
+    "resource-strategy-fit",
+    "resourcequota",
+    "sla",
+    "task-topology",
+    "tdm",
+    "usage",
 )
 
 VOLCANO_ACTIONS = frozenset(ACTIONS_HERE)
-VOLCANO_PLUGINS = frozenset(
-    {
-        *PLUGINS_HERE,
-        "capacity",
-        "cdp",
-        "deviceshare",
-        "extender",
-        "network-topology-aware",
-        "nodegroup",
-        "numa-aware",
-        "overcommit",
-        "pdb",
-        "rescheduling",
-        "resource-strategy-fit",
-        "resourcequota",
-        "sla",
-        "task-topology",
-        "tdm",
-        "usage",
-    }
-)
+VOLCANO_PLUGINS = frozenset(PLUGINS_HERE)
 
 OFF_BY_DEFAULT = frozenset({"enableHierarchy", "enabledClusterOrder"})
 FLAGS = frozenset(
@@ -84,6 +80,44 @@ ARGUMENTS: dict[str, dict[str, type]] = {
         "binpack.memory": int,
         "binpack.resources": str,
     },
+    "capacity": {
+        "ancestorReclaimLevel": int,
+        "capacity.DynamicResourceAllocationEnable": bool,
+        "capacity.DRAConsumableCapacityEnable": bool,
+    },
+    "deviceshare": {
+        "deviceshare.GPUNumberEnable": bool,
+        "deviceshare.GPUSharingEnable": bool,
+        "deviceshare.NodeLockEnable": bool,
+        "deviceshare.SchedulePolicy": str,
+        "deviceshare.ScheduleWeight": float,
+        "deviceshare.VGPUEnable": bool,
+    },
+    "extender": {
+        "extender.httpTimeout": str,
+        "extender.ignorable": bool,
+        "extender.jobEnqueueableVerb": str,
+        "extender.jobReadyVerb": str,
+        "extender.managedResources": str,
+        "extender.onSessionCloseVerb": str,
+        "extender.onSessionOpenVerb": str,
+        "extender.predicateVerb": str,
+        "extender.preemptableVerb": str,
+        "extender.prioritizeVerb": str,
+        "extender.queueOverusedVerb": str,
+        "extender.reclaimableVerb": str,
+        "extender.urlPrefix": str,
+    },
+    "network-topology-aware": {
+        "gradient.evict.max-hypernodes": int,
+        "hypernode.binpack.cpu": int,
+        "hypernode.binpack.memory": int,
+        "hypernode.binpack.normal-pod.enable": bool,
+        "hypernode.binpack.normal-pod.fading": float,
+        "hypernode.binpack.resources": str,
+        "weight": int,
+    },
+    "nodegroup": {"strict": bool, "enablePreferredOrder": bool},
     "nodeorder": {
         "leastrequested.weight": int,
         "mostrequested.weight": int,
@@ -94,6 +128,8 @@ ARGUMENTS: dict[str, dict[str, type]] = {
         "imagelocality.weight": int,
         "podtopologyspread.weight": int,
     },
+    "numa-aware": {"weight": float},
+    "overcommit": {"overcommit-factor": float},
     "predicates": {
         "predicate.CacheEnable": bool,
         "predicate.DynamicResourceAllocationEnable": bool,
@@ -106,9 +142,38 @@ ARGUMENTS: dict[str, dict[str, type]] = {
         "predicate.VolumeBindingEnable": bool,
         "predicate.VolumeZoneEnable": bool,
     },
+    "rescheduling": {
+        "interval": str,
+        "metricsPeriod": str,
+        "queueSelector": list,
+        "labelSelector": dict,
+        "strategies": list,
+    },
+    "resource-strategy-fit": {
+        "resourceStrategyFitWeight": float,
+        "resources": dict,
+        "sra.policy": str,
+        "sra.resources": str,
+        "sra.retention.weight": float,
+    },
+    "sla": {"sla-waiting-time": str},
+    "task-topology": {"task-topology.weight": float},
+    "tdm": {"tdm.evict.max-num": str, "tdm.evict.period": str},
+    "usage": {
+        "cpu.weight": float,
+        "estimator": dict,
+        "memory.weight": float,
+        "thresholds": dict,
+        "usage.weight": float,
+    },
 }
 """Plugin -> argument -> type. A plugin that is not listed takes none."""
-ARGUMENT_PREFIXES: dict[str, dict[str, type]] = {"binpack": {"binpack.resources.": int}}
+ARGUMENT_PREFIXES: dict[str, dict[str, type]] = {
+    "binpack": {"binpack.resources.": int},
+    "network-topology-aware": {"hypernode.binpack.resources.": int},
+    "resource-strategy-fit": {"sra.proportional.": float, "sra.retention.": float},
+    "tdm": {"tdm.revocable-zone.": str},
+}
 """Plugin -> beginning of arguments that end in a name of the user's."""
 ACTION_ARGUMENTS: dict[str, dict[str, type]] = {
     "allocate": {"predicateErrorCacheEnable": bool},

@@ -6,12 +6,18 @@ from collections.abc import Callable
 
 from shard_worker.plugins.binpack import Binpack
 from shard_worker.plugins.conformance import Conformance
+from shard_worker.plugins.deviceshare import DeviceShare
 from shard_worker.plugins.drf import Drf
+from shard_worker.plugins.extender import Extender
 from shard_worker.plugins.gang import Gang
 from shard_worker.plugins.nodeorder import NodeOrder
+from shard_worker.plugins.numa_aware import NumaAware
 from shard_worker.plugins.predicates import Predicates
 from shard_worker.plugins.priority import Priority
 from shard_worker.plugins.proportion import Proportion
+from shard_worker.plugins.resource_strategy_fit import ResourceStrategyFit
+from shard_worker.plugins.task_topology import TaskTopology
+from shard_worker.plugins.usage import Usage
 from shard_worker.session import Plugin
 from shared.policy import PluginOption, PolicyError
 from shared.third_party import third_party_plugins
@@ -25,6 +31,12 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "predicates": Predicates,
     "priority": Priority,
     "proportion": Proportion,
+    "usage": Usage,
+    "task-topology": TaskTopology,
+    "resource-strategy-fit": ResourceStrategyFit,
+    "numa-aware": NumaAware,
+    "extender": Extender,
+    "deviceshare": DeviceShare,
 }
 """Name in the policy file -> maker."""
 

@@ -1,9 +1,9 @@
 """resource-strategy-fit: some resources are packed, others spread, and scarce ones kept free.
 
-Each resource that the policy lists has a way, MostAllocated (packed) or LeastAllocated (spread), and
-a weight; a node's score is their weighted mean over what the task asks for. ``sra`` keeps tasks
-off nodes with scarce resources that they do not ask for: by score (``retention``), or by a check that
-leaves as much of other resources idle as the scarce one is going to need (``proportional``).
+Each resource that the policy lists has a way, MostAllocated (packed) or LeastAllocated (spread),
+and a weight; a node's score is their weighted mean over what the task asks for. ``sra`` keeps tasks
+off nodes with scarce resources that they do not ask for: by score (``retention``), or by a check
+that leaves idle as much of the rest as the scarce one is going to need (``proportional``).
 """
 
 from __future__ import annotations
