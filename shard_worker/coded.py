@@ -18,7 +18,7 @@ FIRST_ROWS = 64
 class CodedColumn(Generic[V]):
     """``values[codes[row]]``; code ABSENT where a row has no value. Codes are never given anew."""
 
-    __slots__ = ("_codes", "_index", "_of", "_size", "_values")
+    __slots__ = ("_codes", "_index", "_of", "_size", "_values", "revision")
 
     def __init__(self, of: Callable[[Node], V | None], nodes: Sequence[Node | None]) -> None:
         """``of`` reads the value from a node; None = the node has none."""
@@ -27,6 +27,8 @@ class CodedColumn(Generic[V]):
         self._index: dict[V, int] = {}
         self._codes = np.full(FIRST_ROWS, ABSENT, dtype=np.int32)
         self._size = 0
+        self.revision = 0
+        """Moves whenever rows are read anew."""
         self.update(range(len(nodes)), nodes)
 
     @property
@@ -40,6 +42,7 @@ class CodedColumn(Generic[V]):
     def update(self, rows: Iterable[int], nodes: Sequence[Node | None]) -> None:
         """Read these rows anew, after their specs changed or rows were added."""
         self._resize(len(nodes))
+        self.revision += 1
         codes, index = self._codes, self._index
         for row in rows:
             node = nodes[row]

@@ -83,6 +83,11 @@ class Coded(Protocol[T_co]):
     @property
     def values(self) -> Sequence[T_co]: ...
 
+    @property
+    def revision(self) -> int:
+        """Moves whenever a row may have another code."""
+        ...
+
 
 class NodeColumns(Protocol):
     """What plugins see of the nodes. Index of every array: row. Amounts: the unit of the slot.
@@ -119,6 +124,10 @@ class NodeColumns(Protocol):
         """The taint set of each node (the empty tuple is a set)."""
         ...
 
+    def images(self) -> Coded[tuple[tuple[str, int], ...]]:
+        """(name, bytes) of the images on each node (the empty tuple is a set)."""
+        ...
+
     def unschedulable(self) -> Mask:
         """True where the node is cordoned; length ``size``."""
         ...
@@ -129,7 +138,10 @@ class NodeColumns(Protocol):
 
 
 class Scorer(Protocol):
-    """A node score. Both methods give the same number for the same row (a property test holds)."""
+    """A node score. Both methods give the same number for the same row (a property test holds).
+
+    One that tells apart nodes with the same looks and amounts says so by a further method,
+    ``by_look(cls, view)``: False where it does for this class."""
 
     @property
     def node_local(self) -> bool:

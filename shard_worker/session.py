@@ -37,6 +37,7 @@ from shared.policy import PluginOption, Policy
 
 if TYPE_CHECKING:
     from shard_worker.session_job import SessionJob
+    from shard_worker.tasks import TaskInfo
 
 __all__ = [
     "ABSTAIN",
@@ -102,6 +103,13 @@ class Session(Answers):
         """Told of each statement that is kept, one by one."""
         self.skipped: dict[int, tuple[str, str]] = {}
         """jid -> (reason word, detail) of jobs that an action passed over, the last one told."""
+
+        self.ungated: list[TaskInfo] = []
+        """Tasks whose queue has room for them, and whose own gate may go."""
+
+    def ungate(self, task: TaskInfo) -> None:
+        """Let the task's own gate be taken away; it may be placed once that has come about."""
+        self.ungated.append(task)
 
     def skip(self, job: SessionJob, word: str, detail: str = "") -> None:
         """An action passes over a job; ``word`` is one of the pending reasons."""
@@ -238,6 +246,11 @@ class Session(Answers):
     def scores_node_locally(self) -> bool:
         """True if a change of one row moves no other row's score (until a node's spec changes)."""
         return all(h.fn.node_local for h in self.hooks["NodeOrder"])
+
+    def scores_by_look(self, cls: TaskClass, view: NodeColumns) -> bool:
+        """Do nodes with the same looks and amounts score alike for this class?"""
+        asked = (getattr(hook.fn, "by_look", None) for hook in self.hooks["NodeOrder"])
+        return all(by_look is None or by_look(cls, view) for by_look in asked)
 
     def score(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:
         """NodeOrder: the sum of all scorers on ``rows`` as they stand in ``view`` now."""

@@ -129,7 +129,8 @@ class Compiled:
             for slot, amount in self.requests
         )
         self._own = view.own.copy() if self.mode is Mode.SOFT else np.ones(view.size, np.bool_)
-        self._looks = view.looks().codes
+        by_look = self._session.scores_by_look(self.spec, view)
+        self._looks = view.looks().codes if by_look else np.arange(view.size)
         self._judged: dict[tuple[bytes, int], tuple[int, float]] = {}
         every = slice(view.size)
         self._counts, idle = self._room_of(every)

@@ -44,6 +44,7 @@ UNKNOWN = -1
 """Specification version of a row that no node is known for."""
 
 Look = tuple[tuple[Taint, ...], tuple[tuple[str, str], ...]]
+Images = tuple[tuple[str, int], ...]
 
 
 def _look(node: Node) -> Look:
@@ -82,6 +83,7 @@ class View:
         self._labels: dict[str, CodedColumn[str]] = {}
         self._taints: CodedColumn[tuple[Taint, ...]] | None = None
         self._looks: CodedColumn[Look] | None = None
+        self._images: CodedColumn[Images] | None = None
         self._cordoned: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
 
     # --- what plugins read --------------------------------------------------------------------
@@ -109,6 +111,12 @@ class View:
         if self._taints is None:
             self._taints = CodedColumn(lambda n: n.taints, self.nodes)
         return self._taints
+
+    def images(self) -> CodedColumn[Images]:
+        """The images of each node; none are a set too."""
+        if self._images is None:
+            self._images = CodedColumn(lambda n: n.images, self.nodes)
+        return self._images
 
     def unschedulable(self) -> NDArray[np.bool_]:
         """True where the node is cordoned."""
@@ -283,7 +291,7 @@ class View:
         rows = list(rows)
         for column in self._labels.values():
             column.update(rows, self.nodes)
-        for derived in (self._taints, self._looks):
+        for derived in (self._taints, self._looks, self._images):
             if derived is not None:
                 derived.update(rows, self.nodes)
         self.known.nodes_changed()

@@ -47,6 +47,9 @@ class Table:
     def taints(self) -> CodedColumn[tuple[Taint, ...]]:
         return CodedColumn(lambda node: node.taints, self.nodes)
 
+    def images(self) -> CodedColumn[tuple[tuple[str, int], ...]]:
+        return CodedColumn(lambda node: node.images, self.nodes)
+
     def looks(self) -> CodedColumn[tuple[str, ...]]:
         return CodedColumn(lambda node: (node.name,), self.nodes)
 

@@ -160,13 +160,6 @@ def test_configurations_are_strict_too() -> None:
     )
 
 
-@pytest.mark.parametrize("weight", [0, 2])
-def test_a_scorer_that_is_not_here_is_accepted_and_reported(weight: int) -> None:
-    policy = parse_policy(with_plugin(name="nodeorder", arguments={"podaffinity.weight": weight}))
-    warned = ["nodeorder: podaffinity.weight: this scorer is not in this version"]
-    assert open_session(policy).warnings == (warned if weight else [])
-
-
 def test_a_check_that_cannot_be_switched_off_is_reported() -> None:
     arguments = {"predicate.PodAffinityEnable": False, "predicate.NodePortsEnable": False}
     session = open_session(parse_policy(with_plugin(name="predicates", arguments=arguments)))
