@@ -58,6 +58,10 @@ class WorldStatement:
         """Promise a pending task future capacity of a node."""
         self._apply(Operation(Kind.PIPELINE, task, row, task.status))
 
+    def unpipeline(self, task: TaskInfo) -> None:
+        """Take back the promise that an earlier statement made, for good."""
+        self._undo(Operation(Kind.PIPELINE, task, task.row, Status.PENDING))
+
     def evict(self, task: TaskInfo, reason: str) -> None:
         """Let a bound or running task leave its node."""
         self._apply(Operation(Kind.EVICT, task, task.row, task.status, reason))

@@ -1,0 +1,56 @@
+"""Which domain a job, and each of its sub jobs, is in already.
+
+A job's domain is kept as an annotation of its PodGroup; where that is missing or says nothing any
+more, it follows from the nodes of its tasks. It binds those of its tasks that come later: they stay
+below the widest domain that its topology allows above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from shard_worker.hyper_tree import HyperTree, build_tree
+from shard_worker.tasks import OCCUPYING
+
+if TYPE_CHECKING:
+    from shard_worker.session_job import SessionJob
+    from shard_worker.tasks import TaskInfo
+    from shard_worker.world import World
+
+
+def tree_of(world: World) -> HyperTree:
+    """The world's tree; one with nothing but the root where it was given none."""
+    if world.tree is None:
+        world.tree = build_tree((), world.view.nodes)
+    return world.tree
+
+
+def asks_for_domains(job: SessionJob) -> bool:
+    """Has the job, or any of its sub jobs, a topology?"""
+    return any(sub.topology is not None for sub in job.subs.values()) or bool(job.job.topology)
+
+
+def placed_by_domains(job: SessionJob, tree: HyperTree) -> bool:
+    """Is it placed domain by domain? Else it is flat: all nodes at once."""
+    if job.has_sub_groups or tree.highest(job.job.topology) is not None:
+        return True
+    return any(tree.highest(sub.topology) is not None for sub in job.subs.values())
+
+
+def recover(job: SessionJob, tree: HyperTree) -> None:
+    """Bring what is known of a job's domains in line with where its tasks are."""
+    for sub in job.subs.values():
+        reached = _reached(sub.tasks, tree)
+        if not reached or sub.allocated_hyper_node not in tree.domains:
+            sub.allocated_hyper_node = reached if sub.topology is not None else ""
+    reached = _reached(job.tasks, tree)
+    if not reached or job.allocated_hyper_node not in tree.domains:
+        job.allocated_hyper_node = reached if asks_for_domains(job) else ""
+
+
+def _reached(tasks: Iterable[TaskInfo], tree: HyperTree) -> str:
+    """The lowest domain that holds the nodes of all tasks that are placed."""
+    rows = {task.row for task in tasks if task.row >= 0 and task.status & OCCUPYING}
+    return reduce(tree.lca, map(tree.leaf_of, rows), "")
