@@ -1,16 +1,22 @@
-"""gang: a job starts with all the members it needs, or not at all.
+"""gang: a job starts with all the members it needs, or not at all, and no eviction breaks it up.
 
-A job needs its own minimum (group 0) and that of each role that has one (the other groups). Members
-that ask for nothing count as present while they are still pending. The roles' minima are not looked
-at where the job's own minimum is below their sum: then the user wants fewer than all of them.
+A job needs its own minimum (group 0), that of each role that has one (the other groups), and as
+many sub jobs as its policies ask for. Members that ask for nothing count as present while they are
+still pending. The roles' minima are not looked at where the job's own minimum is below their sum:
+then the user wants fewer than all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
+from shard_worker.rules import Purpose
 from shard_worker.session import PERMIT, REJECT, Session
+from shard_worker.session_job import SessionJob, SubJob
+from shard_worker.tasks import READY, TaskInfo
 from shard_worker.workload import ClusterInfo, JobInfo, Progress
+from shard_worker.world import World
 from shared.messages import Group
 from shared.policy import PluginOption
 
@@ -23,10 +29,128 @@ class Gang:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.add_job_valid_fn(job_valid)
-        ssn.add_job_ready_fn(None, counted=job_ready)
-        ssn.add_job_pipelined_fn(None, counted=job_pipelined)
+        ssn.add_job_ready_fn(whole_job_ready, counted=job_ready)
+        ssn.add_job_pipelined_fn(whole_job_pipelined, counted=job_pipelined)
         ssn.add_job_starving_fn(job_starving)
         ssn.add_job_order_fn(key=job_order)
+        ssn.add_sub_job_ready_fn(lambda sub, _: sub.ready)
+        ssn.add_sub_job_pipelined_fn(lambda sub, _: PERMIT if sub.pipelined else REJECT)
+        ssn.add_sub_job_order_fn(sub_job_order)
+        ssn.add_preemptable_fn(evictable)
+        ssn.add_reclaimable_fn(evictable)
+        ssn.add_unified_evictable_fn(evictable_together)
+
+
+# --- sessions over a world ------------------------------------------------------------------------
+
+
+def whole_job_ready(job: SessionJob, world: World) -> bool:
+    """Roles, sub jobs and the whole job have what they need."""
+    del world
+    return (
+        job.is_ready
+        and job.roles_reach(lambda now: now.ready + now.pending_best_effort)
+        and job.subs_reach(lambda sub: sub.ready)
+    )
+
+
+def whole_job_pipelined(job: SessionJob, world: World) -> int:
+    """As :func:`whole_job_ready`, with the pipelined members counted too; a vote."""
+    del world
+    reached = (
+        job.is_pipelined
+        and job.roles_reach(lambda now: now.ready + now.waiting + now.pending_best_effort)
+        and job.subs_reach(lambda sub: sub.pipelined)
+    )
+    return PERMIT if reached else REJECT
+
+
+def sub_job_order(left: SubJob, right: SubJob, world: World) -> float:
+    """Sub jobs that are not ready come first."""
+    del world
+    return float(left.ready) - float(right.ready)
+
+
+# --- victims --------------------------------------------------------------------------------------
+
+
+def evictable(_: TaskInfo, victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
+    """Members beyond what their job needs, as many of each job as it can spare, in the order in
+    which they are named."""
+    del world
+    spares = Spares()
+    return [victim for victim in victims if spares.take(victim)]
+
+
+def evictable_together(
+    _: SessionJob, victims: Sequence[TaskInfo], purpose: Purpose, world: World
+) -> list[TaskInfo]:
+    """As :func:`evictable`; or all of a job that is named as a whole: nothing of it is left to
+    wait for the others."""
+    del purpose, world
+    spares, named = Spares(), Counter(id(v.job) for v in victims if v.status & READY)
+    return [v for v in victims if named[id(v.job)] >= v.job.census.ready or spares.take(v)]
+
+
+class Spares:
+    """What each of several jobs can still lose."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Spare] = {}
+
+    def take(self, task: TaskInfo) -> bool:
+        """As :meth:`Spare.take`, of the task's job."""
+        spare = self._of.get(id(task.job))
+        if spare is None:
+            spare = self._of[id(task.job)] = Spare(task.job)
+        return spare.take(task)
+
+
+class Spare:
+    """What a job can lose before a minimum is no longer reached. One that does not reach it as it
+    stands loses nothing."""
+
+    def __init__(self, job: SessionJob) -> None:
+        self._job = job
+        self._ready = job.census.ready
+        self._minima = {} if job.roles_bypassed else dict(job.job.role_minima)
+        self._roles = {
+            role: job.by_role[role].ready for role in self._minima if role in job.by_role
+        }
+        self._subs = {sub.name: sub.census.ready for sub in job.subs.values() if sub.policy}
+        self._policies = Counter(
+            sub.policy.name for sub in job.subs.values() if sub.policy and sub.ready
+        )
+
+    def take(self, task: TaskInfo) -> bool:
+        """Take one more of its members; False where it is needed."""
+        role = task.role.name
+        if self._ready <= self._job.minimum:
+            return False
+        if role in self._roles and self._roles[role] <= self._minima[role]:
+            return False
+        if not self._take_of_sub_job(task.sub):
+            return False
+        self._ready -= 1
+        if role in self._roles:
+            self._roles[role] -= 1
+        return True
+
+    def _take_of_sub_job(self, sub: SubJob) -> bool:
+        """A sub job may fall below its size only where its policy has more of them than it asks
+        for."""
+        policy = sub.policy
+        if policy is None:
+            return True
+        if self._subs[sub.name] == sub.minimum:
+            if self._policies[policy.name] <= policy.minimum:
+                return False
+            self._policies[policy.name] -= 1
+        self._subs[sub.name] -= 1
+        return True
+
+
+# --- the fast path, and Order ---------------------------------------------------------------------
 
 
 def job_ready(progress: Progress) -> bool:
@@ -53,18 +177,32 @@ def job_order(info: JobInfo, cluster: ClusterInfo) -> float:
 
 
 def job_valid(info: JobInfo, cluster: ClusterInfo) -> str | None:
-    """Enough members exist for every minimum; failed ones do not count.
+    """Enough members exist for every minimum; those that failed, or leave, do not count.
 
-    How many members of one role failed is not known here: for roles all that were asked for count.
+    Order does not know of which role members failed: there all that were asked for count.
     """
-    job = info.job
-    if not _roles_bypassed([group.minimum for group in job.groups]):
-        reason = _short_role(info, job.groups)
-        if reason is not None:
-            return reason
-    alive, needed = job.tasks - info.failed, job.groups[0].minimum
-    if alive < needed:
+    del cluster
+    if isinstance(info, SessionJob):
+        reason, alive = _short_part(info), info.census.valid
+    else:
+        minima = [group.minimum for group in info.job.groups]
+        reason = None if _roles_bypassed(minima) else _short_role(info, info.job.groups)
+        alive = info.job.tasks - info.failed
+    needed = info.job.groups[0].minimum
+    if reason is None and alive < needed:
         return f"NotEnoughPods: {alive} of the {needed} members that the job needs exist"
+    return reason
+
+
+def _short_part(job: SessionJob) -> str | None:
+    """Why a role or policy cannot reach its minimum; None where all can."""
+    if not job.roles_bypassed:
+        for role, needed in job.job.role_minima:
+            count = job.by_role[role].valid if role in job.by_role else 0
+            if count < needed:
+                return f"NotEnoughPodsOfTask: {count} of the {needed} that role {role} needs exist"
+    if not job.subs_reach(lambda sub: sub.census.valid >= sub.minimum):
+        return "NotEnoughPodsOfTask: too few sub groups have all their members"
     return None
 
 

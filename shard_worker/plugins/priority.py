@@ -1,9 +1,15 @@
-"""priority: jobs and tasks of higher priority first."""
+"""priority: jobs and tasks of higher priority first, and only lower ones make way for them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from shard_worker.rules import Purpose
 from shard_worker.session import Session
+from shard_worker.session_job import SessionJob, SubJob
+from shard_worker.tasks import TaskInfo
 from shard_worker.workload import ClusterInfo, JobInfo
+from shard_worker.world import World
 from shared.model import Role
 from shared.policy import PluginOption
 
@@ -18,6 +24,9 @@ class Priority:
         ssn.add_job_order_fn(key=job_order)
         ssn.add_task_order_fn(key=task_order)
         ssn.add_job_starving_fn(job_starving)
+        ssn.add_sub_job_order_fn(sub_job_order)
+        ssn.add_preemptable_fn(preemptable)
+        ssn.add_unified_evictable_fn(evictable_for)
 
 
 def job_order(info: JobInfo, cluster: ClusterInfo) -> float:
@@ -33,3 +42,39 @@ def task_order(role: Role) -> float:
 def job_starving(info: JobInfo) -> bool:
     """A job starves until all of its tasks have, or will have, a place."""
     return info.held[0] + info.waiting[0] < info.job.tasks
+
+
+def sub_job_order(left: SubJob, right: SubJob, world: World) -> float:
+    """The sub job with the most important task first."""
+    del world
+    return float(_highest(right) - _highest(left))
+
+
+def _highest(sub: SubJob) -> int:
+    return max((task.priority for task in sub.tasks), default=0)
+
+
+def preemptable(preemptor: TaskInfo, victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
+    """Tasks of jobs of lower priority; of its own job, tasks of lower priority."""
+    del world
+    mine = preemptor.job
+    return [
+        victim
+        for victim in victims
+        if (
+            victim.priority < preemptor.priority
+            if victim.job is mine
+            else victim.job.job.priority < mine.job.priority
+        )
+    ]
+
+
+def evictable_for(
+    job: SessionJob, victims: Sequence[TaskInfo], purpose: Purpose, world: World
+) -> list[TaskInfo] | None:
+    """Tasks of jobs of lower priority. What queues take back from each other is not for priorities
+    to say."""
+    del world
+    if purpose is not Purpose.PREEMPT:
+        return None
+    return [victim for victim in victims if victim.job.job.priority < job.job.priority]
