@@ -197,7 +197,7 @@ class Books:
         if not placed and not victims:
             return []
         evictions = [run for jid, ops in victims.items() for run in self._evictions(jid, ops)]
-        reason = next((f"{action}: {op.reason}" for ops in victims.values() for op in ops), "")
+        reason = next((op.reason or action for ops in victims.values() for op in ops), "")
         found = []
         for jid in placed or list(victims)[:1]:
             job = ssn.world.session_job(jid).job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shard_worker.session import Session
@@ -28,6 +28,8 @@ class Result:
     pod_groups: dict[str, dict[str, Any]]
     tasks: dict[str, dict[str, int]]
     """PodGroup -> state -> how many of its tasks are in it."""
+    victims: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Evicted pod -> its node, and the rule by which; for people."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -59,6 +61,11 @@ def result_of(name: str, ssn: Session) -> Result:
             for job in groups
         },
         tasks={job.job.key: _counts(job) for job in groups},
+        victims={
+            op.task.key: (world.node(op.row).name, op.reason)
+            for op in kept
+            if op.kind is Kind.EVICT
+        },
     )
 
 
