@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shard_worker.actions.allocate import let_in
+from shard_worker.actions.allocate import PENDING, let_in
 from shard_worker.candidates import best
 from shard_worker.error_cache import ErrorCache
 from shard_worker.priority_queue import PriorityQueue
@@ -50,7 +50,9 @@ def backfill_job(ssn: Session, job: SessionJob) -> int:
 
 
 def _admitted(ssn: Session, job: SessionJob) -> bool:
-    """Volcano lets a job in here only where its PodGroup was let in before."""
+    """Let in by enqueue, or by allocate where the policy has no enqueue: backfill lets none in."""
+    if "allocate" not in ssn.policy.actions and job.phase in PENDING:
+        return False
     return let_in(ssn, job) and ssn.job_valid(job, ssn.world) is None
 
 
