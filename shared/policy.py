@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from shared.metrics_source import INTERVAL, MetricsSource, SourceError, read_metrics_source
 from shared.policy_names import (
     ACTION_ARGUMENTS,
     ACTIONS_HERE,
@@ -140,6 +141,10 @@ class Policy:
     """Action -> its arguments."""
     warnings: tuple[str, ...] = ()
     """Parts of the file that were accepted but have no effect in this version."""
+    metrics: MetricsSource | None = None
+    """Where figures about what nodes really use come from."""
+    metrics: dict[str, object] = field(default_factory=dict)
+    """Where the load of nodes is asked for (``type``, ``address``, ``interval``, ``tls``)."""
 
 
 DEFAULT_POLICY = Policy(
@@ -162,10 +167,14 @@ def parse_policy(source: str | Mapping[str, object]) -> Policy:
     actions = _actions(found, document.get("actions"))
     tiers = _tiers(found, document.get("tiers"))
     configurations = _configurations(found, document.get("configurations"))
+    metrics: dict[str, object] = {}
+    with found.part():
+        metrics = _mapping(document.get("metrics") or {}, "metrics")
+    metrics = _metrics(found, document.get("metrics"))
     if found.problems:
         raise PolicyError(*found.problems)
-    warnings = ("metrics: has no effect in this version",) if document.get("metrics") else ()
-    return Policy(actions=actions, tiers=tiers, configurations=configurations, warnings=warnings)
+    warnings = ("metrics: has no effect in this version",) if metrics else ()
+    return Policy(actions, tiers, configurations, warnings, metrics)
 
 
 class _Strict(yaml.SafeLoader):
@@ -280,6 +289,20 @@ def _configurations(found: _Found, value: object) -> dict[str, dict[str, object]
             given = entry.get("arguments")
             configurations[name] = _arguments(found, given, known, f"{path}.arguments", prefixes={})
     return configurations
+
+
+def _metrics(found: _Found, value: object) -> MetricsSource | None:
+    with found.part():
+        given = _mapping(value or {}, "metrics")
+        interval = given.get("interval", f"{INTERVAL:g}s")
+        try:
+            return read_metrics_source(
+                given, read_duration(interval) if isinstance(interval, str) else None
+            )
+        except SourceError as error:
+            field, _, message = str(error).partition(": ")
+            raise PolicyError(Problem(field, message)) from error
+    return None
 
 
 def _arguments(

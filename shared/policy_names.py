@@ -86,14 +86,20 @@ ARGUMENTS: dict[str, dict[str, type]] = {
         "capacity.DRAConsumableCapacityEnable": bool,
     },
     "deviceshare": {
+        "deviceshare.AscendHAMiVNPUEnable": bool,
+        "deviceshare.AscendMindClusterVNPUEnable": bool,
         "deviceshare.GPUNumberEnable": bool,
         "deviceshare.GPUSharingEnable": bool,
+        "deviceshare.KnownGeometriesCMName": str,
+        "deviceshare.KnownGeometriesCMNamespace": str,
         "deviceshare.NodeLockEnable": bool,
         "deviceshare.SchedulePolicy": str,
         "deviceshare.ScheduleWeight": float,
         "deviceshare.VGPUEnable": bool,
     },
     "extender": {
+        "extender.allocateFuncVerb": str,
+        "extender.deallocateFuncVerb": str,
         "extender.httpTimeout": str,
         "extender.ignorable": bool,
         "extender.jobEnqueueableVerb": str,
@@ -178,8 +184,8 @@ ARGUMENT_PREFIXES: dict[str, dict[str, type]] = {
 ACTION_ARGUMENTS: dict[str, dict[str, type]] = {
     "allocate": {"predicateErrorCacheEnable": bool},
     "backfill": {"predicateErrorCacheEnable": bool},
-    "gangpreempt": {"allowWholeBundle": bool},
-    "gangreclaim": {"allowWholeBundle": bool},
+    "gangpreempt": {"allowWholeBundle": bool, "predicateErrorCacheEnable": bool},
+    "gangreclaim": {"allowWholeBundle": bool, "predicateErrorCacheEnable": bool},
     "preempt": {
         "enableTopologyAwarePreemption": bool,
         "maxCandidateNodesAbsolute": int,

@@ -11,7 +11,6 @@ from shared.plain import plain, reader
 from shared.specs_base import FORMAT, each, opened, requests, row
 
 _NO_MORE: tuple[object, ...] = ((), (), "", None, (), "", True)
-_NO_ROLE_MORE: tuple[object, ...] = ((), (), False, False, (), (), "", 0)
 _pairs = reader(Pairs)
 _topology = reader(Topology | None)
 _sub_groups = reader(tuple[SubGroupPolicy, ...])
@@ -43,7 +42,10 @@ def encode_job(job: Job) -> bytes:
 
 def _more_of(job: Job) -> tuple[object, ...] | None:
     """None where there is nothing of it, as in most jobs that are one pod."""
-    more = (
+    said = job.labels or job.annotations or job.phase or job.topology or job.sub_groups
+    if not (said or job.priority_class) and job.preempts:
+        return None
+    return (
         job.labels,
         job.annotations,
         job.phase,
@@ -52,12 +54,15 @@ def _more_of(job: Job) -> tuple[object, ...] | None:
         job.priority_class,
         job.preempts,
     )
-    return None if more == _NO_MORE else more
 
 
 def _columns(r: Role) -> tuple[object, ...]:
     """The exit code, and what else almost no role has, only where there is any."""
     base = (r.name, r.cid, r.first, r.count, r.group, r.priority, r.names, r.duration)
+    if not (
+        r.labels or r.annotations or r.gated or r.created or r.uids or r.priority_class or r.start
+    ):
+        return (*base, r.exit_code) if r.exit_code else base
     more = (
         r.labels,
         r.annotations,
@@ -68,9 +73,7 @@ def _columns(r: Role) -> tuple[object, ...]:
         r.priority_class,
         r.start,
     )
-    if more != _NO_ROLE_MORE:
-        return (*base, r.exit_code, more)
-    return (*base, r.exit_code) if r.exit_code else base
+    return (*base, r.exit_code, more)
 
 
 def decode_job(data: bytes) -> Job:

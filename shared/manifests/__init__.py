@@ -89,7 +89,7 @@ def parse(item: object) -> Manifest | Refusal:
         return Refusal("object", "", "", shown(item), "not an object; write it between { and }")
     try:
         read = _reader(item)
-        if read not in _FLAT and not item.keys() <= _TOP:
+        if not item.keys() <= _TOP and read not in _FLAT:
             Fields(item, "").only(_TOP)
         return read(item)
     except InvalidInput as error:

@@ -74,8 +74,8 @@ class Metadata:
     name: str
     uid: str
     created: float | None
-    deleting: bool
     deleted: float | None
+    """When it was told to go; None where it stays."""
     labels: dict[str, object]
     annotations: dict[str, object]
 
@@ -104,7 +104,6 @@ def read_metadata(obj: dict[str, object], *, namespaced: bool, loose: bool = Fal
         (loose_name if loose else subdomain)(data.get("name"), "metadata.name"),
         str(uid or ""),
         None if created is None else _time(created, "metadata.creationTimestamp"),
-        deleted is not None,
         None if deleted is None else _time(deleted, "metadata.deletionTimestamp"),
         _map(data.get("labels"), "metadata.labels"),
         _annotations(data.get("annotations"), "metadata.annotations"),
@@ -118,7 +117,7 @@ def read_template_metadata(fields: Fields | None, at: str) -> Metadata:
         fields.only(_KNOWN)
     labels = _map(data.get("labels"), f"{at}.labels")
     annotations = _annotations(data.get("annotations"), f"{at}.annotations")
-    return Metadata("", "", "", None, False, None, labels, annotations)
+    return Metadata("", "", "", None, None, labels, annotations)
 
 
 def _map(value: object, field: str) -> dict[str, object]:

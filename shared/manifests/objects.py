@@ -86,8 +86,9 @@ class PodTemplate:
     """Its only scheduling gate is Volcano's own."""
     constraints: Constraints | None = None
     """Without images and ``preempts``; without the terms that are keyed."""
+    keyed: bool = False
+    """Some terms take values from the pod's labels: they stand below instead."""
     keyed_terms: tuple[KeyedTerm, ...] = ()
-    """Where any of them has keys: all terms, for which the pod's labels are needed."""
     keyed_spreads: tuple[KeyedSpread, ...] = ()
     images: tuple[str, ...] = ()
     preempts: bool | None = None
@@ -121,14 +122,17 @@ class PodManifest:
     duration: float | None = None
     exit_code: int = 0
     phase: str = "Pending"
-    deleting: bool = False
     labels: Pairs = ()
     annotations: Pairs = ()
     """Those that mean something here."""
     deleted: float | None = None
-    """Its deletionTimestamp."""
+    """When it was told to go; None where it stays."""
     status: dict[str, object] | None = field(default=None, compare=False)
     """As written: read by :func:`shared.manifests.pods.read_status` where anybody asks."""
+
+    @property
+    def deleting(self) -> bool:
+        return self.deleted is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,15 +137,15 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
     spec, status = obj.get("spec"), obj.get("status")
     told = None if status is None else Fields(status, "status")
     phase = "Pending" if told is None else told.choice("phase", _PHASES, "")
+    form = template(spec)
     if not meta.annotations and not meta.labels:
         return PodManifest(
             meta.namespace,
             meta.name,
             meta.uid,
             meta.created,
-            labelled(template(spec), ()),
+            labelled(form, ()) if form.keyed else form,
             phase=phase or "Pending",
-            deleting=meta.deleting,
             deleted=meta.deleted,
             status=None if told is None else told.data,
         )
@@ -157,7 +157,7 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
         meta.name,
         meta.uid,
         meta.created,
-        labelled(template(spec), labels),
+        labelled(form, labels),
         group=loose_name(group, f"metadata.annotations.{GROUP_NAME}") if group else "",
         role=role_of(meta),
         queue=loose_name(queue, f"metadata.annotations.{QUEUE_NAME}") if queue else "",
@@ -165,7 +165,6 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
         duration=duration_of(meta),
         exit_code=exit_code_of(meta),
         phase=phase or "Pending",
-        deleting=meta.deleting,
         labels=labels,
         annotations=annotations_of(meta),
         deleted=meta.deleted,
@@ -222,6 +221,7 @@ def _template(data: bytes, at: str) -> PodTemplate:
         node_name=subdomain(node_name, spec.path("nodeName")) if node_name else "",
         own_gate=gates == [_GATE],
         constraints=_constraints(spec, affinity, () if keyed else spreads, keyed=keyed),
+        keyed=keyed,
         keyed_terms=affinity.terms if keyed else (),
         keyed_spreads=spreads if keyed else (),
         images=_images(spec),
@@ -231,7 +231,7 @@ def _template(data: bytes, at: str) -> PodTemplate:
 
 def labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
     """The template of a pod with these labels: the same, but where terms take values from them."""
-    if not (template.keyed_terms or template.keyed_spreads):
+    if not template.keyed:
         return template
     keys = {key for term in template.keyed_terms for key in (*term.match, *term.mismatch)}
     keys |= {key for spread in template.keyed_spreads for key in spread.match}
@@ -248,6 +248,7 @@ def _labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
             pod_terms=tuple(term_of(term, values) for term in template.keyed_terms),
             spreads=tuple(spread_of(spread, values) for spread in template.keyed_spreads),
         ),
+        keyed=False,
         keyed_terms=(),
         keyed_spreads=(),
     )
