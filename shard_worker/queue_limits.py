@@ -18,11 +18,11 @@ Limits = Mapping[int, Amount]
 """slot -> the most a queue may have; of a slot that is missing, nothing."""
 
 
-def guarantees(queues: Iterable[QueueInfo]) -> Amounts:
+def guarantees(queues: Iterable[Queue]) -> Amounts:
     """What is guaranteed to all these queues together, those without jobs too."""
     total: Amounts = {}
-    for info in queues:
-        add(total, info.queue.guarantee, 1)
+    for queue in queues:
+        add(total, queue.guarantee, 1)
     return total
 
 
@@ -55,10 +55,15 @@ def entry_exceeds(queue: QueueInfo, asked: Amounts, real: Limits) -> list[int]:
     """The slots of a job's minResources for which the queue has no room, with what its other jobs
     keep of theirs or were let in with. What they hold beyond (elastic) does not count: it is lent.
     """
+    return exceeds_with(asked, (whole(queue, "kept"), whole(queue, "inqueue")), real)
+
+
+def exceeds_with(asked: Amounts, others: Iterable[Amounts], limits: Limits) -> list[int]:
+    """The slots that are asked for and do not suffice for it beside the others."""
     would: Amounts = dict(asked)
-    add(would, whole(queue, "kept").items(), 1)
-    add(would, whole(queue, "inqueue").items(), 1)
-    return exceeding_on(would, real, asked)
+    for other in others:
+        add(would, other.items(), 1)
+    return exceeding_on(would, limits, asked)
 
 
 def within(

@@ -73,7 +73,10 @@ def _count(cluster: ClusterInfo, queue: QueueInfo, part: Figures | None, times: 
     if part is not None:
         charge_total(queue, "inqueue", part.inqueue.items(), times)
         charge_total(queue, "kept", part.kept.items(), times)
-        add(cluster.promised, part.promised.items(), times)
+        for total, of_all in zip(
+            part, (cluster.inqueue, cluster.kept, cluster.promised), strict=True
+        ):
+            add(of_all, total.items(), times)
 
 
 def let_in(cluster: ClusterInfo, info: JobInfo) -> None:

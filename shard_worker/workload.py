@@ -106,6 +106,9 @@ class ClusterInfo:
     jobs: dict[int, JobInfo] = field(default_factory=dict)
     free: Amounts = field(default_factory=dict)
     """What no task holds of ``total``. A session over a world has it in its view instead."""
+    inqueue: Amounts = field(default_factory=dict)
+    kept: Amounts = field(default_factory=dict)
+    """As those of a queue, over all queues."""
     promised: Amounts = field(default_factory=dict)
     """What jobs that were let in may still come for, see :class:`Figures`."""
     revision: int = 0

@@ -132,7 +132,7 @@ class Proportion:
         known = self._computed_for
         if known is None or known[0] is not cluster or known[1] != cluster.revision:
             self._shares = water_fill(cluster)
-            self._guaranteed = guarantees(cluster.queues.values())
+            self._guaranteed = guarantees(info.queue for info in cluster.queues.values())
             self._computed_for = (cluster, cluster.revision)
 
 

@@ -1,0 +1,185 @@
+"""The queues with what each may have, deserves and is guaranteed: side by side, or as a tree.
+
+Computed from specifications and the cluster's total alone; what queues use is read live. In a tree
+everything is below ``root``, which is there whether somebody describes it or not, and has all that
+the cluster has. A child takes over the limits of its parent that it does not set itself, and shares
+with its siblings what the parent may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from shard_worker.queue_limits import Limits, capability_of, guarantees, real_capability
+from shard_worker.workload import ClusterInfo
+from shared.model import Queue
+from shared.resources import Amount, Missing, maximum, min_dimension
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """One queue in its place. Compared by identity: a tree has one of each."""
+
+    queue: Queue
+    real: Limits
+    """The most it may have (Volcano's realCapability)."""
+    deserved: Limits
+    """At most ``real``, at least what is guaranteed; only what is written or guaranteed."""
+    capability: Limits
+    """Its own and its parents' limits, as written."""
+    above: tuple[Branch, ...] = ()
+    """Its parent, that one's parent, and so on, without the root."""
+    leaf: bool = True
+
+    @property
+    def qid(self) -> int:
+        return self.queue.qid
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    branches: Mapping[int, Branch] = field(default_factory=dict)
+    """By queue; the root only where somebody describes it."""
+    root: Branch | None = None
+    """None where the queues stand side by side."""
+    trouble: str = ""
+    """Why the queues make no tree; then nobody gets anything."""
+
+
+def side_by_side(cluster: ClusterInfo, unbounded: Iterable[int] = ()) -> Tree:
+    """No queue is above another, whatever its specification says.
+
+    ``unbounded``: slots of which the cluster has no total: limited only by what is written."""
+    total = _total(cluster, unbounded)
+    guaranteed = guarantees(info.queue for info in cluster.queues.values())
+    branches = {}
+    for qid, info in cluster.queues.items():
+        capability = capability_of(info.queue)
+        real = real_capability(total, guaranteed, info.queue, capability)
+        branches[qid] = Branch(info.queue, real, _deserved(info.queue, real), capability)
+    return Tree(branches)
+
+
+def grow_tree(
+    cluster: ClusterInfo, unbounded: Iterable[int] = (), *, root_as_written: bool = False
+) -> Tree:
+    """The queues below ``root``, limits handed down.
+
+    ``root_as_written``: root may have what its own capability says, where it says something, and
+    not what the cluster has: for clusters that grow on demand."""
+    queues = cluster.queues
+    described = (info.queue for info in queues.values() if info.queue.name == ROOT)
+    root = next(described, Queue(qid=-1, name=ROOT))
+    children: dict[int, list[Queue]] = {}
+    for queue in (info.queue for info in queues.values()):
+        if queue is root:
+            continue
+        parent = queue.parent if queue.parent >= 0 else root.qid
+        if parent not in queues and parent != root.qid:
+            return Tree(trouble=f"queue {queue.name}: its parent does not exist")
+        children.setdefault(parent, []).append(queue)
+    top = _root(root, _total(cluster, unbounded), root_as_written, bool(children))
+    branches: dict[int, Branch] = {root.qid: top} if root.qid >= 0 else {}
+    _grow(top, (), children, branches)
+    stray = sorted(info.queue.name for qid, info in queues.items() if qid not in branches)
+    if stray:
+        return Tree(trouble=f"queues {', '.join(stray)}: parents that go round in a circle")
+    return Tree(branches, top)
+
+
+def _total(cluster: ClusterInfo, unbounded: Iterable[int]) -> dict[int, Amount]:
+    return {**cluster.total, **dict.fromkeys(unbounded, inf)}
+
+
+def _root(queue: Queue, total: dict[int, Amount], as_written: bool, has_children: bool) -> Branch:
+    capability = capability_of(queue)
+    real = {**total, **capability} if as_written else total
+    for slot, amount in capability.items():
+        if real.get(slot) == inf:  # of what cannot be counted, what is written counts
+            real[slot] = amount
+    return Branch(queue, real, real, capability, leaf=not has_children)
+
+
+def _grow(
+    parent: Branch,
+    above: tuple[Branch, ...],
+    children: Mapping[int, list[Queue]],
+    branches: dict[int, Branch],
+) -> None:
+    """Add what is below ``parent``, level by level; ``above``: of its children."""
+    todo = [(parent, above)]
+    while todo:
+        parent, above = todo.pop()
+        mine = children.get(parent.qid, [])
+        guaranteed = guarantees(mine)
+        for queue in mine:
+            capability = {**parent.capability, **capability_of(queue)}
+            real = real_capability(parent.real, guaranteed, queue, capability)
+            leaf = queue.qid not in children
+            deserved = _deserved(queue, real)
+            branch = Branch(queue, real, deserved, capability, above, leaf)
+            branches[branch.qid] = branch
+            if not leaf:
+                todo.append((branch, (branch, *above)))
+
+
+def _deserved(queue: Queue, real: Limits) -> Limits:
+    """As written, at most what it may have, at least what is guaranteed."""
+    deserved = min_dimension(dict(queue.deserved), real, Missing.INFINITY)
+    return maximum(deserved, dict(queue.guarantee))
+
+
+def parting(one: Branch, other: Branch) -> tuple[Branch, Branch]:
+    """The two just below the lowest queue that is above both: where their ways part.
+
+    A queue that is above the other parts from it as itself."""
+    left, right = (*reversed(one.above), one), (*reversed(other.above), other)
+    for a, b in zip(left, right, strict=False):
+        if a is not b:
+            return a, b
+    return one, other
+
+
+def kinship(one: Branch, other: Branch) -> int:
+    """How many queues are above both, or one of them itself: the more, the closer."""
+    left, right = (*reversed(one.above), one), (*reversed(other.above), other)
+    count = 0
+    for a, b in zip(left, right, strict=False):
+        if a is not b:
+            break
+        count += 1
+    return count
+
+
+def own_side(branch: Branch, other: Branch) -> tuple[Branch, ...]:
+    """The queue and those above it that are not above ``other`` as well, nearest first."""
+    way = (branch, *branch.above)
+    return way[: len(way) - kinship(branch, other)]
+
+
+class Grown:
+    """A tree that is grown anew when the cluster's total or a queue's specification has changed."""
+
+    __slots__ = ("_grow", "_known", "_looked", "_tree")
+
+    def __init__(self, grow: Callable[[ClusterInfo], Tree]) -> None:
+        self._grow = grow
+        self._known: object = None
+        self._looked: tuple[ClusterInfo, int] | None = None
+        self._tree = Tree()
+
+    def of(self, cluster: ClusterInfo) -> Tree:
+        looked = self._looked
+        if looked is not None and looked[0] is cluster and looked[1] == cluster.revision:
+            return self._tree
+        queues = cluster.queues.values()
+        known = (dict(cluster.total), [info.queue for info in queues])
+        if known != self._known:
+            self._tree = self._grow(cluster)
+            self._known = known
+        self._looked = (cluster, cluster.revision)
+        return self._tree
