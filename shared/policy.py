@@ -143,8 +143,6 @@ class Policy:
     """Parts of the file that were accepted but have no effect in this version."""
     metrics: MetricsSource | None = None
     """Where figures about what nodes really use come from."""
-    metrics: dict[str, object] = field(default_factory=dict)
-    """Where the load of nodes is asked for (``type``, ``address``, ``interval``, ``tls``)."""
 
 
 DEFAULT_POLICY = Policy(
@@ -167,14 +165,10 @@ def parse_policy(source: str | Mapping[str, object]) -> Policy:
     actions = _actions(found, document.get("actions"))
     tiers = _tiers(found, document.get("tiers"))
     configurations = _configurations(found, document.get("configurations"))
-    metrics: dict[str, object] = {}
-    with found.part():
-        metrics = _mapping(document.get("metrics") or {}, "metrics")
     metrics = _metrics(found, document.get("metrics"))
     if found.problems:
         raise PolicyError(*found.problems)
-    warnings = ("metrics: has no effect in this version",) if metrics else ()
-    return Policy(actions, tiers, configurations, warnings, metrics)
+    return Policy(actions, tiers, configurations, metrics=metrics)
 
 
 class _Strict(yaml.SafeLoader):
@@ -292,17 +286,17 @@ def _configurations(found: _Found, value: object) -> dict[str, dict[str, object]
 
 
 def _metrics(found: _Found, value: object) -> MetricsSource | None:
+    source: MetricsSource | None = None
     with found.part():
         given = _mapping(value or {}, "metrics")
         interval = given.get("interval", f"{INTERVAL:g}s")
+        seconds = read_duration(interval) if isinstance(interval, str) else None
         try:
-            return read_metrics_source(
-                given, read_duration(interval) if isinstance(interval, str) else None
-            )
+            source = read_metrics_source(given, seconds)
         except SourceError as error:
-            field, _, message = str(error).partition(": ")
-            raise PolicyError(Problem(field, message)) from error
-    return None
+            path, _, message = str(error).partition(": ")
+            raise PolicyError(Problem(path, message)) from error
+    return source
 
 
 def _arguments(
