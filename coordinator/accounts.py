@@ -7,7 +7,7 @@ all of it anew from the task states and compares."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs import JobState, by_state, count_group, recount
@@ -166,15 +166,33 @@ class Accounts:
 
     def move(self, state: JobState, tasks: Iterable[int], new: TaskState) -> None:
         """Move tasks from the state each is in to a new one, and every total with them."""
-        roles = state.job.roles
+        roles, tasks = state.job.roles, list(tasks)
+        if state.evicted and new is not TaskState.RELEASING:
+            self.leave(state, state.evicted.intersection(tasks), leaving=False)
         if len(roles) == 1:
-            self._move(state, roles[0], list(tasks), new)
+            self._move(state, roles[0], tasks, new)
             return
-        tasks = list(tasks)
         for role in roles:
             mine = [t for t in tasks if role.first <= t < role.first + role.count]
             if mine:
                 self._move(state, role, mine, new)
+
+    def leave(self, state: JobState, tasks: Collection[int], *, leaving: bool) -> None:
+        """Tasks that are RELEASING are being evicted, or are not any more: while they are, they are
+        no members of their gangs."""
+        held = state.info.held
+        before = held[0] > 0
+        for tix in tasks:
+            group = state.job.role_of(tix).group
+            count_group(held, state.job.groups, group, -1 if leaving else 1)
+        if state.counted:
+            self.started += (held[0] > 0) - before
+        if leaving:
+            state.evicted.update(tasks)
+        else:
+            state.evicted.difference_update(tasks)
+        state.need = None
+        self.dirty = True
 
     def _move(self, state: JobState, role: Role, tasks: list[int], new: TaskState) -> None:
         states = state.states

@@ -9,10 +9,17 @@ its answers are recorded, never before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator.aside import Refused
-from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Report, Reports
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    Report,
+    Reports,
+    incarnation,
+)
 from shared.ledger.protocol import BindEntry, TaskRecord
 from shared.messages import StatusItem, TaskState
 from shared.model import Job
@@ -56,7 +63,7 @@ def plan_binds(
             jids += [jid] * len(tasks)
             tixs += tasks
             rows += places
-            uids += [job.uid] * len(tasks)
+            uids += _uids(job.uid, jid, tasks, entry.lives)
             for row in places:
                 name = node(row)
                 if name is None:
@@ -83,10 +90,16 @@ def plan_binds(
     )
 
 
+def _uids(uid: str, jid: int, tasks: list[int], lives: Mapping[tuple[int, int], int]) -> list[str]:
+    if not lives:
+        return [uid] * len(tasks)
+    return [incarnation(uid, lives.get((jid, tix), 0)) for tix in tasks]
+
+
 def still_wanted(
     entries: list[BindEntry], tasks: Mapping[int, Mapping[int, TaskRecord]]
 ) -> list[BindEntry]:
-    """The entries without tasks that the ledger does not hold as BINDING on that very node.
+    """The entries without binds of tasks that the ledger does not hold as BINDING on that node.
 
     For entries that are delivered again: the answer may have been recorded, and the task placed
     on another node, before the one who drove it died."""
@@ -102,7 +115,7 @@ def still_wanted(
             ]
             if keep:
                 binds.append((jid, cid, [tixs[i] for i in keep], [rows[i] for i in keep]))
-        wanted.append(BindEntry(id=entry.id, binds=binds))
+        wanted.append(replace(entry, binds=binds))
     return wanted
 
 

@@ -17,7 +17,6 @@ from coordinator.binder import (
     part_of,
     plan_binds,
     read_names,
-    read_reports,
     still_wanted,
 )
 from coordinator.cluster.protocol import BindAnswer, ClusterDriver, ClusterTimeout
@@ -120,9 +119,20 @@ class Binding:
         await self._acknowledge(entries)
 
     async def _bind(self, entries: list[BindEntry]) -> None:
+        if any(entry.evicts for entry in entries):
+            await self._evict(self._core.evicted(entries))
         plan = await self._plan(entries)
         while plan.jids:
             plan = await self._drive(plan)
+
+    async def _evict(self, tasks: list[tuple[int, int]]) -> None:
+        """Have the cluster stop what was evicted, until it answers: these incarnations and no later
+        ones. What is gone already has reported so, or will."""
+        while tasks:
+            if await self._stop(tasks[:DELETE_TASKS]):
+                tasks = tasks[DELETE_TASKS:]
+            else:
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def _acknowledge(self, entries: list[BindEntry]) -> None:
         """After the answers are recorded, never before; nor by who may have been deposed: an entry
@@ -175,15 +185,21 @@ class Binding:
         """Have the cluster end tasks (jid, tix). What it never had will never report, and failed
         with that. Where the cluster does not answer, the coordinator will say so again."""
         for at in range(0, len(tasks), DELETE_TASKS):
-            some = tasks[at : at + DELETE_TASKS]
-            try:
-                never = await self._cluster.delete([f"{jid}.{tix}" for jid, tix in some])
-            except ClusterTimeout as error:
-                log.warning("Cluster did not answer", what="delete", error=str(error))
+            if not await self._stop(tasks[at : at + DELETE_TASKS]):
                 return
-            items = self._core.stopped(some, read_names(never))
-            if items:
-                await self._recorder.record(items)
+
+    async def _stop(self, tasks: list[tuple[int, int]]) -> bool:
+        """False where the cluster did not answer."""
+        names, uids = [f"{jid}.{tix}" for jid, tix in tasks], self._core.victims.uids(tasks)
+        try:
+            never = await self._cluster.delete(names, uids)
+        except ClusterTimeout as error:
+            log.warning("Cluster did not answer", what="delete", error=str(error))
+            return False
+        items = self._core.stopped(tasks, read_names(never))
+        if items:
+            await self._recorder.record(items)
+        return True
 
     async def report_forever(self) -> None:
         """Record what the cluster reports; asking for what comes after a report acknowledges it."""
@@ -195,7 +211,7 @@ class Binding:
                 log.warning("Cluster did not answer", error=str(error))
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
                 continue
-            items = read_reports(reports, rows=self._core.rows)
+            items = self._core.victims.read(reports, self._core.rows)
             if items:
                 await self._recorder.record(items)
             after = max(after, reports.last)

@@ -48,8 +48,9 @@ from coordinator.places import Places
 from coordinator.status import status
 from coordinator.tally import Tally
 from coordinator.tries import note_try
+from coordinator.victims import Victims
 from shared.aside import Aside
-from shared.ledger.protocol import JobRecord, Nomination, PutPartition, TaskRecord
+from shared.ledger.protocol import BindEntry, JobRecord, Nomination, PutPartition, TaskRecord
 from shared.messages import (
     HOLDING,
     Epoch,
@@ -103,6 +104,7 @@ class Coordinator:
         self.hyper_nodes = borders.hyper_nodes
         self.aside = SetAside()
         self.places = Places(order, dispatcher)
+        self.victims = Victims(order, self.places, self.tally)
         self.observed: dict[int, dict[int, int]] = {}
         """What others use on nodes, as the ledger has it: row -> slot -> amount."""
         self._lost: set[int] = set()
@@ -136,6 +138,8 @@ class Coordinator:
         if changes.tasks_gone:
             self.order.drop_members(changes.tasks_gone)
         for jid in changes.jobs_purged:
+            if (state := self.leaving.get(jid)) is not None:
+                self.victims.forget(state)
             self.order.departures.purged(jid)
         for qid in changes.queues_gone:
             self.order.drop_queue(qid)
@@ -228,7 +232,16 @@ class Coordinator:
         found = {jid: self.order.known(jid) for jid, _ in never}
         states = {jid: state for jid, state in found.items() if state is not None}
         held = [(j, t) for j, t in never if j in states and states[j].states[t] in HOLDING]
-        return _items(held, lambda jid, tix: states[jid].rows[tix])
+        return self.victims.ended(_items(held, lambda jid, tix: states[jid].rows[tix]))
+
+    def evicted(self, entries: Iterable[BindEntry]) -> list[tuple[int, int]]:
+        """What the bind stream says is to leave: tasks (jid, tix) to be stopped."""
+        stop: list[tuple[int, int]] = []
+        for victims, tasks in self.victims.told(e for entry in entries for e in entry.evicts):
+            for tix in tasks:
+                self.observer.evicted(victims.jid, tix, victims.by, victims.reason)
+                stop.append((victims.jid, tix))
+        return stop
 
     def failed(self, items: list[StatusItem]) -> None:
         """What a :class:`Fail` named is recorded."""
@@ -308,12 +321,14 @@ class Coordinator:
             if state is None:
                 continue
             found += self.places.reread(state, tasks)
+            self.victims.reread(state, tasks)
             states = bytearray(len(state.states))
             for tix, task in tasks.items():
                 states[tix] = task.state
             self.order.resolve(jid, states)
             if (again := self.order.known(jid)) is not None:
                 self.places.rows_of(again, tasks)
+                self.victims.known(again, tasks)
         return found
 
     # --- tasks --------------------------------------------------------------------------------
@@ -331,16 +346,17 @@ class Coordinator:
     def recorded(self, items: list[StatusItem], applied: list[list[int]]) -> None:
         """The ledger recorded these changes; ``applied`` lists the tasks each item changed."""
         order = self.order
-        for item, tasks in zip(items, applied, strict=True):
+        for item, changed in zip(items, applied, strict=True):
+            tasks, rows = self.victims.fresh(item, changed), item.rows
             if not tasks:
                 continue
-            rows = item.rows
             if len(tasks) != len(item.tasks):
                 at = dict(zip(item.tasks, item.rows, strict=True))
                 rows = [at[t] for t in tasks]
             if not item.adopted:
                 self.places.moved(item, tasks, rows)
                 order.task_changed(item.jid, item.state, tasks, rows)
+                self.victims.came_back(item, tasks)
             elif (known := order.known(item.jid)) is not None:
                 self.places.adopted(known, tasks, rows)
                 order.adopted(known, item.state, tasks, rows)

@@ -147,6 +147,19 @@ class Departures:
         asked.update(fresh)
         self.stop += [(jid, t) for t in fresh]
 
+    def ask_later(self, jid: int, tasks: Iterable[int]) -> None:
+        """These tasks are being stopped by others: see that they end."""
+        asked = self._asked.setdefault(jid, set())
+        if not asked:
+            due = self._now + STOP_AGAIN_SECONDS
+            heapq.heappush(self._again, (due, STOP_AGAIN_SECONDS, jid))
+        asked.update(tasks)
+
+    def ended(self, jid: int, tasks: Iterable[int]) -> None:
+        """These ended; what is placed again under their names is not to be stopped."""
+        if jid in self._asked:
+            self._asked[jid].difference_update(tasks)
+
     def begin(self, now: float) -> None:
         """Tell again those that were told and did not end."""
         self._now = now

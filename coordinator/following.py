@@ -94,9 +94,10 @@ class Following:
         """The tasks are on their nodes; the states tell it already."""
         at, end = state.rows, len(state.rows)
         for tix, task in tasks.items():
-            if tix < end:
+            if tix < end and task.state != TaskState.PENDING:
                 at[tix] = task.row
         self._occupy(state, +1)
+        self._core.victims.known(state, tasks)
 
     def _occupy(self, state: JobState, sign: int) -> None:
         """Keep the shards' idle sums."""
@@ -171,12 +172,16 @@ class Following:
         for tix in tasks:
             if tix < len(states):
                 record = records.get(tix)
+                pending = record is None or record.state == TaskState.PENDING
                 states[tix] = TaskState.PENDING if record is None else record.state
-                rows[tix] = -1 if record is None else record.row
+                rows[tix] = -1 if pending or record is None else record.row
         order = self._core.order
         order.put_job(before.job, states)
-        order.jobs[jid].rows = rows
-        self._occupy(order.jobs[jid], +1)
+        state = order.jobs[jid]
+        state.rows, state.lives = rows, before.lives
+        self._occupy(state, +1)
+        order.accounts.leave(state, before.evicted - tasks, leaving=True)
+        self._core.victims.known(state, records)
         return True
 
     def _line_up(self) -> None:
@@ -204,6 +209,8 @@ class Following:
                 for tix, now in enumerate(state.states):
                     if now == TaskState.RELEASING:
                         order.nominations.leaving(state.rows[tix])
+        for jid, state in order.jobs.items():
+            order.departures.ask(jid, sorted(state.evicted))
         mark_deleting(self._intake.registry)
         order.drop_members(unpack_task(task) for task in sorted(self._intake.registry.deleting))
         for jid in sorted(nominations):

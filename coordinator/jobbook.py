@@ -84,8 +84,11 @@ class JobBook:
         if job is None and (job := self.departures.jobs.get(jid)) is None:
             return
         self.nominations.moved(job, state, tasks, rows)
+        evicted = state is TaskState.PENDING and not job.evicted.isdisjoint(tasks)
         self.accounts.move(job, tasks, state)
-        if state is TaskState.PENDING:
+        if evicted:
+            self._came_back(job, tasks)
+        elif state is TaskState.PENDING:
             job.refusals += 1
             job.refused.update(tasks)
             if job.standing is Standing.OPEN:
@@ -101,6 +104,14 @@ class JobBook:
         elif ends:
             self._settle_members(job)
             self._settle(job)
+
+    def _came_back(self, state: JobState, tasks: list[int]) -> None:
+        """What was evicted has ended: another incarnation of it is to be placed."""
+        self.departures.ended(state.job.jid, tasks)
+        for tix in tasks:
+            state.lives[tix] = state.lives.get(tix, 0) + 1
+        if state.standing is Standing.OPEN:
+            state.returned.update(tasks)
 
     def known(self, jid: int) -> JobState | None:
         """A job, also one that was deleted and is not purged yet."""
@@ -130,7 +141,7 @@ class JobBook:
             state.stamp += 1
             self.accounts.retire(state)
         elif state.standing is Standing.SETTLED and state.info.pending:
-            self._bind_failed(state)
+            (self._bind_failed if state.refusals else self._enqueue)(state)
 
     def _bind_failed(self, state: JobState) -> None:
         """Place refused members again, a little later each time: who refused may refuse again."""
@@ -168,6 +179,7 @@ class JobBook:
         again.inherit(state)
         again.stamp += stamp + 1
         again.lapsing, again.unread = state.lapsing, state.unread
+        self.accounts.leave(again, state.evicted, leaving=True)
         if was_open:
             again.returned, again.tried_since = state.returned, state.tried_since
             self.lines.stand(again, Standing.OPEN, again.reason)

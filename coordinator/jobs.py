@@ -116,6 +116,10 @@ class JobState:
     unread: bool = False
     """What its last turn did is not known yet: no turn until the ledger was read."""
     tries: Tries = field(default_factory=Tries)
+    evicted: set[int] = field(default_factory=set)
+    """Tasks that have to leave their nodes for others: RELEASING, and no members of their gangs."""
+    lives: dict[int, int] = field(default_factory=dict)
+    """tix -> how many of its incarnations were evicted; tasks that never were are left out."""
 
     def expected(self, tasks: list[int]) -> list[int]:
         """Those of which an outcome still tells something new: the bind of others, even their end,
@@ -143,6 +147,7 @@ class JobState:
         self.last, self.tries = before.last, before.tries
         self.refused_by, self.refused = before.refused_by, before.refused
         self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
+        self.lives = before.lives
 
     def pending(self, role: Role, limit: int) -> list[int]:
         """The first ``limit`` pending tasks of a role."""
@@ -200,6 +205,8 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
             add(info.requested, cls.requests, pending)
         if using := sum(part.get(s, 0) for s in _USING):
             add(info.allocated, cls.requests, using)
+    for tix in state.evicted:
+        count_group(info.held, job.groups, job.role_of(tix).group, -1)
 
 
 def by_state(states: bytearray) -> dict[int, int]:

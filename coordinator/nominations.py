@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from coordinator.jobs import JobState, count_group
 from shared.messages import Level, Outcome, TaskState
@@ -40,6 +40,14 @@ class Nominations:
         for row in state.waits_for:
             self._jobs.setdefault(row, set()).add(state.job.jid)
         return bool(state.waits_for)
+
+    def wait_for(self, state: JobState, rows: Iterable[int]) -> None:
+        """A nominated job waits for what leaves these nodes, as far as it is to come to them."""
+        wanted = set(state.nominated.values())
+        for row in rows:
+            if row in wanted and self._leaving[row] > 0:
+                state.waits_for.add(row)
+                self._jobs.setdefault(row, set()).add(state.job.jid)
 
     def drop(self, state: JobState) -> None:
         """The job holds no nominations any more."""

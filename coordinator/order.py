@@ -209,7 +209,7 @@ class Order(Repairs):
         waits = self.nominations.add(state, outcome)
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
         state.stamp += 1
-        if waits:
+        if waits or outcome.evictions:  # word of those that have to leave may be on its way
             self.nominations.look_again(state, self.now)
         else:
             self._wake_nominated(state.job.jid)

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from coordinator.cluster.protocol import Listed, Phase
+from coordinator.cluster.protocol import Listed, Phase, incarnation
 from coordinator.core import Coordinator
 from coordinator.jobs import JobState, Standing
+from coordinator.victims import uid_of
 from shared.messages import HOLDING, StatusItem, TaskState
 from shared.model import Job
 
@@ -93,7 +94,8 @@ class Look:
         should be: the loop is made for those."""
         row_of = self._core.rows.get
         head, state, unsure = "", None, False
-        uid_of, states, rows, present = "", bytearray(), array("i"), set[int]()
+        job_uid, states, rows, present = "", bytearray(), array("i"), set[int]()
+        lives: Mapping[int, int] = {}
         for name, uid, node, phase in zip(
             part.tasks, part.uids, part.nodes, part.phases, strict=True
         ):
@@ -101,11 +103,13 @@ class Look:
             if jid != head:
                 head, state = jid, self._known(jid)
                 if state is not None:
-                    uid_of, states, rows = state.job.uid, state.states, state.rows
+                    job_uid, states, rows = state.job.uid, state.states, state.rows
+                    lives = state.lives
                     present = self._present.setdefault(state.job.jid, set())
                     unsure = _unsure(state)
             tix = int(tail) if tail.isdecimal() else -1
-            if state is None or uid != uid_of or not 0 <= tix < len(states):
+            expected = incarnation(job_uid, lives.get(tix, 0)) if lives else job_uid
+            if state is None or uid != expected or not 0 <= tix < len(states):
                 self.orphans.append(name)
                 continue
             present.add(tix)
@@ -154,7 +158,7 @@ class Look:
             end = _ENDS.get(Phase(phase))
             if state is None or end is None or state.states[task[1]] not in HOLDING:
                 continue
-            never = phase == Phase.NEVER or uid != state.job.uid
+            never = phase == Phase.NEVER or uid != uid_of(state, task[1])
             if never and state.states[task[1]] not in _HELD:
                 continue  # the bind may still be carried out
             kind = Kind.LOST if never else Kind.ENDED
@@ -184,7 +188,7 @@ class Reconciler:
             if finding.kind not in SHOWN:
                 repairs.counts[finding.kind] += 1
                 self._repair(finding, repairs, groups)
-        repairs.items = [*groups.values()]
+        repairs.items = self._core.victims.ended([*groups.values()])
         orphans = set(look.orphans)
         tally = self._core.tally
         tally.unexplained = {
@@ -206,7 +210,7 @@ class Reconciler:
                 what = (finding.state, jid, role.cid, role.group)
             case Kind.BEHIND | Kind.ENDED | Kind.LOST:
                 what = (finding.state, jid, -1, -1)
-                if finding.kind is Kind.LOST:
+                if finding.kind is Kind.LOST and not self._evicted(jid, tix):
                     repairs.lost.append(jid)
             case _:
                 repairs.stop.append(finding.task)
@@ -215,6 +219,10 @@ class Reconciler:
             groups[what] = StatusItem(finding.state, jid, [], [], what[2], what[3])
         groups[what].tasks.append(tix)
         groups[what].rows.append(finding.row)
+
+    def _evicted(self, jid: int, tix: int) -> bool:
+        state = self._core.order.known(jid)
+        return state is not None and tix in state.evicted
 
     def _known_job(self, jid: int) -> Job:
         state = self._core.order.known(jid)

@@ -22,9 +22,9 @@ from coordinator.intake_writer import IntakeWriter
 from coordinator.jobs import JobState, Standing
 from coordinator.reconcile import Kind, Look, Reconciler, Task, differences
 from coordinator.recorder import Recorder, insist
-from shared.ledger.protocol import IntakeOp, Ledger, Observe, Snapshot
+from shared.ledger.protocol import IntakeOp, Ledger, Observe, Snapshot, TaskRecord
 from shared.ledger.records import OBSERVED, WIDTH, unpack_node
-from shared.messages import TaskState
+from shared.messages import HOLDING, TaskState
 
 BEGIN_SECONDS = 1.0
 """How long taking the seat may wait for the cluster."""
@@ -219,7 +219,7 @@ class Reconciling:
                 if _still(state := known.get(jid))
                 and state.stamp == before.get(jid)  # else it had a turn meanwhile
                 and jid not in going  # their members have failed here, which is recorded next
-                and _differs(state, {tix: task.state for tix, task in tasks.items()})
+                and _differs(state, tasks)
             }
             if wrong:
                 self._core.reread(wrong)
@@ -237,8 +237,14 @@ def _still(state: JobState | None) -> TypeGuard[JobState]:
     return not (state.unread or state.lapsing)
 
 
-def _differs(state: JobState, truth: dict[int, int]) -> bool:
-    return any(known != truth.get(tix, 0) for tix, known in enumerate(state.states))
+def _differs(state: JobState, truth: dict[int, TaskRecord]) -> bool:
+    """Word of an eviction may be on its way to the books."""
+    states = state.states
+    found = {
+        tix: states[tix] if task.by >= 0 and states[tix] in HOLDING else task.state
+        for tix, task in truth.items()
+    }
+    return any(known != found.get(tix, 0) for tix, known in enumerate(states))
 
 
 def observed_of(snapshot: Snapshot) -> dict[int, dict[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.jobbook import JobBook
+from coordinator.jobbook import PENDING, JobBook
 from coordinator.jobs import JobState, Standing
 from shared.messages import HOLDING, TaskState
 
@@ -18,11 +18,13 @@ class Repairs(JobBook):
     _unlooked = False
 
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
+        known = self.jobs.get(jid)
+        evicted = known is not None and not known.evicted.isdisjoint(tasks)
         super().task_changed(jid, state, tasks, rows)
         job = self.jobs.get(jid)
         if job is None:
             return
-        if state is TaskState.PENDING:  # a refused bind may leave too few
+        if state is TaskState.PENDING and not evicted:  # a refused bind may leave too few
             self.gangs.note(job)
             if job.standing is Standing.READY and self.parking.full(job):
                 self._enqueue(job)
@@ -32,6 +34,19 @@ class Repairs(JobBook):
             job.stopping.difference_update(tasks)
             if not job.stopping and job.standing is Standing.WAITING:
                 self._enqueue(job)
+
+    def evict(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
+        """These tasks of a job have to leave these nodes for others, says the ledger."""
+        self.nominations.moved(state, TaskState.RELEASING, tasks, rows)
+        self.accounts.move(state, tasks, TaskState.RELEASING)
+        self.accounts.leave(state, tasks, leaving=True)
+        self.requeue(state)
+        self.moved(state.job.jid)
+
+    def requeue(self, state: JobState) -> None:
+        """What the job needs is another now."""
+        if state.standing in (Standing.READY, Standing.WAITING) and state.job.jid in self.jobs:
+            self._enqueue(state, state.reason or PENDING)
 
     def adopted(self, state: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
         """These tasks are on these nodes in this state, wherever they were thought to be."""
@@ -66,7 +81,7 @@ class Repairs(JobBook):
         self._unlooked = False
         for state in self.jobs.values():
             info = state.info
-            if info.pending and info.held[0] and not info.failed:
+            if info.pending and info.held[0] and not info.failed and not state.lives:
                 self.gangs.note(state)
 
     def mend(self) -> None:

@@ -48,6 +48,8 @@ class Tally:
     """What was not as in the cluster, or in the ledger, and is now; by kind of difference."""
     unexplained: dict[str, int] = field(default_factory=dict)
     """What the last look at the cluster found and nobody can repair, by kind."""
+    evicted: Counter[str] = field(default_factory=Counter)
+    """Tasks that had to leave their nodes for others, by the reason that the statement gave."""
     nodes_moved: int = 0
     """Nodes that changed from one shard to another."""
 

@@ -105,11 +105,20 @@ class Observing:
         elif what is TaskState.RELEASING:
             text = f"{plural(len(tasks), 'task')} told to stop"
             self._again(story, "Evict", text, count=len(tasks))
-        elif what is TaskState.PENDING:
+        elif what is TaskState.PENDING and not state.refused.isdisjoint(tasks):
             row = rows[0] if rows else -1
             node = self.core.names.get(row, f"row {row}")
             text = f"node {node} did not take it; it is placed again"
             self._tell(story, "BindFailed", text, Whom.TASKS, warning=True, tasks=tasks)
+        self._notify()
+
+    def evicted(self, jid: int, tix: int, by_jid: int, reason: str) -> None:
+        state, by = self.core.order.known(jid), self.core.order.known(by_jid)
+        if state is None:
+            return
+        whom = f"job {by_jid}" if by is None else by.job.key
+        text = f"evicted for {whom}" + (f": {reason}" if reason else "")
+        self._tell(self._move(state, [tix]), "Evicted", text, Whom.TASKS, tasks=[tix])
         self._notify()
 
     def job_moved(self, jid: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from coordinator.binder import (
@@ -11,7 +12,6 @@ from coordinator.binder import (
     part_of,
     plan_binds,
     read_names,
-    read_reports,
     still_wanted,
 )
 from coordinator.cluster.kubelets import Kubelets
@@ -155,9 +155,16 @@ class SimulatedBinding:
         return left
 
     def _plan(self, entries: list[BindEntry], done: Event) -> None:
+        """See to what is evicted, then to what is bound."""
+        if victims := self._core.evicted(entries):
+            self._evict(victims, lambda: self._plan_binds(entries, done))
+        else:
+            self._plan_binds(entries, done)
+
+    def _plan_binds(self, entries: list[BindEntry], done: Event) -> None:
         plan = plan_binds(entries, jobs=self._core.job, node=self._core.names.get)
         if plan is None:
-            self._process.after(ASK_AGAIN_SECONDS, lambda: self._plan(entries, done))
+            self._process.after(ASK_AGAIN_SECONDS, lambda: self._plan_binds(entries, done))
         elif plan.jids:
             self._drive(plan, done)
         else:
@@ -230,24 +237,36 @@ class SimulatedBinding:
 
     def stop(self, tasks: list[tuple[int, int]]) -> None:
         """End tasks at the cluster; a request that is lost is made again by the coordinator."""
+        self._stop(tasks, "stop", lambda: None, lambda: None)
+
+    def _evict(self, tasks: list[tuple[int, int]], done: Event) -> None:
+        """The same, and asked again until the cluster answers."""
+        again = partial(self._evict, tasks, done)
+        self._stop(tasks, "evict", done, lambda: self._process.after(ASK_AGAIN_SECONDS, again))
+
+    def _stop(
+        self, tasks: list[tuple[int, int]], what: str, done: Event, unanswered: Event
+    ) -> None:
         process = self._process
-        names = [f"{jid}.{tix}" for jid, tix in tasks]
+        names, uids = [f"{jid}.{tix}" for jid, tix in tasks], self._core.victims.uids(tasks)
 
         def arrive() -> None:
             try:
-                never = self._asked(lambda: self._kubelets.delete(names, process.now))
+                never = self._asked(lambda: self._kubelets.delete(names, process.now, uids))
             except ClusterTimeout:
-                pass
+                process.after(0.0, unanswered)
             else:
-                process.hear(self._mean, lambda: self._stopped(tasks, never), "stop answered")
+                process.hear(self._mean, lambda: answered(never), f"{what} answered")
             process.after(0.0, self._cluster_moves)
 
-        process.say(self._mean, arrive, "stop asked")
+        def answered(never: list[str]) -> None:
+            items = self._core.stopped(tasks, read_names(never))
+            if items:
+                self._seat.record(items, [], done)
+            else:
+                done()
 
-    def _stopped(self, tasks: list[tuple[int, int]], never: list[str]) -> None:
-        items = self._core.stopped(tasks, read_names(never))
-        if items:
-            self._seat.record(items, [])
+        process.say(self._mean, arrive, f"{what} asked")
 
     # --- reports ------------------------------------------------------------------------------
 
@@ -260,7 +279,7 @@ class SimulatedBinding:
         self._await_cluster()
 
     def _report(self, reports: Reports) -> None:
-        items = read_reports(reports, rows=self._core.rows)
+        items = self._core.victims.read(reports, self._core.rows)
         if items:
             self._seat.record(items, [], lambda: self._acknowledge(reports.last))
 
