@@ -12,6 +12,7 @@ from shared.model import Node
 
 V = TypeVar("V", bound=Hashable)
 ABSENT = -1
+UNKNOWN = -2
 FIRST_ROWS = 64
 
 
@@ -38,6 +39,10 @@ class CodedColumn(Generic[V]):
     @property
     def values(self) -> Sequence[V]:
         return self._values
+
+    def code(self, value: object) -> int:
+        """The code of a value, UNKNOWN where no row ever had it."""
+        return self._index.get(value, UNKNOWN)  # type: ignore[arg-type]
 
     def update(self, rows: Iterable[int], nodes: Sequence[Node | None]) -> None:
         """Read these rows anew, after their specs changed or rows were added."""

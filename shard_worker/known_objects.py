@@ -23,6 +23,8 @@ from shared.specs import (
 
 _FIELDS = {
     "budget/": "budgets",
+    "claimtemplate/": "claim_templates",
+    "csinode/": "csi_nodes",
     "deviceclass/": "device_classes",
     "numatopology/": "numa",
     "quota/": "quotas",

@@ -83,6 +83,10 @@ class Coded(Protocol[T_co]):
     @property
     def values(self) -> Sequence[T_co]: ...
 
+    def code(self, value: object) -> int:
+        """The code of a value; one that no row has where there is none."""
+        ...
+
     @property
     def revision(self) -> int:
         """Moves whenever a row may have another code."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shared.model import (
         Budget,
+        CSINode,
         DeviceClass,
         Numatopology,
         ResourceClaim,
+        ResourceClaimTemplate,
         ResourceQuota,
         ResourceSlice,
         StorageClass,
@@ -27,8 +29,10 @@ class ClusterObjects:
     volumes: dict[str, Volume] = field(default_factory=dict)
     volume_claims: dict[str, VolumeClaim] = field(default_factory=dict)
     storage_classes: dict[str, StorageClass] = field(default_factory=dict)
+    csi_nodes: dict[str, CSINode] = field(default_factory=dict)
     quotas: dict[str, ResourceQuota] = field(default_factory=dict)
     claims: dict[str, ResourceClaim] = field(default_factory=dict)
+    claim_templates: dict[str, ResourceClaimTemplate] = field(default_factory=dict)
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     device_classes: dict[str, DeviceClass] = field(default_factory=dict)
     numa: dict[str, Numatopology] = field(default_factory=dict)

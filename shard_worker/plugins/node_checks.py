@@ -92,7 +92,7 @@ def _bearable(taints: tuple[Taint, ...] | None, tolerations: Sequence[Toleration
 
 def _pair(pair: tuple[str, str], view: NodeColumns) -> Mask:
     key, wanted = pair
-    return per_value(view.label(key), frozenset((wanted,)).__contains__)
+    return among(view.label(key), (wanted,))
 
 
 def terms_mask(terms: Terms, view: NodeColumns) -> Mask:
@@ -112,6 +112,8 @@ def requirements_mask(requirements: Sequence[Requirement], view: NodeColumns) ->
 def _requirement(requirement: Requirement, view: NodeColumns) -> Mask:
     if requirement.field:
         return _named(requirement, view.nodes)
+    if requirement.operator == "In":
+        return among(view.label(requirement.key), requirement.values)
     return per_value(view.label(requirement.key), matcher(requirement))
 
 
@@ -167,6 +169,14 @@ def per_value(column: Coded[V], test: Callable[[V | None], bool]) -> Mask:
     """Ask once per distinct value, and once for the rows without one (code -1: the last)."""
     answers = [*map(test, column.values), test(None)]
     return np.array(answers, dtype=np.bool_)[column.codes]
+
+
+def among(column: Coded[V], values: Sequence[V]) -> Mask:
+    """Rows that have one of the values: as :func:`per_value`, without asking of every value."""
+    if len(values) == 1:
+        one: Mask = column.codes == column.code(values[0])
+        return one
+    return np.isin(column.codes, [column.code(value) for value in values])
 
 
 def _every(masks: Iterable[Mask]) -> Mask:

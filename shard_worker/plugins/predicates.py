@@ -15,6 +15,8 @@ from shard_worker.plugins.inter_pod import InterPod, required
 from shard_worker.plugins.neighbours import Neighbours, neighbours_of
 from shard_worker.plugins.node_checks import affinity_checks, taint_checks, unschedulable_checks
 from shard_worker.plugins.topology_spread import TopologySpread, hard_spreads
+from shard_worker.plugins.volume_limits import limit_checks, zone_checks
+from shard_worker.plugins.volumes import VolumeBinding, concerned
 from shard_worker.rules import Check, Scope
 from shard_worker.session import Mask, NodeColumns, Session
 from shard_worker.tasks import TaskInfo
@@ -53,6 +55,17 @@ class Predicates:
                 scope=Scope.DOMAIN,
                 concerns=lambda cls: bool(hard_spreads(cls)),
             )
+        self._volumes(ssn)
+
+    def _volumes(self, ssn: Session) -> None:
+        if self._on("NodeVolumeLimits"):
+            ssn.add_live_predicate_fn(limit_checks, scope=Scope.NODE, concerns=concerned)
+        if self._on("VolumeZone"):
+            ssn.add_live_predicate_fn(zone_checks, scope=Scope.STATIC, concerns=concerned)
+        if self._on("VolumeBinding"):
+            binding = VolumeBinding(ssn)
+            ssn.add_pre_predicate_fn(binding.pre_predicate, concerns=concerned)
+            ssn.add_live_predicate_fn(binding.checks, scope=Scope.DOMAIN, concerns=concerned)
 
     def checks(self, cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
         """(reason, mask over all rows; True = passes) for each static check that can fail."""

@@ -1,0 +1,314 @@
+"""Volumes: where a task can have its PersistentVolumeClaims.
+
+A bound claim keeps the task where its volume can be reached. One that waits for its first consumer
+goes where a free volume fits (the smallest does), or where its class can have one made. Any other
+unbound claim, and a missing one, keep the task from every node. What a task of the session took is
+not given twice: it is remembered, and forgotten again where the task is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shard_worker.plugins.node_checks import terms_mask
+from shard_worker.rules import Check, EventHandler, Mask
+from shard_worker.session import Session
+from shard_worker.session_job import matches
+from shard_worker.tasks import TaskInfo
+from shard_worker.world import World
+from shared.model import StorageClass, TaskClass, Terms, Volume, VolumeClaim
+from shared.objects import ClusterObjects
+
+IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+AFFINITY = "node(s) had volume node affinity conflict"
+NOTHING_FREE = "node(s) didn't find available persistent volumes to bind"
+NOT_MADE = frozenset({"", "kubernetes.io/no-provisioner"})
+"""Provisioners that make no volumes."""
+LOOKED_AT = 64
+"""Kinds of reach up to which rows are grouped by them; beyond, they are judged one by one."""
+
+
+def concerned(cls: TaskClass) -> bool:
+    return cls.constraints is not None and bool(cls.constraints.volumes)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of a claim: this volume, or (None) one that is made on the row's node."""
+
+    claim: str
+    volume: str | None
+    row: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    choice: Choice
+    users: int = 1
+
+
+class VolumeBinding:
+    """Of one session; starts anew with every world that the session enters."""
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._world: World | None = None
+        self._reset()
+        ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
+
+    def _reset(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        """Key of a claim -> what this session chose for it."""
+        self._taken: set[str] = set()
+        """Volumes among those choices."""
+        self._of_task: dict[TaskInfo, list[str]] = {}
+        self._reach: dict[Terms, Mask] = {}
+        self._revision = -1
+
+    def _begin(self, world: World) -> None:
+        if world is not self._world:
+            self._reset()
+            self._world = world
+        if self._revision != world.view.revision:
+            self._reach.clear()
+            self._revision = world.view.revision
+
+    # --- before any node ----------------------------------------------------------------------
+
+    def pre_predicate(self, task: TaskInfo, world: World) -> str | None:
+        """Why the task can run nowhere."""
+        for key in claim_keys(task):
+            claim = world.objects.volume_claims.get(key)
+            name = key.partition("/")[2]
+            if claim is None:
+                return f'persistentvolumeclaim "{name}" not found'
+            if claim.phase == "Lost":
+                lost = f'bound to non-existent persistentvolume "{claim.volume}"'
+                return f'persistentvolumeclaim "{name}" {lost}'
+            if not bound(claim) and not waits(claim, world.objects):
+                return IMMEDIATE
+        return None
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
+        self._begin(world)
+        nowhere = np.zeros(world.size, np.bool_)
+        if (reason := self.pre_predicate(task, world)) is not None:
+            return [Check(reason, nowhere, curable=False)]
+        reached: Mask = np.ones(world.size, np.bool_)
+        fixed: Mask = np.ones(world.size, np.bool_)
+        loose: list[VolumeClaim] = []
+        for key in claim_keys(task):
+            claim = world.objects.volume_claims[key]
+            kept = self._kept.get(key)
+            if bound(claim):
+                volume = world.objects.volumes.get(claim.volume)
+                if volume is None:
+                    return [Check(NO_VOLUME, nowhere, curable=False)]
+                reached &= self._reachable(volume, world)
+            elif kept is not None and kept.choice.volume is not None:
+                reached &= self._reachable(world.objects.volumes[kept.choice.volume], world)
+            elif kept is not None:
+                fixed &= np.arange(world.size) == kept.choice.row
+            else:
+                loose.append(claim)
+        found = [] if reached.all() else [Check(AFFINITY, reached, curable=False)]
+        fixed &= self._loose_mask(loose, world)
+        if not fixed.all():
+            found.append(Check(NOTHING_FREE, fixed, curable=False))
+        return found
+
+    def _reachable(self, volume: Volume, world: World) -> Mask:
+        """Nodes that can reach a volume."""
+        if volume.affinity is None:
+            return np.ones(world.size, np.bool_)
+        mask = self._reach.get(volume.affinity)
+        if mask is None:
+            mask = self._reach[volume.affinity] = terms_mask(volume.affinity, world.view)
+        return mask
+
+    def _loose_mask(self, claims: list[VolumeClaim], world: World) -> Mask:
+        """Nodes where all of these claims can be had together."""
+        made = [self._made_mask(claim, world) for claim in claims]
+        free = [self._free_for(claim, world) for claim in claims]
+        if len(claims) > 1 and not all(mask.all() for mask in made):
+            return self._together(claims, made, free, world)
+        passes: Mask = np.ones(world.size, np.bool_)
+        for mask, volumes in zip(made, free, strict=True):
+            here = mask.copy()
+            for volume in {volume.affinity: volume for volume in volumes}.values():
+                here |= self._reachable(volume, world)
+            passes &= here
+        return passes
+
+    def _together(
+        self,
+        claims: list[VolumeClaim],
+        made: list[Mask],
+        free: list[list[Volume]],
+        world: World,
+    ) -> Mask:
+        """Claims may want the same volume: rows from which the same volumes and makers can be
+        reached are judged once."""
+        volumes = {volume.affinity: volume for each in free for volume in each}
+        reach = [*made, *(self._reachable(volume, world) for volume in volumes.values())]
+        if len(reach) > LOOKED_AT:
+            rows = range(world.size)
+            judged = (self._plan(claims, row, world) is not None for row in rows)
+            return np.fromiter(judged, np.bool_, world.size)
+        _, first, inverse = np.unique(
+            np.stack(reach, axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        answers = [self._plan(claims, row, world) is not None for row in first.tolist()]
+        found: Mask = np.array(answers, np.bool_)[inverse.reshape(-1)]
+        return found
+
+    def _made_mask(self, claim: VolumeClaim, world: World) -> Mask:
+        """Nodes for which the claim's class can have a volume made."""
+        cls = class_of(claim, world.objects)
+        if cls is None or cls.provisioner in NOT_MADE:
+            return np.zeros(world.size, np.bool_)
+        if claim.node:
+            here: Mask = np.arange(world.size) == world.row_of(claim.node)
+            return here
+        if cls.topologies is None:
+            return np.ones(world.size, np.bool_)
+        mask = self._reach.get(cls.topologies)
+        if mask is None:
+            mask = self._reach[cls.topologies] = terms_mask(cls.topologies, world.view)
+        return mask
+
+    def _free_for(self, claim: VolumeClaim, world: World) -> list[Volume]:
+        """Volumes that fit the claim, the best first: one kept for it, then the smallest. A claim
+        for which a node was chosen already has one made."""
+        if claim.node:
+            return []
+        fitting = [
+            volume
+            for volume in world.objects.volumes.values()
+            if volume.name not in self._taken and fits(volume, claim, world.objects)
+        ]
+        return sorted(fitting, key=lambda v: (v.claim == "", v.capacity))
+
+    def _plan(self, claims: list[VolumeClaim], row: int, world: World) -> list[Choice] | None:
+        """What the claims get on a node, those that ask for little first; None where one gets
+        nothing."""
+        plan: list[Choice] = []
+        chosen: set[str] = set()
+        for claim in sorted(claims, key=lambda claim: claim.request):
+            name = next(
+                (
+                    volume.name
+                    for volume in self._free_for(claim, world)
+                    if volume.name not in chosen and self._reachable(volume, world)[row]
+                ),
+                None,
+            )
+            if name is None and not self._made_mask(claim, world)[row]:
+                return None
+            if name is not None:
+                chosen.add(name)
+            plan.append(Choice(f"{claim.namespace}/{claim.name}", name, row))
+        return plan
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def _take(self, task: TaskInfo) -> None:
+        if not concerned(task.cls) or task.row < 0:
+            return
+        world = self._ssn.world
+        self._begin(world)
+        if task in self._of_task:
+            return
+        loose, shared = [], []
+        for key in claim_keys(task):
+            claim = world.objects.volume_claims.get(key)
+            if claim is None or bound(claim):
+                continue
+            if key in self._kept:
+                shared.append(key)
+            else:
+                loose.append(claim)
+        plan = self._plan(loose, task.row, world) or []
+        for key in shared:
+            self._kept[key].users += 1
+        for choice in plan:
+            self._kept[choice.claim] = _Kept(choice)
+            if choice.volume is not None:
+                self._taken.add(choice.volume)
+        self._of_task[task] = [*shared, *(choice.claim for choice in plan)]
+
+    def _release(self, task: TaskInfo) -> None:
+        if self._ssn.world is not self._world:
+            return
+        for key in self._of_task.pop(task, ()):
+            kept = self._kept[key]
+            kept.users -= 1
+            if not kept.users:
+                del self._kept[key]
+                if kept.choice.volume is not None:
+                    self._taken.discard(kept.choice.volume)
+
+    def choices(self, task: TaskInfo) -> list[Choice]:
+        """What this session chose for the unbound claims of a task that has a node."""
+        return [self._kept[key].choice for key in self._of_task.get(task, ())]
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def claim_keys(task: TaskInfo) -> Iterable[str]:
+    """``namespace/name`` of the claims of a task."""
+    constraints = task.cls.constraints
+    names = () if constraints is None else constraints.volumes
+    return [f"{task.job.job.namespace}/{name}" for name in names]
+
+
+def bound(claim: VolumeClaim) -> bool:
+    """Has the claim its volume for good?"""
+    return bool(claim.volume) and (claim.bound or claim.phase == "Bound")
+
+
+def waits(claim: VolumeClaim, objects: ClusterObjects) -> bool:
+    """Is a volume found for it only when a task that uses it has a node? A claim that names its
+    volume is waited for, as those of immediate classes are."""
+    cls = class_of(claim, objects)
+    return cls is not None and cls.waits and not claim.volume
+
+
+def awaits_volume(task: TaskInfo, world: World) -> bool:
+    """Does a task that has a node have to wait for a volume before it is bound?"""
+    found = (world.objects.volume_claims.get(key) for key in claim_keys(task))
+    return any(claim is None or not bound(claim) for claim in found)
+
+
+def class_name(claim: VolumeClaim, objects: ClusterObjects) -> str:
+    """The class as written; where none is, the default one."""
+    if claim.storage_class is not None:
+        return claim.storage_class
+    defaults = [cls.name for cls in objects.storage_classes.values() if cls.default]
+    return min(defaults, default="")
+
+
+def class_of(claim: VolumeClaim, objects: ClusterObjects) -> StorageClass | None:
+    return objects.storage_classes.get(class_name(claim, objects))
+
+
+def fits(volume: Volume, claim: VolumeClaim, objects: ClusterObjects) -> bool:
+    """Is it free, or kept for the claim, and what the claim asks for?"""
+    if volume.capacity < claim.request or volume.mode != claim.mode:
+        return False
+    if volume.claim:
+        mine = volume.claim == f"{claim.namespace}/{claim.name}"
+        return mine and volume.claim_uid in ("", claim.uid)
+    return (
+        volume.phase in ("", "Available")
+        and volume.storage_class == class_name(claim, objects)
+        and set(claim.access_modes) <= set(volume.access_modes)
+        and (claim.selector is None or matches(claim.selector, dict(volume.labels)))
+    )
