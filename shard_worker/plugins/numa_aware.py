@@ -42,7 +42,9 @@ class NumaAware:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.read_annotations(POLICY)
-        ssn.add_live_predicate_fn(self._fits, scope=Scope.NODE, concerns=lambda cls: False)
+        ssn.add_live_predicate_fn(
+            self._fits, scope=Scope.NODE, concerns=lambda cls: False, symmetric=True
+        )
         ssn.add_batch_node_order_fn(self._compact, concerns=lambda cls: False)
 
     def _fits(self, task: TaskInfo, world: World) -> list[Check]:

@@ -90,8 +90,9 @@ def test_a_pod_tells_which_device_it_has() -> None:
 
 @pytest.mark.parametrize(("policy", "node"), [("binpack", "a"), ("spread", "b")])
 def test_the_policy_prefers_full_or_empty_devices(policy: str, node: str) -> None:
-    made = virtual(ask(1, 1000), ask(1, 1000), on=1, SchedulePolicy=policy, ScheduleWeight=10)
-    assert made.run().binds == {"default/j1-0": node}
+    asks = [ask(1, 1000)] * 3
+    made = virtual(*asks, on=2, SchedulePolicy=policy, ScheduleWeight=10)
+    assert made.run().binds == {"default/j2-0": node}
 
 
 def test_what_is_not_healthy_or_not_readable_is_no_device() -> None:

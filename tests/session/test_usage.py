@@ -25,7 +25,7 @@ def test_the_idlest_node_is_taken_and_a_busy_one_never() -> None:
     result = run({"a": BUSY, "b": HALF, "c": {"cpu": 5.0, "memory": 5.0}}, tasks=6)
     assert set(result.binds.values()) == {"b", "c"}
     assert result.binds["default/job-0"] == "c"
-    assert len(result.binds) == 4
+    assert len(result.binds) == 3  # a fourth would make one of them busy
 
 
 def test_thresholds_are_arguments() -> None:
