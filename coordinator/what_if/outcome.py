@@ -9,8 +9,10 @@ from typing import Any
 
 from shard_worker.session import Session
 from shard_worker.session_job import SessionJob
-from shard_worker.tasks import COMPLETED, Status
+from shard_worker.tasks import COMPLETED, Status, TaskInfo
+from shard_worker.world import World
 from shard_worker.world_statement import Kind
+from shared.policy import Policy
 
 _SCHEDULED = Status.RUNNING | Status.BOUND | COMPLETED
 
@@ -21,7 +23,7 @@ class Result:
 
     id: str
     binds: dict[str, str]
-    """Pod -> node."""
+    """Pod -> node. Pods that are placed and wait for a volume are not among them yet."""
     evicted: list[str]
     pipelined: dict[str, str]
     """Pod -> node, of every task that a node is promised to when the session ends."""
@@ -49,7 +51,11 @@ def result_of(name: str, ssn: Session) -> Result:
     groups = [job for job in world.session_jobs() if job.job.kind == "PodGroup"]
     return Result(
         id=name,
-        binds={op.task.key: world.node(op.row).name for op in kept if op.kind is Kind.ALLOCATE},
+        binds={
+            op.task.key: world.node(op.row).name
+            for op in kept
+            if op.kind is Kind.ALLOCATE and not _waits_for_volume(world, op.task)
+        },
         evicted=[op.task.key for op in kept if op.kind is Kind.EVICT],
         pipelined={
             task.key: world.node(task.row).name
@@ -69,21 +75,57 @@ def result_of(name: str, ssn: Session) -> Result:
     )
 
 
+def _waits_for_volume(world: World, task: TaskInfo) -> bool:
+    """It has its node, and is bound to it once its volumes are bound."""
+    constraints = task.cls.constraints
+    claims, namespace = world.objects.volume_claims, task.job.job.namespace
+    for name in () if constraints is None else constraints.volumes:
+        claim = claims.get(f"{namespace}/{name}")
+        if claim is None or not (claim.volume and (claim.bound or claim.phase == "Bound")):
+            return True
+    return False
+
+
 def phase_of(ssn: Session, job: SessionJob) -> str:
-    """The phase that Volcano writes when the session closes (section 3.14)."""
-    census = job.census
-    if census.by_status[Status.RUNNING] and _unschedulable(ssn, job):
-        return "Unknown"
+    """The phase that Volcano writes when the session closes."""
     leaving = sum(1 for task in job.tasks if task.status is Status.RELEASING and task.row >= 0)
-    scheduled = census.of(_SCHEDULED) + leaving
-    if scheduled >= job.minimum:
-        return "Completed" if census.of(COMPLETED) == scheduled else "Running"
-    return "Inqueue" if job.phase == "Inqueue" else "Pending"
+    unschedulable = _unschedulable(ssn, job)
+    return phase_by(
+        job.census.by_status,
+        leaving=leaving,
+        minimum=job.minimum,
+        before=job.phase,
+        unschedulable=unschedulable,
+    )
+
+
+def phase_by(
+    counts: Mapping[Status, int],
+    *,
+    leaving: int,
+    minimum: int,
+    before: str,
+    unschedulable: bool,
+) -> str:
+    """Section 3.14's rule. ``counts``: tasks by state; ``leaving``: those still on a node that are
+    to go; ``unschedulable``: the gang plugin said so in this session."""
+    if counts.get(Status.RUNNING) and unschedulable:
+        return "Unknown"
+    scheduled = sum(n for status, n in counts.items() if status & _SCHEDULED) + leaving
+    if scheduled >= minimum:
+        ended = sum(n for status, n in counts.items() if status & COMPLETED)
+        return "Completed" if ended == scheduled else "Running"
+    return "Inqueue" if before == "Inqueue" else "Pending"
+
+
+def speaks(policy: Policy, plugin: str) -> bool:
+    """Does the policy name this plugin?"""
+    return any(option.name == plugin for tier in policy.tiers for option in tier)
 
 
 def _unschedulable(ssn: Session, job: SessionJob) -> bool:
     """Did the gang plugin raise the condition Unschedulable?"""
-    if not any(option.name == "gang" for tier in ssn.policy.tiers for option in tier):
+    if not speaks(ssn.policy, "gang"):
         return False
     return ssn.job_valid(job, ssn.world) is not None or not job.is_ready
 

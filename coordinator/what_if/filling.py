@@ -1,0 +1,140 @@
+"""Everything recorded, put into a ledger as a leader finds it after a restart.
+
+The objects are stored, and the tasks that the cluster has on its nodes are adopted. A task on a
+node that is not among the recorded ones is on a node that is gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from coordinator.what_if.recorded import Recorded
+from shard_worker.tasks import Status
+from shard_worker.world_building import Standing
+from shared.ledger.double import LedgerDouble
+from shared.ledger.protocol import (
+    COORDINATOR,
+    DropNode,
+    IntakeBatch,
+    IntakeOp,
+    Observe,
+    PutJob,
+    PutNode,
+    PutPartition,
+)
+from shared.ledger.synchronous import at_once
+from shared.messages import Epoch, StatusBatch, StatusItem, TaskState
+from shared.model import Job, Node
+from shared.specs import encode_job, encode_node
+
+INTAKE = "intake"
+_ADOPTED = {
+    Status.BOUND: TaskState.BOUND,
+    Status.RUNNING: TaskState.RUNNING,
+    Status.RELEASING: TaskState.RELEASING,
+    Status.UNKNOWN: TaskState.RUNNING,
+    Status.SUCCEEDED: TaskState.RUNNING,
+}
+_THEN = {Status.SUCCEEDED: TaskState.SUCCEEDED, Status.FAILED: TaskState.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A ledger that has everything, and the seat of who filled it."""
+
+    leader: Epoch
+    intake: Epoch
+    run_id: str
+
+
+def fill(
+    ledger: LedgerDouble,
+    recorded: Recorded,
+    *,
+    gangs: bool = True,
+    partition: PutPartition | None = None,
+) -> Filled:
+    """``gangs``: does the policy keep gangs together? Else their minima bind nobody."""
+    leader = at_once(ledger.claim(COORDINATOR))
+    run_id = at_once(ledger.bless(leader))
+    intake = at_once(ledger.claim(INTAKE, leader=leader))
+    ops = list(_stored(recorded, gangs=gangs))
+    if partition is not None:
+        ops.append(partition)
+    at_once(ledger.store(IntakeBatch(INTAKE, intake, 1, run_id, ops)))
+    for number, items in enumerate(_adopted(recorded), start=2):
+        at_once(ledger.record(StatusBatch(INTAKE, intake, number, run_id, items)))
+    return Filled(leader, intake, run_id)
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def _stored(recorded: Recorded, *, gangs: bool) -> Iterator[IntakeOp]:
+    jobs = {s.job.jid: s.job for s in recorded.standings if not s.foreign}
+    for op in recorded.admission.ops:
+        match op:
+            case PutNode():
+                pass  # nodes may have other rows by now
+            case PutJob():
+                if op.jid in jobs:
+                    yield _put_job(op, jobs[op.jid], gangs=gangs)
+            case _:
+                yield op
+    for node in recorded.nodes:
+        yield PutNode(node.row, list(node.allocatable), node.spec, encode_node(node))
+    ghost = Node(row=_ghost(recorded), name="<gone>", allocatable=())
+    yield PutNode(ghost.row, [], 0, encode_node(ghost))
+    yield DropNode(ghost.row)
+    for row, used in usage(recorded).items():
+        yield Observe(row=row, used=sorted(used.items()))
+
+
+def _put_job(op: PutJob, job: Job, *, gangs: bool) -> PutJob:
+    groups = op.groups if gangs else [replace(group, minimum=0) for group in op.groups]
+    return replace(op, groups=groups, spec=encode_job(job))
+
+
+def usage(recorded: Recorded) -> Mapping[int, Mapping[int, int]]:
+    """Row -> slot -> what pods of others use of the node."""
+    used: dict[int, Counter[int]] = {}
+    for standing in recorded.standings:
+        if standing.foreign:
+            for tix, row in standing.rows.items():
+                cls = recorded.classes[standing.job.role_of(tix).cid]
+                used.setdefault(row, Counter()).update(dict(cls.requests))
+    return used
+
+
+def _ghost(recorded: Recorded) -> int:
+    return len(recorded.nodes)
+
+
+# --- tasks ------------------------------------------------------------------------------------
+
+
+def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
+    """Where tasks are, and which of them have ended there."""
+    queues = {queue.name for queue in recorded.queues}
+    ghost = _ghost(recorded)
+    there: list[StatusItem] = []
+    ended: list[StatusItem] = []
+    for standing in recorded.standings:
+        if standing.foreign or standing.job.queue not in queues:
+            continue
+        for tix, status in standing.states.items():
+            row = standing.rows.get(tix, ghost)
+            there += _there(standing, tix, status, row)
+            if status in _THEN:
+                ended.append(StatusItem(_THEN[status], standing.job.jid, [tix], [row]))
+    return there, ended
+
+
+def _there(standing: Standing, tix: int, status: Status, row: int) -> list[StatusItem]:
+    state = _ADOPTED.get(status)
+    if state is None:
+        return []
+    role = standing.job.role_of(tix)
+    return [StatusItem(state, standing.job.jid, [tix], [row], role.cid, role.group)]
