@@ -34,6 +34,8 @@ class Answers(Registration):
         """What is asked from now on is asked of this world."""
         self._world = world
         link(world.queues)
+        for look in self.entering:
+            look(world)
 
     @property
     def world(self) -> World:
@@ -138,12 +140,20 @@ class Answers(Registration):
         return []
 
     def victim_tasks(self, running: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Whom to evict so that they find better places: the union of the first tier with any."""
+        """Whom to evict so that they find better places: the union of the first tier with any, of
+        whom no rule spares."""
         for _, hooks in self._tiers("VictimTasks"):
-            named = {task: None for hook in hooks for task in hook.scalar(running, self.world)}
+            asked = [hook.scalar for hook in hooks if hook.scalar is not None]
+            named = {task: None for ask in asked for task in ask(running, self.world)}
             if named:
-                return list(named)
+                return self._not_spared(list(named))
         return []
+
+    def _not_spared(self, victims: list[TaskInfo]) -> list[TaskInfo]:
+        for hook in self.hooks["VictimTasks"]:
+            if hook.fn is not None:
+                victims = list(hook.fn(victims, self.world))
+        return victims
 
     def _tiers(self, point: str) -> Iterable[tuple[int, list[Registered]]]:
         tiers: dict[int, list[Registered]] = {}

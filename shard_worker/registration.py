@@ -74,6 +74,9 @@ class Registration:
         """Annotations of pods and jobs that rules look at: who has one is placed by sessions."""
         self.shared: dict[str, object] = {}
         """Memory that several plugins of the session use, by a name of their own."""
+        self.entering: list[Callable[[World], None]] = []
+        """Called with each world that the session enters, before anything moves in it: for rules
+        that judge by what was there at first."""
         self._speaker: tuple[int, PluginOption] | None = None
 
     @contextmanager
@@ -177,10 +180,14 @@ class Registration:
         self.add("UnifiedEvictable", scalar=fn)
 
     def add_victim_tasks_fn(
-        self, fn: Callable[[Sequence[TaskInfo], World], Sequence[TaskInfo]]
+        self,
+        fn: Callable[[Sequence[TaskInfo], World], Sequence[TaskInfo]] | None = None,
+        *,
+        spare: Callable[[Sequence[TaskInfo], World], Sequence[TaskInfo]] | None = None,
     ) -> None:
-        """Running tasks -> those to evict in shuffle. Union in a tier; the first tier with any."""
-        self.add("VictimTasks", scalar=fn)
+        """Running tasks -> those to evict in shuffle. Union in a tier; the first tier with any.
+        ``spare``: of those that the rules name, whatever their tier, the ones that may go."""
+        self.add("VictimTasks", spare, scalar=fn)
 
     # --- queues and gangs ---------------------------------------------------------------------
 

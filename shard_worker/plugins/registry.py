@@ -10,6 +10,7 @@ from shard_worker.plugins.deviceshare import DeviceShare
 from shard_worker.plugins.drf import Drf
 from shard_worker.plugins.extender import Extender
 from shard_worker.plugins.gang import Gang
+from shard_worker.plugins.network_topology_aware import NetworkTopologyAware
 from shard_worker.plugins.nodeorder import NodeOrder
 from shard_worker.plugins.numa_aware import NumaAware
 from shard_worker.plugins.predicates import Predicates
@@ -27,6 +28,7 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "conformance": Conformance,
     "drf": Drf,
     "gang": Gang,
+    "network-topology-aware": NetworkTopologyAware,
     "nodeorder": NodeOrder,
     "predicates": Predicates,
     "priority": Priority,
