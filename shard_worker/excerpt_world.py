@@ -10,12 +10,13 @@ from array import array
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from shard_worker.queue_totals import figures, link
 from shard_worker.session_job import SessionJob, open_session_job
 from shard_worker.task_class import Mode
 from shard_worker.view import View
 from shard_worker.workload import QueueInfo
 from shard_worker.world import World
-from shared.excerpt import Excerpt, JobExcerpt, QueueExcerpt
+from shared.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt
 from shared.messages import HOLDING, TaskState
 from shared.model import Job
 from shared.specs import decode_job, decode_queue
@@ -63,6 +64,8 @@ def open_world(excerpt: Excerpt, *, view: View, mode: Mode, now: float, decoded:
     """Errors: Malformed, where a specification in the excerpt is."""
     world = World(
         total=excerpt.total,
+        free=excerpt.free,
+        promised=excerpt.promised,
         view=view,
         mode=mode,
         now=now,
@@ -75,6 +78,7 @@ def open_world(excerpt: Excerpt, *, view: View, mode: Mode, now: float, decoded:
         info = _queue(told)
         world.queues[info.queue.qid] = info
         names[info.queue.name] = info
+    link(world.queues)
     opened = Opened(world, excerpt.versions, excerpt.reserved)
     for told_job in excerpt.jobs:
         job = decoded.job(told_job.spec)
@@ -87,13 +91,10 @@ def open_world(excerpt: Excerpt, *, view: View, mode: Mode, now: float, decoded:
 
 
 def _queue(told: QueueExcerpt) -> QueueInfo:
-    return QueueInfo(
-        queue=decode_queue(told.spec),
-        allocated=told.allocated,
-        requested=told.requested,
-        releasing=told.releasing,
-        jobs=told.jobs,
-    )
+    info = QueueInfo(queue=decode_queue(told.spec), jobs=told.jobs)
+    for name, total in zip(TOTALS, told.totals, strict=True):
+        setattr(info, name, total)
+    return info
 
 
 def _job(job: Job, told: JobExcerpt, queue: QueueInfo | None, view: View) -> SessionJob:
@@ -109,6 +110,7 @@ def _job(job: Job, told: JobExcerpt, queue: QueueInfo | None, view: View) -> Ses
         rows=rows,
     )
     made.phase = told.phase
+    made.figures = figures(made)  # the totals count it already
     for tix, row in told.nominated.items():
         made.tasks[tix].nominated = row
     for tix, started in told.started.items():

@@ -257,11 +257,11 @@ class Worker:
 
     def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
         """Place a turn on the view: an attempt to commit, or an outcome right away."""
+        if turn.world:
+            return self._try_session(turn, tally, repairs)
         known = self.view.classes
         if not turn.runs or any(run.cid not in known for run in turn.runs):
             return self._outcome(turn, OutcomeCode.STALE, tally)
-        if turn.world:
-            return self._try_session(turn, tally, repairs)
         placed = place(turn, session=self.session, view=self.view, classes=self.classes)
         if not placed.core:
             if placed.undone:

@@ -7,7 +7,6 @@ whole, and the totals of all queues; nodes, classes and objects the worker has b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,18 +28,19 @@ _KIND = b"excerpt"
 _STATES = 7
 """States of a task; see :class:`shared.messages.TaskState`."""
 
+TOTALS = ("allocated", "requested", "releasing", "inqueue", "kept", "reserved")
+
 Amounts = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueExcerpt:
-    """A queue and its totals, as :class:`shard_worker.workload.QueueInfo` has them."""
+    """A queue and its own totals, as :class:`shard_worker.workload.QueueInfo` has them."""
 
     spec: bytes
-    allocated: Amounts
-    requested: Amounts
-    releasing: Amounts
     jobs: int
+    totals: list[Amounts]
+    """In the order of :data:`TOTALS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class Excerpt:
 
     total: Amounts
     """What all nodes have to give."""
+    free: Amounts
+    """What no task holds of it."""
+    promised: Amounts
+    """What jobs that were let in may still come for."""
     queues: list[QueueExcerpt]
     jobs: list[JobExcerpt]
     versions: dict[str, int] = field(default_factory=dict)
@@ -83,7 +87,9 @@ def encode_excerpt(excerpt: Excerpt) -> bytes:
         _KIND,
         [
             excerpt.total,
-            [[q.spec, q.allocated, q.requested, q.releasing, q.jobs] for q in excerpt.queues],
+            excerpt.free,
+            excerpt.promised,
+            [[q.spec, q.jobs, q.totals] for q in excerpt.queues],
             [_job_row(job) for job in excerpt.jobs],
             excerpt.versions,
             excerpt.reserved,
@@ -100,9 +106,12 @@ def _job_row(job: JobExcerpt) -> list[Any]:
 def decode_excerpt(data: bytes) -> Excerpt:
     """Errors: Malformed."""
     at = "excerpt"
-    total, queues, jobs, versions, reserved, left_out = row(unpack_sealed(_KIND, data), at, 6)
+    total, free, promised, *rest = row(unpack_sealed(_KIND, data), at, 8)
+    queues, jobs, versions, reserved, left_out = rest
     return Excerpt(
         total=_amounts(total, f"{at}.total"),
+        free=_amounts(free, f"{at}.free"),
+        promised=_amounts(promised, f"{at}.promised"),
         queues=each(queues, f"{at}.queues", _queue),
         jobs=each(jobs, f"{at}.jobs", _job),
         versions=mapping(versions, f"{at}.versions", text, count),
@@ -112,13 +121,11 @@ def decode_excerpt(data: bytes) -> Excerpt:
 
 
 def _queue(value: object, at: str) -> QueueExcerpt:
-    spec, allocated, requested, releasing, jobs = row(value, at, 5)
+    spec, jobs, totals = row(value, at, 3)
     return QueueExcerpt(
         spec=binary(spec, at),
-        allocated=_amounts(allocated, at),
-        requested=_amounts(requested, at),
-        releasing=_amounts(releasing, at),
         jobs=count(jobs, at),
+        totals=[_amounts(total, at) for total in row(totals, f"{at}.totals", len(TOTALS))],
     )
 
 
@@ -147,8 +154,3 @@ def _seconds(value: object, at: str) -> float:
     if type(value) is not float:
         raise Malformed(f"{at}: seconds wanted, got {type(value).__name__}")
     return value
-
-
-def nonzero(amounts: Iterable[tuple[int, int]]) -> Amounts:
-    """Amounts without those that are 0."""
-    return {slot: amount for slot, amount in amounts if amount}

@@ -138,7 +138,9 @@ JOB = Job(
 )
 EXCERPT = Excerpt(
     total={0: 9},
-    queues=[QueueExcerpt(b"spec", {0: 5}, {0: 7}, {}, 2)],
+    free={0: 4},
+    promised={0: 1},
+    queues=[QueueExcerpt(b"spec", 2, [{0: 5}, {0: 7}, {}, {}, {}, {1: 2}])],
     jobs=[JobExcerpt(b"j", b"\x00\x03", array("i", [-1, 4]), ["k"], "Inqueue", {0: 2}, {1: 2.5})],
     versions={"k": 3},
     reserved=[2],

@@ -1,0 +1,128 @@
+"""Contention: jobs that starve and may take the place of others, and when each tries again.
+
+A job that allocate left over gets a turn of each action of the policy that evicts, in the policy's
+order. One that none of them helped waits, a little longer each time, and at least until something
+in the cluster has moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coordinator.excerpts import EVICTING
+from shared.policy import Policy
+
+OPEN = 8
+"""Turns that evict at once: two that look at the same victims cannot both have them."""
+
+AGAIN_SECONDS = 0.1
+"""How long a job waits at least after all actions were in vain; doubles each time, to the limit."""
+
+AGAIN_LIMIT_SECONDS = 10.0
+
+CONFLICT_SECONDS = 0.02
+"""How long it waits where another was faster; doubles each time, to the limit above."""
+
+LOOK_SECONDS = 0.01
+"""The lines are looked through for starving jobs at most so often."""
+
+
+@dataclass(slots=True)
+class Trying:
+    """How far a job has come."""
+
+    step: int = 0
+    """Index of the action that is next."""
+    shards: set[int] = field(default_factory=set)
+    """Shards that could not help by it (hard mode)."""
+    not_before: float = 0.0
+    wait: float = AGAIN_SECONDS
+    conflicts: int = 0
+    revision: int = -1
+    """Of the totals when the last action was in vain."""
+
+
+class Contention:
+    def __init__(self, policy: Policy) -> None:
+        self.actions: tuple[str, ...] = ()
+        self.out: dict[int, str] = {}
+        """jid -> action of its turn that is out."""
+        self.turns = 0
+        """Turns that evict, since the start."""
+        self._trying: dict[int, Trying] = {}
+        self._looked = float("-inf")
+        self.adopt(policy)
+
+    def adopt(self, policy: Policy) -> None:
+        """By another policy everybody may try at once."""
+        self.actions = tuple(name for name in policy.actions if name in EVICTING)
+        self._trying.clear()
+        self._looked = float("-inf")
+
+    def may_look(self, now: float) -> bool:
+        """Is it time to look for starving jobs, and may another turn go out?"""
+        if not self.actions or len(self.out) >= OPEN or now < self._looked + LOOK_SECONDS:
+            return False
+        return True
+
+    def looked(self, now: float) -> None:
+        """Nobody was found."""
+        self._looked = now
+
+    def action(self, jid: int, *, now: float, revision: int) -> str | None:
+        """What the job may try now."""
+        trying = self._trying.get(jid)
+        if trying is None:
+            return self.actions[0]
+        if now < trying.not_before or trying.revision == revision:
+            return None
+        return self.actions[trying.step]
+
+    def tried(self, jid: int) -> set[int]:
+        """Shards that its action was in vain at."""
+        trying = self._trying.get(jid)
+        return set() if trying is None else trying.shards
+
+    def opened(self, jid: int, action: str) -> None:
+        self.turns += 1
+        self.out[jid] = action
+        self._trying.setdefault(jid, Trying())
+
+    def came_back(self, jid: int) -> str | None:
+        """The action of the turn that was out; None where it was none that evicts."""
+        return self.out.pop(jid, None)
+
+    def in_vain(self, jid: int, *, shard: int, elsewhere: bool, now: float, revision: int) -> None:
+        """``elsewhere``: another shard may help by the same action."""
+        trying = self._trying.setdefault(jid, Trying())
+        if elsewhere:
+            trying.shards.add(shard)
+            return
+        self.skip(jid, now=now, revision=revision)
+
+    def skip(self, jid: int, *, now: float, revision: int) -> None:
+        """On to the next action; after the last one the job waits."""
+        trying = self._trying.setdefault(jid, Trying())
+        trying.shards.clear()
+        trying.step += 1
+        if trying.step >= len(self.actions):
+            trying.step = 0
+            trying.revision = revision
+            trying.not_before = now + trying.wait
+            trying.wait = min(2 * trying.wait, AGAIN_LIMIT_SECONDS)
+
+    def refused(self, jid: int, *, now: float) -> None:
+        """Others were faster: the same action again, a little later."""
+        trying = self._trying.setdefault(jid, Trying())
+        wait = CONFLICT_SECONDS * 2 ** min(trying.conflicts, 9)
+        trying.conflicts += 1
+        trying.not_before = now + min(wait, AGAIN_LIMIT_SECONDS)
+
+    def forget(self, jid: int) -> None:
+        """The job got what it needed, or is gone."""
+        self._trying.pop(jid, None)
+
+    def next_due(self, now: float) -> float | None:
+        """When somebody may try again though nothing happens."""
+        due = [t.not_before for t in self._trying.values() if t.not_before > now]
+        return min(due, default=None)

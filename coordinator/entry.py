@@ -1,0 +1,75 @@
+"""Entry: jobs that the action enqueue has not let in yet.
+
+Volcano creates no pods for a job before that. Here pods may be there already; they wait. A job that
+does not say what it needs at least (minResources) is let in at once, and so is everybody where the
+policy does without the action.
+"""
+
+from __future__ import annotations
+
+from coordinator.jobs import JobState
+from shard_worker.actions.enqueue import enqueue, refusal
+from shard_worker.queue_totals import INQUEUE, let_in, waits_for_entry
+from shard_worker.session import Session
+from shard_worker.workload import ClusterInfo
+
+ASK_SECONDS = 0.05
+"""Those that wait are judged again at most so often, and only when some total has moved, or after
+the time below."""
+
+ASK_ANYHOW_SECONDS = 1.0
+"""Some rules let a job in because it has waited for so long."""
+
+
+class Entry:
+    def __init__(self, session: Session) -> None:
+        self.on = False
+        self.waiting: dict[int, JobState] = {}
+        self._asked = float("-inf")
+        self._revision = -1
+        self.adopt(session)
+
+    def adopt(self, session: Session) -> None:
+        self.on = "enqueue" in session.policy.actions
+        self._revision = -1
+
+    def passes(self, state: JobState, cluster: ClusterInfo) -> bool:
+        """May the job be tried? One that has to wait is kept in mind."""
+        info = state.info
+        if not waits_for_entry(info.phase):
+            return True
+        if not self.on or info.job.min_resources is None:
+            if info.job.min_resources is None:
+                info.phase = INQUEUE
+            else:
+                let_in(cluster, info)
+            return True
+        self.waiting[info.job.jid] = state
+        return False
+
+    def judge(
+        self, session: Session, cluster: ClusterInfo, now: float
+    ) -> list[tuple[JobState, str]]:
+        """Who was let in (reason "") or refused (why), of those that wait."""
+        if not self.waiting or not self._due(cluster, now):
+            return []
+        self._asked, self._revision = now, cluster.revision
+        found: list[tuple[JobState, str]] = []
+        infos = [state.info for state in self.waiting.values()]
+        for info, entered in list(enqueue(session, cluster, infos)):
+            jid = info.job.jid
+            why = "" if entered else refusal(session, cluster, info)[0]
+            state = self.waiting.pop(jid) if entered else self.waiting[jid]
+            found.append((state, why))
+        return found
+
+    def _due(self, cluster: ClusterInfo, now: float) -> bool:
+        if now < self._asked + ASK_SECONDS:
+            return False
+        return self._revision != cluster.revision or now >= self._asked + ASK_ANYHOW_SECONDS
+
+    def next_due(self) -> float | None:
+        return self._asked + ASK_ANYHOW_SECONDS if self.waiting else None
+
+    def forget(self, jid: int) -> None:
+        self.waiting.pop(jid, None)

@@ -1,0 +1,169 @@
+"""Excerpts of the books for turns that are not flat: the job, all queues' totals, who matters.
+
+Who matters follows from the action: victims for preempt and reclaim, jobs that share a term, a
+volume, a claim or a budget. Jobs come whole, as gang rules count all of a job. Their number is
+bounded: the least important are the first to be asked, and how many were left out is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from coordinator.accounts import Accounts
+from coordinator.jobs import JobState
+from coordinator.lines import Lines
+from coordinator.spanning import Spanning
+from shard_worker.session import Session
+from shard_worker.workload import Amounts, QueueInfo, add
+from shared.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt, encode_excerpt
+from shared.messages import TaskState
+from shared.model import Job, Queue
+from shared.specs import encode_job, encode_queue
+
+TASKS = 20_000
+"""Tasks of other jobs in one excerpt: some tens of milliseconds for the worker to open."""
+
+SAME_QUEUE = frozenset({"preempt", "gangpreempt"})
+OTHER_QUEUES = frozenset({"reclaim", "gangreclaim"})
+EVICTING = SAME_QUEUE | OTHER_QUEUES
+
+_EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
+
+
+class Excerpts:
+    """Writes them from the books."""
+
+    def __init__(
+        self, accounts: Accounts, lines: Lines, jobs: dict[int, JobState], spanning: Spanning
+    ) -> None:
+        self._accounts = accounts
+        self._lines = lines
+        self._jobs = jobs
+        self._spanning = spanning
+        self.limit = TASKS
+        self.cut = 0
+        """Excerpts that had to leave jobs out, since the start."""
+        self._queues: dict[int, tuple[Queue, bytes]] = {}
+        self._specs: dict[int, tuple[Job, bytes]] = {}
+
+    def of(
+        self, state: JobState, action: str, session: Session, *, reserved: Iterable[int] = ()
+    ) -> tuple[bytes, list[str]]:
+        """The excerpt for a turn of this job, and the keys that the turn touches."""
+        own = self._spanning.keys(state.job.jid)
+        victims = list(self._victims(state, action, session)) if action in EVICTING else []
+        others = [self._jobs[jid] for jid in victims]
+        keys = {key for other in others for key in self._spanning.keys(other.job.jid)} | {*own}
+        neighbours = self._spanning.members(sorted(keys)) - {state.job.jid, *victims}
+        others += [self._jobs[jid] for jid in sorted(neighbours) if jid in self._jobs]
+        touched = sorted(keys)
+        return self._write(state, others, touched, reserved), touched
+
+    def of_running(self, rows: frozenset[int]) -> tuple[bytes, list[str]]:
+        """Of all jobs with tasks that run on one of these nodes; they are members of these keys."""
+        jobs = [
+            state
+            for state in self._jobs.values()
+            if state.info.allocated and not rows.isdisjoint(_evictable_rows(state))
+        ]
+        keys = sorted({key for state in jobs for key in self._spanning.keys(state.job.jid)})
+        return self._write(None, jobs, keys, ()), keys
+
+    # --- who ----------------------------------------------------------------------------------
+
+    def _victims(self, state: JobState, action: str, session: Session) -> Iterator[int]:
+        """Jobs whose tasks may be asked to leave, the least important first."""
+        cluster, qid = self._accounts.cluster, state.info.qid
+        if action in SAME_QUEUE:
+            queues = [qid]
+        else:
+            queues = [
+                other
+                for other, info in cluster.queues.items()
+                if other != qid and info.queue.reclaimable and info.allocated
+            ]
+            queues.sort(key=lambda q: session.queue_key(cluster.queues[q], cluster), reverse=True)
+        ranks = {other: rank for rank, other in enumerate(queues)}
+        found = [
+            (ranks[info.qid], info.job.priority, -info.job.created, -jid)
+            for jid, info in cluster.jobs.items()
+            if info.qid in ranks and info.allocated and any(info.allocated.values())
+        ]
+        for *_, negative in sorted(found):
+            if -negative != state.job.jid and -negative in self._jobs:
+                yield -negative
+
+    # --- what ---------------------------------------------------------------------------------
+
+    def _write(
+        self,
+        own: JobState | None,
+        others: Iterable[JobState],
+        keys: list[str],
+        reserved: Iterable[int],
+    ) -> bytes:
+        jobs, left, left_out = [] if own is None else [self._job(own)], self.limit, 0
+        for state in others:
+            left -= len(state.states)
+            if left >= 0:
+                jobs.append(self._job(state))
+            else:
+                left_out += len(state.states)
+        self.cut += left_out > 0
+        cluster = self._accounts.cluster
+        versions = self._spanning.versions
+        return encode_excerpt(
+            Excerpt(
+                total=_some(cluster.total),
+                free=_some(cluster.free),
+                promised=_some(cluster.promised),
+                queues=[self._queue(info, own) for info in cluster.queues.values()],
+                jobs=jobs,
+                versions={key: versions.get(key, 0) for key in keys},
+                reserved=list(reserved),
+                left_out=left_out,
+            )
+        )
+
+    def _queue(self, info: QueueInfo, own: JobState | None) -> QueueExcerpt:
+        """Without what the job itself was charged for an open turn, or nominations: its session
+        charges anew."""
+        known = self._queues.get(info.queue.qid)
+        if known is None or known[0] is not info.queue:
+            known = self._queues[info.queue.qid] = (info.queue, encode_queue(info.queue))
+        totals = [_some(getattr(info, name)) for name in TOTALS]
+        if own is not None and own.charge and own.info.qid == info.queue.qid:
+            for cid, count in own.charge:
+                add(totals[0], self._accounts.classes[cid].requests, -count)
+        return QueueExcerpt(known[1], info.jobs, totals)
+
+    def _job(self, state: JobState) -> JobExcerpt:
+        jid = state.job.jid
+        known = self._specs.get(jid)
+        if known is None or known[0] is not state.job:
+            if len(self._specs) > 4 * self.limit:
+                self._specs.clear()
+            known = self._specs[jid] = (state.job, encode_job(state.job))
+        return JobExcerpt(
+            spec=known[1],
+            states=bytes(state.states),
+            rows=state.rows,
+            keys=self._spanning.keys(jid),
+            phase=state.info.phase,
+            nominated=state.nominated,
+            started=state.started,
+        )
+
+    def forget(self, jid: int) -> None:
+        self._specs.pop(jid, None)
+
+
+def _evictable_rows(state: JobState) -> Iterator[int]:
+    for tix, now in enumerate(state.states):
+        if now in _EVICTABLE:
+            yield state.rows[tix]
+
+
+def _some(amounts: Amounts) -> Amounts:
+    """Without those that are 0."""
+    return {slot: amount for slot, amount in amounts.items() if amount}

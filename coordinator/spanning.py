@@ -1,0 +1,191 @@
+"""What spans nodes: terms between tasks, even spreading, volumes, claims, disruption budgets.
+
+Each has a *key*, and jobs that are bound by it or count for it are its members. A statement that
+places or evicts tasks of a member moves the version of the key in the ledger, and is only accepted
+while the version is the one that its worker was told, together with where all members are. So two
+shards never decide on the same key by what the other has just changed.
+
+Of the turns that touch one key at most one is out at a time: another would only be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2s
+
+from coordinator.jobs import JobState
+from shard_worker.session_job import matches
+from shared.model import Budget, Job, Role, Selector, TaskClass, WorldObject
+
+TERM, VOLUME, CLAIM, BUDGET = "term/", "volume/", "claim/", "budget/"
+OF_PLACING = (TERM, VOLUME, CLAIM)
+"""Keys that placing a member has to look at; a budget only counts for evictions."""
+
+
+@dataclass(slots=True)
+class Term:
+    """A set of tasks that rules of some jobs speak of."""
+
+    selector: Selector | None
+    namespaces: tuple[str, ...]
+    all_namespaces: bool
+    members: set[int] = field(default_factory=set)
+    """jids, those that the rule binds among them."""
+    bound: set[int] = field(default_factory=set)
+    """jids whose own rule it is."""
+
+    def takes(self, job: Job) -> bool:
+        """Does it speak of a task of this job?"""
+        if not self.all_namespaces and job.namespace not in self.namespaces:
+            return False
+        return any(matches(self.selector, dict(role.labels)) for role in job.roles)
+
+
+class Spanning:
+    """Which jobs are members of what."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        """Key -> how often it has moved, as far as turns that came back told."""
+        self._terms: dict[str, Term] = {}
+        """Budgets among them."""
+        self._keys: dict[int, set[str]] = {}
+        self._shared: dict[str, set[int]] = {}
+        """Volumes and claims: key -> members."""
+        self._jobs: dict[int, Job] = {}
+        self._busy: dict[str, int] = {}
+        """Key -> the job whose turn is out."""
+        self._waiting: dict[str, list[tuple[int, int]]] = {}
+        """Key -> (jid, stamp) of jobs that wait for that turn."""
+
+    # --- members ------------------------------------------------------------------------------
+
+    def put_job(self, job: Job, classes: dict[int, TaskClass]) -> None:
+        """A job came or changed."""
+        self.drop_job(job.jid)
+        self._jobs[job.jid] = job
+        for role in job.roles:
+            self._put_role(job, role, classes[role.cid])
+        for key, term in self._terms.items():
+            if term.takes(job):
+                term.members.add(job.jid)
+                self._keys.setdefault(job.jid, set()).add(key)
+
+    def _put_role(self, job: Job, role: Role, cls: TaskClass) -> None:
+        rules = cls.constraints
+        if rules is None:
+            return
+        mine = self._keys.setdefault(job.jid, set())
+        for name in rules.volumes:
+            self._share(f"{VOLUME}{job.namespace}/{name}", job.jid)
+        for name in rules.claims:
+            self._share(f"{CLAIM}{job.namespace}/{name}", job.jid)
+        for pod_term in rules.pod_terms:
+            spaces = pod_term.namespaces or (job.namespace,)
+            mine.add(self._bind(job.jid, pod_term.selector, spaces, pod_term.all_namespaces))
+        for spread in rules.spreads:
+            mine.add(self._bind(job.jid, spread.selector, (job.namespace,), False))
+
+    def _share(self, key: str, jid: int) -> None:
+        self._shared.setdefault(key, set()).add(jid)
+        self._keys.setdefault(jid, set()).add(key)
+
+    def _bind(
+        self, jid: int, selector: Selector | None, namespaces: tuple[str, ...], everywhere: bool
+    ) -> str:
+        """The key of a rule's term, of which the job is a member from now on."""
+        spaces = () if everywhere else tuple(sorted(namespaces))
+        told = repr((selector, spaces, everywhere)).encode()
+        key = TERM + blake2s(told, digest_size=12).hexdigest()
+        term = self._terms.get(key)
+        if term is None:
+            term = self._new(key, Term(selector, spaces, everywhere))
+        term.members.add(jid)
+        term.bound.add(jid)
+        return key
+
+    def _new(self, key: str, term: Term) -> Term:
+        self._terms[key] = term
+        for jid, job in self._jobs.items():
+            if term.takes(job):
+                term.members.add(jid)
+                self._keys.setdefault(jid, set()).add(key)
+        return term
+
+    def drop_job(self, jid: int) -> None:
+        """A job is gone, and holds no node any more."""
+        self._jobs.pop(jid, None)
+        for key in self._keys.pop(jid, ()):
+            members = self._shared.get(key)
+            if members is not None:
+                members.discard(jid)
+                if not members:
+                    del self._shared[key]
+            elif (term := self._terms.get(key)) is not None:
+                term.members.discard(jid)
+                term.bound.discard(jid)
+                if not term.bound and key.startswith(TERM):
+                    self._forget(key)
+
+    def put_object(self, value: WorldObject) -> None:
+        if isinstance(value, Budget):
+            key = f"{BUDGET}{value.namespace}/{value.name}"
+            self._forget(key)
+            self._new(key, Term(value.selector, (value.namespace,), False))
+
+    def drop_object(self, value: WorldObject) -> None:
+        if isinstance(value, Budget):
+            self._forget(f"{BUDGET}{value.namespace}/{value.name}")
+
+    def _forget(self, key: str) -> None:
+        term = self._terms.pop(key, None)
+        for jid in () if term is None else term.members:
+            self._keys.get(jid, set()).discard(key)
+
+    # --- what turns ask -----------------------------------------------------------------------
+
+    def touches(self, jid: int) -> bool:
+        """Has placing tasks of this job to look at others?"""
+        keys = self._keys.get(jid)
+        return bool(keys) and any(key.startswith(OF_PLACING) for key in keys or ())
+
+    def keys(self, jid: int) -> list[str]:
+        """Of which the job is a member."""
+        return sorted(self._keys.get(jid, ()))
+
+    def members(self, keys: Iterable[str]) -> set[int]:
+        """All jobs that are members of any of these."""
+        found: set[int] = set()
+        for key in keys:
+            term = self._terms.get(key)
+            found |= self._shared.get(key, set()) if term is None else term.members
+        return found
+
+    # --- one turn at a time -------------------------------------------------------------------
+
+    def busy(self, keys: Iterable[str], state: JobState) -> bool:
+        """Is a turn out that touches one of these? Then the job waits for that to come back."""
+        for key in keys:
+            if self._busy.get(key, state.job.jid) != state.job.jid:
+                self._waiting.setdefault(key, []).append((state.job.jid, state.stamp))
+                return True
+        return False
+
+    def take(self, jid: int, keys: Collection[str]) -> None:
+        """A turn of the job goes out that touches these."""
+        for key in keys:
+            self._busy[key] = jid
+
+    def give_back(self, jid: int) -> list[tuple[int, int]]:
+        """The turn came back, or was read anew. Who waited for it: (jid, stamp)."""
+        woken: list[tuple[int, int]] = []
+        for key in [key for key, by in self._busy.items() if by == jid]:
+            del self._busy[key]
+            woken += self._waiting.pop(key, [])
+        return woken
+
+    def moved(self, by: dict[str, int]) -> None:
+        """An accepted statement moved these versions."""
+        for key, times in by.items():
+            self.versions[key] = self.versions.get(key, 0) + times
