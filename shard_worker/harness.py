@@ -13,6 +13,7 @@ its name (``resources={"nvidia.com/gpu": 8}``). Times are seconds; ``now`` is th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -200,6 +201,10 @@ class Cluster:
         return self._classes.setdefault(cls, len(self._classes))
 
     # --- the session --------------------------------------------------------------------------
+
+    def again(self) -> Cluster:
+        """The same cluster before any session, with the same objects."""
+        return deepcopy(self)
 
     def open(self) -> Session:
         """The session over the world as it was described."""

@@ -1,10 +1,9 @@
 """extender: rules that a process of the user's own answers over HTTP.
 
 The core does no I/O. A rule whose answer is not known yet raises :class:`Unanswered`; whoever runs
-the session asks the extender outside of it, puts the answers into ``world.objects.extender``, and
-runs the session anew: being deterministic it comes to the same question, and finds the answer. So
-each question is asked once for a session. What the extender was asked and said is part of the
-record, and a replay needs no extender.
+the session (:mod:`shard_worker.extender_http`) asks outside of it, puts the answers into
+``world.objects.extender``, and runs the session anew: being deterministic it comes to the same
+question, and finds the answer. So each question is asked once for a session.
 """
 
 from __future__ import annotations
@@ -33,15 +32,17 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to ask: the body goes to ``{urlPrefix}/{verb}``."""
+    """What to ask: the body is posted to the address."""
 
-    verb: str
+    url: str
     body: str
     """JSON, keys sorted: equal questions are one."""
+    timeout: float
+    """Seconds to wait for the answer."""
 
     @property
     def key(self) -> str:
-        return f"{self.verb} {self.body}"
+        return f"{self.url} {self.body}"
 
 
 class Unanswered(Exception):
@@ -149,7 +150,8 @@ class Extender:
         return any(s < len(names) and names[s] in self._managed for s, _ in task.requests)
 
     def _question(self, point: str, body: Mapping[str, object]) -> Question:
-        return Question(self._verbs[point], json.dumps(body, sort_keys=True))
+        url = f"{self.url}/{self._verbs[point]}"
+        return Question(url, json.dumps(body, sort_keys=True), self.timeout)
 
     def _asked_of(self, cluster: ClusterInfo, point: str, body: Mapping[str, object]) -> Answer:
         """Of a question that Order asks as well, which has no objects: not answered there."""
