@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_worker.plugins.binpack import Binpack
+from shard_worker.plugins.cdp import Cdp
 from shard_worker.plugins.conformance import Conformance
 from shard_worker.plugins.deviceshare import DeviceShare
 from shard_worker.plugins.drf import Drf
@@ -13,11 +14,14 @@ from shard_worker.plugins.gang import Gang
 from shard_worker.plugins.network_topology_aware import NetworkTopologyAware
 from shard_worker.plugins.nodeorder import NodeOrder
 from shard_worker.plugins.numa_aware import NumaAware
+from shard_worker.plugins.pdb import Pdb
 from shard_worker.plugins.predicates import Predicates
 from shard_worker.plugins.priority import Priority
 from shard_worker.plugins.proportion import Proportion
+from shard_worker.plugins.rescheduling import Rescheduling
 from shard_worker.plugins.resource_strategy_fit import ResourceStrategyFit
 from shard_worker.plugins.task_topology import TaskTopology
+from shard_worker.plugins.tdm import Tdm
 from shard_worker.plugins.usage import Usage
 from shard_worker.session import Plugin
 from shared.policy import PluginOption, PolicyError
@@ -33,6 +37,10 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "predicates": Predicates,
     "priority": Priority,
     "proportion": Proportion,
+    "tdm": Tdm,
+    "rescheduling": Rescheduling,
+    "pdb": Pdb,
+    "cdp": Cdp,
     "usage": Usage,
     "task-topology": TaskTopology,
     "resource-strategy-fit": ResourceStrategyFit,

@@ -1,0 +1,234 @@
+"""tdm: nodes that belong to somebody else for a part of the day (time division multiplexing).
+
+A node with the label ``volcano.sh/revocable-zone`` takes tasks only in the hours of its zone, and
+only those that may be sent away again. When the hours are over these are evicted, a few of each job
+at a time. Hours are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.rules import Check, Mask, Scope, Scores
+from shard_worker.session import PERMIT, REJECT, Session
+from shard_worker.session_job import SessionJob
+from shard_worker.tasks import COMPLETED, PREEMPTABLE, Status, TaskInfo
+from shard_worker.workload import ClusterInfo, JobInfo, Progress
+from shard_worker.world import World
+from shared.model import Pairs
+from shared.policy import PluginOption, PolicyError
+
+ZONE = "volcano.sh/revocable-zone"
+"""Label of a node: its zone. Annotation of a pod: "*" where it may go to any."""
+MIN_AVAILABLE = "volcano.sh/jdb-min-available"
+MAX_UNAVAILABLE = "volcano.sh/jdb-max-unavailable"
+"""Annotations of a job: how many of its tasks have to run, or may be missing; "3" or "50%"."""
+ZONE_ARGUMENT = "tdm.revocable-zone."
+EVICT_PERIOD = 60.0
+TOP_SCORE = 100.0
+AT_ONCE = 1
+"""Tasks of a job that are evicted at a time where the job does not say."""
+DAY = 86400
+
+CLOSED = "node(s) were in a revocable zone outside its hours"
+NOT_REVOCABLE = "node(s) were revocable, and the pod cannot be sent away again"
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """From ``start`` to ``end``, seconds of the day; where the end is not after the start it is on
+    the next day."""
+
+    start: int
+    end: int
+
+    def at(self, now: float) -> bool:
+        second = now % DAY
+        if self.start < self.end:
+            return self.start <= second <= self.end
+        return second >= self.start or second <= self.end
+
+
+class Tdm:
+    name = "tdm"
+
+    def __init__(self, option: PluginOption) -> None:
+        self._zones = {
+            key.removeprefix(ZONE_ARGUMENT): _hours(option.text(key), key)
+            for key in option.arguments
+            if key.startswith(ZONE_ARGUMENT)
+        }
+        self._period = option.duration("tdm.evict.period", EVICT_PERIOD)
+        self._most = option.text("tdm.evict.max-num")
+        self._evicted_at = -np.inf
+
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.read_annotations(ZONE, PREEMPTABLE)
+        ssn.add_live_predicate_fn(self.checks, scope=Scope.NODE)
+        ssn.add_batch_node_order_fn(self.prefer)
+        ssn.add_preemptable_fn(self.preemptable)
+        ssn.add_victim_tasks_fn(self.victims)
+        ssn.add_job_order_fn(key=job_order)
+        ssn.add_job_pipelined_fn(None, counted=job_pipelined)
+        ssn.add_job_starving_fn(job_starving)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def checks(self, task: TaskInfo, world: World) -> list[Check]:
+        """No eviction makes a zone open, or a task revocable."""
+        zoned, open_now = self._masks(world)
+        if not zoned.any():
+            return []
+        found = [Check(CLOSED, ~zoned | open_now, curable=False)]
+        if not revocable(task):
+            found.append(Check(NOT_REVOCABLE, ~zoned, curable=False))
+        return found
+
+    def prefer(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
+        """Who can be sent away goes where others must not."""
+        scores: Scores = np.zeros(len(rows))
+        if revocable(task):
+            scores[self._masks(world)[1][rows]] = TOP_SCORE
+        return scores
+
+    def _masks(self, world: World) -> tuple[Mask, Mask]:
+        """(rows in a zone, those of them whose hours it is)."""
+        column = world.view.label(ZONE)
+        codes = column.codes[: world.size]
+        zoned: Mask = codes >= 0
+        named = [self._open(zone, world) for zone in column.values]
+        open_now: Mask = zoned.copy()
+        open_now[zoned] = np.array(named, np.bool_)[codes[zoned]]
+        return zoned, open_now
+
+    def _open(self, zone: str, world: World) -> bool:
+        hours = self._zones.get(zone)
+        return hours is not None and hours.at(world.now)
+
+    # --- victims ------------------------------------------------------------------------------
+
+    def preemptable(
+        self, preemptor: TaskInfo, victims: Sequence[TaskInfo], world: World
+    ) -> list[TaskInfo]:
+        """Those that may be sent away make room on ordinary nodes for those that may not, a few of
+        each job at a time."""
+        if revocable(preemptor):
+            return []
+        zoned, _ = self._masks(world)
+        return _limited([v for v in victims if marked(v) and not zoned[v.row]])
+
+    def victims(self, running: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
+        """Once in a period: those that run in a zone outside its hours, a few of each job, and no
+        more than ``tdm.evict.max-num`` of all of them where that is set."""
+        if world.now < self._evicted_at + self._period:
+            return []
+        zoned, open_now = self._masks(world)
+        closed = zoned & ~open_now
+        if not closed.any():
+            return []
+        self._evicted_at = world.now
+        late = [task for task in running if marked(task) and closed[task.row]]
+        named = _limited(sorted(late, key=lambda task: task.priority))
+        return named[: _amount(self._most, len(late))] if self._most else named
+
+
+def _limited(victims: Sequence[TaskInfo]) -> list[TaskInfo]:
+    """As many of each job as it can do without, the first named."""
+    left: dict[int, int] = {}
+    taken: list[TaskInfo] = []
+    for victim in victims:
+        of = id(victim.job)
+        left.setdefault(of, dispensable(victim.job))
+        if left[of] > 0:
+            left[of] -= 1
+            taken.append(victim)
+    return taken
+
+
+def dispensable(job: SessionJob) -> int:
+    """How many of its running tasks a job says it can do without."""
+    marks, now, total = dict(job.job.annotations), job.census, len(job.tasks)
+    running = now.of(Status.RUNNING)
+    if MAX_UNAVAILABLE in marks:
+        missing = total - now.of(COMPLETED) - running
+        return max(_amount(marks[MAX_UNAVAILABLE], total) - missing, 0)
+    if MIN_AVAILABLE in marks:
+        return max(running - _amount(marks[MIN_AVAILABLE], total), 0)
+    return AT_ONCE
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def job_order(info: JobInfo, cluster: ClusterInfo) -> float:
+    """Jobs that cannot be sent away first."""
+    del cluster
+    return float(_says_preemptable(info.job.annotations, info.job.labels))
+
+
+def job_pipelined(progress: Progress) -> int:
+    """Its minimum is placed or pipelined."""
+    reached = progress.held[0] + progress.waiting[0] >= progress.minimum[0]
+    return PERMIT if reached else REJECT
+
+
+def job_starving(info: JobInfo) -> bool:
+    """A job that cannot be sent away starves while any of its tasks waits."""
+    if _says_preemptable(info.job.annotations, info.job.labels):
+        return False
+    return info.pending + info.best_effort[0] > 0
+
+
+def marked(task: TaskInfo) -> bool:
+    """Does the pod, or its job, say that it may be sent away? Silence does not."""
+    role, job = task.role, task.job.job
+    for marks in (role.annotations, role.labels, job.annotations, job.labels):
+        for key, value in marks:
+            if key == PREEMPTABLE:
+                return value.lower() == "true"
+    return False
+
+
+def revocable(task: TaskInfo) -> bool:
+    """May it go to a revocable node? What the zones' annotation says counts, then the other."""
+    for marks in (task.role.annotations, task.job.job.annotations):
+        for key, value in marks:
+            if key == ZONE:
+                return value == "*"
+    return marked(task)
+
+
+def _says_preemptable(*marks: Pairs) -> bool:
+    found = [value for pairs in marks for key, value in pairs if key == PREEMPTABLE]
+    return bool(found) and found[0].lower() == "true"
+
+
+def _amount(share: str, whole: int) -> int:
+    """ "3" is 3, "50%" half of the whole; what is neither is nothing."""
+    number = share.removesuffix("%")
+    if not number.isdecimal():
+        return 0
+    return int(number) * whole // 100 if share.endswith("%") else int(number)
+
+
+def _hours(text: str, argument: str) -> Hours:
+    parts = [_second(part) for part in text.split("-")]
+    if len(parts) != 2 or parts[0] is None or parts[1] is None:
+        raise PolicyError(
+            f"plugin tdm: argument {argument} {text!r} is not a part of the day; "
+            "write one such as 10:00-21:00"
+        )
+    return Hours(parts[0], parts[1])
+
+
+def _second(text: str) -> int | None:
+    hour, colon, minute = text.strip().partition(":")
+    if not (colon and hour.isdecimal() and minute.isdecimal()):
+        return None
+    if int(hour) > 23 or int(minute) > 59:
+        return None
+    return int(hour) * 3600 + int(minute) * 60
