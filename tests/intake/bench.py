@@ -112,6 +112,15 @@ class Bench:
         again.restore(self.kept.snapshot)
         return again
 
+    @property
+    def jobs(self) -> dict[int, Job]:
+        return self.intake.registry.jobs
+
+    def job(self, name: str) -> Job:
+        """The one of this name."""
+        (found,) = [job for job in self.jobs.values() if job.name == name]
+        return found
+
     def only(self, admission: Admission) -> Job:
         (found,) = admission.jobs
         return found

@@ -55,7 +55,11 @@ CHANGED = [
     (queue("a", parent="b"), "spec.parent", "outside of it"),
     (queue("z", parent="none", capability={"new.example/slot": 1}), "spec.parent", "create it"),
     (pod("x", nodeName="n"), "spec.nodeName", "leave it out"),
-    (pod("x", schedulingGates=[{"name": "g"}]), "spec.schedulingGates", "not in this version"),
+    (
+        pod("m", group="g", role="w", schedulingGates=[{"name": "g"}]),
+        "spec.schedulingGates",
+        "none",
+    ),
     (pod("x", containers=[container("1e20")]), "spec.containers[0].resources.requests.cpu", "stay"),
     (hyper_node("Bad"), "metadata.name", "small letters"),
 ]

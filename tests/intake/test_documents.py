@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from coordinator.objects.document import Document, Key
+from shared.ledger.protocol import PutObject
+from shared.model import Budget, Requirement
 from tests.intake.bench import Bench, same, state
 from tests.intake.objects import EVERY_KIND, container, job, node, pod, pod_group, queue
 
@@ -150,7 +152,7 @@ def test_of_one_object_twice_in_a_list_the_last_counts(bench: Bench) -> None:
 @pytest.mark.parametrize("wrong", [{1: "a"}, {"n": 2**70}, {"t": "\ud800"}])
 def test_what_is_no_json_is_refused(bench: Bench, wrong: Any) -> None:
     obj = node("n")
-    obj["status"]["images"] = wrong
+    obj["status"]["conditions"] = wrong
     (refusal,) = bench.admit(obj).refused
     assert "not plain JSON" in refusal.message
     assert not bench.intake.registry.nodes
@@ -188,11 +190,16 @@ def budget(**spec: Any) -> dict[str, Any]:
     }
 
 
-def test_a_budget_is_taken_with_a_notice(bench: Bench) -> None:
+def test_a_budget_is_kept_for_who_evicts(bench: Bench) -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     admission = bench.take(budget(minAvailable="50%", selector=selector))
-    assert (admission.ops, admission.jobs) == ([], []) or admission.queues
-    assert "nothing is limited" in admission.notices[0].message
+    (kept,) = admission.objects
+    assert kept == Budget("ns", "b", (Requirement("a", "Exists", ()),), min_available="50%")
+    assert not bench.take(budget(minAvailable="50%", selector=selector)).objects
+    gone = bench.intake.remove("PodDisruptionBudget", "ns", "b", 3.0)
+    assert gone.objects_gone == [kept]
+    assert gone.ops == [PutObject("budget/ns/b", None)]
+    assert not bench.intake.registry.objects
 
 
 @pytest.mark.parametrize(

@@ -133,15 +133,6 @@ def test_pods_of_equal_specs_share_one_template() -> None:
     assert a.template is b.template
 
 
-def test_wishes_are_noted_and_not_kept() -> None:
-    weighted = [{"weight": 1, "preference": {}}]
-    wish = {"preferredDuringSchedulingIgnoredDuringExecution": weighted}
-    parsed = parse(pod(affinity={"nodeAffinity": wish}))
-    assert isinstance(parsed, PodManifest)
-    assert parsed.template.affinity is None
-    assert "preferredDuringScheduling" in parsed.template.notices[0]
-
-
 # --- the other kinds --------------------------------------------------------------------------
 
 
@@ -253,35 +244,15 @@ MISTAKES = [
         "spec.containers[0].resources.requests.pods",
         "leave it out",
     ),
-    (
-        pod(containers=[{"resources": {"claims": [{"name": "x"}]}}]),
-        "spec.containers[0].resources.claims",
-        "not in this version",
-    ),
     (pod(containers=[{"imag": "x"}]), "spec.containers[0].imag", "check its spelling"),
     (pod(nodeSelectr={"a": "b"}), "spec.nodeSelectr", "check its spelling"),
     (pod(nodeSelector={"a b": "c"}), "spec.nodeSelector.a b", "write [domain/]name"),
     (pod(nodeSelector={"a": 5}), "spec.nodeSelector.a", "text"),
-    (pod(resourceClaims=[{"name": "x"}]), "spec.resourceClaims", "not in this version"),
-    (
-        pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "z"}]),
-        "spec.topologySpreadConstraints[0]",
-        "not in this version; leave it out or write whenUnsatisfiable: ScheduleAnyway",
-    ),
-    (
-        pod(affinity={"podAntiAffinity": {REQUIRED: [{"topologyKey": "z"}]}}),
-        f"spec.affinity.podAntiAffinity.{REQUIRED}",
-        "not in this version",
-    ),
+    (pod(resources={"limits": {"cpu": "1"}}), "spec.resources", "not in this version"),
     (
         pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}),
         f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms",
         "write at least one term",
-    ),
-    (
-        pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
-        "spec.volumes[0].persistentVolumeClaim",
-        "not in this version",
     ),
     (pod(tolerations=[{"key": "k", "operator": "Is"}]), "spec.tolerations[0].operator", "Exists"),
     (pod(priority="high"), "spec.priority", "whole number"),
@@ -299,12 +270,9 @@ MISTAKES = [
     ),
     (queue(weight=-1), "spec.weight", "from 0 to 65535"),
     (queue(parent="q"), "spec.parent", "another queue"),
-    (queue(affinity={"nodeGroupAffinity": {}}), "spec.affinity", "not in this version"),
     (queue(state="Ajar"), "status.state", "write one of Open"),
     (pod_group(minMember=-1), "spec.minMember", "whole number from 0"),
     (pod_group(minTaskMember={"w": "2"}), "spec.minTaskMember.w", "whole number"),
-    (pod_group(networkTopology={"mode": "hard"}), "spec.networkTopology", "not in this version"),
-    (pod_group(subGroupPolicy=[{"name": "x"}]), "spec.subGroupPolicy", "not in this version"),
     (job(tasks=[]), "spec.tasks", "write from 1"),
     (job(minAvailable=3), "spec.minAvailable", "lower it"),
     (
@@ -328,10 +296,10 @@ MISTAKES = [
     (
         {**hyper_node(), "spec": {"tier": 1, "members": [{"type": "Node", "selector": {}}]}},
         "spec.members[0].selector",
-        "name the member in exactMatch",
+        "wants exactly one of exactMatch, regexMatch, labelMatch",
     ),
     ({**pod(), "apiVersion": "v2"}, "apiVersion", "write v1"),
-    ({**pod(), "kind": "Deployment"}, "kind", "write one of HyperNode, Job"),
+    ({**pod(), "kind": "Deployment"}, "kind", "write one of CSINode, DeviceClass, HyperNode, Job"),
     ({**pod(), "extra": 1}, "extra", "leave it out"),
     ({**pod(), "metadata": {"generateName": "x-"}}, "metadata.name", "required"),
     ({**pod(), "metadata": None}, "metadata", "name"),

@@ -78,7 +78,7 @@ def test_job(duration: float | None, min_resources: Requests | None, dangling: b
     assert decode_job(encode_job(job)) == job
 
 
-NODE: list[object] = [FORMAT, 0, "n", [[0, 5]], {}, [], False, 0]
+NODE: list[object] = [FORMAT, 0, "n", [[0, 5]], {}, [], False, 0, None]
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk, writer: Int
     await writer.submit([pod("p")])
     await writer.change(POD, labelled("a", "b"))
     entries = [e for e in await desk.ledger.read_log("0") if isinstance(e, IntakeEntry)]
-    assert [bool(entry.ops) for entry in entries] == [True, False], "labels decide nothing"
+    assert [bool(entry.ops) for entry in entries] == [True, True], "terms of others look at labels"
     assert [entry.documents for entry in entries] == [["Pod/ns/p", "Queue//default"], ["Pod/ns/p"]]
 
 
