@@ -10,7 +10,8 @@ of their log entry, its ``writer``, ``epoch`` and ``seq``; an entry that becomes
     node       nodes: [{row, name, allocatable: [[slot, amount]], spec}]
     node_gone  rows
     observe    nodes: [{row, used: [[slot, amount]]}]
-    queue      queues: [{qid, name, parent, capability: [[slot, amount]] or null}]
+    queue      queues: [{qid, name, parent, capability: [[slot, amount]] or null,
+                         guarantee: [[slot, amount]] (where it has any)}]
     queue_gone qids
     job        jobs: [{jid, qid, spec, key, uid, groups: [[parent, minimum]],
                        roles: [[cid, first, count, group]]}]
@@ -19,7 +20,8 @@ of their log entry, its ``writer``, ``epoch`` and ``seq``; an entry that becomes
     object     keys, gone: [bool]
     partition  revision, shards: {shard: [row]}, moving: [[giver, taker, [row]]], mode
     commit     shard, statements: [{jid, verdict, alloc: [[tix, row, cid, level]], tail (how many
-               of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid]}]
+               of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid],
+               evict: [[jid, spec, cid, group, [tix], [row]]], guards, reason (where it evicts)}]
     refusal    shard, refused: [[jid, verdict]]
     status     items: [[state, jid, [tix], [row]]]
     adopted    items: [[state, jid, [tix], [row], cid, group]]
@@ -130,6 +132,12 @@ def _statement(committed: Committed) -> Event:
     }
     if tail:
         statement["tail"] = len(tail)
+    if committed.evictions:
+        statement["evict"] = [
+            [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows]
+            for run in committed.evictions
+        ]
+        statement |= {"guards": committed.guards, "reason": committed.reason}
     return statement
 
 
@@ -216,7 +224,8 @@ def _node(op: PutNode) -> Event:
 
 def _queue(op: PutQueue) -> Event:
     name = decode_queue(op.spec).name
-    return {"qid": op.qid, "name": name, "parent": op.parent, "capability": op.capability}
+    told = {"qid": op.qid, "name": name, "parent": op.parent, "capability": op.capability}
+    return told | {"guarantee": op.guarantee} if op.guarantee else told
 
 
 def _job(op: PutJob) -> Event:

@@ -57,9 +57,20 @@ def _match_binds(
         if job is None or not _committed(ledger, job, binding):
             message = f"task {task} was bound to {binding.node} without a commit to it"
             findings.add_at(binding.line, "bind", 6, message)
+        if job is not None and binding.life < job.lives.get(binding.tix, 0):
+            _ended(task, binding, findings)
+            continue
         has = {DONE: _DONE, LOST: _LOST}.get(binding.phase, _LIVE)
         taken.setdefault(binding.jid, {})[binding.tix] = has
     return taken
+
+
+def _ended(task: str, binding: Binding, findings: Findings) -> None:
+    """An incarnation that went back to pending after its eviction is on no node."""
+    if binding.phase != LOST:
+        what = f"task {task} was evicted from {binding.node} and is pending again"
+        told = f"the cluster {_TOLD[_DONE if binding.phase == DONE else _LIVE]}"
+        findings.add_at(binding.line, "bind", 6, f"{what}, but {told}")
 
 
 def _committed(ledger: LedgerSide, job: Job, binding: Binding) -> bool:

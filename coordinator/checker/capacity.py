@@ -145,12 +145,15 @@ class Nodes:
 
 
 class _Queue:
-    __slots__ = ("capability", "parent", "used")
+    __slots__ = ("capability", "guarantee", "leaving", "parent", "used")
 
     def __init__(self) -> None:
         self.parent = -1
         self.capability: dict[int, int] = {}
+        self.guarantee: dict[int, int] = {}
         self.used: dict[int, int] = {}
+        self.leaving: dict[int, int] = {}
+        """The part of what is used that is releasing."""
 
 
 class Queues:
@@ -159,15 +162,41 @@ class Queues:
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
 
-    def put(self, qid: int, parent: int, capability: Iterable[list[int]] | None) -> None:
+    def put(
+        self,
+        qid: int,
+        parent: int,
+        capability: Iterable[list[int]] | None,
+        guarantee: Iterable[list[int]] = (),
+    ) -> None:
         """A queue that moves takes its usage with it."""
         queue = self._queues.setdefault(qid, _Queue())
         queue.capability = {limit[0]: limit[1] for limit in capability or ()}
+        queue.guarantee = {kept[0]: kept[1] for kept in guarantee}
         if queue.parent != parent:
-            used = list(queue.used.items())
+            used, leaving = list(queue.used.items()), list(queue.leaving.items())
             self.charge(queue.parent, used, -1)
+            self.leave(queue.parent, leaving, -1)
             queue.parent = parent
             self.charge(parent, used, 1)
+            self.leave(parent, leaving, 1)
+
+    def leave(self, qid: int, requests: list[tuple[int, int]], times: int) -> None:
+        """Requests begin to leave a queue and its ancestors, or (below 0) have left."""
+        while (queue := self._queues.get(qid)) is not None:
+            for slot, amount in requests:
+                queue.leaving[slot] = queue.leaving.get(slot, 0) + amount * times
+            qid = queue.parent
+
+    def robbed(self, qid: int) -> str:
+        """Which queue, from this one up, keeps less than is guaranteed to it; "" where none."""
+        while (queue := self._queues.get(qid)) is not None:
+            for slot, kept in queue.guarantee.items():
+                stays = queue.used.get(slot, 0) - queue.leaving.get(slot, 0)
+                if stays < kept:
+                    return f"queue {qid} slot {slot}: {stays} stay, {kept} are guaranteed"
+            qid = queue.parent
+        return ""
 
     def drop(self, qid: int) -> str:
         """The queue is gone; returns what was still in it, "" where nothing was."""

@@ -89,7 +89,7 @@ def _feed(
 
 def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
     seconds, percentiles = _times(ledger, cluster)
-    bound = len(cluster.bindings)
+    bound = len({task for task, _ in cluster.bindings})
     jobs = ledger.jobs.values()
     return Summary(
         jobs_submitted=len(jobs),
@@ -98,6 +98,7 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
         tasks_submitted=sum(len(job.states) for job in jobs),
         tasks_bound=bound,
         tasks_bound_twice=len(ledger.twice | cluster.twice),
+        tasks_evicted=ledger.evictions.tasks,
         tasks_finished=sum(binding.phase == DONE for binding in cluster.bindings.values()),
         tasks_failed=sum(job.states.count(FAILED) for job in jobs),
         tasks_deleted=sum(deleted(job) for job in jobs),
@@ -118,7 +119,7 @@ def _times(ledger: LedgerSide, cluster: ClusterSide) -> tuple[float, tuple[float
     submitted, bound = [], []
     for binding in cluster.bindings.values():
         job = ledger.jobs.get(binding.jid)
-        if job is not None and binding.tix < len(job.submitted):
+        if job is not None and binding.tix < len(job.submitted) and not binding.life:
             submitted.append(job.submitted[binding.tix])
             bound.append(binding.t)
     if not bound:

@@ -16,6 +16,7 @@ class Job:
         "changed",
         "cids",
         "earlier",
+        "evicted",
         "forgotten",
         "gone",
         "group_of",
@@ -23,6 +24,7 @@ class Job:
         "held",
         "key",
         "line",
+        "lives",
         "member",
         "qid",
         "rows",
@@ -51,6 +53,8 @@ class Job:
         self.submitted: list[float] = []
         self.changed: list[int] = []  # line of the last change
         self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
+        self.evicted: set[int] = set()  # leaving, and no members of their gangs
+        self.lives: dict[int, int] = {}  # incarnations that were evicted and have ended
 
     def grow(self, size: int, t: float) -> None:
         by = size - len(self.states)

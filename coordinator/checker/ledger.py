@@ -11,6 +11,7 @@ from typing import Any
 
 from coordinator.checker.borders import Borders
 from coordinator.checker.capacity import Nodes, Queues
+from coordinator.checker.evictions import Evictions
 from coordinator.checker.job import (
     BINDING,
     BOUND,
@@ -55,6 +56,13 @@ class LedgerSide:
         self._findings = findings
         self._queues = Queues()
         self._repairs = Repairs(findings)
+        self.evictions = Evictions(
+            jobs=self.jobs,
+            nodes=self.nodes,
+            queues=self._queues,
+            findings=findings,
+            hold=self._hold,
+        )
         self._t = 0.0
         self._best_effort: set[int] = set()
         self._nominations: dict[int, list[tuple[int, int]]] = {}  # jid -> [(cid, row)]
@@ -139,7 +147,8 @@ class LedgerSide:
 
     def _put_queues(self, event: dict[str, Any]) -> None:
         for item in event["queues"]:
-            self._queues.put(item["qid"], item["parent"], item["capability"])
+            kept = item.get("guarantee", ())
+            self._queues.put(item["qid"], item["parent"], item["capability"], kept)
 
     def _partition(self, event: dict[str, Any]) -> None:
         for wrong in self._borders.put(event):
@@ -165,6 +174,9 @@ class LedgerSide:
                     requests = self.nodes.requests(job.cids[tix])
                     self._queues.charge(job.qid, requests, -1)
                     self._queues.charge(qid, requests, 1)
+                    if state == RELEASING:
+                        self._queues.leave(job.qid, requests, -1)
+                        self._queues.leave(qid, requests, 1)
         job.qid = qid
 
     def _set_groups(self, job: Job, groups: list[list[int]]) -> None:
@@ -235,6 +247,8 @@ class LedgerSide:
             self._end_nomination(jid)
             for other in statement["dropped"]:
                 self._end_nomination(other)
+            for victim in self.evictions.happen(statement):
+                self._repairs.moved(victim, self.jobs[victim], self._t)
             alloc = statement["alloc"]
             for row in self._borders.foreign(event["shard"], alloc + statement["nominate"]):
                 what = (
@@ -375,8 +389,8 @@ class LedgerSide:
             job.cids[tix], job.group_of[tix] = cid, group
             self._hold(job, group, 1)
         else:
-            self.nodes.free(job.cids[tix], job.rows[tix], releasing=old == RELEASING)
-            self._queues.charge(job.qid, self.nodes.requests(job.cids[tix]), -1)
+            self.evictions.adopted(job, tix, state)
+            self._give_back(job, tix, old)
         if job.rows[tix] != NOWHERE:
             job.earlier.setdefault(tix, []).append(job.rows[tix])
         job.states[tix], job.rows[tix] = state, row
@@ -384,14 +398,15 @@ class LedgerSide:
         self.nodes.take(job.cids[tix], row)
         self._queues.charge(job.qid, self.nodes.requests(job.cids[tix]), 1)
         if state == RELEASING:
-            self.nodes.release(job.cids[tix], row)
+            self._release(job, tix, row)
 
     def _change(self, jid: int, job: Job, tix: int, row: int, state: int) -> None:
         if tix >= len(job.states):
             self._findings.add(6, f"task {jid}.{tix} of {job.key} was never submitted")
             return
         old = job.states[tix]
-        if old not in _FROM[state] or (old != PENDING and job.rows[tix] != row):
+        may = old in _FROM[state] or (state == PENDING and tix in job.evicted)
+        if not may or (old != PENDING and job.rows[tix] != row):
             self._findings.add(
                 6,
                 f"task {jid}.{tix} of {job.key} went from {STATES[old]} on row {job.rows[tix]} "
@@ -406,17 +421,26 @@ class LedgerSide:
                 self._hold(job, job.group_of[tix], -1)
             return
         if state == RELEASING:
-            self.nodes.release(job.cids[tix], row)
+            self._release(job, tix, row)
         elif state in (PENDING, SUCCEEDED, FAILED):
-            self._free(job, tix, row, old, held=state == SUCCEEDED)
-            if state == PENDING:
+            evicted = tix in job.evicted
+            self._give_back(job, tix, old)
+            self._hold(job, job.group_of[tix], self.evictions.members_after(job, tix, state))
+            if state == PENDING and not evicted:
                 self._repairs.refused(jid, job, job.group_of[tix], self._t)
             else:
                 self._repairs.moved(jid, job, self._t)
 
-    def _free(self, job: Job, tix: int, row: int, old: int, *, held: bool) -> None:
+    def _release(self, job: Job, tix: int, row: int) -> None:
         cid = job.cids[tix]
-        self.nodes.free(cid, row, releasing=old == RELEASING)
-        self._queues.charge(job.qid, self.nodes.requests(cid), -1)
-        if not held:
-            self._hold(job, job.group_of[tix], -1)
+        self.nodes.release(cid, row)
+        self._queues.leave(job.qid, self.nodes.requests(cid), 1)
+
+    def _give_back(self, job: Job, tix: int, old: int) -> None:
+        """A task leaves the node that it was on in its old state."""
+        cid = job.cids[tix]
+        requests = self.nodes.requests(cid)
+        self.nodes.free(cid, job.rows[tix], releasing=old == RELEASING)
+        self._queues.charge(job.qid, requests, -1)
+        if old == RELEASING:
+            self._queues.leave(job.qid, requests, -1)

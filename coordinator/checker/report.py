@@ -60,6 +60,8 @@ class Summary:
     tasks_submitted: int = 0
     tasks_bound: int = 0
     tasks_bound_twice: int = 0
+    tasks_evicted: int = 0
+    """Evictions; a task may have several."""
     tasks_finished: int = 0
     tasks_failed: int = 0
     tasks_deleted: int = 0
