@@ -66,22 +66,16 @@ def exceeds_with(asked: Amounts, others: Iterable[Amounts], limits: Limits) -> l
     return exceeding_on(would, limits, asked)
 
 
-def within(
-    allocated: Amounts, requests: Requests, limits: Limits, cluster: ClusterInfo, *, extra: Limits
-) -> bool:
-    """Does a queue stay within its limits with this request on top, in what is asked for?
-
-    ``extra`` counts as used. The comparison is exact, and leaves out ``pods``. Host ports, and
-    resources that no node has, are nobody's share: whether they fit is for the nodes to say."""
-    return not beyond(allocated, requests, limits, cluster, extra=extra)
-
-
 def beyond(
-    allocated: Amounts, requests: Requests, limits: Limits, cluster: ClusterInfo, *, extra: Limits
+    allocated: Amounts, requests: Requests, limits: Limits, cluster: ClusterInfo
 ) -> list[int]:
-    """The slots in which :func:`within` does not hold."""
-    asked = {s: a for s, a in requests if s in cluster.total or s in limits}
-    would = {slot: allocated.get(slot, 0) + extra.get(slot, 0) + asked[slot] for slot in asked}
+    """The slots in which a queue would be beyond its limits with this request on top.
+
+    Only what is asked for is looked at. The comparison is exact, and leaves out ``pods``. Host
+    ports, and resources that no node has, are nobody's share: whether they fit is for the nodes to
+    say."""
+    asked = {s: amount for s, amount in requests if s in cluster.total or s in limits}
+    would = {slot: allocated.get(slot, 0) + asked[slot] for slot in asked}
     return exceeding_on(would, limits, asked)
 
 

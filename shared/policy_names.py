@@ -84,6 +84,7 @@ ARGUMENTS: dict[str, dict[str, type]] = {
         "ancestorReclaimLevel": int,
         "capacity.DynamicResourceAllocationEnable": bool,
         "capacity.DRAConsumableCapacityEnable": bool,
+        "overwriteRootQueueRealCapability": bool,
     },
     "deviceshare": {
         "deviceshare.AscendHAMiVNPUEnable": bool,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_worker.plugins.binpack import Binpack
+from shard_worker.plugins.capacity import Capacity
 from shard_worker.plugins.cdp import Cdp
 from shard_worker.plugins.conformance import Conformance
 from shard_worker.plugins.deviceshare import DeviceShare
@@ -29,6 +30,7 @@ from shared.third_party import third_party_plugins
 
 PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "binpack": Binpack,
+    "capacity": Capacity,
     "conformance": Conformance,
     "drf": Drf,
     "gang": Gang,

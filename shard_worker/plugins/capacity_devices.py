@@ -1,0 +1,144 @@
+"""Devices that tasks claim, counted against their queues by class.
+
+A queue's amounts name them ``deviceclass/CLASS`` (devices) and ``DIMENSION.deviceclass/CLASS``
+(what is claimed of devices that are shared). A claim counts once, however many tasks of the queue
+use it; every task has one of its own from each template. Requests for every device that there is,
+for one of several alternatives, and for administration are not counted, as in Volcano.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from shard_worker.tasks import OCCUPYING, Status
+from shard_worker.workload import Amounts, QueueInfo, add
+from shared.constraints import Constraints
+from shared.model import DeviceRequest, Requests
+
+if TYPE_CHECKING:
+    from shard_worker.session_job import SessionJob
+    from shard_worker.tasks import TaskInfo
+    from shard_worker.world import World
+
+CLASS = "deviceclass/"
+THOUSAND = 1000
+_NONE = Constraints()
+
+
+def device_slots(names: Sequence[str]) -> dict[str, int]:
+    """The slots that count devices, by name."""
+    return {
+        name: slot
+        for slot, name in enumerate(names)
+        if name.startswith(CLASS) or f".{CLASS}" in name
+    }
+
+
+class Claimed:
+    """What tasks of a world hold of devices, by queue; follows the session's events."""
+
+    def __init__(self, world: World, *, consumable: bool) -> None:
+        self._world = world
+        self._consumable = consumable
+        self._slots = device_slots(world.view.slot_names)
+        self._held: dict[int, Amounts] = {}
+        """Queue -> what it and those below it hold."""
+        self._users: dict[tuple[int, str], int] = {}
+        """(queue, claim) -> tasks that hold it."""
+        for task in world.tasks():
+            if task.status & (OCCUPYING | Status.PIPELINED):
+                self.allocate(task)
+
+    @property
+    def world(self) -> World:
+        return self._world
+
+    @property
+    def slots(self) -> Mapping[str, int]:
+        return self._slots
+
+    def held(self, qid: int) -> Amounts:
+        """What a queue and those below it hold. Not to be changed by the caller."""
+        return self._held.get(qid, {})
+
+    # --- events -------------------------------------------------------------------------------
+
+    def allocate(self, task: TaskInfo) -> None:
+        self._count(task, +1)
+
+    def deallocate(self, task: TaskInfo) -> None:
+        self._count(task, -1)
+
+    def _count(self, task: TaskInfo, by: int) -> None:
+        queue = task.job.queue
+        if queue is None:
+            return
+        for claim, requests in self._claims(task):
+            key = (queue.queue.qid, claim)
+            users = self._users[key] = self._users.get(key, 0) + by
+            if users == (1 if by > 0 else 0):  # the first that holds it, or the last that did
+                self._charge(queue, self._amounts(requests), by)
+
+    def _charge(self, queue: QueueInfo, amounts: Amounts, by: int) -> None:
+        for at in (queue, *queue.above):
+            add(self._held.setdefault(at.queue.qid, {}), amounts.items(), by)
+
+    # --- what tasks ask for -------------------------------------------------------------------
+
+    def asks(self, task: TaskInfo) -> Requests:
+        """The task's requests and the devices that its queue would hold more with it."""
+        return self._with(task, users=0)
+
+    def gives(self, task: TaskInfo) -> Requests:
+        """The task's requests and the devices that nobody else of its queue holds."""
+        return self._with(task, users=1)
+
+    def _with(self, task: TaskInfo, users: int) -> Requests:
+        queue, more = task.job.queue, Amounts()
+        for claim, requests in self._claims(task):
+            key = (-1 if queue is None else queue.queue.qid, claim)
+            if self._users.get(key, 0) == users:
+                add(more, self._amounts(requests).items(), 1)
+        return tuple(sorted({**dict(task.requests), **more}.items())) if more else task.requests
+
+    def least(self, job: SessionJob) -> Amounts:
+        """The devices of as many of its tasks as it needs to start."""
+        seen: set[str] = set()
+        total: Amounts = {}
+        for task in job.tasks[: max(job.minimum, 1)]:
+            for claim, requests in self._claims(task):
+                if claim not in seen:
+                    seen.add(claim)
+                    add(total, self._amounts(requests).items(), 1)
+        return total
+
+    def _claims(self, task: TaskInfo) -> Iterator[tuple[str, Sequence[DeviceRequest]]]:
+        """(what tells the claim from others, its requests)."""
+        constraints, space = task.cls.constraints or _NONE, task.job.job.namespace
+        objects = self._world.objects
+        for name in constraints.claims:
+            claim = objects.claims.get(f"{space}/{name}")
+            if claim is not None:
+                yield f"{space}/{name}", claim.requests
+        for name in constraints.claim_templates:
+            template = objects.claim_templates.get(f"{space}/{name}")
+            if template is not None:
+                yield f"{task.key}/{name}", template.requests
+
+    def _amounts(self, requests: Sequence[DeviceRequest]) -> Amounts:
+        total: Amounts = {}
+        for request in requests:
+            if len(request.asks) != 1:
+                continue
+            ask = request.asks[0]
+            if ask.everything or ask.admin:
+                continue
+            slot = self._slots.get(CLASS + ask.device_class)
+            if slot is not None:
+                add(total, [(slot, ask.count * THOUSAND)], 1)
+            for dimension, amount in ask.capacity if self._consumable else ():
+                slot = self._slots.get(f"{dimension}.{CLASS}{ask.device_class}")
+                if slot is not None:
+                    add(total, [(slot, amount)], ask.count)
+        return total
