@@ -43,6 +43,7 @@ from coordinator.gate.traces import traces
 from coordinator.intake import Intake
 from coordinator.intake_writer import IntakeWriter
 from coordinator.kube.health import Check
+from coordinator.kube.record import record_routes
 from coordinator.kube.virtual import VIRTUAL, virtual_routes
 from coordinator.kube.writing import Writing, write_routes
 from coordinator.leader import Leadership, LedCluster
@@ -307,6 +308,7 @@ class Service:
                 objects=self.objects,
                 routes=[
                     *virtual_routes(core=self.core, shards=self._shards, intake=self.intake),
+                    *record_routes(self.core),
                     *write_routes(Writing(writer, self.objects, may=may_write(self._names))),
                 ],
                 virtual=VIRTUAL,

@@ -55,9 +55,15 @@ ENTRIES = (
     Entry(
         "replay",
         f"{_HERE}.replay",
-        "Decide recorded cluster states: one session each, one JSON object a line",
-        RUN,
+        "Decide recorded cluster states: what would be bound, evicted and promised, and why not",
+        ANSWERS,
         "app",
+    ),
+    Entry(
+        "snapshot",
+        f"{_HERE}.snapshot",
+        "Write a dump of a running service: everything that decides, as objects",
+        ANSWERS,
     ),
     Entry(
         "bench",

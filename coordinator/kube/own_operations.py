@@ -63,6 +63,7 @@ def _of_our_group(root: str) -> Json:
     return {
         f"{root}/lists": {"post": lists},
         f"{root}/plans": {"post": plans},
+        f"{root}/record": {"get": _operation("readRecord", "Beside the objects.", _OBJECT)},
         f"{root}/status": {"get": _operation("readStatus", "Counts of everything.", _OBJECT)},
     }
 

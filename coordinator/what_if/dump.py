@@ -67,12 +67,14 @@ def read_dump(objects: Iterable[Mapping[str, Any]]) -> Dump:
             _take_job(dump, obj, groups)
         elif kind[1] in _KIND_NAMES:
             dump.items.append(dict(obj))
-        else:
+        elif kind[1] not in _BESIDE:
             dump.left_out[kind[1]] += 1
     dump.now = taken or dump.now
     return dump
 
 
+_BESIDE = ("Namespace", "Shard")
+"""Kinds that say nothing of what there is to decide."""
 _KIND_NAMES = frozenset(kind for _, kind in KINDS)
 
 

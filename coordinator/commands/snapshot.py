@@ -1,0 +1,89 @@
+"""``quadrant snapshot``: a dump of a running service that ``quadrant replay`` takes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coordinator.commands.failure import EXIT_USAGE, CommandError
+from coordinator.commands.kube_options import Context, Server, Verbose
+
+if TYPE_CHECKING:
+    from coordinator.commands.session import Session
+
+RECORD = "/apis/quadrant.dev/v1alpha1/record"
+TRIES = 3
+"""So often a snapshot is begun anew where something moved while it was read."""
+
+
+def snapshot(
+    *,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORM", help="yaml or json")
+    ] = "yaml",
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Write it here, and not to stdout"),
+    ] = None,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Write a dump of a running service: everything that decides, as objects
+
+    Nodes, queues, PodGroups, pods with their nodes and phases and all else that placement looks
+    at, the policy as a ConfigMap, and the events as the record of what led here. quadrant replay
+    takes it: a real moment can be decided again, as often as you like, under any policy.
+
+    The objects are read kind by kind. Where something moved meanwhile they are read again, at most
+    three times; then the last reading is written, with a word on stderr.
+
+    Examples:
+
+      quadrant snapshot -f now.yaml
+
+      quadrant replay now.yaml --diff tomorrow.yaml
+    """
+    from coordinator.commands.printing import as_json, as_yaml
+    from coordinator.commands.session import session
+    from coordinator.what_if.snapshot import snapshot as made_of
+
+    if output not in ("yaml", "json"):
+        raise CommandError(f"-o {output}: not known; write yaml or json", code=EXIT_USAGE)
+    with session(server=server, context=context, verbose=verbose) as asked:
+        objects, record = _read(asked)
+    text = (as_json if output == "json" else as_yaml)(made_of(objects, record))
+    if file is None:
+        sys.stdout.write(text)
+        return
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
+
+
+def _read(asked: Session) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    for _ in range(TRIES):
+        before = _version(asked)
+        record = asked.client.get(RECORD)
+        objects = [
+            item
+            for resource in asked.catalog.resources
+            if "list" in resource.verbs
+            for item in asked.items(resource.path(None), {})
+        ]
+        if _version(asked) == before:
+            return objects, record
+    sys.stderr.write(
+        "the service did not stand still: objects are of moments that are some milliseconds apart\n"
+    )
+    return objects, record
+
+
+def _version(asked: Session) -> str:
+    """Moves with every change of anything that is listed."""
+    answer = asked.client.get("/api/v1/pods", {"limit": 1})
+    return str((answer.get("metadata") or {}).get("resourceVersion"))
