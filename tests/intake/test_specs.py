@@ -8,14 +8,34 @@ from hypothesis import strategies as st
 
 from shared.checked import Malformed, pack_sealed
 from shared.messages import Group
-from shared.model import Job, Node, Queue, Requests, Requirement, Role, Taint, TaskClass, Toleration
+from shared.model import (
+    Constraints,
+    HyperNode,
+    Job,
+    Member,
+    Node,
+    NodeGroupAffinity,
+    PodTerm,
+    Queue,
+    Requests,
+    Requirement,
+    Role,
+    Spread,
+    SubGroupPolicy,
+    Taint,
+    TaskClass,
+    Toleration,
+    Topology,
+)
 from shared.specs import (
     FORMAT,
     decode_class,
+    decode_hyper_node,
     decode_job,
     decode_node,
     decode_queue,
     encode_class,
+    encode_hyper_node,
     encode_job,
     encode_node,
     encode_queue,
@@ -76,6 +96,112 @@ def test_job(duration: float | None, min_resources: Requests | None, dangling: b
         dangling=dangling,
     )
     assert decode_job(encode_job(job)) == job
+
+
+def test_what_few_say() -> None:
+    """Everything at once that came with format 3."""
+    topology = Topology(True, 1)
+    in_a = (Requirement("a", "In", ("b",)),)
+    role = Role(
+        "w",
+        4,
+        0,
+        2,
+        names=("a", "b"),
+        labels=(("x", "1"),),
+        annotations=(("volcano.sh/preemptable", "true"),),
+        gated=True,
+        own_gate=True,
+        created=(1.0, 2.5),
+        uids=("u", ""),
+        priority_class="high",
+        start=3,
+    )
+    job = Job(
+        jid=1,
+        namespace="ns",
+        name="j",
+        kind="PodGroup",
+        uid="u",
+        queue="q",
+        created=0.0,
+        roles=(role, Role("m", 4, 2, 1, exit_code=3)),
+        labels=(("l", "1"),),
+        annotations=(("volcano.sh/x", "y"),),
+        phase="Inqueue",
+        topology=topology,
+        sub_groups=(SubGroupPolicy("s", 2, 1, topology, in_a, ("k",)), SubGroupPolicy("t")),
+        priority_class="high",
+        preempts=False,
+    )
+    assert decode_job(encode_job(job)) == job
+    cls = TaskClass(
+        ((2, 1),),
+        constraints=Constraints(
+            (PodTerm("z", in_a, ("n",), anti=True, weight=3), PodTerm("z", None)),
+            (Spread("z", 2, False, (), 3, False, True),),
+            ((5, in_a),),
+            ("v",),
+            ("c",),
+            ("t",),
+            ("i:latest",),
+            False,
+        ),
+    )
+    assert decode_class(encode_class(cls)) == cls
+    node = Node(0, "n", (), annotations=(("a", "b"),), images=(("i:latest", 5),))
+    assert decode_node(encode_node(node)) == node
+    groups = NodeGroupAffinity(("a",), ("b",), ("c",), ("d",))
+    queue = Queue(
+        0, "q", deserved_set=True, created=5.0, annotations=(("a", "b"),), affinity=groups
+    )
+    assert decode_queue(encode_queue(queue)) == queue
+    members = (Member(True, "regex", "x"), Member(False, "label", "", in_a))
+    hyper = HyperNode("h", 2, members, "rack")
+    assert decode_hyper_node(encode_hyper_node(hyper)) == hyper
+
+
+def test_the_format_before_is_read() -> None:
+    """As a running cluster has it that is upgraded: what it had no field for is not said."""
+    before = FORMAT - 1
+    role = ["w", 4, 0, 2, 0, 1, ["a", "b"], None]
+    ends = ["m", 4, 2, 1, 0, 1, [], 2.5, 3]
+    job = [before, 9, "ns", "j", "Job", "u", "q", 1.5, 0, [[-1, 3, 0]], [role, ends], 2, False]
+    assert decode_job(pack_sealed(b"job", [*job, [["w", 1]], None])) == Job(
+        jid=9,
+        namespace="ns",
+        name="j",
+        kind="Job",
+        uid="u",
+        queue="q",
+        created=1.5,
+        groups=(Group(-1, 3),),
+        roles=(
+            Role("w", 4, 0, 2, names=("a", "b")),
+            Role("m", 4, 2, 1, duration=2.5, exit_code=3),
+        ),
+        spec=2,
+        role_minima=(("w", 1),),
+    )
+    node = [before, 0, "n", [[0, 5]], {}, [], False, 1]
+    assert decode_node(pack_sealed(b"node", node)) == Node(0, "n", ((0, 5),), spec=1)
+    cls = [before, [[2, 1]], [["a", "b"]], None, []]
+    assert decode_class(pack_sealed(b"class", cls)) == TaskClass(((2, 1),), (("a", "b"),))
+    queue = [before, 1, "q", 1, -1, 0, True, True, None, [[0, 1]], [], 4]
+    assert decode_queue(pack_sealed(b"queue", queue)) == Queue(1, "q", deserved=((0, 1),), spec=4)
+    hyper = [before, "h", 1, ["n"], ["c"]]
+    assert decode_hyper_node(pack_sealed(b"hypernode", hyper)) == HyperNode.of(
+        "h", 1, ("n",), ("c",)
+    )
+    for kind, value, read in (
+        (b"node", node, decode_node),
+        (b"class", cls, decode_class),
+        (b"queue", queue, decode_queue),
+        (b"hypernode", hyper, decode_hyper_node),
+    ):
+        for wrong in ([*value, None], value[:-1], [before - 1, *value[1:]]):
+            with pytest.raises(Malformed):
+                read(pack_sealed(kind, wrong))
 
 
 NODE: list[object] = [FORMAT, 0, "n", [[0, 5]], {}, [], False, 0, None]

@@ -36,16 +36,25 @@ from shared.messages import (
     Verdict,
 )
 from shared.model import (
+    Constraints,
+    DeviceAsk,
+    DeviceRequest,
     HyperNode,
     Job,
     Node,
+    NodeGroupAffinity,
+    PodTerm,
     PriorityClass,
     Queue,
     Requirement,
+    ResourceClaim,
     Role,
+    Spread,
+    SubGroupPolicy,
     Taint,
     TaskClass,
     Toleration,
+    Topology,
 )
 from shared.slots import Slots
 from shared.wire import decode_outcomes, decode_turns, encode_outcomes, encode_turns
@@ -116,13 +125,20 @@ FINDING = Finding(
 NODE = Node(
     3, "n3", ((0, 8000), (2, 110)), {"zone": "a"}, (Taint("k", "v", "NoSchedule"),), True, 2
 )
+SELECTOR = (Requirement("zone", "In", ("a", "b")),)
 CLASS = TaskClass(
     ((0, 100), (2, 1)),
     (("zone", "a"),),
-    ((Requirement("zone", "In", ("a", "b")),),),
+    (SELECTOR,),
     (Toleration("k", "Equal", "v", ""),),
+    Constraints(
+        (PodTerm("zone", SELECTOR),), (Spread("zone", selector=()),), ((5, SELECTOR),), ("v",)
+    ),
 )
-QUEUE = Queue(2, "research", capability=((0, 5),), deserved=((0, 3),))
+QUEUE = Queue(
+    2, "research", capability=((0, 5),), deserved=((0, 3),), affinity=NodeGroupAffinity(("a",))
+)
+CLAIM = ResourceClaim("ns", "c", (DeviceRequest("r", (DeviceAsk("gpu", selectors=("x",)),)),))
 JOB = Job(
     jid=7,
     namespace="default",
@@ -132,9 +148,14 @@ JOB = Job(
     queue="research",
     created=1.5,
     groups=(Group(-1, 2),),
-    roles=(Role("worker", 4, 0, 3, names=("a", "b", "c"), duration=2.5, exit_code=3),),
+    roles=(
+        Role("worker", 4, 0, 3, names=("a", "b", "c"), duration=2.5, exit_code=3),
+        Role("master", 4, 3, 1, labels=(("x", "1"),), created=(0.5,), uids=("u",)),
+    ),
     role_minima=(("worker", 1),),
     min_resources=((0, 5),),
+    topology=Topology(True, 1),
+    sub_groups=(SubGroupPolicy("s", selector=SELECTOR),),
 )
 EXCERPT = Excerpt(
     total={0: 9},
@@ -180,6 +201,11 @@ def samples() -> dict[str, Sample]:
         "queue": Sample(b"queue", specs.encode_queue(QUEUE), specs.decode_queue),
         "job": Sample(b"job", specs.encode_job(JOB), specs.decode_job),
         "hypernode": Sample(b"hypernode", specs.encode_hyper_node(hyper), specs.decode_hyper_node),
+        "resource claim": Sample(
+            b"resourceclaim",
+            specs.encode_object(CLAIM),
+            lambda data: specs.decode_object("resourceclaim/ns/c", data),
+        ),
         "priorityclass": Sample(
             b"priorityclass", specs.encode_priority_class(urgent), specs.decode_priority_class
         ),
