@@ -311,6 +311,10 @@ class Answers(Registration):
                 total[name] += score
         return total
 
+    def scored_alone(self, sub: SubJob) -> bool:
+        """Is a domain's score for the sub job the same, whichever others are asked about?"""
+        return all(hook.fn(sub) for hook in self.hooks["HyperNodeOrder"])
+
     def job_gradients(
         self, job: SessionJob, within: Domain, purpose: Purpose
     ) -> list[list[Domain]]:

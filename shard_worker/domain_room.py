@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 GIB = 2**30
+Alike = list[list["TaskInfo"]]
+"""Tasks in groups of which all members are alike."""
 BYTES = ("memory", "ephemeral-storage")
 
 
@@ -60,21 +62,20 @@ class DomainRoom:
         return np.where(passes, np.maximum(room, 0), 0)
 
     def hopeless(
-        self, domain: Domain, tasks: Sequence[TaskInfo], enough: Callable[[], bool], what: str = ""
+        self, domain: Domain, alike: Alike, enough: Callable[[], bool], what: str = ""
     ) -> bool:
         """Would it not be enough if as many of the tasks as there is room for had a place?
 
         ``what``: whose question it is; with the same tasks it is answered once."""
-        groups = _groups(tasks)
-        rooms = [min(len(group), int(self.of(group[0])[domain.index])) for group in groups]
+        rooms = [min(len(group), int(self.of(group[0])[domain.index])) for group in alike]
         if not any(rooms):
             return True
-        if all(room == len(group) for room, group in zip(rooms, groups, strict=True)):
+        if all(room == len(group) for room, group in zip(rooms, alike, strict=True)):
             return False
-        key = (what, len(tasks), *rooms)
+        key = (what, *map(len, alike), *rooms)
         judged = self._judged.get(key)
         if judged is None:
-            fits = [t for room, group in zip(rooms, groups, strict=True) for t in group[:room]]
+            fits = [t for room, group in zip(rooms, alike, strict=True) for t in group[:room]]
             judged = self._judged[key] = not _would(fits, enough)
         return judged
 
@@ -106,10 +107,10 @@ class DomainRoom:
         return f"no tier-{tier} domain has room for more than {room} of {len(tasks)} tasks"
 
     def _fit(self, tasks: Sequence[TaskInfo], index: int) -> int:
-        return sum(min(len(group), int(self.of(group[0])[index])) for group in _groups(tasks))
+        return sum(min(len(group), int(self.of(group[0])[index])) for group in alike(tasks))
 
 
-def _groups(tasks: Sequence[TaskInfo]) -> list[list[TaskInfo]]:
+def alike(tasks: Iterable[TaskInfo]) -> Alike:
     """Tasks that are alike: of one role (of one sub job) and one class."""
     groups: dict[tuple[int, int], list[TaskInfo]] = {}
     for task in tasks:

@@ -8,11 +8,13 @@ those of the domain whose sub jobs scored most are done once more. Nothing is co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from shard_worker.domain_room import DomainRoom
+from shard_worker.domain_room import DomainRoom, alike
 from shard_worker.error_cache import ErrorCache
 from shard_worker.filling import Filled, Filling
 from shard_worker.rules import Purpose
@@ -36,6 +38,17 @@ class Tried:
     score: float = 0.0
     reached: dict[str, str] = field(default_factory=dict)
     """Sub job -> the domain it is in then."""
+
+
+@dataclass(slots=True)
+class TriedSub:
+    """A try of one sub job in one domain that came out well."""
+
+    domain: Domain
+    operations: list[Operation]
+    at: int
+    """How far it brought the sub job's sheet."""
+    score: float = 0.0
 
 
 class DomainSearch:
@@ -62,7 +75,9 @@ class DomainSearch:
         """Place what a turn places; True where the job is ready or pipelined with it."""
         for group in self.ssn.job_gradients(self.job, within, Purpose.ALLOCATE):
             self.looked += group
-            for domain in group:
+            for domain, most in self._in_order(self._with_room(group)):
+                if self.best is not None and most <= self.best.score:
+                    break
                 tried = self._try_job(domain)
                 if tried is not None and (self.best is None or tried.score > self.best.score):
                     self.best = tried
@@ -71,6 +86,38 @@ class DomainSearch:
                 self.sheet.restore(self.best.mark)
                 return True
         return False
+
+    def _with_room(self, group: Sequence[Domain]) -> list[Domain]:
+        """Those domains of which it is not plain beforehand that the job finds no place there."""
+        groups = alike(t for sub in self.sheet.queued for t in sub.left())
+        good = lambda: self.ssn.ready(self.job) or self.ssn.pipelined(self.job)  # noqa: E731
+        found = [domain for domain in group if not self.room.hopeless(domain, groups, good)]
+        self.counted_out += len(group) - len(found)
+        return found
+
+    def _in_order(self, domains: list[Domain]) -> list[tuple[Domain, float]]:
+        """The domains with the most that the job can score there, best first.
+
+        That is known where one sub job gets one go, and each domain below has one score for it."""
+        subs = self.sheet.queued
+        whole = len(subs) == 1 and self.job.minimum >= len(self.job.tasks)
+        if not whole or len(domains) < 2 or not self.ssn.scored_alone(subs[0].sub):
+            return [(domain, math.inf) for domain in domains]
+        sub = subs[0].sub
+        below = {
+            domain.name: list(chain(*self.ssn.sub_job_gradients(sub, domain, Purpose.ALLOCATE)))
+            for domain in domains
+        }
+        scores = self._scores(sub, dict.fromkeys(chain(*below.values())))
+        best = {
+            name: max((scores[d.name] for d in listed), default=-math.inf)
+            for name, listed in below.items()
+        }
+        return sorted(((d, best[d.name]) for d in domains), key=lambda found: -found[1])
+
+    def _scores(self, sub: SubJob, domains: Iterable[Domain]) -> dict[str, float]:
+        rows = {domain.name: domain.rows.tolist() for domain in domains}
+        return self.ssn.hyper_node_scores(sub, rows) if rows else {}
 
     def keep(self) -> None:
         """The turn was committed: from now on the job is where it was placed."""
@@ -85,12 +132,12 @@ class DomainSearch:
 
     def _try_job(self, domain: Domain) -> Tried | None:
         """A dry run of the whole job in a domain; everything is as before afterwards."""
-        if self._hopeless(domain, [t for sub in self.sheet.queued for t in sub.left()]):
-            return None
         before = self.sheet.mark()
         at = {name: sub.allocated_hyper_node for name, sub in self.job.subs.items()}
         score, reached = self._fill_job(domain)
-        good = self.statement.operations and (self.ssn.ready(self.job) or self._pipelined())
+        good = self.statement.operations and (
+            self.ssn.ready(self.job) or self.ssn.pipelined(self.job)
+        )
         mark = self.sheet.mark()
         operations = self.statement.rollback()
         self.sheet.restore(before)
@@ -113,16 +160,6 @@ class DomainSearch:
                 break
         return total, reached
 
-    def _hopeless(self, domain: Domain, tasks: Sequence[TaskInfo]) -> bool:
-        ready = lambda: self.ssn.ready(self.job) or self._pipelined()  # noqa: E731
-        if not self.room.hopeless(domain, tasks, ready):
-            return False
-        self.counted_out += 1
-        return True
-
-    def _pipelined(self) -> bool:
-        return self.ssn.pipelined(self.job)
-
     # --- a sub job ----------------------------------------------------------------------------
 
     def _place_sub(self, sheet: SubSheet, within: Domain) -> float | None:
@@ -131,42 +168,52 @@ class DomainSearch:
         if sub.nominated_hyper_node and self._as_nominated(sheet):
             return 0.0
         for group in self.ssn.sub_job_gradients(sub, within, Purpose.ALLOCATE):
-            tried = [found for d in group if (found := self._try_sub(sheet, d)) is not None]
-            if tried:
-                best, score = self._best_of(sub, tried)
-                self.statement.redo(best[1])
-                sheet.at = best[2]
-                sub.allocated_hyper_node = self.tree.lca(sub.allocated_hyper_node, best[0].name)
-                return score
+            found = self._best_of(sheet, self._open_to(sheet, group))
+            if found is not None:
+                self.statement.redo(found.operations)
+                sheet.at = found.at
+                sub.allocated_hyper_node = self.tree.lca(
+                    sub.allocated_hyper_node, found.domain.name
+                )
+                return found.score
         return None
 
-    def _try_sub(
-        self, sheet: SubSheet, domain: Domain
-    ) -> tuple[Domain, list[Operation], int] | None:
-        """A dry run of a sub job in a domain: what it did, and where it left the sheet."""
+    def _open_to(self, sheet: SubSheet, group: Sequence[Domain]) -> list[Domain]:
         ssn, sub = self.ssn, sheet.sub
-        ready = lambda: ssn.sub_ready(sub) or ssn.sub_pipelined(sub)  # noqa: E731
-        if self.room.hopeless(domain, sheet.left(), ready, what=f"sub job {sub.name}"):
-            self.counted_out += 1
+        groups, what = alike(sheet.left()), f"sub job {sub.name}"
+        good = lambda: ssn.sub_ready(sub) or ssn.sub_pipelined(sub)  # noqa: E731
+        found = [d for d in group if not self.room.hopeless(d, groups, good, what)]
+        self.counted_out += len(group) - len(found)
+        return found
+
+    def _best_of(self, sheet: SubSheet, domains: list[Domain]) -> TriedSub | None:
+        """The try with the highest score among those that came out well, the first of equals."""
+        sub = sheet.sub
+        if self.ssn.scored_alone(sub):
+            scores = self._scores(sub, domains)
+            for domain in sorted(domains, key=lambda domain: -scores[domain.name]):
+                found = self._try_sub(sheet, domain)
+                if found is not None:
+                    found.score = scores[domain.name]
+                    return found
             return None
+        tried = [found for d in domains if (found := self._try_sub(sheet, d)) is not None]
+        scores = self._scores(sub, [found.domain for found in tried])
+        for found in tried:
+            found.score = scores[found.domain.name]
+        return max(tried, key=lambda found: found.score, default=None)
+
+    def _try_sub(self, sheet: SubSheet, domain: Domain) -> TriedSub | None:
+        """A dry run of a sub job in a domain; everything is as before afterwards."""
         start, at = self.statement.checkpoint, sheet.at
         sheet.failed = {}
-        filled = Filling(ssn, self.statement, sheet, tree=self.tree, domain=domain).run()
+        filled = Filling(self.ssn, self.statement, sheet, tree=self.tree, domain=domain).run()
         left, sheet.at = sheet.at, at
         operations = self.statement.rollback(start)
         if not operations:
             self.filled = filled
             return None
-        return domain, operations, left
-
-    def _best_of(
-        self, sub: SubJob, tried: list[tuple[Domain, list[Operation], int]]
-    ) -> tuple[tuple[Domain, list[Operation], int], float]:
-        """The try in the domain with the highest score, the first of equals."""
-        domains = {domain.name: domain.rows.tolist() for domain, _, _ in tried}
-        scores = self.ssn.hyper_node_scores(sub, domains)
-        best = max(tried, key=lambda found: scores[found[0].name])
-        return best, scores[best[0].name]
+        return TriedSub(domain, operations, left)
 
     # --- promised domains ---------------------------------------------------------------------
 

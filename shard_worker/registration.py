@@ -353,10 +353,15 @@ class Registration:
         self.add("BestNode", scalar=fn)
 
     def add_hyper_node_order_fn(
-        self, fn: Callable[[SubJob, Mapping[str, Sequence[int]], World], Mapping[str, float]]
+        self,
+        fn: Callable[[SubJob, Mapping[str, Sequence[int]], World], Mapping[str, float]],
+        *,
+        alone: Callable[[SubJob], bool] = lambda _: False,
     ) -> None:
-        """(sub job, domain name -> rows, world) -> a score of each domain. Added."""
-        self.add("HyperNodeOrder", scalar=fn)
+        """(sub job, domain name -> rows, world) -> a score of each domain. Added. ``alone``: the
+        sub jobs of which a domain's score does not depend on which others are asked about; then
+        the best domain is tried first, and the others only where it has no place."""
+        self.add("HyperNodeOrder", alone, scalar=fn)
 
     def add_hyper_node_gradient_for_job_fn(
         self, fn: Callable[[SessionJob, Domain, Purpose, World], list[list[Domain]]]

@@ -55,7 +55,7 @@ class NetworkTopologyAware:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.entering.append(self._open)
-        ssn.add_hyper_node_order_fn(self._hyper_node_order)
+        ssn.add_hyper_node_order_fn(self._hyper_node_order, alone=_unplaced)
         ssn.add_batch_node_order_fn(self._node_order, concerns=lambda _: self._normal)
         ssn.add_hyper_node_gradient_for_job_fn(self._for_job)
         ssn.add_hyper_node_gradient_for_sub_job_fn(self._for_sub_job)
@@ -215,6 +215,11 @@ class NetworkTopologyAware:
     def _by_slot(self, world: World) -> dict[int, int]:
         names = world.view.slot_names
         return {s: self._weights[name] for s, name in enumerate(names) if name in self._weights}
+
+
+def _unplaced(sub: SubJob) -> bool:
+    """No domain has any of its tasks, so that equals stay equals."""
+    return all(task.row < 0 for task in sub.tasks)
 
 
 def _positive(weight: int) -> int:
