@@ -33,6 +33,7 @@ class Answers(Registration):
     def enter(self, world: World) -> None:
         """What is asked from now on is asked of this world."""
         self._world = world
+        world.names = world.view.slot_names
         link(world.queues)
         for look in self.entering:
             look(world)
@@ -49,6 +50,10 @@ class Answers(Registration):
         """Negative where left goes first; then the earlier created, then by name."""
         found = self._first("JobOrder", left, right)
         return found or _ties((left.job.created, left.job.key), (right.job.created, right.job.key))
+
+    def rank_jobs(self, left: SessionJob, right: SessionJob) -> float:
+        """:meth:`compare_jobs`, 0 where no rule tells the two apart."""
+        return self._first("JobOrder", left, right)
 
     def compare_queues(self, left: QueueInfo, right: QueueInfo) -> float:
         """Negative where left goes first; then the earlier created, then by name."""

@@ -36,12 +36,6 @@ def starving_jobs(ssn: Session) -> list[SessionJob]:
     ]
 
 
-def tied_to_domains(job: SessionJob) -> bool:
-    """Does it ask for a topology? Evicting for task by task cannot keep to one."""
-    policies = job.job.sub_groups
-    return job.job.topology is not None or any(p.topology is not None for p in policies)
-
-
 def waiting_tasks(ssn: Session, job: SessionJob) -> PriorityQueue[TaskInfo]:
     """Its pending tasks that no gate holds back, in the order in which they are placed."""
     tasks = (task for task in job.pending_tasks() if not task.role.gated)

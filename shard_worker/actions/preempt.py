@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shard_worker.allocated_domains import asks_for_domains
 from shard_worker.candidates import by_score, choose, feasible
 from shard_worker.dry_run import Limits, topology_aware
 from shard_worker.priority_queue import PriorityQueue
@@ -25,7 +26,6 @@ from shard_worker.victims import (
     shard_groups,
     starving_jobs,
     suffice,
-    tied_to_domains,
     victim_queue,
     waiting_tasks,
 )
@@ -42,7 +42,7 @@ MayGo = Callable[[TaskInfo, TaskInfo], bool]
 
 def execute(ssn: Session) -> None:
     """Queue by queue, each once, in the order of the queues at the start."""
-    starving = [job for job in starving_jobs(ssn) if not tied_to_domains(job)]
+    starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
     queues = {job.qid: job.queue for job in starving if job.queue is not None}
     for queue in PriorityQueue(ssn.compare_queues, queues.values()).drain():
         mine = [job for job in starving if job.queue is queue]
@@ -55,7 +55,7 @@ def execute(ssn: Session) -> None:
 
 def preempt_job(ssn: Session, job: SessionJob) -> None:
     """What the action does for one job."""
-    if not tied_to_domains(job):
+    if not asks_for_domains(job):
         between_jobs(ssn, job)
         within_job(ssn, job)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shard_worker.allocated_domains import asks_for_domains
 from shard_worker.candidates import choose, feasible
 from shard_worker.priority_queue import PriorityQueue
 from shard_worker.tasks import Status, TaskInfo
@@ -21,7 +22,6 @@ from shard_worker.victims import (
     shard_groups,
     starving_jobs,
     suffice,
-    tied_to_domains,
     victim_queue,
     waiting_tasks,
 )
@@ -36,7 +36,7 @@ NAME = "reclaim"
 
 def execute(ssn: Session) -> None:
     """Until no queue that may have more has a starving job left that was not tried."""
-    starving = [job for job in starving_jobs(ssn) if not tied_to_domains(job)]
+    starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
     jobs = {job.qid: PriorityQueue(ssn.compare_jobs) for job in starving}
     for job in starving:
         jobs[job.qid].push(job)
@@ -52,7 +52,7 @@ def execute(ssn: Session) -> None:
 
 def reclaim_job(ssn: Session, job: SessionJob) -> None:
     """What the action does for one job."""
-    if job.queue is not None and not tied_to_domains(job) and not ssn.queue_overused(job.queue):
+    if job.queue is not None and not asks_for_domains(job) and not ssn.queue_overused(job.queue):
         _for_job(ssn, job)
 
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from shard_worker.rules import Purpose
 from shard_worker.session import PERMIT, REJECT, Session
 from shard_worker.session_job import SessionJob, SubJob
-from shard_worker.tasks import READY, TaskInfo
+from shard_worker.spare import Spares
+from shard_worker.tasks import OCCUPYING, TaskInfo
 from shard_worker.workload import ClusterInfo, JobInfo, Progress
 from shard_worker.world import World
 from shared.messages import Group
@@ -88,66 +89,8 @@ def evictable_together(
     """As :func:`evictable`; or all of a job that is named as a whole: nothing of it is left to
     wait for the others."""
     del purpose, world
-    spares, named = Spares(), Counter(id(v.job) for v in victims if v.status & READY)
-    return [v for v in victims if named[id(v.job)] >= v.job.census.ready or spares.take(v)]
-
-
-class Spares:
-    """What each of several jobs can still lose."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, Spare] = {}
-
-    def take(self, task: TaskInfo) -> bool:
-        """As :meth:`Spare.take`, of the task's job."""
-        spare = self._of.get(id(task.job))
-        if spare is None:
-            spare = self._of[id(task.job)] = Spare(task.job)
-        return spare.take(task)
-
-
-class Spare:
-    """What a job can lose before a minimum is no longer reached. One that does not reach it as it
-    stands loses nothing."""
-
-    def __init__(self, job: SessionJob) -> None:
-        self._job = job
-        self._ready = job.census.ready
-        self._minima = {} if job.roles_bypassed else dict(job.job.role_minima)
-        self._roles = {
-            role: job.by_role[role].ready for role in self._minima if role in job.by_role
-        }
-        self._subs = {sub.name: sub.census.ready for sub in job.subs.values() if sub.policy}
-        self._policies = Counter(
-            sub.policy.name for sub in job.subs.values() if sub.policy and sub.ready
-        )
-
-    def take(self, task: TaskInfo) -> bool:
-        """Take one more of its members; False where it is needed."""
-        role = task.role.name
-        if self._ready <= self._job.minimum:
-            return False
-        if role in self._roles and self._roles[role] <= self._minima[role]:
-            return False
-        if not self._take_of_sub_job(task.sub):
-            return False
-        self._ready -= 1
-        if role in self._roles:
-            self._roles[role] -= 1
-        return True
-
-    def _take_of_sub_job(self, sub: SubJob) -> bool:
-        """A sub job may fall below its size only where its policy has more of them than it asks
-        for."""
-        policy = sub.policy
-        if policy is None:
-            return True
-        if self._subs[sub.name] == sub.minimum:
-            if self._policies[policy.name] <= policy.minimum:
-                return False
-            self._policies[policy.name] -= 1
-        self._subs[sub.name] -= 1
-        return True
+    spares, named = Spares(), Counter(id(v.job) for v in victims if v.status & OCCUPYING)
+    return [v for v in victims if named[id(v.job)] >= v.job.census.of(OCCUPYING) or spares.take(v)]
 
 
 # --- the fast path, and Order ---------------------------------------------------------------------

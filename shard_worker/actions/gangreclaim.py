@@ -1,0 +1,57 @@
+"""gangreclaim: a starving gang gets room as a whole, from queues with more than their share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shard_worker.gang_hunt import GangHunt
+from shard_worker.priority_queue import PriorityQueue
+from shard_worker.rules import Purpose
+from shard_worker.tasks import Status, TaskInfo
+from shard_worker.victims import starving_jobs, waiting_tasks
+
+if TYPE_CHECKING:
+    from shard_worker.session import Session
+    from shard_worker.session_job import SessionJob
+
+NAME = "gangreclaim"
+
+
+def execute(ssn: Session) -> None:
+    """A job of a queue at a time, so that shares are looked at anew after each."""
+    starving = starving_jobs(ssn)
+    jobs = {job.qid: PriorityQueue(ssn.compare_jobs) for job in starving}
+    for job in starving:
+        jobs[job.qid].push(job)
+    mine = {job.qid: job.queue for job in starving if job.queue is not None}
+    queues = PriorityQueue(ssn.compare_queues, mine.values())
+    while queues:
+        queue = queues.pop()
+        waiting = jobs[queue.queue.qid]
+        if waiting and not ssn.queue_overused(queue):
+            gangreclaim_job(ssn, waiting.pop())
+            queues.push(queue)
+
+
+def gangreclaim_job(ssn: Session, job: SessionJob) -> None:
+    """What the action does for one job."""
+    queue = job.queue
+    if queue is None or not ssn.job_starving(job) or ssn.queue_overused(queue):
+        return
+    missing = max(job.minimum - job.census.ready - job.census.waiting, 1)
+    if not ssn.preemptive(queue, waiting_tasks(ssn, job).drain()[:missing]):
+        return
+
+    def may_go(victim: TaskInfo) -> bool:
+        """Running, willing, and of another queue that gives something back."""
+        theirs = victim.job.queue
+        return (
+            victim.status is Status.RUNNING
+            and victim.preemptable
+            and theirs is not None
+            and theirs is not queue
+            and theirs.queue.reclaimable
+        )
+
+    whole = ssn.policy.configurations.get(NAME, {}).get("allowWholeBundle", True) is not False
+    GangHunt(ssn, job, NAME, Purpose.RECLAIM, may_go, whole=whole).run()
