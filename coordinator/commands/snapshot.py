@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,10 +23,6 @@ def snapshot(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FORM", help="yaml or json")
     ] = "yaml",
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Write it here, and not to stdout"),
-    ] = None,
     server: Server = None,
     context: Context = None,
     verbose: Verbose = False,
@@ -43,7 +38,7 @@ def snapshot(
 
     Examples:
 
-      quadrant snapshot -f now.yaml
+      quadrant snapshot > now.yaml
 
       quadrant replay now.yaml --diff tomorrow.yaml
     """
@@ -55,14 +50,7 @@ def snapshot(
         raise CommandError(f"-o {output}: not known; write yaml or json", code=EXIT_USAGE)
     with session(server=server, context=context, verbose=verbose) as asked:
         objects, record = _read(asked)
-    text = (as_json if output == "json" else as_yaml)(made_of(objects, record))
-    if file is None:
-        sys.stdout.write(text)
-        return
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
+    sys.stdout.write((as_json if output == "json" else as_yaml)(made_of(objects, record)))
 
 
 def _read(asked: Session) -> tuple[list[dict[str, Any]], dict[str, Any]]:
