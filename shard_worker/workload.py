@@ -7,11 +7,13 @@ task. How totals follow from jobs is in :mod:`shard_worker.queue_totals`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.model import Job, Queue
+from shared.objects import ClusterObjects
+from shared.slots import BASE
 
 Amounts = dict[int, int]
 """slot -> amount; a missing slot is 0."""
@@ -111,6 +113,11 @@ class ClusterInfo:
     """As those of a queue, over all queues."""
     promised: Amounts = field(default_factory=dict)
     """What jobs that were let in may still come for, see :class:`Figures`."""
+    now: float = 0.0
+    """Seconds since 1970."""
+    names: Sequence[str] = BASE
+    """Of slots."""
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
     revision: int = 0
     """Moves with every change of a total, queue or job count: plugins cache by it."""
 

@@ -19,7 +19,6 @@ from shard_worker.tasks import OCCUPYING, Status, TaskInfo
 from shard_worker.view import View
 from shard_worker.workload import ClusterInfo
 from shared.model import Node, PriorityClass, Requests
-from shared.objects import ClusterObjects
 
 if TYPE_CHECKING:
     from shard_worker.hyper_tree import HyperTree
@@ -36,11 +35,8 @@ class World(ClusterInfo):
 
     view: View = field(default_factory=lambda: View(shard=0))
     mode: Mode = Mode.NONE
-    now: float = 0.0
-    """Seconds since 1970."""
     tree: HyperTree | None = None
     """None where there are no hyper nodes, or they are not ready."""
-    objects: ClusterObjects = field(default_factory=ClusterObjects)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     resident: dict[int, list[TaskInfo]] = field(default_factory=dict)
     """Row -> the tasks in states :data:`ON_NODE` that are there, in the order in which they came.

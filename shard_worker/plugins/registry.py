@@ -13,14 +13,18 @@ from shard_worker.plugins.drf import Drf
 from shard_worker.plugins.extender import Extender
 from shard_worker.plugins.gang import Gang
 from shard_worker.plugins.network_topology_aware import NetworkTopologyAware
+from shard_worker.plugins.nodegroup import NodeGroup
 from shard_worker.plugins.nodeorder import NodeOrder
 from shard_worker.plugins.numa_aware import NumaAware
+from shard_worker.plugins.overcommit import Overcommit
 from shard_worker.plugins.pdb import Pdb
 from shard_worker.plugins.predicates import Predicates
 from shard_worker.plugins.priority import Priority
 from shard_worker.plugins.proportion import Proportion
 from shard_worker.plugins.rescheduling import Rescheduling
+from shard_worker.plugins.resource_quota import ResourceQuotas
 from shard_worker.plugins.resource_strategy_fit import ResourceStrategyFit
+from shard_worker.plugins.sla import Sla
 from shard_worker.plugins.task_topology import TaskTopology
 from shard_worker.plugins.tdm import Tdm
 from shard_worker.plugins.usage import Usage
@@ -35,10 +39,14 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "drf": Drf,
     "gang": Gang,
     "network-topology-aware": NetworkTopologyAware,
+    "nodegroup": NodeGroup,
     "nodeorder": NodeOrder,
+    "overcommit": Overcommit,
     "predicates": Predicates,
     "priority": Priority,
     "proportion": Proportion,
+    "resourcequota": ResourceQuotas,
+    "sla": Sla,
     "tdm": Tdm,
     "rescheduling": Rescheduling,
     "pdb": Pdb,

@@ -1,0 +1,73 @@
+"""resourcequota: a job is let in where the quotas of its namespace leave room for what it needs.
+
+Looked at is what the job says that it needs at least (minResources), in whatever a ResourceQuota
+limits. Jobs that were let in and whose pods do not exist yet count as if they did. Quotas that
+count only some pods (with scopes) are left to Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shard_worker.session import PERMIT, REJECT, Session
+from shard_worker.workload import ClusterInfo, JobInfo
+from shared.policy import PluginOption
+from shared.storage import ResourceQuota
+
+Named = dict[str, int]
+"""Resource name -> amount, in the unit of its slot."""
+REQUESTS = "requests."
+
+
+class ResourceQuotas:
+    name = "resourcequota"
+
+    def __init__(self, option: PluginOption) -> None:
+        del option  # it takes no arguments
+        self._coming: dict[str, Named] = {}
+        """Namespace -> what was let in during this session."""
+        self._counted: tuple[ClusterInfo, int] | None = None
+
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_job_enqueueable_fn(self.job_enqueueable)
+        ssn.add_job_enqueued_fn(self.job_enqueued)
+
+    def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
+        """No quota of its namespace would be exceeded in what the job needs."""
+        least = self._least(info, cluster)
+        coming = self._pending(cluster).get(info.job.namespace, {})
+        for quota in _quotas(info.job.namespace, cluster):
+            used = dict(quota.used)
+            for name, hard in quota.hard:
+                if (asked := _of(least, name)) is None:
+                    continue
+                if used.get(name, 0) + (_of(coming, name) or 0) + asked > hard:
+                    return REJECT
+        return PERMIT
+
+    def job_enqueued(self, info: JobInfo, cluster: ClusterInfo) -> None:
+        coming = self._pending(cluster).setdefault(info.job.namespace, {})
+        for name, amount in self._least(info, cluster).items():
+            coming[name] = coming.get(name, 0) + amount
+
+    def _pending(self, cluster: ClusterInfo) -> dict[str, Named]:
+        """Forgotten when the totals are new: by then the quotas count those pods themselves."""
+        now = (cluster, cluster.revision)
+        if self._counted is None or self._counted[0] is not cluster or self._counted[1] != now[1]:
+            self._coming, self._counted = {}, now
+        return self._coming
+
+    def _least(self, info: JobInfo, cluster: ClusterInfo) -> Named:
+        return {cluster.names[slot]: amount for slot, amount in info.job.min_resources or ()}
+
+
+def _quotas(namespace: str, cluster: ClusterInfo) -> Iterator[ResourceQuota]:
+    for quota in cluster.objects.quotas.values():
+        if quota.namespace == namespace and not quota.scoped:
+            yield quota
+
+
+def _of(amounts: Named, name: str) -> int | None:
+    """An amount by the name that a quota has for it; ``requests.cpu`` is what ``cpu`` is."""
+    found = amounts.get(name)
+    return amounts.get(name.removeprefix(REQUESTS)) if found is None else found
