@@ -11,10 +11,21 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs import JobState, by_state, count_group, recount
+from shard_worker.queue_totals import (
+    PENDING,
+    RUNNING,
+    book,
+    charge,
+    charge_total,
+    reserves,
+    unbook,
+    waits_for_entry,
+)
 from shard_worker.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.messages import HOLDING, TaskState
 from shared.model import Node, Queue, Requests, Role, TaskClass
 
+PENDING_STATE = int(TaskState.PENDING)
 _USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
 _OUTSIDE = frozenset({TaskState.PENDING, TaskState.FAILED})
 _HOLDING = frozenset(HOLDING)
@@ -55,7 +66,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self.cluster = ClusterInfo()
-        self.capacity = Capacity(offered=self.cluster.total)
+        self.capacity = Capacity(offered=self.cluster.total, idle=self.cluster.free)
         self.classes: dict[int, TaskClass] = {}
         self.dirty = True
         """A total moved since the last session: shares must be computed anew."""
@@ -105,6 +116,8 @@ class Accounts:
         jobs. What its tasks hold still does."""
         if state.counted:
             state.counted = False
+            if state.info.figures is not None:
+                unbook(self.cluster, self.queue(state), state.info)
             jobs = self.cluster.jobs if state.info.qid >= 0 else self.queueless
             del jobs[state.job.jid]
             self.queue(state).jobs -= 1
@@ -122,8 +135,15 @@ class Accounts:
             add(queue.requested, info.requested.items(), sign)
         if info.allocated:
             add(queue.requested, info.allocated.items(), sign)
-            add(queue.allocated, info.allocated.items(), sign)
+            charge(queue, info.allocated.items(), sign)
         self.dirty = True
+        if sign > 0:
+            self.refigure(state)
+        for role in state.job.roles:
+            if role.annotations and reserves(role):
+                waiting = state.states.count(PENDING_STATE, role.first, role.first + role.count)
+                requests = self.classes[role.cid].requests
+                charge_total(queue, "reserved", requests, sign * waiting)
         if not any(state.states):
             self.tasks[TaskState.PENDING] += sign * len(state.states)
             return
@@ -159,7 +179,7 @@ class Accounts:
         queue = self.queue(state)
         for cid, count in state.charge:
             requests = self.classes[cid].requests
-            add(queue.allocated, requests, sign * count)
+            charge(queue, requests, sign * count)
             add(self.capacity.promised, requests, sign * count)
 
     # --- tasks --------------------------------------------------------------------------------
@@ -205,6 +225,8 @@ class Accounts:
         for before, count in befores.items():
             if before != new:
                 self._account(state, role, TaskState(before), new, count)
+        if state.job.min_resources is not None:
+            self.refigure(state)
 
     def _account(
         self, state: JobState, role: Role, before: TaskState, new: TaskState, count: int
@@ -223,8 +245,9 @@ class Accounts:
             info.failed += count if new is TaskState.FAILED else -count
         if (before in _USING) != (new in _USING):
             sign = count if new in _USING else -count
+            info.using += sign
             add(info.allocated, requests, sign)
-            add(queue.allocated, requests, sign)
+            charge(queue, requests, sign)
             add(queue.requested, requests, sign)
         if (before in _HOLDING) != (new in _HOLDING):
             add(capacity.idle, requests, -count if new in _HOLDING else count)
@@ -244,6 +267,23 @@ class Accounts:
         info.pending += delta
         add(info.requested, cls.requests, delta)
         add(self.queue(state).requested, cls.requests, delta)
+        if role.gated:
+            add(info.gated, cls.requests, delta)
+        elif role.annotations and reserves(role):
+            charge_total(self.queue(state), "reserved", cls.requests, delta)
+
+    def refigure(self, state: JobState) -> None:
+        """Bring what the totals count of a job's minResources up to date, and its phase."""
+        info = state.info
+        if info.job.min_resources is None or not state.counted or info.qid < 0:
+            return
+        held = info.held[0]
+        if held and held >= info.job.groups[0].minimum:
+            info.phase = RUNNING
+        elif info.phase == RUNNING:
+            info.phase = PENDING
+        if not waits_for_entry(info.phase) or info.figures is not None:
+            book(self.cluster, self.queue(state), info)
 
     def resources(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
         """What the cluster has and what tasks hold of it, by slot name, in the slot's unit."""

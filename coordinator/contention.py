@@ -61,9 +61,8 @@ class Contention:
 
     def may_look(self, now: float) -> bool:
         """Is it time to look for starving jobs, and may another turn go out?"""
-        if not self.actions or len(self.out) >= OPEN or now < self._looked + LOOK_SECONDS:
-            return False
-        return True
+        room = bool(self.actions) and len(self.out) < OPEN
+        return room and now >= self._looked + LOOK_SECONDS
 
     def looked(self, now: float) -> None:
         """Nobody was found."""

@@ -130,6 +130,10 @@ class Coordinator:
             self.borders.drop_hyper_node(name)
         for queue in changes.queues:
             self.order.put_queue(queue)
+        for value in changes.objects:
+            self.order.spanning.put_object(value)
+        for value in changes.objects_gone:
+            self.order.spanning.drop_object(value)
         for jid in changes.jobs_gone:
             self.order.drop_job(jid)
             self.dispatcher.forget(jid)
@@ -140,7 +144,7 @@ class Coordinator:
         for jid in changes.jobs_purged:
             if (state := self.leaving.get(jid)) is not None:
                 self.victims.forget(state)
-            self.order.departures.purged(jid)
+            self.order.purged(jid)
         for qid in changes.queues_gone:
             self.order.drop_queue(qid)
 
@@ -188,7 +192,7 @@ class Coordinator:
             order.begin(now)
             while (turn := order.next_turn()) is not None:
                 charge = tuple(order.jobs[turn.jid].charge)
-                tried = order.jobs[turn.jid].tried
+                tried = order.tried(turn)
                 self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
             out += self.dispatcher.send()
         out += self.borders.step()
@@ -224,24 +228,28 @@ class Coordinator:
         return self.order.departures.jobs
 
     def stopped(
-        self, tasks: list[tuple[int, int]], never: list[tuple[int, int]]
+        self, tasks: list[tuple[int, int]], uids: list[str], never: list[tuple[int, int]]
     ) -> list[StatusItem]:
-        """The cluster was told to end these tasks. What to record of those that it ``never`` had,
-        and never will: they failed."""
-        self.order.departures.stopped(tasks)
+        """The cluster was told to end these incarnations of tasks. What to record of those that it
+        ``never`` had, and never will: they failed."""
+        now = self.victims.uids(tasks)
+        still = {task for task, told, uid in zip(tasks, uids, now, strict=True) if told == uid}
+        self.order.departures.stopped(sorted(still))
+        never = [task for task in never if task in still]
         found = {jid: self.order.known(jid) for jid, _ in never}
         states = {jid: state for jid, state in found.items() if state is not None}
         held = [(j, t) for j, t in never if j in states and states[j].states[t] in HOLDING]
         return self.victims.ended(_items(held, lambda jid, tix: states[jid].rows[tix]))
 
-    def evicted(self, entries: Iterable[BindEntry]) -> list[tuple[int, int]]:
-        """What the bind stream says is to leave: tasks (jid, tix) to be stopped."""
+    def evicted(self, entries: Iterable[BindEntry]) -> tuple[list[tuple[int, int]], list[str]]:
+        """What the bind stream says is to leave: tasks (jid, tix) to be stopped, and their uids:
+        those of now, whenever the cluster answers."""
         stop: list[tuple[int, int]] = []
         for victims, tasks in self.victims.told(e for entry in entries for e in entry.evicts):
             for tix in tasks:
                 self.observer.evicted(victims.jid, tix, victims.by, victims.reason)
                 stop.append((victims.jid, tix))
-        return stop
+        return stop, self.victims.uids(stop)
 
     def failed(self, items: list[StatusItem]) -> None:
         """What a :class:`Fail` named is recorded."""
@@ -379,6 +387,7 @@ class Coordinator:
 
     def bind_answered(self, plan: BindPlan, answers: BindAnswers, now: float) -> BindResult:
         """What is to be recorded. ``lost`` of Order is to be told of ``gone`` after that."""
+        answers = self.victims.answered(plan, answers)
         result = judge_answers(plan, answers)
         if result.elsewhere:
             self.tally.repaired["elsewhere"] += len(result.elsewhere)

@@ -25,6 +25,8 @@ class Entry:
     def __init__(self, session: Session) -> None:
         self.on = False
         self.waiting: dict[int, JobState] = {}
+        self.why: dict[int, str] = {}
+        """Why those were refused that were judged before."""
         self._asked = float("-inf")
         self._revision = -1
         self.adopt(session)
@@ -60,6 +62,10 @@ class Entry:
             jid = info.job.jid
             why = "" if entered else refusal(session, cluster, info)[0]
             state = self.waiting.pop(jid) if entered else self.waiting[jid]
+            if entered:
+                self.why.pop(jid, None)
+            else:
+                self.why[jid] = why
             found.append((state, why))
         return found
 
@@ -73,3 +79,4 @@ class Entry:
 
     def forget(self, jid: int) -> None:
         self.waiting.pop(jid, None)
+        self.why.pop(jid, None)

@@ -7,11 +7,10 @@ bounded: the least important are the first to be asked, and how many were left o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.accounts import Accounts
 from coordinator.jobs import JobState
-from coordinator.lines import Lines
 from coordinator.spanning import Spanning
 from shard_worker.session import Session
 from shard_worker.workload import Amounts, QueueInfo, add
@@ -34,11 +33,11 @@ class Excerpts:
     """Writes them from the books."""
 
     def __init__(
-        self, accounts: Accounts, lines: Lines, jobs: dict[int, JobState], spanning: Spanning
+        self, accounts: Accounts, known: Callable[[int], JobState | None], spanning: Spanning
     ) -> None:
+        """``known``: a job, also one that was deleted and is not purged yet."""
         self._accounts = accounts
-        self._lines = lines
-        self._jobs = jobs
+        self._known = known
         self._spanning = spanning
         self.limit = TASKS
         self.cut = 0
@@ -52,18 +51,20 @@ class Excerpts:
         """The excerpt for a turn of this job, and the keys that the turn touches."""
         own = self._spanning.keys(state.job.jid)
         victims = list(self._victims(state, action, session)) if action in EVICTING else []
-        others = [self._jobs[jid] for jid in victims]
+        others = [found for jid in victims if (found := self._known(jid)) is not None]
         keys = {key for other in others for key in self._spanning.keys(other.job.jid)} | {*own}
         neighbours = self._spanning.members(sorted(keys)) - {state.job.jid, *victims}
-        others += [self._jobs[jid] for jid in sorted(neighbours) if jid in self._jobs]
+        others += [f for jid in sorted(neighbours) if (f := self._known(jid)) is not None]
         touched = sorted(keys)
         return self._write(state, others, touched, reserved), touched
 
-    def of_running(self, rows: frozenset[int]) -> tuple[bytes, list[str]]:
-        """Of all jobs with tasks that run on one of these nodes; they are members of these keys."""
+    def of_running(
+        self, states: Iterable[JobState], rows: frozenset[int]
+    ) -> tuple[bytes, list[str]]:
+        """Of those jobs that have tasks on one of these nodes; they are members of these keys."""
         jobs = [
             state
-            for state in self._jobs.values()
+            for state in states
             if state.info.allocated and not rows.isdisjoint(_evictable_rows(state))
         ]
         keys = sorted({key for state in jobs for key in self._spanning.keys(state.job.jid)})
@@ -90,7 +91,7 @@ class Excerpts:
             if info.qid in ranks and info.allocated and any(info.allocated.values())
         ]
         for *_, negative in sorted(found):
-            if -negative != state.job.jid and -negative in self._jobs:
+            if -negative != state.job.jid:
                 yield -negative
 
     # --- what ---------------------------------------------------------------------------------

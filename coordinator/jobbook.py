@@ -18,6 +18,7 @@ from coordinator.jobs import JobState, Need, Standing, amounts, core_need, open_
 from coordinator.lines import PROBE_LIMIT_SECONDS, PROBE_SECONDS, Line, Lines, QueueState
 from coordinator.nominations import Nominations
 from coordinator.parking import PARKED, Parking
+from shard_worker.queue_totals import link
 from shard_worker.session import Session
 from shard_worker.workload import QueueInfo
 from shared.messages import ALLOCATE, Outcome, OutcomeCode, TaskState
@@ -333,7 +334,7 @@ class JobBook:
             self.nominations.drop(state)
         if not state.info.pending:
             if any(state.info.best_effort):
-                self.lines.stand(state, Standing.WAITING, "BestEffortNotInThisVersion")
+                self.lines.stand(state, Standing.WAITING, self._of_best_effort(state))
             else:
                 self.lines.stand(state, Standing.SETTLED, "")
         elif state.unread:
@@ -351,6 +352,10 @@ class JobBook:
             self.parking.park(state, self.now)
         else:
             self._line_up(state, reason, urgent=urgent)
+
+    def _of_best_effort(self, state: JobState) -> str:
+        """Why a job waits of which only tasks that ask for nothing are left."""
+        return "BestEffortNotInThisVersion"
 
     def _line_up(self, state: JobState, reason: str, *, urgent: bool) -> None:
         if urgent:
@@ -383,6 +388,7 @@ class JobBook:
             self.lines.queues[queue.qid] = state
             self.accounts.cluster.queues[queue.qid] = state.info
             self.queue_ids[queue.name] = queue.qid
+        link(self.accounts.cluster.queues)
         self.accounts.dirty = True
         self.accounts.capacity.freed()
         for jid in sorted(self._orphans.get(queue.name, ())):
@@ -399,6 +405,7 @@ class JobBook:
             self._replace(self.jobs[jid], self.jobs[jid].job)
             self.moved(jid)
         del self.lines.queues[qid], self.accounts.cluster.queues[qid]
+        link(self.accounts.cluster.queues)
         self.accounts.dirty = True
         self.accounts.capacity.freed()
 
@@ -416,6 +423,7 @@ class JobBook:
         for state in list(self.jobs.values()):
             state.need = None  # the order of its roles may be another
             state.tried.clear()
+            state.slow = None
             ready = state.standing is Standing.READY
             if ready and state.line is None:  # urgent, and stays where it is, unless invalid now
                 ready = self.session.job_valid(state.info, self.accounts.cluster) is not None

@@ -118,6 +118,10 @@ class JobState:
     tries: Tries = field(default_factory=Tries)
     evicted: set[int] = field(default_factory=set)
     """Tasks that have to leave their nodes for others: RELEASING, and no members of their gangs."""
+    slow: bool | None = None
+    """Does it need a session over an excerpt? None = to be found out (by the policy in force)."""
+    started: dict[int, float] = field(default_factory=dict)
+    """tix -> seconds since 1970, of tasks that began to run here; only where the policy evicts."""
     lives: dict[int, int] = field(default_factory=dict)
     """tix -> how many of its incarnations were evicted; tasks that never were are left out."""
 
@@ -147,7 +151,7 @@ class JobState:
         self.last, self.tries = before.last, before.tries
         self.refused_by, self.refused = before.refused_by, before.refused
         self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
-        self.lives = before.lives
+        self.lives, self.started = before.lives, before.started
 
     def pending(self, role: Role, limit: int) -> list[int]:
         """The first ``limit`` pending tasks of a role."""
@@ -170,6 +174,7 @@ def open_job(
     info = JobInfo(
         job=job, qid=qid, held=[0] * groups, waiting=[0] * groups, best_effort=[0] * groups
     )
+    info.phase = job.phase
     state = JobState(job=job, info=info, states=states or bytearray(job.tasks))
     if len(state.states) < job.tasks:
         state.states.extend(bytes(job.tasks - len(state.states)))
@@ -184,14 +189,16 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
     groups = len(job.groups)
     info.held, info.best_effort = [0] * groups, [0] * groups
     info.waiting = info.waiting if len(info.waiting) == groups else [0] * groups
-    info.pending = info.failed = 0
-    info.allocated, info.requested = {}, {}
+    info.pending = info.failed = info.using = 0
+    info.allocated, info.requested, info.gated = {}, {}, {}
     fresh = not any(state.states)
     for role in job.roles:
         cls = classes[role.cid]
         if fresh and not cls.best_effort:
             info.pending += role.count
             add(info.requested, cls.requests, role.count)
+            if role.gated:
+                add(info.gated, cls.requests, role.count)
             continue
         part = by_state(state.states[role.first : role.first + role.count])
         pending, failed = part.get(TaskState.PENDING, 0), part.get(TaskState.FAILED, 0)
@@ -203,7 +210,10 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
         if pending:
             info.pending += pending
             add(info.requested, cls.requests, pending)
+            if role.gated:
+                add(info.gated, cls.requests, pending)
         if using := sum(part.get(s, 0) for s in _USING):
+            info.using += using
             add(info.allocated, cls.requests, using)
     for tix in state.evicted:
         count_group(info.held, job.groups, job.role_of(tix).group, -1)
@@ -236,8 +246,14 @@ def order_roles(state: JobState, classes: dict[int, TaskClass], roles: list[Role
         role
         for role in roles
         if not classes[role.cid].best_effort
+        and not gated(role)
         and state.states.find(TaskState.PENDING, role.first, role.first + role.count) >= 0
     ]
+
+
+def gated(role: Role) -> bool:
+    """Do scheduling gates that others have to take away keep its members from being placed?"""
+    return role.gated and not role.own_gate
 
 
 def core_need(state: JobState, classes: dict[int, TaskClass], roles: list[Role]) -> Need:
@@ -249,7 +265,7 @@ def core_need(state: JobState, classes: dict[int, TaskClass], roles: list[Role])
     missing = shortfall(state)
     if len(state.job.roles) == 1:
         least = max(*missing, 1)
-        count = min(least, state.info.pending)
+        count = 0 if gated(state.job.roles[0]) else min(least, state.info.pending)
         return ((state.job.roles[0].cid, count),) if count else ()
     rest = missing[0]
     need: dict[int, int] = {}

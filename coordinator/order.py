@@ -32,7 +32,7 @@ from coordinator.jobs import (
 )
 from coordinator.picking import Picking
 from coordinator.reason_words import of_counts
-from coordinator.repairs import Repairs
+from coordinator.sessions import BACKFILL, Sessions
 from shard_worker.session import Session
 from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
 
@@ -41,7 +41,11 @@ URGENT_ATTEMPTS = 3
 refusal that repeats (a full queue) cannot spin."""
 
 
-class Order(Repairs):
+ALLOCATING = "allocate"
+_SAYS_NOTHING_OF_PLACES = (OutcomeCode.INFEASIBLE, OutcomeCode.CONFLICT)
+
+
+class Order(Sessions):
     """See the module's text. Events come in as method calls; :meth:`next_turn` gives turns out."""
 
     def __init__(
@@ -85,21 +89,38 @@ class Order(Repairs):
             if jid in self.jobs and self.jobs[jid].stamp == stamp:
                 self._enqueue(self.jobs[jid], "BindFailed", urgent=True)
         self.mend()
+        if self.entry.waiting:
+            self.let_in()
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None when nothing can be tried now."""
         if self.open >= self.window:
             return None
         while (urgent := self.lines.pop_urgent()) is not None:
-            if need := self._need(urgent):  # else what it waited with has ended meanwhile
-                return self._open_turn(urgent, need)
-        picked = self.picking.next()
-        return None if picked is None else self._open_turn(*picked)
+            need = self._need(urgent)  # nothing where what it waited with has ended meanwhile
+            if need and (turn := self._open_turn(urgent, need)) is not None:
+                return turn
+        while (picked := self.picking.next()) is not None:
+            if (turn := self._open_turn(*picked)) is not None:
+                return turn
+        return self._further_turn() if self.further else None
+
+    def _further_turn(self) -> Turn | None:
+        """What the policy does beside allocate: backfill, then the actions that evict."""
+        while (filling := self.next_to_fill()) is not None:
+            if (turn := self._open_turn(filling, (), action=BACKFILL)) is not None:
+                return turn
+        while (found := self.next_contender()) is not None:
+            state, action = found
+            if (turn := self._open_turn(state, self._need(state), action=action)) is not None:
+                return turn
+        return None
 
     def next_due(self) -> float | None:
         """When :meth:`begin` should be called again though nothing happened, None where never."""
         due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
-        due += [self.parking.next_due(), self.gangs.next_due()]
+        due += [self.parking.next_due(), self.gangs.next_due(), self.entry.next_due()]
+        due += [self.contention.next_due(self.now)]
         due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
 
@@ -110,13 +131,21 @@ class Order(Repairs):
 
     # --- a turn opens -------------------------------------------------------------------------
 
-    def _open_turn(self, state: JobState, need: Need) -> Turn:
-        tail = self._tail(state, need)
+    def _open_turn(self, state: JobState, need: Need, *, action: str = ALLOCATING) -> Turn | None:
+        """None where the job has to wait for a turn that is out."""
+        world, keys = b"", None
+        if action != ALLOCATING or self.slow(state):
+            world, keys = self.excerpts.of(state, action, self.session)
+            if keys and self._steps_aside(state, keys):
+                return None
+        tail = 0 if keys is not None else self._tail(state, need)
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
         self.lines.stand(state, Standing.OPEN, state.reason)
         state.stamp += 1
         state.returned.clear()  # binds refused before this turn say nothing about its outcome
         self.open += 1
+        if keys is not None:
+            self.go_out(state, action, keys)
         if state.tried_since < 0:
             state.tried_since = self.accounts.capacity.changes
         job, info = state.job, state.info
@@ -135,7 +164,24 @@ class Order(Repairs):
             tail=tail,
             attempt=state.attempts,
             nominated=dict(state.nominated),
+            action=action,
+            world=world,
         )
+
+    def tried(self, turn: Turn) -> set[int]:
+        """Shards that found nothing for this turn."""
+        evicts = turn.jid in self.contention.out
+        return self.contention.tried(turn.jid) if evicts else self.jobs[turn.jid].tried
+
+    def _steps_aside(self, state: JobState, keys: list[str]) -> bool:
+        """Does another turn that touches one of these keys have to come back first?"""
+        stamp = state.stamp
+        state.stamp += 1
+        if not self.spanning.busy(keys, state):
+            state.stamp = stamp
+            return False
+        self.lines.stand(state, Standing.WAITING, state.reason)
+        return True
 
     def _tail(self, state: JobState, need: Need) -> int:
         """How many elastic tasks the turn may carry.
@@ -163,6 +209,9 @@ class Order(Repairs):
         ``shard``: the one it came back from, -1 where it was never sent."""
         for jid in outcome.displaced:
             self._displace(jid)
+        if outcome.moved:
+            self.spanning.moved(outcome.moved)
+        action = self.came_back(outcome.jid)
         state = self.known(outcome.jid)
         if state is None or state.standing is not Standing.OPEN:
             return
@@ -171,6 +220,10 @@ class Order(Repairs):
             return
         self.open -= 1
         self.accounts.give_back(state)
+        if action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES:
+            self._in_vain(state, outcome, action, shard)
+            self._settle_members(state)
+            return
         match outcome.code:
             case OutcomeCode.PLACED:
                 self._placed(state, outcome, shard)
@@ -186,9 +239,27 @@ class Order(Repairs):
                 self.stale.append(outcome.jid)
         self._settle_members(state)
 
+    def _in_vain(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
+        """Nothing came of a backfill, or of evicting. What allocate found still holds."""
+        jid, found = state.job.jid, outcome.code is OutcomeCode.INFEASIBLE
+        if action == BACKFILL:
+            self.filled(state, in_vain=found)
+        elif found:
+            tried = self.contention.tried(jid) | {shard}
+            elsewhere = self.walls and bool(self.reachable - tried)
+            revision = self.accounts.cluster.revision
+            self.contention.in_vain(
+                jid, shard=shard, elsewhere=elsewhere, now=self.now, revision=revision
+            )
+        else:
+            self.contention.refused(jid, now=self.now)
+        self._enqueue(state, state.reason or PENDING)
+
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts = state.conflicts = 0
         state.tried.clear()
+        if self.further:
+            self.contention.forget(state.job.jid)
         if not outcome.reasons:
             state.tried_since = -1
         self.nominations.drop(state)
@@ -204,6 +275,7 @@ class Order(Repairs):
 
     def _nominate(self, state: JobState, outcome: Outcome) -> None:
         """Hold what the gang was promised until the tasks in its way have left."""
+        self.contention.forget(state.job.jid)
         self.nominations.drop(state)
         self.lines.stand(state, Standing.NOMINATED, "WaitingForVictims")
         waits = self.nominations.add(state, outcome)
@@ -217,6 +289,7 @@ class Order(Repairs):
     def _infeasible(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts += 1
         state.tried.add(shard)
+        self.to_fill(state)
         elsewhere = self.walls and bool(self.reachable - state.tried)
         self._enqueue(state, of_counts(outcome.reasons).value, urgent=elsewhere)
         if not elsewhere:

@@ -147,7 +147,7 @@ class Spanning:
 
     def touches(self, jid: int) -> bool:
         """Has placing tasks of this job to look at others?"""
-        keys = self._keys.get(jid)
+        keys = self._keys.get(jid) if self._keys else None
         return bool(keys) and any(key.startswith(OF_PLACING) for key in keys or ())
 
     def keys(self, jid: int) -> list[str]:
@@ -180,6 +180,8 @@ class Spanning:
     def give_back(self, jid: int) -> list[tuple[int, int]]:
         """The turn came back, or was read anew. Who waited for it: (jid, stamp)."""
         woken: list[tuple[int, int]] = []
+        if not self._busy:
+            return woken
         for key in [key for key, by in self._busy.items() if by == jid]:
             del self._busy[key]
             woken += self._waiting.pop(key, [])

@@ -1,0 +1,253 @@
+"""The book's part in turns that are not flat: who gets one, and what is kept of it while it is out.
+
+Beside allocate the policy may have *enqueue* (jobs wait to be let in), *backfill* (tasks that ask
+for nothing, once allocate had its chance), and actions that evict for jobs that starve. Jobs whose
+rules need it are allocated by a session, too.
+"""
+
+from __future__ import annotations
+
+from coordinator.contention import Contention
+from coordinator.entry import Entry
+from coordinator.excerpts import OTHER_QUEUES, Excerpts
+from coordinator.jobbook import PENDING
+from coordinator.jobs import JobState, Standing, progress
+from coordinator.repairs import Repairs
+from coordinator.spanning import Spanning
+from shard_worker.session import Session
+from shared.messages import TaskState
+from shared.model import Job, Pairs
+
+GATED = "Gated"
+BACKFILL = "backfill"
+
+
+class Sessions(Repairs):
+    """The book, and what it takes to send turns that are not flat."""
+
+    def __init__(self, session: Session, *, count_first: bool) -> None:
+        super().__init__(session, count_first=count_first)
+        self.spanning = Spanning()
+        self.excerpts = Excerpts(self.accounts, self.known, self.spanning)
+        self.contention = Contention(session.policy)
+        self.entry = Entry(session)
+        self._unfilled: dict[int, int] = {}
+        """Jobs with pending tasks that ask for nothing -> the count of capacity changes when their
+        backfill was in vain, -1 where it was not."""
+        self._filling: set[int] = set()
+        """Those whose backfill is out."""
+        self._filled_at = -1
+        """The count of capacity changes when nobody was left to backfill."""
+        self._rules()
+
+    def _rules(self) -> None:
+        """What follows from the policy in force."""
+        actions = self.session.policy.actions
+        self._all_slow = bool(self.session.slow)
+        self._fast: dict[tuple[int, Pairs], bool] = {}
+        self.fills = BACKFILL in actions
+        self.further = self.fills or bool(self.contention.actions)
+        """Is there anything to do beside allocate?"""
+        self._filled_at = -1
+
+    def adopt(self, session: Session) -> None:
+        self.contention.adopt(session.policy)
+        self.entry.adopt(session)
+        super().adopt(session)
+        self._rules()
+        for state in list(self.entry.waiting.values()):
+            self._enqueue(state)
+        for state in list(self.jobs.values()):
+            if state.standing is Standing.WAITING and any(state.info.best_effort):
+                self._enqueue(state, state.reason)
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def put_job(self, job: Job, states: bytearray | None = None) -> None:
+        self.spanning.put_job(job, self.accounts.classes)
+        super().put_job(job, states)
+
+    def _forget(self, state: JobState) -> None:
+        self.entry.forget(state.job.jid)
+        super()._forget(state)
+
+    def unlearn(self, state: JobState) -> None:
+        self.spanning.drop_job(state.job.jid)
+        super().unlearn(state)
+
+    def drop_job(self, jid: int) -> None:
+        self.entry.forget(jid)
+        self.contention.forget(jid)
+        self._unfilled.pop(jid, None)
+        super().drop_job(jid)
+
+    def purged(self, jid: int) -> None:
+        """Nothing is left of a deleted job."""
+        self.spanning.drop_job(jid)
+        self.excerpts.forget(jid)
+        self.departures.purged(jid)
+
+    def resolve(self, jid: int, states: bytearray) -> None:
+        self.came_back(jid)
+        super().resolve(jid, states)
+
+    def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
+        super().task_changed(jid, state, tasks, rows)
+        job = self.jobs.get(jid)
+        if state is TaskState.RUNNING and self.contention.actions and job is not None:
+            job.started.update(dict.fromkeys(tasks, self.now))
+
+    # --- who needs what -----------------------------------------------------------------------
+
+    def slow(self, state: JobState) -> bool:
+        """Does allocating the job need a session?"""
+        if state.slow is None:
+            state.slow = self._is_slow(state.job)
+        return state.slow or self.spanning.touches(state.job.jid)
+
+    def _is_slow(self, job: Job) -> bool:
+        if self._all_slow or job.topology is not None or job.sub_groups:
+            return True
+        return not all(
+            self._is_fast(role.cid, role.annotations + job.annotations) for role in job.roles
+        )
+
+    def _is_fast(self, cid: int, marks: Pairs) -> bool:
+        known = self._fast.get((cid, marks))
+        if known is None:
+            known = self._fast[cid, marks] = self.session.fast(self.accounts.classes[cid], marks)
+        return known
+
+    # --- entry --------------------------------------------------------------------------------
+
+    def _line_up(self, state: JobState, reason: str, *, urgent: bool) -> None:
+        if not self.entry.passes(state, self.accounts.cluster):
+            self.lines.stand(state, Standing.WAITING, self.entry.why.get(state.job.jid, reason))
+        elif not self._need(state):  # what is left of it has gates
+            self.lines.stand(state, Standing.WAITING, GATED)
+        else:
+            super()._line_up(state, reason, urgent=urgent)
+
+    def let_in(self) -> None:
+        """Judge those that wait for entry."""
+        for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):
+            if not why:
+                self._enqueue(state)
+            elif state.standing is Standing.WAITING:
+                self.lines.stand(state, Standing.WAITING, why)
+
+    # --- backfill -----------------------------------------------------------------------------
+
+    def _of_best_effort(self, state: JobState) -> str:
+        if not self.fills:
+            return super()._of_best_effort(state)
+        self.to_fill(state)
+        return state.reason or PENDING
+
+    def to_fill(self, state: JobState) -> None:
+        """Some of the job's tasks that ask for nothing may be pending."""
+        if self.fills and any(state.info.best_effort):
+            self._unfilled.setdefault(state.job.jid, -1)
+            self._filled_at = -1
+
+    def next_to_fill(self) -> JobState | None:
+        """A job whose tasks that ask for nothing may be placed now."""
+        changes = self.accounts.capacity.changes
+        if not self._unfilled or self._filled_at == changes:
+            return None
+        for jid, tried in list(self._unfilled.items()):
+            state = self.jobs.get(jid)
+            if state is None or not any(state.info.best_effort):
+                del self._unfilled[jid]
+            elif tried != changes and self._may_fill(state):
+                return state
+        self._filled_at = changes
+        return None
+
+    def _may_fill(self, state: JobState) -> bool:
+        if state.standing not in (Standing.READY, Standing.WAITING, Standing.SETTLED):
+            return False
+        if state.unread or state.lapsing or state.stopping:
+            return False
+        if state.job.dangling or state.info.qid < 0:
+            return False
+        cluster = self.accounts.cluster
+        return (
+            self.session.job_ready(progress(state))
+            and self.session.job_valid(state.info, cluster) is None
+            and self.entry.passes(state, cluster)
+        )
+
+    def filled(self, state: JobState, *, in_vain: bool) -> None:
+        """A backfill came back."""
+        if in_vain:
+            self._unfilled[state.job.jid] = self.accounts.capacity.changes
+        self._filled_at = -1
+
+    # --- contention ---------------------------------------------------------------------------
+
+    def next_contender(self) -> tuple[JobState, str] | None:
+        """The next job that starves and may evict, by which action: queues and jobs in order."""
+        if not self.contention.may_look(self.now):
+            return None
+        cluster, lines = self.accounts.cluster, self.lines
+        by_key = [
+            (self.session.queue_key(queue.info, cluster), queue.info.queue.name, queue)
+            for queue in lines.queues.values()
+            if queue.lines
+        ]
+        for _, _, queue in sorted(by_key, key=lambda found: found[:2]):
+            tops = [top for line in list(queue.lines.values()) if (top := lines.top(queue, line))]
+            for top in sorted(tops):
+                state = self.jobs[top[2]]
+                if (action := self._action(state)) is not None:
+                    return state, action
+        self.contention.looked(self.now)
+        return None
+
+    def _action(self, state: JobState) -> str | None:
+        """By which action this job may evict now."""
+        cluster, jid = self.accounts.cluster, state.job.jid
+        if not self.session.job_starving(state.info):
+            return None
+        for _ in self.contention.actions:
+            action = self.contention.action(jid, now=self.now, revision=cluster.revision)
+            if action is None or self._worth(state, action):
+                return action
+            self.contention.skip(jid, now=self.now, revision=cluster.revision)
+        return None
+
+    def _worth(self, state: JobState, action: str) -> bool:
+        """May anybody be asked at all?"""
+        cluster, info = self.accounts.cluster, self.accounts.queue(state)
+        if action not in OTHER_QUEUES:
+            own = state.info.allocated
+            return any(n > own.get(slot, 0) for slot, n in info.allocated.items())
+        if self.session.overused(info, cluster):
+            return False
+        return any(
+            other is not info and other.queue.reclaimable and any(other.allocated.values())
+            for other in cluster.queues.values()
+        )
+
+    # --- a turn is out ------------------------------------------------------------------------
+
+    def go_out(self, state: JobState, action: str, keys: list[str]) -> None:
+        jid = state.job.jid
+        if keys:
+            self.spanning.take(jid, keys)
+        if action == BACKFILL:
+            self._filling.add(jid)
+        elif action != "allocate":
+            self.contention.opened(jid, action)
+
+    def came_back(self, jid: int) -> str:
+        """A turn came back, or is read anew: its action. Whoever waited for it is next."""
+        for woken, stamp in self.spanning.give_back(jid):
+            state = self.jobs.get(woken)
+            if state is not None and state.stamp == stamp:
+                self._enqueue(state, urgent=True)
+        if jid in self._filling:
+            self._filling.discard(jid)
+            return BACKFILL
+        return self.contention.came_back(jid) or "allocate"
