@@ -71,6 +71,12 @@ ENTRIES = (
         "Measure tasks per second, and what each task costs every process",
         RUN,
     ),
+    Entry(
+        "scaling",
+        f"{_HERE}.scaling",
+        "Compare numbers of shards by what they make of one backlog, on virtual time",
+        RUN,
+    ),
     Entry("chaos", f"{_HERE}.chaos", "Break things on purpose, and check histories", RUN, "app"),
     Entry(
         "ledger",
