@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.what_if.books import LedgerRefused
+from coordinator.what_if.dump import latest
 from coordinator.what_if.outcome import Result, result_of
 from coordinator.what_if.recorded import Recorded, RecordError, read_recorded
 from coordinator.what_if.session import run_session
@@ -33,6 +34,11 @@ KINDS = {
 """The lists of a scenario's cluster and the kind their objects leave out."""
 
 
+LATER = 1_767_225_600.0
+"""The time of a session where nothing in its scenario tells any: what does not say when it was
+created is older than any waiting time."""
+
+
 class ScenarioError(ValueError):
     """The scenario cannot be replayed: which part, and what to do."""
 
@@ -47,6 +53,8 @@ class Scenario:
     mode: Mode = Mode.NONE
     own: list[int] | None = None
     """Rows of the shard whose session it is, None = all."""
+    now: float = 0.0
+    """Seconds since 1970."""
 
 
 def read_scenario(scenario: Mapping[str, Any]) -> Scenario:
@@ -56,17 +64,20 @@ def read_scenario(scenario: Mapping[str, Any]) -> Scenario:
         if not isinstance(scenario.get(part), Mapping):
             raise ScenarioError(f"scenario {name!r}: {part}: missing; give a mapping")
     policy = parse_policy(scenario["policy"])
+    items = list(_items(name, scenario["cluster"]))
     try:
-        recorded = read_recorded(list(_items(name, scenario["cluster"])))
+        recorded = read_recorded(items)
     except RecordError as error:
         raise ScenarioError(f"scenario {name!r}: {error}") from None
-    return Scenario(name, policy, recorded, *_sharding(name, scenario.get("sharding"), recorded))
+    mode, own = _sharding(name, scenario.get("sharding"), recorded)
+    return Scenario(name, policy, recorded, mode, own, max([LATER, *map(latest, items)]))
 
 
 def replay(scenario: Mapping[str, Any]) -> Result:
     """Run the scenario's actions once. Raises ScenarioError, PolicyError, LedgerRefused."""
     read = read_scenario(scenario)
-    return result_of(read.id, run_session(read.policy, read.recorded, mode=read.mode, own=read.own))
+    session = run_session(read.policy, read.recorded, mode=read.mode, own=read.own, now=read.now)
+    return result_of(read.id, session, read.recorded.standings)
 
 
 def _items(name: str, cluster: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

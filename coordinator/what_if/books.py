@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from coordinator.what_if.filling import fill
 from coordinator.what_if.recorded import Recorded
 from shard_worker.session import Session
+from shard_worker.session_job import SessionJob
 from shard_worker.tasks import Status, TaskInfo
 from shard_worker.view import View
 from shard_worker.world_statement import Kind, Operation
@@ -29,12 +30,15 @@ from shared.messages import (
     Level,
     Run,
     Statement,
+    Verdict,
 )
 
 OURS, OTHERS = 0, 1
 """The two shards of a replay: the one whose session it is, and all else."""
 _PROMISED = 60.0
 """Seconds for which a nomination holds."""
+_POINTS = {"preempt": "Preemptable", "reclaim": "Reclaimable"}
+"""Action -> where rules name its victims."""
 
 
 class LedgerRefused(RuntimeError):
@@ -45,13 +49,22 @@ class Books:
     """A ledger with everything recorded in it, and the writer's side of it."""
 
     def __init__(
-        self, recorded: Recorded, *, gangs: bool, own: Sequence[int] | None = None
+        self, recorded: Recorded, ssn: Session, *, own: Sequence[int] | None = None
     ) -> None:
-        """``gangs``: does the policy keep gangs together? Else their minima bind nobody. ``own``:
-        rows of the own shard, None = all."""
+        """``ssn``: what its policy does not keep, the ledger need not. ``own``: rows of the own
+        shard, None = all."""
         self.recorded = recorded
+        self.stopped = ""
+        """Why later statements are not judged any more, "" while they are."""
+        self._ssn = ssn
         self.ledger = ledger = LedgerDouble(random.Random(0))
-        filled = fill(ledger, recorded, gangs=gangs, partition=self._partition(own))
+        filled = fill(
+            ledger,
+            recorded,
+            gangs=any(hook.plugin == "gang" for hook in ssn.hooks["JobReady"]),
+            limits=bool(ssn.hooks["Allocatable"]),
+            partition=self._partition(own),
+        )
         self._run_id = filled.run_id
         self._writer = at_once(ledger.claim(str(OURS), leader=filled.leader))
         self._sequence = 0
@@ -81,22 +94,30 @@ class Books:
 
     # --- what is decided ----------------------------------------------------------------------
 
-    def commit(self, ssn: Session, action: str, operations: Sequence[Operation]) -> None:
+    def commit(self, action: str, operations: Sequence[Operation]) -> None:
         """Put what the session keeps to the ledger. Raises LedgerRefused."""
-        for statement in self._statements(ssn, action, operations):
+        for statement in self._statements(action, operations):
+            if self.stopped:
+                return
             self._sequence += 1
             batch = CommitBatch(str(OURS), self._writer, self._sequence, self._run_id, [statement])
             answer = at_once(self.ledger.commit(batch)).answers[0]
-            if answer.verdict not in ACCEPTED:
-                key = ssn.world.session_job(statement.jid).job.key
-                raise LedgerRefused(
-                    f"the ledger refuses what {action} decided for job {key}: "
-                    f"{answer.verdict.name} at {answer.at}"
-                )
+            if answer.verdict in ACCEPTED:
+                continue
+            key = self._ssn.world.session_job(statement.jid).job.key
+            told = f"{action} for job {key}: {answer.verdict.name} at {answer.at}"
+            if answer.verdict is Verdict.QUEUE and self._waits_for_leaving(answer.at):
+                self.stopped = told
+                return
+            raise LedgerRefused(f"the ledger refuses what was decided by {told}")
 
-    def _statements(
-        self, ssn: Session, action: str, operations: Sequence[Operation]
-    ) -> list[Statement]:
+    def _waits_for_leaving(self, qid: int) -> bool:
+        """What leaves counts against the capability until it has left, here; not so in Volcano: the
+        service would decide the same, only later."""
+        queue = at_once(self.ledger.snapshot()).queues.get(qid)
+        return queue is not None and any(queue.leaving)
+
+    def _statements(self, action: str, operations: Sequence[Operation]) -> list[Statement]:
         placed: dict[int, list[Operation]] = {}
         victims: dict[int, list[Operation]] = {}
         for op in operations:
@@ -108,20 +129,20 @@ class Books:
         reason = next((op.reason or action for ops in victims.values() for op in ops), "")
         found = []
         for jid in placed or list(victims)[:1]:
-            job = ssn.world.session_job(jid).job
+            job = self._ssn.world.session_job(jid).job
             found.append(
                 Statement(
                     jid=jid,
                     job_version=self._versions[jid],
                     qid=self._qids[job.queue],
                     priority=job.priority,
-                    core=self._core(ssn, jid, placed.get(jid, [])),
+                    core=self._core(jid, placed.get(jid, [])),
                     tail=[],
                     displaced=[],
                     domains=[],
                     expiry=_PROMISED,
                     evictions=evictions,
-                    guards=_guards(ssn, action) if evictions else 0,
+                    guards=self._guards(action, victims) if evictions else 0,
                     reason=reason,
                 )
             )
@@ -140,10 +161,11 @@ class Books:
             run.rows.append(op.row)
         return list(runs.values())
 
-    def _core(self, ssn: Session, jid: int, operations: Sequence[Operation]) -> list[Run]:
+    def _core(self, jid: int, operations: Sequence[Operation]) -> list[Run]:
         """A statement replaces the promises of its job: those that stand are made again."""
         held = self._held.setdefault(jid, {})
         runs: dict[tuple[int, int, int], Run] = {}
+        ssn = self._ssn
         job = ssn.world.session_job(jid)
         for op in operations:
             kind = ALLOCATE if op.kind is Kind.ALLOCATE else NOMINATE
@@ -158,6 +180,37 @@ class Books:
             else:
                 del held[tix]
         return list(runs.values())
+
+    # --- guards -------------------------------------------------------------------------------
+
+    def _guards(self, action: str, victims: Mapping[int, Sequence[Operation]]) -> int:
+        """What the evictions leave whole because the rules that named the victims see to it: where
+        one tier alone names them, and where the ledger means the same by it as the rule."""
+        hooks = self._ssn.hooks[_POINTS.get(action, "UnifiedEvictable")]
+        if len({hook.tier for hook in hooks}) != 1 or action not in _POINTS:
+            return 0
+        speakers = {hook.plugin for hook in hooks}
+        jobs = [self._ssn.world.session_job(jid) for jid in victims]
+        guards = 0
+        if "gang" in speakers and not any(job.job.role_minima for job in jobs):
+            guards |= GUARD_GANG
+        if action == "reclaim" and "capacity" in speakers and not any(map(self._nested, jobs)):
+            guards |= GUARD_GUARANTEE
+        return guards
+
+    def _nested(self, job: SessionJob) -> bool:
+        """Is anything guaranteed to a queue above its own, or is some of its own queue pipelined?
+        The rule looks at the queue alone, and counts what is pipelined as used."""
+        queues = self._ssn.world.queues
+        at = queues[job.qid].queue.parent
+        while at >= 0:
+            if queues[at].queue.guarantee:
+                return True
+            at = queues[at].queue.parent
+        waiting = (
+            other.waiting[0] for other in self._ssn.world.session_jobs() if other.qid == job.qid
+        )
+        return any(waiting)
 
 
 def _add(
@@ -178,13 +231,3 @@ def _add(
     run.versions.append(int(view.version[row]))
     run.specs.append(int(view.spec[row]))
     run.levels.append(levels[kind, own])
-
-
-def _guards(ssn: Session, action: str) -> int:
-    """What evictions must leave whole, as the plugins that name victims keep it."""
-    point = {"preempt": "Preemptable", "reclaim": "Reclaimable"}.get(action, "UnifiedEvictable")
-    speakers = {hook.plugin for hook in ssn.hooks[point]}
-    guards = GUARD_GANG if "gang" in speakers and action in ("preempt", "reclaim") else 0
-    if action in ("reclaim", "gangreclaim") and speakers & {"capacity"}:
-        guards |= GUARD_GUARANTEE
-    return guards

@@ -98,7 +98,7 @@ def _scenario(file: str, value: Json, policy: Policy | None) -> Case:
         raise PolicyError(f"{file}: {value.get('id', '')}: {error}") from None
     except ScenarioError as error:
         raise ScenarioError(f"{file}: {error}") from None
-    return Case(read.id, policy or read.policy, read.recorded, read.mode, read.own)
+    return Case(read.id, policy or read.policy, read.recorded, read.mode, read.own, read.now)
 
 
 _ANY_POLICY: Mapping[str, object] = {"actions": "allocate", "tiers": []}

@@ -40,7 +40,7 @@ def run_cycles(
     """One result for each session. Raises LedgerRefused."""
     for _ in range(cycles):
         session = run_session(policy, recorded, mode=mode, own=own, now=now)
-        yield result_of(name, session)
+        yield result_of(name, session, recorded.standings)
         recorded, now = between(recorded, session, now), now + PERIOD
 
 

@@ -56,7 +56,7 @@ def read_dump(objects: Iterable[Mapping[str, Any]]) -> Dump:
     for obj in objects:
         kind = (str(obj.get("apiVersion")), str(obj.get("kind")))
         taken = max(taken, _taken(obj))
-        dump.now = max(dump.now, _latest(obj))
+        dump.now = max(dump.now, latest(obj))
         if kind == ("v1", "Pod"):
             _take_pod(dump, obj)
         elif kind == ("v1", "ConfigMap"):
@@ -163,7 +163,8 @@ def _taken(obj: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def _latest(obj: Mapping[str, Any]) -> float:
+def latest(obj: Mapping[str, Any]) -> float:
+    """The latest time that an object tells, seconds since 1970; 0 where it tells none."""
     meta, status = _part(obj, "metadata"), _part(obj, "status")
     told = (meta.get("creationTimestamp"), meta.get("deletionTimestamp"), status.get("startTime"))
     return max(map(_seconds, told))

@@ -23,6 +23,7 @@ from shared.ledger.protocol import (
     PutJob,
     PutNode,
     PutPartition,
+    PutQueue,
 )
 from shared.ledger.synchronous import at_once
 from shared.messages import Epoch, StatusBatch, StatusItem, TaskState
@@ -54,13 +55,15 @@ def fill(
     recorded: Recorded,
     *,
     gangs: bool = True,
+    limits: bool = True,
     partition: PutPartition | None = None,
 ) -> Filled:
-    """``gangs``: does the policy keep gangs together? Else their minima bind nobody."""
+    """``gangs``: does the policy keep gangs together? Else their minima bind nobody. ``limits``:
+    does it keep queues within their capability? Else that binds nobody."""
     leader = at_once(ledger.claim(COORDINATOR))
     run_id = at_once(ledger.bless(leader))
     intake = at_once(ledger.claim(INTAKE, leader=leader))
-    ops = list(_stored(recorded, gangs=gangs))
+    ops = list(_stored(recorded, gangs=gangs, limits=limits))
     if partition is not None:
         ops.append(partition)
     at_once(ledger.store(IntakeBatch(INTAKE, intake, 1, run_id, ops)))
@@ -72,7 +75,7 @@ def fill(
 # --- objects ----------------------------------------------------------------------------------
 
 
-def _stored(recorded: Recorded, *, gangs: bool) -> Iterator[IntakeOp]:
+def _stored(recorded: Recorded, *, gangs: bool, limits: bool) -> Iterator[IntakeOp]:
     jobs = {s.job.jid: s.job for s in recorded.standings if not s.foreign}
     for op in recorded.admission.ops:
         match op:
@@ -81,6 +84,8 @@ def _stored(recorded: Recorded, *, gangs: bool) -> Iterator[IntakeOp]:
             case PutJob():
                 if op.jid in jobs:
                     yield _put_job(op, jobs[op.jid], gangs=gangs)
+            case PutQueue():
+                yield op if limits else replace(op, capability=None)
             case _:
                 yield op
     for node in recorded.nodes:

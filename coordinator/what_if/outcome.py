@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from shard_worker.session import Session
 from shard_worker.session_job import SessionJob
 from shard_worker.tasks import COMPLETED, Status, TaskInfo
 from shard_worker.world import World
+from shard_worker.world_building import Standing
 from shard_worker.world_statement import Kind
 from shared.policy import Policy
 
@@ -44,12 +45,14 @@ class Result:
         }
 
 
-def result_of(name: str, ssn: Session) -> Result:
-    """Read what the session left behind."""
+def result_of(name: str, ssn: Session, standings: Iterable[Standing]) -> Result:
+    """Read what the session left behind. ``standings``: of all jobs before it; of those that it
+    did not look at, as their queue is not there, nothing is different."""
     world = ssn.world
     kept = ssn.committed
     groups = [job for job in world.session_jobs() if job.job.kind == "PodGroup"]
-    return Result(
+    left = [s for s in standings if s.job.kind == "PodGroup" and s.job.jid not in world.jobs]
+    result = Result(
         id=name,
         binds={
             op.task.key: world.node(op.row).name
@@ -66,13 +69,30 @@ def result_of(name: str, ssn: Session) -> Result:
             job.job.key: {"phase": phase_of(ssn, job), "reasons": reasons_of(ssn, job)}
             for job in groups
         },
-        tasks={job.job.key: _counts(job) for job in groups},
+        tasks={job.job.key: by_word(job.census.by_status) for job in groups},
         victims={
             op.task.key: (world.node(op.row).name, op.reason)
             for op in kept
             if op.kind is Kind.EVICT
         },
     )
+    for standing in left:
+        if not standing.job.dangling:
+            _take_left(result, standing)
+    return result
+
+
+def _take_left(result: Result, standing: Standing) -> None:
+    job = standing.job
+    reason = f"queue {job.queue} does not exist"
+    result.pod_groups[job.key] = {"phase": job.phase or "Pending", "reasons": [reason]}
+    states = Counter(standing.states.get(tix, Status.PENDING) for tix in range(job.tasks))
+    result.tasks[job.key] = by_word(states)
+
+
+def by_word(counts: Mapping[Status, int]) -> dict[str, int]:
+    """How many tasks are in each state, by Volcano's word."""
+    return {str(status.name).capitalize(): n for status, n in sorted(counts.items()) if n}
 
 
 def _waits_for_volume(world: World, task: TaskInfo) -> bool:
@@ -138,8 +158,3 @@ def reasons_of(ssn: Session, job: SessionJob) -> list[str]:
         word, detail = skipped[job.job.jid]
         found.append(f"{word}: {detail}" if detail else str(word))
     return found
-
-
-def _counts(job: SessionJob) -> dict[str, int]:
-    counts = Counter(str(task.status.name).capitalize() for task in job.tasks)
-    return dict(sorted(counts.items()))

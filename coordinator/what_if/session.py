@@ -31,7 +31,7 @@ def run_session(
 
     ``own``: rows of the shard whose session it is, None = all. Raises LedgerRefused."""
     ssn = open_session(policy)
-    books = Books(recorded, gangs=bool(ssn.hooks["JobReady"]), own=own)
+    books = Books(recorded, ssn, own=own)
     world = build_world(
         books.view(),
         classes=recorded.classes,
@@ -47,7 +47,7 @@ def run_session(
     for action in policy.actions:
 
         def judged(operations: Sequence[Operation], action: str = action) -> None:
-            books.commit(ssn, action, operations)
+            books.commit(action, operations)
 
         ssn.on_commit = judged
         run_action(ssn, action)

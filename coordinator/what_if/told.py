@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator.what_if.outcome import Result, phase_by, speaks
+from coordinator.what_if.outcome import Result, by_word, phase_by, speaks
 from coordinator.what_if.recorded import Recorded
 from shard_worker.tasks import READY, STATUS_OF, Status
 from shard_worker.world_building import Standing
@@ -85,6 +85,4 @@ def _take_group(result: Result, standing: Standing, snapshot: Snapshot, *, gangs
     )
     told: dict[str, Any] = {"phase": phase, "reasons": []}
     result.pod_groups[job.key] = told
-    result.tasks[job.key] = {
-        str(status.name).capitalize(): n for status, n in sorted(counts.items()) if n
-    }
+    result.tasks[job.key] = by_word(counts)
