@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shard_worker.plugins import devices
 from shard_worker.plugins.inter_pod import InterPod, required
 from shard_worker.plugins.neighbours import Neighbours, neighbours_of
 from shard_worker.plugins.node_checks import affinity_checks, taint_checks, unschedulable_checks
@@ -56,6 +57,10 @@ class Predicates:
                 concerns=lambda cls: bool(hard_spreads(cls)),
             )
         self._volumes(ssn)
+        if self._on("DynamicResourceAllocation"):
+            dra = devices.Devices(ssn)
+            ssn.add_pre_predicate_fn(dra.pre_predicate, concerns=devices.concerned)
+            ssn.add_live_predicate_fn(dra.checks, scope=Scope.DOMAIN, concerns=devices.concerned)
 
     def _volumes(self, ssn: Session) -> None:
         if self._on("NodeVolumeLimits"):

@@ -1,0 +1,272 @@
+"""Devices by dynamic resource allocation: where a task's claims can be served.
+
+A claim that has its devices keeps the task where they can be reached. Any other is served from what
+is free on a node; what a task of the session got is not given twice. Nodes whose devices are alike,
+and alike in use, are judged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.plugins.cel import CelError
+from shard_worker.plugins.device_pools import Offer, Pools
+from shard_worker.plugins.device_search import Got, Search, Usage, Wanted
+from shard_worker.plugins.node_checks import terms_mask
+from shard_worker.rules import Check, EventHandler, Mask
+from shard_worker.session import Session
+from shard_worker.tasks import TaskInfo
+from shard_worker.world import World
+from shared.model import ResourceClaim, TaskClass
+
+ELSEWHERE = "resourceclaim not available on the node"
+NONE_FREE = "cannot allocate all claims"
+IN_USE = "resourceclaim in use"
+MOST_USERS = 256
+"""Pods that may share a claim."""
+
+
+def concerned(cls: TaskClass) -> bool:
+    constraints = cls.constraints
+    return constraints is not None and bool(constraints.claims or constraints.claim_templates)
+
+
+@dataclass(slots=True)
+class _Served:
+    """What a claim got in this session."""
+
+    got: list[Got]
+    row: int
+    users: int = 1
+
+
+class Devices:
+    """Of one session; starts anew with every world that the session enters."""
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._world: World | None = None
+        ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
+
+    def _begin(self, world: World) -> None:
+        if world is self._world:
+            return
+        self._world = world
+        self._pools = Pools(world.objects)
+        self._usage = Usage()
+        self._served: dict[str, _Served] = {}
+        self._of_task: dict[TaskInfo, list[str]] = {}
+        self._judged: dict[object, bool | CelError] = {}
+        self._wide_moves = 0
+        for claim in world.objects.claims.values():
+            for got in self._allocated(claim):
+                self._usage.add(got)
+        self._wide = [
+            np.ones(world.size, np.bool_)
+            if shelf.reach is None
+            else terms_mask(shelf.reach, world.view)
+            for shelf in self._pools.wide
+        ]
+        self._states: dict[object, int] = {}
+        self._codes = np.zeros(world.size, np.int64)
+        """Row -> which devices it alone has, and how they are used, as a number."""
+        self._row_of = {name: world.row_of(name) for name in self._pools.local}
+        self._rows_of = {row: name for name, row in self._row_of.items() if row >= 0}
+        for row in self._rows_of:
+            self._code(row)
+
+    def _allocated(self, claim: ResourceClaim) -> Iterable[Got]:
+        """The devices of a claim that has them, as far as they are still offered."""
+        for result in () if claim.allocation is None else claim.allocation.results:
+            offer = self._pools.offers.get((result.driver, result.pool, result.device))
+            if offer is not None:
+                yield Got(claim.name, result.request, offer, result.admin, result.capacity)
+
+    def _code(self, row: int) -> None:
+        offers = self._pools.local[self._rows_of[row]]
+        usage = self._usage
+        state = tuple(
+            (o.kind, o.key in usage.whole, tuple(sorted(usage.parts.get(o.key, {}).items())))
+            for o in offers
+        )
+        self._codes[row] = self._states.setdefault(state, len(self._states) + 1)
+
+    # --- before any node ----------------------------------------------------------------------
+
+    def pre_predicate(self, task: TaskInfo, world: World) -> str | None:
+        """Why the task can run nowhere."""
+        constraints, space = task.cls.constraints, task.job.job.namespace
+        if constraints is None:
+            return None
+        for name in constraints.claims:
+            claim = world.objects.claims.get(f"{space}/{name}")
+            if claim is None:
+                return f'resourceclaim "{name}" not found'
+            if (
+                claim.allocation is not None
+                and task.uid not in claim.reserved
+                and len(claim.reserved) >= MOST_USERS
+            ):
+                return IN_USE
+        for name in constraints.claim_templates:
+            if f"{space}/{name}" not in world.objects.claim_templates:
+                return f'resourceclaimtemplate "{name}" not found'
+        for wanted in _wanted(task, world):
+            for request in wanted.requests:
+                for ask in request.asks:
+                    if ask.device_class not in world.objects.device_classes:
+                        missing = f"device class {ask.device_class} does not exist"
+                        return f"request {request.name}: {missing}"
+        return None
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
+        self._begin(world)
+        if (reason := self.pre_predicate(task, world)) is not None:
+            return [Check(reason, np.zeros(world.size, np.bool_), curable=False)]
+        reached = self._reached(task, world)
+        found = [] if reached.all() else [Check(ELSEWHERE, reached, curable=False)]
+        wanted = [each for each in _wanted(task, world) if each.key not in self._served]
+        return [*found, *self._free(wanted)] if wanted else found
+
+    def _reached(self, task: TaskInfo, world: World) -> Mask:
+        """Nodes that reach the devices which the task's claims have already."""
+        passes: Mask = np.ones(world.size, np.bool_)
+        for claim in _named(task, world):
+            if claim.allocation is not None and claim.allocation.nodes is not None:
+                passes &= terms_mask(claim.allocation.nodes, world.view)
+        for wanted in _wanted(task, world):
+            served = self._served.get(wanted.key)
+            if served is not None:
+                passes &= self._reach_of(served, world)
+        return passes
+
+    def _reach_of(self, served: _Served, world: World) -> Mask:
+        """Nodes that reach what a claim got in this session."""
+        passes: Mask = np.ones(world.size, np.bool_)
+        for got in served.got:
+            for shelf, mask in zip(self._pools.wide, self._wide, strict=True):
+                if got.offer in shelf.offers:
+                    passes &= mask
+                    break
+            else:
+                passes &= np.arange(world.size) == served.row
+        return passes
+
+    def _free(self, wanted: list[Wanted]) -> list[Check]:
+        """Nodes whose free devices serve these claims together."""
+        ask = tuple((each.requests, each.matches) for each in wanted)
+        alike = np.stack([self._codes, *(mask.astype(np.int64) for mask in self._wide)], axis=1)
+        kinds, first, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+        answers: list[bool | CelError] = []
+        for kind, row in zip(kinds.tolist(), first.tolist(), strict=True):
+            key = (ask, tuple(kind), self._wide_moves)
+            answer = self._judged.get(key)
+            if answer is None:
+                answer = self._judged[key] = self._serves(wanted, row)
+            answers.append(answer)
+        codes: NDArray[np.intp] = inverse.reshape(-1)
+        errors = dict.fromkeys(str(a) for a in answers if isinstance(a, CelError))
+        found = [
+            Check(
+                f"claim cannot be judged: {error}",
+                np.array([str(a) != error for a in answers], np.bool_)[codes],
+                curable=False,
+            )
+            for error in errors
+        ]
+        passes = np.array([a is not False for a in answers], np.bool_)[codes]
+        return [*found, Check(NONE_FREE, passes)]
+
+    def _serves(self, wanted: list[Wanted], row: int) -> bool | CelError:
+        try:
+            return self._search(wanted, row) is not None
+        except CelError as error:
+            return error
+
+    def _search(self, wanted: list[Wanted], row: int) -> list[Got] | None:
+        offers: list[Offer] = list(self._pools.local.get(self._rows_of.get(row, ""), ()))
+        for shelf, mask in zip(self._pools.wide, self._wide, strict=True):
+            if mask[row]:
+                offers += shelf.offers
+        return Search(self._pools, offers, self._usage).run(wanted)
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def _take(self, task: TaskInfo) -> None:
+        if not concerned(task.cls) or task.row < 0:
+            return
+        world = self._ssn.world
+        self._begin(world)
+        if task in self._of_task:
+            return
+        every = _wanted(task, world)
+        fresh = [wanted for wanted in every if wanted.key not in self._served]
+        try:
+            got = (self._search(fresh, task.row) if fresh else []) or []
+        except CelError:
+            got = []
+        for wanted in every:
+            served = self._served.get(wanted.key)
+            if served is not None:
+                served.users += 1
+                continue
+            mine = [one for one in got if one.claim == wanted.key]
+            self._served[wanted.key] = _Served(mine, task.row)
+            for one in mine:
+                self._usage.add(one)
+        self._of_task[task] = [wanted.key for wanted in every]
+        self._moved(got, task.row)
+
+    def _release(self, task: TaskInfo) -> None:
+        if self._ssn.world is not self._world:
+            return
+        for key in self._of_task.pop(task, ()):
+            served = self._served[key]
+            served.users -= 1
+            if not served.users:
+                del self._served[key]
+                for got in served.got:
+                    self._usage.drop(got)
+                self._moved(served.got, served.row)
+
+    def _moved(self, got: Sequence[Got], row: int) -> None:
+        """The use of these devices changed."""
+        local = set(self._pools.local.get(self._rows_of.get(row, ""), ()))
+        if row in self._rows_of:
+            self._code(row)
+        self._wide_moves += any(one.offer not in local for one in got)
+
+    def got(self, task: TaskInfo) -> list[Got]:
+        """The devices that this session gave to the claims of a task that has a node."""
+        return [one for key in self._of_task.get(task, ()) for one in self._served[key].got]
+
+
+# --- claims -----------------------------------------------------------------------------------
+
+
+def _named(task: TaskInfo, world: World) -> list[ResourceClaim]:
+    constraints = task.cls.constraints
+    names = () if constraints is None else constraints.claims
+    keys = (f"{task.job.job.namespace}/{name}" for name in names)
+    return [world.objects.claims[key] for key in keys if key in world.objects.claims]
+
+
+def _wanted(task: TaskInfo, world: World) -> list[Wanted]:
+    """The task's claims without devices: those it names, and its own from each template."""
+    found = [
+        Wanted(f"{claim.namespace}/{claim.name}", claim.requests, claim.matches)
+        for claim in _named(task, world)
+        if claim.allocation is None
+    ]
+    constraints = task.cls.constraints
+    for name in () if constraints is None else constraints.claim_templates:
+        template = world.objects.claim_templates.get(f"{task.job.job.namespace}/{name}")
+        if template is not None:
+            found.append(Wanted(f"{task.key}/{name}", template.requests, template.matches))
+    return found
