@@ -139,6 +139,8 @@ def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
     elsewhere: list[int] = []
     for i, answer in enumerate(answers.answers):
         state = _RECORDED.get(answer)
+        if answer == BindAnswer.OVER:
+            continue
         if state is None:
             (again if answer == BindAnswer.UNKNOWN else elsewhere).append(i)
             continue

@@ -120,17 +120,17 @@ class Binding:
 
     async def _bind(self, entries: list[BindEntry]) -> None:
         if any(entry.evicts for entry in entries):
-            await self._evict(self._core.evicted(entries))
+            await self._evict(*self._core.evicted(entries))
         plan = await self._plan(entries)
         while plan.jids:
             plan = await self._drive(plan)
 
-    async def _evict(self, tasks: list[tuple[int, int]]) -> None:
+    async def _evict(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
         """Have the cluster stop what was evicted, until it answers: these incarnations and no later
         ones. What is gone already has reported so, or will."""
         while tasks:
-            if await self._stop(tasks[:DELETE_TASKS]):
-                tasks = tasks[DELETE_TASKS:]
+            if await self._stop(tasks[:DELETE_TASKS], uids[:DELETE_TASKS]):
+                tasks, uids = tasks[DELETE_TASKS:], uids[DELETE_TASKS:]
             else:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
 
@@ -184,19 +184,20 @@ class Binding:
     async def stop(self, tasks: list[tuple[int, int]]) -> None:
         """Have the cluster end tasks (jid, tix). What it never had will never report, and failed
         with that. Where the cluster does not answer, the coordinator will say so again."""
+        uids = self._core.victims.uids(tasks)
         for at in range(0, len(tasks), DELETE_TASKS):
-            if not await self._stop(tasks[at : at + DELETE_TASKS]):
+            end = at + DELETE_TASKS
+            if not await self._stop(tasks[at:end], uids[at:end]):
                 return
 
-    async def _stop(self, tasks: list[tuple[int, int]]) -> bool:
+    async def _stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> bool:
         """False where the cluster did not answer."""
-        names, uids = [f"{jid}.{tix}" for jid, tix in tasks], self._core.victims.uids(tasks)
         try:
-            never = await self._cluster.delete(names, uids)
+            never = await self._cluster.delete([f"{jid}.{tix}" for jid, tix in tasks], uids)
         except ClusterTimeout as error:
             log.warning("Cluster did not answer", what="delete", error=str(error))
             return False
-        items = self._core.stopped(tasks, read_names(never))
+        items = self._core.stopped(tasks, uids, read_names(never))
         if items:
             await self._recorder.record(items)
         return True

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.binder import read_reports
-from coordinator.cluster.protocol import Reports, incarnation
+from coordinator.binder import BindPlan, read_reports
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation, life_of
 from coordinator.jobs import JobState, Standing
 from coordinator.order import Order
 from coordinator.places import Places
@@ -116,6 +116,17 @@ class Victims:
     def read(self, reports: Reports, rows: Mapping[str, int]) -> list[StatusItem]:
         """Reports as ledger items, without those about earlier incarnations."""
         return self.ended(read_reports(_current(reports, self._lives), rows=rows))
+
+    def answered(self, plan: BindPlan, answers: BindAnswers) -> BindAnswers:
+        """The cluster's answers to binds, OVER for those of earlier incarnations: asked again for
+        want of an answer, they came to something after all, which was evicted."""
+        lives = self._lives
+        if not lives:
+            return answers
+        asked = zip(plan.requests.tasks, plan.requests.uids, answers.answers, strict=True)
+        over = BindAnswer.OVER
+        judged = [a if life_of(uid) >= lives.get(task, 0) else over for task, uid, a in asked]
+        return replace(answers, answers=[int(answer) for answer in judged])
 
     def ended(self, items: list[StatusItem]) -> list[StatusItem]:
         """What was evicted and is said to have failed goes back to pending, unless its job goes."""

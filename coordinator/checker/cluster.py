@@ -14,7 +14,7 @@ PHASES = ("live", "started", "releasing", "succeeded", "failed")
 _KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": LOST, "lost": LOST}
 
 
-LIFE = "#"
+LIFE = "~~"
 """Behind the uid of a task's job, before the number of an incarnation that is not the first."""
 
 

@@ -15,6 +15,7 @@ class BindAnswer(IntEnum):
     REFUSED = 4  # the node would not have it
     UNKNOWN = 5  # no answer in time: ask again
     SUCCEEDED = 6  # it ran, ended well, and that was reported before
+    OVER = 7  # said by no cluster: it was evicted, and what was asked is over
 
 
 def incarnation(uid: str, life: int) -> str:
@@ -28,7 +29,7 @@ def life_of(uid: str) -> int:
     return int(life) if life.isdecimal() else 0
 
 
-_LIFE = "#"
+_LIFE = "~~"
 
 
 @dataclass(frozen=True, slots=True)

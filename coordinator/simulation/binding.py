@@ -156,8 +156,9 @@ class SimulatedBinding:
 
     def _plan(self, entries: list[BindEntry], done: Event) -> None:
         """See to what is evicted, then to what is bound."""
-        if victims := self._core.evicted(entries):
-            self._evict(victims, lambda: self._plan_binds(entries, done))
+        victims, uids = self._core.evicted(entries)
+        if victims:
+            self._evict(victims, uids, lambda: self._plan_binds(entries, done))
         else:
             self._plan_binds(entries, done)
 
@@ -237,18 +238,18 @@ class SimulatedBinding:
 
     def stop(self, tasks: list[tuple[int, int]]) -> None:
         """End tasks at the cluster; a request that is lost is made again by the coordinator."""
-        self._stop(tasks, "stop", lambda: None, lambda: None)
+        self._stop(tasks, self._core.victims.uids(tasks), lambda: None, lambda: None)
 
-    def _evict(self, tasks: list[tuple[int, int]], done: Event) -> None:
+    def _evict(self, tasks: list[tuple[int, int]], uids: list[str], done: Event) -> None:
         """The same, and asked again until the cluster answers."""
-        again = partial(self._evict, tasks, done)
-        self._stop(tasks, "evict", done, lambda: self._process.after(ASK_AGAIN_SECONDS, again))
+        again = partial(self._evict, tasks, uids, done)
+        self._stop(tasks, uids, done, lambda: self._process.after(ASK_AGAIN_SECONDS, again))
 
     def _stop(
-        self, tasks: list[tuple[int, int]], what: str, done: Event, unanswered: Event
+        self, tasks: list[tuple[int, int]], uids: list[str], done: Event, unanswered: Event
     ) -> None:
         process = self._process
-        names, uids = [f"{jid}.{tix}" for jid, tix in tasks], self._core.victims.uids(tasks)
+        names = [f"{jid}.{tix}" for jid, tix in tasks]
 
         def arrive() -> None:
             try:
@@ -256,17 +257,17 @@ class SimulatedBinding:
             except ClusterTimeout:
                 process.after(0.0, unanswered)
             else:
-                process.hear(self._mean, lambda: answered(never), f"{what} answered")
+                process.hear(self._mean, lambda: answered(never), "stop answered")
             process.after(0.0, self._cluster_moves)
 
         def answered(never: list[str]) -> None:
-            items = self._core.stopped(tasks, read_names(never))
+            items = self._core.stopped(tasks, uids, read_names(never))
             if items:
                 self._seat.record(items, [], done)
             else:
                 done()
 
-        process.say(self._mean, arrive, f"{what} asked")
+        process.say(self._mean, arrive, "stop asked")
 
     # --- reports ------------------------------------------------------------------------------
 

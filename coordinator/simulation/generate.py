@@ -42,6 +42,7 @@ def scenario(seed: int) -> Scenario:
         wishes=tuple(wishes),
         faults=tuple(_faults(Random(seed + 1_000_003), shards)),
         standby=seed % 5 > 1,
+        evicting=seed // 3 % 2 == 1,
     )
 
 

@@ -78,6 +78,7 @@ def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
         network=wanted.network,
         lose=lose,
         standby=wanted.standby,
+        evicting=wanted.evicting,
         notes=notes,
     )
     simulation.submit(list(wanted.setup))

@@ -54,6 +54,7 @@ class Simulation:
         network: Network | None = None,
         lose: Callable[[], None] = lambda: None,
         standby: bool = False,
+        evicting: bool = False,
         notes: Notes | None = None,
     ) -> None:
         """``core`` makes an empty coordinator, ``session`` opens a session per worker; one worker
@@ -74,7 +75,7 @@ class Simulation:
             timeline=timeline,
             ledger=self.ledger,
             kubelets=kubelets,
-            workers=WorkerConfig(session=session, mode=mode, seed=seed),
+            workers=WorkerConfig(session=session, mode=mode, seed=seed, evicting=evicting),
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()

@@ -68,6 +68,8 @@ class Scenario:
     faults: tuple[Fault, ...]
     standby: bool
     """Whether there is a second coordinator from the start."""
+    evicting: bool = False
+    """Whether workers evict those that are in their way."""
 
     @property
     def deletes(self) -> bool:

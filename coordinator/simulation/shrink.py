@@ -55,6 +55,8 @@ def _calmer(wanted: Scenario, fails: Fails) -> None:
     """Fewer kinds of trouble on the way of messages."""
     if wanted.faulty and fails(calmer := replace(wanted, faulty=False)):
         wanted = calmer
+    if wanted.evicting and fails(calmer := replace(wanted, evicting=False)):
+        wanted = calmer
     for name in ("request_lost", "answer_lost", "echo", "dies_with_sender"):
         if getattr(wanted.network, name):
             network: Network = replace(wanted.network, **{name: 0.0})

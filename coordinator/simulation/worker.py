@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
+from coordinator.simulation.evicting import EvictingWorker, Truth
 from coordinator.simulation.process import Lane, Process
 from coordinator.simulation.timeline import Event, Place
 from shard_worker.session import Session
@@ -34,6 +36,8 @@ class WorkerConfig:
     session: Callable[[], Session]
     mode: Mode
     seed: int
+    evicting: bool = False
+    """Whether they evict, now and then."""
 
 
 class _Link(LedgerDouble):
@@ -78,7 +82,7 @@ class SimulatedWorker:
         self.view = View(shard=shard)
         self.view.load(snapshot)
         self.log_id = snapshot.log_id
-        self.worker = Worker(
+        self.worker = (EvictingWorker if config.evicting else Worker)(
             session=config.session(),
             view=self.view,
             mode=config.mode,
@@ -86,6 +90,9 @@ class SimulatedWorker:
             seed=config.seed * 1009 + shard,
             limits=Limits(nomination_seconds=10.0),
         )
+        if isinstance(self.worker, EvictingWorker):
+            self.worker.draw = Random(f"{config.seed}/{shard}/{epoch.counter}")
+            self.worker.truth = self._truth
         self.worker.begin(epoch, run_id)
         self._ledger = ledger
         self._committed = committed
@@ -99,6 +106,10 @@ class SimulatedWorker:
         self._asking = Lane(process, Place.LEDGER)
         self._waiting: deque[_Call] = deque()
         self._busy = False
+
+    def _truth(self) -> Truth:
+        snapshot = at_once(self._ledger.snapshot())
+        return snapshot.jobs, snapshot.tasks
 
     def follow(self) -> None:
         """Read the log to its end."""

@@ -74,3 +74,11 @@ def truth(*states: TaskState) -> tuple[JobRecord, dict[int, TaskRecord]]:
     record = JobRecord(spec_version=0, qid=0, gone=True, groups=[Group(-1, 1)])
     tasks = {t: TaskRecord(s, 0, 0, 1) for t, s in enumerate(states) if s is not PENDING}
     return record, tasks
+
+
+def stopped(
+    core: Coordinator, tasks: list[tuple[int, int]], never: list[tuple[int, int]]
+) -> list[StatusItem]:
+    """The cluster was told to end these, and never had some."""
+    asked = sorted({*tasks, *never})
+    return core.stopped(asked, core.victims.uids(asked), never)

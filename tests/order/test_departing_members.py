@@ -21,6 +21,7 @@ from tests.order.leaving import (
     record,
     run,
     step,
+    stopped,
 )
 
 
@@ -89,7 +90,7 @@ def test_a_deleted_member_whose_bind_was_refused_is_not_placed_again() -> None:
     delete_members(core, 1, 1)
     assert step(core) == [Stop([(1, 1)])]
     record(core, PENDING, 1, [1])
-    assert core.stopped([(1, 1)], [(1, 1)]) == []
+    assert stopped(core, [(1, 1)], [(1, 1)]) == []
     assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0])])]
 
 

@@ -32,6 +32,7 @@ from tests.order.leaving import (
     record,
     run,
     step,
+    stopped,
     truth,
 )
 
@@ -105,7 +106,7 @@ def test_a_job_is_not_forgotten_while_a_refused_bind_may_still_be_carried_out() 
     drop(core, 1)
     assert step(core, 0.0) == [Stop([(1, 0)])]
     assert step(core, STOP_AGAIN_SECONDS) == [Stop([(1, 0)])]  # the cluster had not answered
-    assert core.stopped([(1, 0)], [(1, 0)]) == []  # it holds nothing: nothing to record
+    assert stopped(core, [(1, 0)], [(1, 0)]) == []  # it holds nothing: nothing to record
     purge(core, 1)
     assert step(core, 1e6) == []
 
@@ -118,7 +119,7 @@ def test_a_late_bind_starts_nothing_once_the_cluster_was_told() -> None:
     (stop,) = step(core)
     assert stop == Stop([(1, 0), (1, 1)])
     never = cluster.delete([f"{jid}.{tix}" for jid, tix in stop.tasks], 1.0)
-    record_items(core, core.stopped(stop.tasks, read_names(never)))
+    record_items(core, stopped(core, stop.tasks, read_names(never)))
     purge(core, 1)
     assert cluster.bind(request, 2.0).answers == [BindAnswer.GONE]
 
@@ -135,10 +136,10 @@ def test_a_task_that_the_cluster_never_had_is_called_failed() -> None:
     core.turns_returned(0, call, [placed(turn)])
     drop(core, 1)
     assert step(core) == [Stop([(1, 0), (1, 1)])]
-    items = core.stopped([], [(1, 0), (1, 1), (7, 0)])
+    items = stopped(core, [], [(1, 0), (1, 1), (7, 0)])
     assert items == [StatusItem(FAILED, 1, [0, 1], [0, 0])]
     core.recorded(items, [[0, 1]])
-    assert core.stopped([], [(1, 0)]) == []
+    assert stopped(core, [], [(1, 0)]) == []
     assert idle(core) == 4
     purge(core, 1)
 
@@ -231,7 +232,7 @@ def test_a_bind_that_is_refused_frees_the_deleted_job() -> None:
     step(core)
     record(core, PENDING, 1, [0, 1])
     assert idle(core) == 4
-    assert core.stopped([(1, 0), (1, 1)], [(1, 0), (1, 1)]) == []
+    assert stopped(core, [(1, 0), (1, 1)], [(1, 0), (1, 1)]) == []
     purge(core, 1)
 
 
@@ -361,7 +362,7 @@ def test_a_successor_goes_on_with_what_leaves() -> None:
     instructions = step(core)
     assert Stop([(1, 1)]) in instructions
     assert Fail([StatusItem(FAILED, 2, [0], [0])]) in instructions
-    assert core.stopped([], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
+    assert stopped(core, [], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
     record(core, FAILED, 1, [1])
     purge(core, 1)
 
