@@ -341,7 +341,8 @@ class Draft:
         ops += [PutObject(key, encode_object(o)) for key, o in self.objects.changed.items()]
         for queue in self._parents_first():
             capability = None if queue.capability is None else list(queue.capability)
-            ops.append(PutQueue(queue.qid, queue.parent, capability, encode_queue(queue)))
+            kept, spec = list(queue.guarantee), encode_queue(queue)
+            ops.append(PutQueue(queue.qid, queue.parent, capability, spec, kept))
         for name, node in self.nodes.changed.items():
             if name in self._base.gone_nodes:
                 ops.append(PutObject(GONE_NODE_KEY + name, None))
