@@ -167,9 +167,9 @@ def test_a_check_that_cannot_be_switched_off_is_reported() -> None:
     ]
 
 
-def test_metrics_are_accepted_and_reported() -> None:
-    policy = parse_policy({**with_plugin(name="gang"), "metrics": {"type": "prometheus"}})
-    assert open_session(policy).warnings == ["metrics: has no effect in this version"]
+def test_a_source_of_metrics_needs_an_address() -> None:
+    words = refused({**with_plugin(name="gang"), "metrics": {"type": "prometheus"}})
+    assert "metrics.address: None is not the address of a server" in words
 
 
 def test_hierarchical_drf_is_refused() -> None:

@@ -121,7 +121,8 @@ def test_what_its_own_tests_run_with() -> None:
         "enableTopologyAwarePreemption": True,
         "minCandidateNodesPercentage": 20,
     }
-    assert policy.metrics["address"] == "http://metrics.example:9090"
+    assert policy.metrics is not None
+    assert policy.metrics.address == "http://metrics.example:9090"
 
 
 GOOD: dict[type, list[tuple[Any, Any]]] = {
