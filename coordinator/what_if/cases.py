@@ -101,7 +101,10 @@ def _scenario(file: str, value: Json, policy: Policy | None) -> Case:
     return Case(read.id, policy or read.policy, read.recorded, read.mode, read.own, read.now)
 
 
-_ANY_POLICY: Mapping[str, object] = {"actions": "allocate", "tiers": []}
+_ANY_POLICY: Mapping[str, object] = {
+    "actions": "allocate",
+    "tiers": [{"plugins": [{"name": "gang"}]}],
+}
 
 
 def _cluster(files: str, objects: Sequence[Json], policy: Policy | None, now: float | None) -> Case:

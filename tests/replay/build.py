@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.what_if.cases import Case, read_cases
+from coordinator.what_if.cycles import run_cycles
+from coordinator.what_if.outcome import Result
+from shared.policy import parse_policy
+
 Json = dict[str, Any]
 
 
@@ -57,3 +62,50 @@ def gang(name: str, *, pods: int, cpu: float = 1, on: str = "", **spec: Any) -> 
     """A PodGroup that needs all its pods, as a user submits it or, with ``on``, as it runs."""
     members = [pod(f"{name}-{i}", group=name, cpu=cpu, on=on) for i in range(pods)]
     return [group(name, minimum=pods, **spec), *members]
+
+
+def foreign(name: str, *, on: str, cpu: float = 1, **spec: Any) -> Json:
+    """A pod of another scheduler, with whatever its author wrote."""
+    made = pod(name, cpu=cpu, on=on, scheduler="default-scheduler")
+    made["metadata"]["namespace"] = "kube-system"
+    made["spec"] |= spec
+    return made
+
+
+def priority(name: str, value: int) -> Json:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def queue(name: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1, **spec},
+    }
+
+
+def policy(actions: str, *plugins: str, **flags: bool) -> Json:
+    """One tier. ``flags`` of all its plugins."""
+    return {"actions": actions, "tiers": [{"plugins": [{"name": p, **flags} for p in plugins]}]}
+
+
+def case(*items: Json, under: Json) -> Case:
+    """A dump of these objects, to be decided under a policy."""
+    documents = [{"apiVersion": "v1", "kind": "List", "items": list(items)}]
+    [made] = read_cases([("now.yaml", documents)], policy=parse_policy(under))
+    return made
+
+
+def sessions(made: Case, cycles: int = 1) -> list[Result]:
+    return list(run_cycles(made.policy, made.recorded, name=made.id, cycles=cycles, now=made.now))
+
+
+def session(*items: Json, under: Json) -> Result:
+    [result] = sessions(case(*items, under=under))
+    return result

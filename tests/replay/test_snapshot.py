@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import redis
 import yaml
 from typer.testing import CliRunner
 
 from coordinator.cli import app
-from coordinator.replay import Result
 from coordinator.what_if.cases import Case, read_cases
-from coordinator.what_if.cycles import run_cycles
+from coordinator.what_if.outcome import Result
 from shard_worker.transport import PlaceReply
 from shared.ledger.server import EmbeddedServer
 from shared.messages import Turn
 from tests.kube.conftest import put
-from tests.replay.build import gang, node
+from tests.replay.build import gang, node, sessions
 from tests.service.harness import DirectShards, Running, running
 
 
@@ -77,7 +75,7 @@ async def _both(url: str, path: Path) -> tuple[Result, dict[str, str]]:
         workers.gate.set()
         await service.until(lambda status: status["tasks"]["running"] == 8)
         after = cases(await snapshot(service))
-    [replayed] = run_cycles_of(cases(before))
+    [replayed] = sessions(cases(before))
     return replayed, _where(after) - _where(cases(before))
 
 
@@ -95,7 +93,3 @@ def _where(case: Case) -> _Where:
             for tix, row in standing.rows.items()
         }
     )
-
-
-def run_cycles_of(case: Case, **options: Any) -> list[Result]:
-    return list(run_cycles(case.policy, case.recorded, name=case.id, now=case.now, **options))
