@@ -1,0 +1,140 @@
+"""Seeded runs with a policy that has every action: a small cluster, and what users submit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.checker import CheckReport
+from coordinator.checker.check import check_lines
+from coordinator.cluster.local import LocalCluster
+from coordinator.core import Coordinator
+from coordinator.dispatch import Dispatcher
+from coordinator.order import Order
+from coordinator.simulation.notes import Notes
+from coordinator.simulation.run import Simulation
+from coordinator.simulation.timeline import CALM, Network
+from coordinator.simulation.workload import node
+from shard_worker.session import open_session
+from shard_worker.task_class import Mode
+from shared.messages import TaskState
+from shared.policy import Policy
+from tests.place.sessions import EVERYTHING
+
+Item = dict[str, Any]
+
+
+def queue(name: str, **spec: Any) -> Item:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1, **spec},
+    }
+
+
+def priority(name: str, value: int) -> Item:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def job(
+    name: str,
+    replicas: int,
+    *,
+    minimum: int | None = None,
+    seconds: float = 1.0,
+    cpu: str = "1",
+    priority: str = "",
+    queue: str = "default",
+    **spec: Any,
+) -> Item:
+    template: Item = {
+        "metadata": {"annotations": {"quadrant.dev/duration": str(seconds)}},
+        "spec": {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu} if cpu else {}}}]
+        },
+    }
+    given: Item = {
+        "queue": queue,
+        "minAvailable": replicas if minimum is None else minimum,
+        "tasks": [{"name": "t", "replicas": replicas, "template": template}],
+        **spec,
+    }
+    if priority:
+        given["priorityClassName"] = priority
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": given,
+    }
+
+
+class Run:
+    """A simulation, and what a test asks of it."""
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 2,
+        shards: int = 2,
+        seed: int = 1,
+        mode: Mode = Mode.SOFT,
+        policy: Policy = EVERYTHING,
+        network: Network = CALM,
+        setup: list[Item] | None = None,
+        grace: float = 0.05,
+    ) -> None:
+        def core() -> Coordinator:
+            order = Order(open_session(policy), window=16, walls=mode is Mode.HARD)
+            return Coordinator(order, Dispatcher(shards, turns_per_call=4), mode=mode.value)
+
+        self.notes = Notes()
+        self.sim = Simulation(
+            core,
+            session=lambda: open_session(policy),
+            kubelets=LocalCluster(grace=grace),
+            mode=mode,
+            seed=seed,
+            network=network,
+            notes=self.notes,
+        )
+        self.sim.submit([*map(node, range(nodes)), *(setup or [])])
+
+    def submit(self, *items: Item, at: float = 0.0) -> None:
+        self.sim.submit(list(items), at=at)
+
+    def until(self, seconds: float) -> None:
+        """Run so many seconds of virtual time, counted from the start (1000)."""
+        self.sim.run(until=1000.0 + seconds)
+
+    def end(self) -> CheckReport:
+        """Run to the end: everything is done, all books agree, and no promise was broken."""
+        self.sim.run(until=1_200.0)
+        self.sim.core.validate()
+        report = check_lines(self.notes.lines, name="run", closed=True)
+        assert not report.violations, report.violations
+        assert self.sim.over, self.sim.core.status()
+        return report
+
+    def state(self, name: str) -> list[TaskState]:
+        """The states of a job's tasks as the coordinator has them."""
+        for state in self.sim.core.order.jobs.values():
+            if state.job.name == name:
+                return [TaskState(s) for s in state.states]
+        raise KeyError(name)
+
+    def running(self, name: str) -> int:
+        held = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
+        return sum(state in held for state in self.state(name))
+
+    def reason(self, name: str) -> str:
+        return next(s.reason for s in self.sim.core.order.jobs.values() if s.job.name == name)
+
+    @property
+    def evicted(self) -> int:
+        return sum(self.sim.core.tally.evicted.values())
