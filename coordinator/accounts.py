@@ -17,13 +17,15 @@ from shard_worker.queue_totals import (
     book,
     charge,
     charge_total,
+    figures,
+    link,
     reserves,
     unbook,
     waits_for_entry,
 )
 from shard_worker.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.messages import HOLDING, TaskState
-from shared.model import Node, Queue, Requests, Role, TaskClass
+from shared.model import Node, Queue, Requests, ResourceQuota, Role, TaskClass, WorldObject
 
 PENDING_STATE = int(TaskState.PENDING)
 _USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
@@ -78,7 +80,32 @@ class Accounts:
         """The totals of jobs whose queue does not exist."""
         self.queueless: dict[int, JobInfo] = {}
         """Those jobs."""
+        self.unlinked = False
+        """A queue came, went or moved since it was told which ones are above it."""
         self._nodes: dict[int, Requests] = {}
+
+    def begin(self, now: float) -> None:
+        """A session begins: what follows from totals and queues is found out anew."""
+        self.cluster.now = now
+        if self.unlinked:
+            link(self.cluster.queues)
+            self.unlinked = False
+        if self.dirty:
+            self.cluster.revision += 1
+            self.dirty = False
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def put_object(self, value: WorldObject) -> None:
+        """Of objects, rules over totals look at quotas of namespaces."""
+        if isinstance(value, ResourceQuota):
+            self.cluster.objects.quotas[f"{value.namespace}/{value.name}"] = value
+            self.dirty = True
+
+    def drop_object(self, value: WorldObject) -> None:
+        if isinstance(value, ResourceQuota):
+            self.cluster.objects.quotas.pop(f"{value.namespace}/{value.name}", None)
+            self.dirty = True
 
     # --- nodes --------------------------------------------------------------------------------
 
@@ -282,7 +309,7 @@ class Accounts:
             info.phase = RUNNING
         elif info.phase == RUNNING:
             info.phase = PENDING
-        if not waits_for_entry(info.phase) or info.figures is not None:
+        if not waits_for_entry(info.phase) or info.allocated or info.figures is not None:
             book(self.cluster, self.queue(state), info)
 
     def resources(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -312,10 +339,15 @@ class Accounts:
             for total in (queue.allocated, queue.requested):
                 add(total, list(state.info.allocated.items()), 1)
             add(queue.requested, list(state.info.requested.items()), 1)
+            if state.counted and state.info.qid >= 0 and (own := figures(state.info)) is not None:
+                add(queue.inqueue, own.inqueue.items(), 1)
+                add(queue.kept, own.kept.items(), 1)
             tasks.update(state.states)
             for role in state.job.roles:
                 requests = self.classes[role.cid].requests
                 part = state.states[role.first : role.first + role.count]
+                if reserves(role):
+                    add(queue.reserved, requests, part.count(TaskState.PENDING))
                 add(idle, requests, -sum(part.count(s) for s in HOLDING))
                 for total in (releasing, queue.releasing):
                     add(total, requests, part.count(TaskState.RELEASING))
@@ -329,18 +361,34 @@ class Accounts:
         for qid, kept in [*self.cluster.queues.items(), (-1, self.nowhere)]:
             now = queues.pop(qid, QueueInfo(queue=kept.queue))
             assert kept.jobs == now.jobs, (kept.queue.name, "jobs", kept.jobs, now.jobs)
-            for name in ("allocated", "requested", "releasing"):
+            for name in ("allocated", "requested", "releasing", "inqueue", "kept", "reserved"):
                 left, right = getattr(kept, name), getattr(now, name)
                 assert _same(left, right), (kept.queue.name, name, left, right)
         assert not queues, ("no such queue", list(queues))
+        self._validate_tree()
+
+    def _validate_tree(self) -> None:
+        """What is below each queue, added up anew."""
+        kept = {qid: info.below for qid, info in self.cluster.queues.items()}
+        if self.unlinked:
+            return  # it is added up anew before anybody asks
+        link(self.cluster.queues)
+        for qid, info in self.cluster.queues.items():
+            before = kept[qid]
+            assert (before is None) == (info.below is None), (info.queue.name, "below")
+            for name in ("allocated", "inqueue", "kept", "reserved") if before else ():
+                left, right = getattr(before, name), getattr(info.below, name)
+                assert _same(left, right), (info.queue.name, "below", name, left, right)
 
     def _validate_job(self, state: JobState) -> None:
         info = state.info
-        kept = (list(info.held), info.pending, info.failed, dict(info.allocated))
+        kept = (list(info.held), info.pending, info.failed, dict(info.allocated), info.using)
+        gated = dict(info.gated)
         recount(state, self.classes)
-        now = (list(info.held), info.pending, info.failed, dict(info.allocated))
+        now = (list(info.held), info.pending, info.failed, dict(info.allocated), info.using)
+        assert _same(gated, info.gated), (state.job.key, "gated", gated, info.gated)
         assert _same(kept[3], now[3]), (state.job.key, "allocated", kept[3], now[3])
-        assert kept[:3] == now[:3], (state.job.key, kept[:3], now[:3])
+        assert kept[:3] + kept[4:] == now[:3] + now[4:], (state.job.key, kept, now)
 
 
 def _same(left: Amounts, right: Amounts) -> bool:

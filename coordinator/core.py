@@ -131,9 +131,9 @@ class Coordinator:
         for queue in changes.queues:
             self.order.put_queue(queue)
         for value in changes.objects:
-            self.order.spanning.put_object(value)
+            self.order.put_object(value)
         for value in changes.objects_gone:
-            self.order.spanning.drop_object(value)
+            self.order.drop_object(value)
         for jid in changes.jobs_gone:
             self.order.drop_job(jid)
             self.dispatcher.forget(jid)

@@ -59,6 +59,7 @@ class Following:
         found.jobs = [job for job in found.jobs if self._understood(job, found.classes)]
         registry = self._intake.registry
         take_up(registry, found)
+        core.order.accounts.cluster.names = registry.slots.names
         hyper = any(key.startswith(HYPER_NODE_KEY) for key in part.objects)
         core.restore_gone_nodes(registry.gone_nodes.values())
         core.aside.restore(part.objects)

@@ -18,7 +18,6 @@ from coordinator.jobs import JobState, Need, Standing, amounts, core_need, open_
 from coordinator.lines import PROBE_LIMIT_SECONDS, PROBE_SECONDS, Line, Lines, QueueState
 from coordinator.nominations import Nominations
 from coordinator.parking import PARKED, Parking
-from shard_worker.queue_totals import link
 from shard_worker.session import Session
 from shard_worker.workload import QueueInfo
 from shared.messages import ALLOCATE, Outcome, OutcomeCode, TaskState
@@ -388,7 +387,7 @@ class JobBook:
             self.lines.queues[queue.qid] = state
             self.accounts.cluster.queues[queue.qid] = state.info
             self.queue_ids[queue.name] = queue.qid
-        link(self.accounts.cluster.queues)
+        self.accounts.unlinked = True
         self.accounts.dirty = True
         self.accounts.capacity.freed()
         for jid in sorted(self._orphans.get(queue.name, ())):
@@ -405,7 +404,7 @@ class JobBook:
             self._replace(self.jobs[jid], self.jobs[jid].job)
             self.moved(jid)
         del self.lines.queues[qid], self.accounts.cluster.queues[qid]
-        link(self.accounts.cluster.queues)
+        self.accounts.unlinked = True
         self.accounts.dirty = True
         self.accounts.capacity.freed()
 

@@ -35,6 +35,7 @@ from coordinator.reason_words import of_counts
 from coordinator.sessions import BACKFILL, Sessions
 from shard_worker.session import Session
 from shared.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
+from shared.model import WorldObject
 
 URGENT_ATTEMPTS = 3
 """So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
@@ -77,9 +78,7 @@ class Order(Sessions):
     def begin(self, now: float) -> None:
         """Open a session: shares are computed anew, queues dropped before may be tried again."""
         self.now = now
-        if self.accounts.dirty:
-            self.accounts.cluster.revision += 1
-            self.accounts.dirty = False
+        self.accounts.begin(now)
         self.picking.begin(now)
         self.departures.begin(now)
         for jid in self.nominations.due(now, self.jobs):
@@ -115,6 +114,15 @@ class Order(Sessions):
             if (turn := self._open_turn(state, self._need(state), action=action)) is not None:
                 return turn
         return None
+
+    def put_object(self, value: WorldObject) -> None:
+        """An object that rules look at came or changed."""
+        self.spanning.put_object(value)
+        self.accounts.put_object(value)
+
+    def drop_object(self, value: WorldObject) -> None:
+        self.spanning.drop_object(value)
+        self.accounts.drop_object(value)
 
     def next_due(self) -> float | None:
         """When :meth:`begin` should be called again though nothing happened, None where never."""

@@ -58,7 +58,12 @@ class ResourceQuotas:
         return self._coming
 
     def _least(self, info: JobInfo, cluster: ClusterInfo) -> Named:
-        return {cluster.names[slot]: amount for slot, amount in info.job.min_resources or ()}
+        names = cluster.names
+        return {
+            names[slot]: amount
+            for slot, amount in info.job.min_resources or ()
+            if slot < len(names)
+        }
 
 
 def _quotas(namespace: str, cluster: ClusterInfo) -> Iterator[ResourceQuota]:
