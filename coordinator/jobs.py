@@ -204,6 +204,9 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
         pending, failed = part.get(TaskState.PENDING, 0), part.get(TaskState.FAILED, 0)
         count_group(info.held, job.groups, role.group, role.count - pending - failed)
         info.failed += failed
+        if using := sum(part.get(s, 0) for s in _USING):
+            info.using += using
+            add(info.allocated, cls.requests, using)
         if cls.best_effort:
             count_group(info.best_effort, job.groups, role.group, pending)
             continue
@@ -212,9 +215,6 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
             add(info.requested, cls.requests, pending)
             if role.gated:
                 add(info.gated, cls.requests, pending)
-        if using := sum(part.get(s, 0) for s in _USING):
-            info.using += using
-            add(info.allocated, cls.requests, using)
     for tix in state.evicted:
         count_group(info.held, job.groups, job.role_of(tix).group, -1)
 
