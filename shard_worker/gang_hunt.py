@@ -8,7 +8,7 @@ is done once more, for good.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,17 @@ if TYPE_CHECKING:
     from shard_worker.session import Session
     from shard_worker.session_job import SessionJob, SubJob
 
+
 TRIALS = 64
 """Plans that are tried to find out which victims a plan can do without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A bundle that was evicted, and whom that took."""
+
+    bundle: Bundle
+    tasks: list[TaskInfo]
 
 
 @dataclass(slots=True)
@@ -129,7 +138,7 @@ class GangHunt:
         rows &= self.ssn.world.in_reach()
         return rows
 
-    def _take(self, domain: Domain, rows: Mask, need: Amounts) -> list[Bundle] | None:
+    def _take(self, domain: Domain, rows: Mask, need: Amounts) -> list[Taken] | None:
         """Evict bundles until the plan comes off, which is in effect then; None where it does not.
 
         A plan is only tried once the sums suffice, and after a failure only once some more left.
@@ -137,12 +146,13 @@ class GangHunt:
         ssn = self.ssn
         if self._suffices(rows, need) and self._place(domain):
             return []
-        taken: list[Bundle] = []
+        taken: list[Taken] = []
         tries, next_try = 0, 0
         for bundle in bundles(ssn, self.job, rows, self.may_go, need=need, whole=self.whole):
-            if not self._evict(bundle):
+            gone = self._evict(bundle)
+            if not gone:
                 continue
-            taken.append(bundle)
+            taken.append(Taken(bundle, gone))
             if len(taken) < next_try or not self._suffices(rows, need):
                 continue
             if self._place(domain):
@@ -151,20 +161,14 @@ class GangHunt:
             next_try = len(taken) + 1 + tries // 8
         return taken if taken and len(taken) < next_try and self._place(domain) else None
 
-    def _evict(self, bundle: Bundle) -> bool:
-        """Evict a bundle if the rules let all of it go."""
+    def _evict(self, bundle: Bundle) -> list[TaskInfo]:
+        """Evict a bundle if the rules let all of it go. Whom that was."""
         tasks = [task for task in bundle.tasks if task.status & EVICTABLE]
-        if not tasks:
-            return False
-        allowed = self.ssn.unified_evictable(self.job, tasks, self.purpose)
-        if len(allowed) < len(tasks):
-            return False
-        self._let_go(tasks)
-        return True
-
-    def _let_go(self, tasks: list[TaskInfo]) -> None:
+        if not tasks or len(self.ssn.unified_evictable(self.job, tasks, self.purpose)) < len(tasks):
+            return []
         for task in tasks:
             self.statement.evict(task, f"{self.action}: for {self.job.job.key}")
+        return tasks
 
     def _suffices(self, rows: Mask, need: Amounts) -> bool:
         """Is there as much in the domain as the gang needs, wherever it is?"""
@@ -176,41 +180,40 @@ class GangHunt:
 
     # --- giving back --------------------------------------------------------------------------
 
-    def _give_back(self, domain: Domain, taken: list[Bundle]) -> None:
-        """Let those stay whom the plan does not need: all on nodes that it does not use, then one
-        job's after the other's, the last taken first."""
-        gone = self._gone()
+    def _give_back(self, domain: Domain, taken: list[Taken]) -> None:
+        """Let those stay whom the plan does not need: first all on nodes that it does not use, then
+        the last taken first, one after the other."""
         used = {task.row for task in self.job.tasks if task.status is Status.PIPELINED}
-        idle = [tasks for tasks in gone.values() if not used & {task.row for task in tasks}]
-        if idle and self._without([task for tasks in idle for task in tasks], domain):
-            gone = self._gone()
-        trials, whole = TRIALS, set[int]()
-        for bundle in reversed(taken):
-            jid = bundle.job.job.jid
-            part = gone.get(jid, [])
-            if self._all_gone(bundle.job):
-                if jid in whole:
-                    continue
-                whole.add(jid)
-            else:
-                part = [task for task in part if task in bundle.named]
-            if part and trials:
-                trials -= 1
-                self._without(part, domain)
-                gone = self._gone()
+        idle = [
+            task
+            for part in self._parts(taken)
+            if not used & {task.row for task in part}
+            for task in part
+        ]
+        if idle:
+            self._without(idle, domain)
+        trials = TRIALS
+        for at in range(len(taken) - 1, -1, -1):
+            for part in self._parts_of(taken, at):
+                if trials and part:
+                    trials -= 1
+                    if self._without(part, domain):
+                        break
 
-    def _gone(self) -> dict[int, list[TaskInfo]]:
-        """jid -> whom the statement evicts of it."""
-        gone: dict[int, list[TaskInfo]] = {}
-        for operation in self.statement.operations:
-            if operation.task.job is not self.job:
-                gone.setdefault(operation.task.job.job.jid, []).append(operation.task)
-        return gone
+    def _parts(self, taken: list[Taken]) -> list[list[TaskInfo]]:
+        """What may come back without the rest: a job that left as a whole comes back as one."""
+        return [parts[0] for at in range(len(taken)) if (parts := self._parts_of(taken, at))]
 
-    @staticmethod
-    def _all_gone(job: SessionJob) -> bool:
-        """Is nothing of the job left? Then it comes back as a whole, or not at all."""
-        return not any(task.status & EVICTABLE for task in job.tasks)
+    def _parts_of(self, taken: list[Taken], at: int) -> list[list[TaskInfo]]:
+        """Of one bundle, what may come back, the most first. Members that could be spared come back
+        with the rest of a job that left as a whole, or it does without them."""
+        one = taken[at]
+        mine = [other for other in taken if other.bundle.job is one.bundle.job]
+        if one.bundle.whole:
+            return [_gone(task for other in mine for task in other.tasks), _gone(one.tasks)]
+        if any(other.bundle.whole and _gone(other.tasks) for other in mine):
+            return []
+        return [_gone(one.tasks)]
 
     def _without(self, victims: list[TaskInfo], domain: Domain) -> bool:
         """Is there a plan if these stay? Then they do; else all is as before."""
@@ -280,3 +283,8 @@ class GangHunt:
             else:
                 self.statement.pipeline(task, choice[0])
         return enough()
+
+
+def _gone(tasks: Iterable[TaskInfo]) -> list[TaskInfo]:
+    """Those that are evicted still."""
+    return [task for task in tasks if task.status is Status.RELEASING]
