@@ -175,7 +175,7 @@ class Cluster:
             uid=name,
             queue=queue,
             created=fields.pop("created", float(len(self._jobs))),
-            groups=(Group(parent=-1, minimum=total if minimum is None else minimum),),
+            groups=fields.pop("groups", (Group(-1, total if minimum is None else minimum),)),
             roles=listed,
             phase=fields.pop("phase", "Inqueue"),
             **fields,
