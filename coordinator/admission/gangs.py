@@ -117,7 +117,12 @@ def admit_job(step: Step, new: JobManifest) -> None:
     if not _same(step, new, jid, document):
         message = "another Job has this name and Jobs cannot change; delete it first"
         raise InvalidInput("metadata.name", new.name, message)
-    step.same.add(id(new))
+    job = None if jid is None else draft.jobs.get(jid)
+    if job is None or (job.labels, job.annotations) == (new.labels, new.annotations):
+        step.same.add(id(new))
+    else:
+        told = replace(job, labels=new.labels, annotations=new.annotations, spec=job.spec + 1)
+        draft.jobs[job.jid] = told
 
 
 def _come(step: Step, new: JobManifest) -> None:
@@ -173,7 +178,13 @@ def _same(step: Step, new: JobManifest, jid: int | None, document: Document | No
         old = replace(old, uid=uid or old.uid)
     if old is None:
         return False
-    asked = replace(_job(step, new, old.jid), created=old.created, spec=old.spec)
+    asked = replace(
+        _job(step, new, old.jid),
+        created=old.created,
+        spec=old.spec,
+        labels=old.labels,
+        annotations=old.annotations,
+    )
     if not new.uid:
         asked, old = replace(asked, uid=""), replace(old, uid="")
     return asked == old

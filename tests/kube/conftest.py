@@ -17,6 +17,7 @@ from coordinator.kube.lists import BASE
 from coordinator.objects.kinds import EVENT
 from shared.ledger.server import EmbeddedServer
 from tests.intake.objects import node, pod, pod_group, queue
+from tests.intake.world_objects import WORLD
 from tests.kube.client import Client
 from tests.kube_write.kubectl import Kubectl, found
 from tests.service.harness import Running, running
@@ -88,6 +89,7 @@ ITEMS = [
             ],
         },
     },
+    *(written for name, (written, _) in WORLD.items() if name != "budget"),
 ]
 
 

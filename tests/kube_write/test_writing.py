@@ -132,8 +132,8 @@ async def test_a_name_is_made(client: Client) -> None:
         (pod(nope=1), "spec.nope", "FieldValueForbidden", "unknown field"),
         (pod(priority="x"), "spec.priority", "FieldValueInvalid", "Invalid value: 'x'"),
         (
-            pod(schedulingGates=[{"name": "a"}]),
-            "spec.schedulingGates",
+            pod(resources={"limits": {"cpu": "1"}}),
+            "spec.resources",
             "FieldValueNotSupported",
             "",
         ),
@@ -158,12 +158,11 @@ async def test_what_is_wrong_is_named(
 
 
 async def test_what_is_overlooked_is_a_warning(client: Client) -> None:
-    spread = {"whenUnsatisfiable": "ScheduleAnyway", "topologyKey": "a", "maxSkew": 1}
-    code, _ = await client.create(pod(topologySpreadConstraints=[spread]))
+    code, _ = await client.create(pod(priorityClassName="unheard-of"))
     assert code == 201
     (text,) = client.warnings
     assert text.startswith('299 - "')
-    assert "topologySpreadConstraints" in text
+    assert "priorityClassName: unheard-of does not exist" in text
 
 
 # --- replace ----------------------------------------------------------------------------------
