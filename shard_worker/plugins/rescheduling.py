@@ -170,8 +170,10 @@ class _Balance:
         return goal
 
     def _in_use(self, slot: int) -> NDArray[np.float64]:
+        """As a metrics source says; else what is asked for by those that stay."""
         world = self._world
-        used: NDArray[np.float64] = world.view.column("used", slot).astype(np.float64)
+        staying = world.view.column("used", slot) - world.view.column("releasing", slot)
+        used: NDArray[np.float64] = staying.astype(np.float64)
         name = {CPU: "cpu", MEMORY: "memory"}.get(slot, "")
         for row, node in enumerate(world.view.nodes):
             told = {} if node is None else world.objects.usage.get(node.name, {})
