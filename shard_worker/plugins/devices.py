@@ -1,8 +1,9 @@
 """Devices by dynamic resource allocation: where a task's claims can be served.
 
 A claim that has its devices keeps the task where they can be reached. Any other is served from what
-is free on a node; what a task of the session got is not given twice. Nodes whose devices are alike,
-and alike in use, are judged once.
+is free on a node; what a task got is not given twice, be it in this session or earlier, as long as
+nobody has written down yet what its claim got. Nodes whose devices are alike, and alike in use, are
+judged once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from shard_worker.plugins.cel import CelError
 from shard_worker.plugins.device_pools import Offer, Pools
 from shard_worker.plugins.device_search import Got, Search, Usage, Wanted
 from shard_worker.plugins.node_checks import terms_mask
+from shard_worker.plugins.volumes import placed
 from shard_worker.rules import Check, EventHandler, Mask
 from shard_worker.session import Session
 from shard_worker.tasks import TaskInfo
@@ -78,6 +80,8 @@ class Devices:
         self._rows_of = {row: name for name, row in self._row_of.items() if row >= 0}
         for row in self._rows_of:
             self._code(row)
+        for task in placed(world):
+            self._take(task)
 
     def _allocated(self, claim: ResourceClaim) -> Iterable[Got]:
         """The devices of a claim that has them, as far as they are still offered."""

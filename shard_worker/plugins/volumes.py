@@ -2,8 +2,9 @@
 
 A bound claim keeps the task where its volume can be reached. One that waits for its first consumer
 goes where a free volume fits (the smallest does), or where its class can have one made. Any other
-unbound claim, and a missing one, keep the task from every node. What a task of the session took is
-not given twice: it is remembered, and forgotten again where the task is undone.
+unbound claim, and a missing one, keep the task from every node. What a task took is not given
+twice: it is remembered, and forgotten again where the task is undone. Tasks that have a node
+already, and whose claims are still to be bound, are taken up first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from shard_worker.plugins.node_checks import terms_mask
 from shard_worker.rules import Check, EventHandler, Mask
 from shard_worker.session import Session
 from shard_worker.session_job import matches
-from shard_worker.tasks import TaskInfo
+from shard_worker.tasks import OCCUPYING, Status, TaskInfo
 from shard_worker.world import World
 from shared.model import StorageClass, TaskClass, Terms, Volume, VolumeClaim
 from shared.objects import ClusterObjects
@@ -73,6 +74,8 @@ class VolumeBinding:
         if world is not self._world:
             self._reset()
             self._world = world
+            for task in placed(world):
+                self._take(task)
         if self._revision != world.view.revision:
             self._reach.clear()
             self._revision = world.view.revision
@@ -257,6 +260,17 @@ class VolumeBinding:
     def choices(self, task: TaskInfo) -> list[Choice]:
         """What this session chose for the unbound claims of a task that has a node."""
         return [self._kept[key].choice for key in self._of_task.get(task, ())]
+
+
+def placed(world: World) -> list[TaskInfo]:
+    """Tasks that have a node, in an order that does not depend on when they got it."""
+    found = [
+        task
+        for tasks in world.resident.values()
+        for task in tasks
+        if task.status & (OCCUPYING | Status.PIPELINED) and task.cls.constraints is not None
+    ]
+    return sorted(found, key=lambda task: (task.job.job.jid, task.tix))
 
 
 # --- objects ----------------------------------------------------------------------------------
