@@ -383,3 +383,54 @@ async def test_who_comes_back_may_be_adopted_or_given_up(desk: Desk) -> None:
         1: TaskRecord(S.FAILED, 0, BIG, 5, 0, 1),
     }
     assert (await desk.ledger.snapshot()).jobs[VICTIM].groups[0].held == 1
+
+
+# --- what the victims make room for ---------------------------------------------------------------
+
+
+async def waiting(desk: Desk) -> None:
+    """Both victims leave node 0, one of their places is promised to the winner."""
+    await running(desk)
+    await desk.commit(evicting(victims([0, 1], [0, 0]), place=True))
+
+
+async def grab(desk: Desk, tix: int, writer: str) -> Verdict:
+    """A third job tries to get a place on node 0 by another shard."""
+    version = await desk.version(0)
+    mine = statement(THIRD, run([tix], [0], cid=BIG, version=version))
+    return verdict(await desk.commit(mine, writer=writer))[0]
+
+
+async def test_nominations_hold_against_every_shard_until_the_victims_have_left(
+    desk: Desk,
+) -> None:
+    await waiting(desk)
+    for writer in ("0", "1"):
+        assert await grab(desk, 0, writer) is V.FIT
+    await desk.record(StatusItem(S.PENDING, VICTIM, [0], [0]))
+    # One has left. One place is promised, and the other's is still to come: that makes one for all.
+    assert await grab(desk, 0, "1") is V.COMMITTED
+    assert await grab(desk, 1, "1") is V.FIT
+    await desk.record(StatusItem(S.PENDING, VICTIM, [1], [0]))
+    for writer in ("0", "1"):
+        assert await grab(desk, 1, writer) is V.NOMINATION
+    come = statement(WINNER, run([0], [0], cid=BIG, version=await desk.version(0)))
+    assert verdict(await desk.commit(come))[0] is V.COMMITTED
+    assert (await desk.slots(0))[CPU] == (8000, 8000, 0, 0, 0)
+
+
+async def test_nominations_of_a_preemptor_lapse_or_go_with_it(desk: Desk) -> None:
+    await waiting(desk)
+    await desk.record(StatusItem(S.PENDING, VICTIM, [0, 1], [0, 0]))
+    assert await grab(desk, 0, "1") is V.COMMITTED
+    assert await grab(desk, 1, "1") is V.NOMINATION
+    await desk.record(lapsed=(WINNER,))
+    assert await grab(desk, 1, "1") is V.COMMITTED
+
+
+async def test_a_preemptor_that_is_deleted_gives_its_nominations_back(desk: Desk) -> None:
+    await waiting(desk)
+    await desk.store(DropJob(WINNER))
+    assert (await desk.slots(0))[CPU] == (8000, 8000, 0, 8000, 0)
+    await desk.record(StatusItem(S.PENDING, VICTIM, [0, 1], [0, 0]))
+    assert [await grab(desk, t, "1") for t in (0, 1)] == [V.COMMITTED] * 2
