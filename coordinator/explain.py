@@ -131,9 +131,10 @@ class Explainer:
             jid = registry.batch_jobs.get(f"{namespace}/{head[:at]}") if letter == "-" else None
             job = None if jid is None else registry.jobs.get(jid)  # none: it is on its way out
             for role in job.roles if job is not None else ():
-                if role.name == head[at + 1 :] and int(index) < role.count and not role.names:
+                i = int(index) - role.start
+                if role.name == head[at + 1 :] and 0 <= i < role.count and not role.names:
                     assert jid is not None
-                    return Subject(jid, role.first + int(index))
+                    return Subject(jid, role.first + i)
         return None
 
     # --- the answer -----------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def rules_of(document: Document) -> Rules | None:
 
 def verdict(rules: Rules, job: Job, states: bytearray) -> Verdict | None:
     """What is to be done now; None: nothing. Failures come before completions."""
-    ranges = {role.name: (role.first, role.first + role.count) for role in job.roles}
+    ranges = _ranges(job)
     for event in (POD_FAILED, TASK_COMPLETED):
         for role in rules.roles:
             if role.name not in ranges or not _happened(event, states, *ranges[role.name]):
@@ -85,6 +85,15 @@ def verdict(rules: Rules, job: Job, states: bytearray) -> Verdict | None:
             if action is not None:
                 return Verdict(action, event, role.name)
     return None
+
+
+def _ranges(job: Job) -> dict[str, tuple[int, int]]:
+    """First task and end of every role by its name. The parts of a role follow one another."""
+    found: dict[str, tuple[int, int]] = {}
+    for role in job.roles:
+        first, _ = found.get(role.name, (role.first, 0))
+        found[role.name] = first, role.first + role.count
+    return found
 
 
 def _happened(event: str, states: bytearray, first: int, end: int) -> bool:
@@ -102,14 +111,13 @@ def _action(policies: tuple[PolicyManifest, ...], event: str) -> str | None:
 
 def may_begin(rules: Rules, job: Job, states: bytearray) -> list[str]:
     """Roles that are not created yet, and whose turn it is."""
-    there = {role.name: role for role in job.roles}
+    there = _ranges(job)
     needed = {role.name: role.needed for role in rules.roles}
 
     def runs(name: str) -> bool:
-        role = there.get(name)
-        if role is None:
+        if name not in there:
             return not needed[name] and not _waits(rules, name)
-        first, end = role.first, role.first + role.count
+        first, end = there[name]
         started = sum(states.count(s, first, end) for s in (TaskState.RUNNING, TaskState.SUCCEEDED))
         return started >= needed[name]
 

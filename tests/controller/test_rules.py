@@ -77,6 +77,9 @@ OF_TASK = job(
         ("a=rr b=rf", ("TerminateJob", "PodFailed", "b")),
         ("a=ss b=rf", ("TerminateJob", "PodFailed", "b")),
         ("a=.. b=bl", None),
+        ("a=s a=s b=rr", ("CompleteJob", "TaskCompleted", "a")),  # in parts
+        ("a=s a=r b=rr", None),
+        ("a=f a=r b=rr", ("RestartJob", "PodFailed", "a")),
     ],
 )
 def test_the_policies_of_a_role_come_before_those_of_the_job(
@@ -133,6 +136,8 @@ def test_only_what_happened_and_has_a_policy_is_acted_on(
         ("any", "a=r. b=.", []),
         ("any", "a=r. b=r", ["c"]),
         ("any", "a=rr b=r c=r", []),
+        ("all", "a=r a=r b=r", ["c"]),  # in parts
+        ("all", "a=r a=. b=r", []),
     ],
 )
 def test_a_role_begins_when_those_it_waits_for_run(
