@@ -1,0 +1,208 @@
+"""A flat job gets the same nodes from the fast path and from a session over a world.
+
+Roles differ in priority here: the fast path goes through a job role by role, a session member by
+member where no rule tells the roles apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from coordinator.admission.members import group_of, make_groups
+from shard_worker.actions.allocate import Outcome, allocate_job
+from shard_worker.harness import Cluster
+from shard_worker.placing import Placed, place
+from shard_worker.session import Session
+from shard_worker.session_job import SessionJob
+from shard_worker.task_class import Classes, Mode
+from shard_worker.tasks import Status
+from shared.messages import ALLOCATE, TaskRun, Turn
+from shared.model import Node, Role, TaskClass
+from shared.policy import PluginOption
+
+
+class Ranked:
+    """Tells all nodes apart: of equals the two ways take different ones."""
+
+    name = "ranked"
+
+    def __init__(self, option: PluginOption) -> None:
+        del option
+
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_node_order_fn(self._rank)
+
+    @staticmethod
+    def _rank(asked: TaskClass, node: Node) -> float:
+        return 0.01 * math.sqrt(2 + node.row) * (1 + len(asked.selector))
+
+
+@dataclass(frozen=True)
+class Node_:
+    cpu: int
+    used: int
+    leaving: int
+    own: bool
+    disk: bool
+
+
+@dataclass(frozen=True)
+class Job_:
+    roles: tuple[tuple[str, int, int, bool, int], ...]
+    """(name, tasks, CPUs, picky, minimum)"""
+    spare: int
+    """How many tasks more than the minimum there are."""
+    priority: int
+
+
+nodes = st.builds(
+    Node_, st.integers(1, 5), st.integers(0, 2), st.integers(0, 2), st.booleans(), st.booleans()
+)
+role = st.tuples(
+    st.sampled_from(["a", "b", "c", ""]),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(0, 2),
+)
+jobs = st.builds(
+    Job_,
+    st.lists(role, min_size=1, max_size=3, unique_by=lambda r: r[0]).map(tuple),
+    st.integers(0, 4),
+    st.integers(0, 1),
+)
+plugins = st.sampled_from(
+    [
+        ("gang", "predicates", "priority"),
+        ("gang", "predicates", "priority", "nodeorder"),
+        ("gang", "predicates", "priority", "binpack"),
+        ("priority", "gang", "predicates", "nodeorder", "binpack"),
+        ("predicates", "binpack", "priority"),
+    ]
+)
+
+
+def cluster_of(
+    listed: list[Node_], wanted: list[Job_], named: tuple[str, ...], mode: Mode
+) -> Cluster:
+    cluster = Cluster(*named, Ranked, mode=mode)
+    for i, node in enumerate(listed):
+        labels = {"rank": str(i), **({"disk": "ssd"} if node.disk else {})}
+        cluster.node(f"n{i}", cpu=node.cpu, own=node.own, labels=labels)
+        used = min(node.used, node.cpu)
+        leaving = min(node.leaving, node.cpu - used)
+        cluster.job(f"runs{i}", tasks=used, on=[f"n{i}"] * used)
+        cluster.job(f"leaves{i}", tasks=leaving, on=[f"n{i}"] * leaving, status=Status.RELEASING)
+    for i, job in enumerate(wanted):
+        minima = tuple((name, least) for name, _, _, _, least in job.roles if name and least)
+        total = sum(count for _, count, _, _, _ in job.roles)
+        roles: list[Role] = []
+        first = 0
+        for name, count, cpu, picky, _ in job.roles:
+            cls = TaskClass(
+                requests=cluster.requests(cpu=cpu, pods=1),
+                selector=(("disk", "ssd"),) if picky else (),
+            )
+            group = group_of(name, minima)
+            rank = len(job.roles) - len(roles)
+            roles.append(Role(name, cluster.class_of(cls), first, count, group, priority=rank))
+            first += count
+        groups = make_groups(max(total - job.spare, 0), minima)
+        cluster.job(f"job{i}", roles=roles, groups=groups, role_minima=minima)
+    return cluster
+
+
+def turn_of(ssn: Session, job: SessionJob) -> Turn:
+    """One turn: the gang, or one task of a job that is ready."""
+    runs = [
+        TaskRun(role.cid, role.group, role.name, left)
+        for role in sorted(job.job.roles, key=lambda role: (ssn.task_key(role), role.first))
+        if (left := [t.tix for t in job.tasks if t.role is role and t.status is Status.PENDING])
+    ]
+    return Turn(
+        jid=job.job.jid,
+        job_version=1,
+        qid=job.qid,
+        priority=job.job.priority,
+        groups=[replace(g, held=job.held[i]) for i, g in enumerate(job.job.groups)],
+        runs=runs,
+        total=job.job.tasks,
+        tail=0,
+    )
+
+
+def outcome_of(placed: Placed) -> Outcome:
+    if not placed.core:
+        return Outcome.NOTHING
+    bound = any(p.kind == ALLOCATE for p in placed.core)
+    return Outcome.COMMITTED if bound else Outcome.PIPELINED
+
+
+def where(job: SessionJob, kinds: bool) -> dict[int, tuple[int, bool]]:
+    """Task -> its row, and whether it is bound there (else promised)."""
+    taken = Status.BINDING | Status.ALLOCATED | Status.PIPELINED
+    return {
+        t.tix: (t.row, bool(t.status & Status.BINDING) and kinds)
+        for t in job.tasks
+        if t.status & taken
+    }
+
+
+@settings(max_examples=120)
+@given(
+    st.lists(nodes, min_size=1, max_size=5),
+    st.lists(jobs, min_size=1, max_size=3),
+    plugins,
+    st.sampled_from(list(Mode)),
+)
+def test_same_turns_same_places(
+    listed: list[Node_], wanted: list[Job_], named: tuple[str, ...], mode: Mode
+) -> None:
+    slow = cluster_of(listed, wanted, named, mode)
+    fast = slow.again()
+    ssn, other = slow.open(), fast.open()
+    classes = Classes(view=other.world.view, session=other, mode=mode, seed=1)
+    for job in ssn.world.session_jobs():
+        if not job.job.name.startswith("job") or ssn.job_valid(job, ssn.world):
+            continue
+        assert not ssn.slow
+        twin = other.world.session_job(job.job.jid)
+        for _ in job.tasks:
+            before = where(job, kinds=True)
+            placed = place(
+                turn_of(other, twin), session=other, view=other.world.view, classes=classes
+            )
+            outcome = allocate_job(ssn, job)
+            after = where(job, kinds=outcome is Outcome.COMMITTED)
+            mine = {t: after[t] for t in after if t not in before}
+            theirs = {
+                p.task: (p.row, p.kind == ALLOCATE and outcome is Outcome.COMMITTED)
+                for p in placed.core
+            }
+            event(outcome.name)
+            assert mine == theirs
+            if outcome is Outcome.PIPELINED:
+                return  # from here on one promises what the other holds
+            if outcome is Outcome.NOTHING:
+                break
+            for p in placed.core:
+                task = twin.tasks[p.task]
+                task.row = p.row
+                twin.move(task, Status.BINDING if p.kind == ALLOCATE else Status.PIPELINED)
+
+
+def test_the_two_ways_can_differ() -> None:
+    """The comparison is of something: with another score the same job goes elsewhere."""
+    listed = [Node_(4, 0, 0, True, False)] * 3
+    wanted = [Job_((("a", 2, 1, False, 0),), 0, 0)]
+    first = cluster_of(listed, wanted, ("gang", "predicates", "binpack"), Mode.NONE)
+    second = cluster_of(listed, wanted, ("gang", "predicates", "nodeorder"), Mode.NONE)
+    assert first.run().binds != second.run().binds
+
+
+pytestmark = pytest.mark.filterwarnings("error")
