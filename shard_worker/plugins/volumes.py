@@ -52,6 +52,22 @@ class _Kept:
     users: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """What there is for one claim."""
+
+    claim: str
+    made: Mask
+    """Nodes for which a volume can be made."""
+    free: list[tuple[str, Mask]]
+    """(volume, nodes that reach it), the best first."""
+
+    @property
+    def reach(self) -> Iterable[Mask]:
+        """What the volumes can be reached from, each kind once."""
+        return {id(mask): mask for _, mask in self.free}.values()
+
+
 class VolumeBinding:
     """Of one session; starts anew with every world that the session enters."""
 
@@ -67,7 +83,7 @@ class VolumeBinding:
         self._taken: set[str] = set()
         """Volumes among those choices."""
         self._of_task: dict[TaskInfo, list[str]] = {}
-        self._reach: dict[Terms, Mask] = {}
+        self._reach: dict[Terms | None, Mask] = {}
         self._revision = -1
 
     def _begin(self, world: World) -> None:
@@ -128,48 +144,39 @@ class VolumeBinding:
 
     def _reachable(self, volume: Volume, world: World) -> Mask:
         """Nodes that can reach a volume."""
-        if volume.affinity is None:
-            return np.ones(world.size, np.bool_)
-        mask = self._reach.get(volume.affinity)
+        return self._within(volume.affinity, world)
+
+    def _within(self, terms: Terms | None, world: World) -> Mask:
+        """The nodes that terms mean, None = all; worked out once."""
+        mask = self._reach.get(terms)
         if mask is None:
-            mask = self._reach[volume.affinity] = terms_mask(volume.affinity, world.view)
+            every = np.ones(world.size, np.bool_)
+            mask = self._reach[terms] = every if terms is None else terms_mask(terms, world.view)
         return mask
+
+    def _options(self, claims: list[VolumeClaim], world: World) -> list[_Option]:
+        """What there is for each claim, those that ask for little first."""
+        return [
+            _Option(
+                f"{claim.namespace}/{claim.name}",
+                self._made_mask(claim, world),
+                [(v.name, self._reachable(v, world)) for v in self._free_for(claim, world)],
+            )
+            for claim in sorted(claims, key=lambda claim: claim.request)
+        ]
 
     def _loose_mask(self, claims: list[VolumeClaim], world: World) -> Mask:
         """Nodes where all of these claims can be had together."""
-        made = [self._made_mask(claim, world) for claim in claims]
-        free = [self._free_for(claim, world) for claim in claims]
-        if len(claims) > 1 and not all(mask.all() for mask in made):
-            return self._together(claims, made, free, world)
+        options = self._options(claims, world)
+        if len(options) > 1 and not all(option.made.all() for option in options):
+            return _together(options, world.size)
         passes: Mask = np.ones(world.size, np.bool_)
-        for mask, volumes in zip(made, free, strict=True):
-            here = mask.copy()
-            for volume in {volume.affinity: volume for volume in volumes}.values():
-                here |= self._reachable(volume, world)
+        for option in options:
+            here = option.made.copy()
+            for mask in option.reach:
+                here |= mask
             passes &= here
         return passes
-
-    def _together(
-        self,
-        claims: list[VolumeClaim],
-        made: list[Mask],
-        free: list[list[Volume]],
-        world: World,
-    ) -> Mask:
-        """Claims may want the same volume: rows from which the same volumes and makers can be
-        reached are judged once."""
-        volumes = {volume.affinity: volume for each in free for volume in each}
-        reach = [*made, *(self._reachable(volume, world) for volume in volumes.values())]
-        if len(reach) > LOOKED_AT:
-            rows = range(world.size)
-            judged = (self._plan(claims, row, world) is not None for row in rows)
-            return np.fromiter(judged, np.bool_, world.size)
-        _, first, inverse = np.unique(
-            np.stack(reach, axis=1), axis=0, return_index=True, return_inverse=True
-        )
-        answers = [self._plan(claims, row, world) is not None for row in first.tolist()]
-        found: Mask = np.array(answers, np.bool_)[inverse.reshape(-1)]
-        return found
 
     def _made_mask(self, claim: VolumeClaim, world: World) -> Mask:
         """Nodes for which the claim's class can have a volume made."""
@@ -179,12 +186,7 @@ class VolumeBinding:
         if claim.node:
             here: Mask = np.arange(world.size) == world.row_of(claim.node)
             return here
-        if cls.topologies is None:
-            return np.ones(world.size, np.bool_)
-        mask = self._reach.get(cls.topologies)
-        if mask is None:
-            mask = self._reach[cls.topologies] = terms_mask(cls.topologies, world.view)
-        return mask
+        return self._within(cls.topologies, world)
 
     def _free_for(self, claim: VolumeClaim, world: World) -> list[Volume]:
         """Volumes that fit the claim, the best first: one kept for it, then the smallest. A claim
@@ -197,27 +199,6 @@ class VolumeBinding:
             if volume.name not in self._taken and fits(volume, claim, world.objects)
         ]
         return sorted(fitting, key=lambda v: (v.claim == "", v.capacity))
-
-    def _plan(self, claims: list[VolumeClaim], row: int, world: World) -> list[Choice] | None:
-        """What the claims get on a node, those that ask for little first; None where one gets
-        nothing."""
-        plan: list[Choice] = []
-        chosen: set[str] = set()
-        for claim in sorted(claims, key=lambda claim: claim.request):
-            name = next(
-                (
-                    volume.name
-                    for volume in self._free_for(claim, world)
-                    if volume.name not in chosen and self._reachable(volume, world)[row]
-                ),
-                None,
-            )
-            if name is None and not self._made_mask(claim, world)[row]:
-                return None
-            if name is not None:
-                chosen.add(name)
-            plan.append(Choice(f"{claim.namespace}/{claim.name}", name, row))
-        return plan
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -237,7 +218,7 @@ class VolumeBinding:
                 shared.append(key)
             else:
                 loose.append(claim)
-        plan = self._plan(loose, task.row, world) or []
+        plan = _plan(self._options(loose, world), task.row) or []
         for key in shared:
             self._kept[key].users += 1
         for choice in plan:
@@ -260,6 +241,35 @@ class VolumeBinding:
     def choices(self, task: TaskInfo) -> list[Choice]:
         """What this session chose for the unbound claims of a task that has a node."""
         return [self._kept[key].choice for key in self._of_task.get(task, ())]
+
+
+def _together(options: list[_Option], size: int) -> Mask:
+    """Rows where the claims can be had together, though they may want the same volume: those from
+    which the same volumes and makers can be reached are judged once."""
+    reach = {id(mask): mask for option in options for mask in option.reach}
+    if len(reach) > LOOKED_AT:
+        judged = (_plan(options, row) is not None for row in range(size))
+        return np.fromiter(judged, np.bool_, size)
+    alike = np.stack([*(option.made for option in options), *reach.values()], axis=1)
+    _, first, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    answers = [_plan(options, row) is not None for row in first.tolist()]
+    found: Mask = np.array(answers, np.bool_)[inverse.reshape(-1)]
+    return found
+
+
+def _plan(options: list[_Option], row: int) -> list[Choice] | None:
+    """What the claims get on a node; None where one gets nothing."""
+    plan: list[Choice] = []
+    chosen: set[str] = set()
+    for option in options:
+        names = (name for name, mask in option.free if name not in chosen and mask[row])
+        name = next(names, None)
+        if name is None and not option.made[row]:
+            return None
+        if name is not None:
+            chosen.add(name)
+        plan.append(Choice(option.claim, name, row))
+    return plan
 
 
 def placed(world: World) -> list[TaskInfo]:
