@@ -21,6 +21,7 @@ from shard_worker.queue_limits import (
     real_capability,
     sum_of,
 )
+from shard_worker.rules import Purpose
 from shard_worker.session import PERMIT, REJECT, Key, Session
 from shard_worker.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.model import Queue, Requests
@@ -29,6 +30,7 @@ from shared.resources import EPSILON, at_most, dominant_share, less_equal
 from shared.slots import CPU, MEMORY, PODS
 
 if TYPE_CHECKING:
+    from shard_worker.session_job import SessionJob
     from shard_worker.tasks import TaskInfo
     from shard_worker.world import World
 
@@ -55,6 +57,7 @@ class Proportion:
         ssn.add_simulate_allocatable_fn(self.simulate_allocatable)
         ssn.add_preemptive_fn(self.preemptive)
         ssn.add_reclaimable_fn(self.reclaimable)
+        ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
         ssn.tell_shares(self.deserved)
 
@@ -97,7 +100,19 @@ class Proportion:
     def reclaimable(
         self, reclaimer: TaskInfo, candidates: Sequence[TaskInfo], world: World
     ) -> list[TaskInfo]:
-        """Tasks of queues that have more than their share, until they have no more than that."""
+        """Tasks of queues that have more than their share, until they have no more than that; what
+        a queue is guaranteed it keeps."""
+        del reclaimer
+        return self._above_share(candidates, world)
+
+    def unified_evictable(
+        self, job: SessionJob, candidates: Sequence[TaskInfo], purpose: Purpose, world: World
+    ) -> list[TaskInfo] | None:
+        """As :meth:`reclaimable`; no opinion on preemption."""
+        del job
+        return self._above_share(candidates, world) if purpose is Purpose.RECLAIM else None
+
+    def _above_share(self, candidates: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
         left: dict[int, Amounts] = {}
         victims = []
         for task in candidates:
@@ -105,7 +120,8 @@ class Proportion:
             if queue is None:
                 continue
             allocated = left.setdefault(queue.queue.qid, _offered(queue.allocated, world))
-            if not less_equal(allocated, self.deserved(queue, world)):
+            kept = keeps_guarantee(queue.queue, allocated, task.requests)
+            if kept and not less_equal(allocated, self.deserved(queue, world)):
                 add(allocated, task.requests, -1)
                 victims.append(task)
         return victims
@@ -139,6 +155,15 @@ class Proportion:
 def _offered(allocated: Amounts, cluster: ClusterInfo) -> Amounts:
     """What of it the cluster deals in: host ports are nobody's share."""
     return {slot: amount for slot, amount in allocated.items() if slot in cluster.total}
+
+
+def keeps_guarantee(queue: Queue, allocated: Amounts, requests: Requests) -> bool:
+    """Has the queue as much as it is guaranteed without this, of what it would give?"""
+    given = dict(requests)
+    return all(
+        not given.get(slot) or allocated.get(slot, 0) - given[slot] >= least
+        for slot, least in queue.guarantee
+    )
 
 
 @dataclass(frozen=True, slots=True)
