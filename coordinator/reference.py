@@ -1,4 +1,5 @@
-"""The pages of ``docs/reference`` that are made from code: the command's help, and the settings.
+"""The pages of ``docs/reference`` that are made from code: the command's help, the plugins of a
+policy, and the settings.
 
 ``python -m coordinator.reference docs`` writes them anew; a test holds them to the code.
 """
@@ -14,6 +15,7 @@ from typing import Any, get_args
 import typer
 
 from coordinator.commands.catalogue import ENTRIES
+from coordinator.plugin_reference import plugins_page
 from shared.settings import PREFIX, Settings
 
 _MADE = "This page is made from the code by `make reference`."
@@ -23,7 +25,11 @@ _SERVER = "The server"
 
 def pages() -> dict[str, str]:
     """Text of each page by its path below ``docs``."""
-    return {"reference/cli.md": command_page(), "reference/settings.md": settings_page()}
+    return {
+        "reference/cli.md": command_page(),
+        "reference/plugins.md": plugins_page(_MADE),
+        "reference/settings.md": settings_page(),
+    }
 
 
 def command_page() -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.commands.catalogue import ENTRIES
+from coordinator.plugin_reference import unexplained
 from coordinator.reference import pages
+from shared.policy_names import PLUGINS_HERE
 from shared.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.docs.pages import PAGES, name
@@ -25,6 +27,12 @@ def test_every_command_and_every_setting_is_told() -> None:
         assert re.search(rf"^## quadrant {entry.name}\b", made["reference/cli.md"], re.MULTILINE)
     for setting in Settings.model_fields:
         assert f"| `{PREFIX}{setting.upper()}` |" in made["reference/settings.md"]
+
+
+def test_every_argument_of_every_plugin_is_told_and_no_other() -> None:
+    assert unexplained() == []
+    for name in PLUGINS_HERE:
+        assert f"\n## {name}\n" in pages()["reference/plugins.md"]
 
 
 def test_the_readme_names_every_command() -> None:
