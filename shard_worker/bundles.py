@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from shard_worker.rules import Mask
 from shard_worker.spare import Spare
-from shard_worker.tasks import EVICTABLE, OCCUPYING, TaskInfo
+from shard_worker.tasks import EVICTABLE, OCCUPYING, Status, TaskInfo
 from shard_worker.victims import in_order
 from shard_worker.workload import Amounts, add
 
@@ -79,12 +79,12 @@ def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:
 
 
 def _may_go_whole(ssn: Session, job: SessionJob, may_go: MayGo) -> bool:
-    """Is every member that has a place on a node within reach, and may it leave?"""
+    """Is every member that has, or was promised, a place on a node within reach, and may leave?"""
     reach = ssn.world.in_reach()
     return all(
         bool(task.status & EVICTABLE) and bool(reach[task.row]) and may_go(task)
         for task in job.tasks
-        if task.status & OCCUPYING
+        if task.status & (OCCUPYING | Status.PIPELINED)
     )
 
 
