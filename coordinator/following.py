@@ -80,6 +80,7 @@ class Following:
                 nodes=found.nodes,
                 queues=found.queues,
                 hyper_nodes=[*registry.hyper_nodes.values()] if hyper else [],
+                objects=[o for key in part.objects if (o := registry.objects.get(key))],
                 jobs=jobs,
             ),
             states,
@@ -141,12 +142,15 @@ class Following:
         qids = [qid for qid in moved.queues if qid in known and qid not in part.queue_specs]
         forget_queues(registry, [known[qid].info.queue for qid in qids])
         core.aside.forget(key for key in moved.objects if key not in part.objects)
-        hyper_nodes = forget_objects(registry, [k for k in moved.objects if k not in part.objects])
+        gone = [key for key in moved.objects if key not in part.objects]
+        objects = [o for key in gone if (o := registry.objects.get(key))]
+        hyper_nodes = forget_objects(registry, gone)
         core.admitted(
             Changes(
                 nodes_gone=rows,
                 queues_gone=qids,
                 hyper_nodes_gone=[hyper.name for hyper in hyper_nodes],
+                objects_gone=objects,
             )
         )
 

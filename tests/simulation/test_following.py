@@ -9,7 +9,7 @@ import pytest
 from coordinator.core import Coordinator
 from coordinator.dispatch import Dispatcher
 from coordinator.following import Following
-from coordinator.intake import Intake
+from coordinator.intake import Admission, Intake
 from coordinator.order import Order
 from coordinator.recovery import recover
 from coordinator.simulation.generate import LARGE_EVERY, scenario
@@ -17,8 +17,10 @@ from coordinator.simulation.play import play
 from shard_worker.session import open_session
 from shared.ledger.double import LedgerDouble
 from shared.ledger.moved import Moved, part_of
+from shared.ledger.protocol import IntakeBatch
 from shared.ledger.synchronous import at_once
 from shared.policy import DEFAULT_POLICY
+from tests.intake.world_objects import WORLD
 from tests.simulation.books_of import books
 
 LOOKS = 30
@@ -84,6 +86,31 @@ def test_who_followed_knows_what_who_recovers_knows(
     assert not play(scenario(LARGE_EVERY * seed + LARGE_EVERY - 1)).broken
     assert read > 100
     assert checked > 1
+
+
+def test_volumes_and_quotas_are_followed_too() -> None:
+    """What rules look at comes, changes and goes; whoever follows knows it as soon as it is told."""
+    ledger, author = LedgerDouble(), Intake()
+    leader = at_once(ledger.claim("coordinator"))
+    run = at_once(ledger.bless(leader))
+    epoch = at_once(ledger.claim("intake", leader=leader))
+    sequence = iter(range(1, 9))
+
+    def store(admission: Admission) -> None:
+        assert not admission.refused
+        batch = IntakeBatch("intake", epoch, next(sequence), run, admission.ops)
+        at_once(ledger.store(batch))
+
+    follower = Follower(ledger)
+    store(author.admit([written for written, _ in WORLD.values()], 1.0))
+    follower.follow()
+    assert follower.intake.registry.objects == author.registry.objects
+    quotas = follower.core.order.accounts.cluster.objects.quotas
+    assert list(quotas) == ["ns/x"]
+    store(author.remove("ResourceQuota", "ns", "x", 2.0))
+    follower.follow()
+    assert follower.intake.registry.objects == author.registry.objects
+    assert not quotas
 
 
 def _after(call: Any, then: Any) -> Any:
