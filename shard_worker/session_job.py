@@ -208,6 +208,7 @@ class SessionJob(JobInfo):
             self._add(self.held, group, by)
         elif status is Status.PIPELINED:
             self._add(self.waiting, group, by)
+            add(self.nominated, task.requests, by)
         elif status is Status.PENDING and task.best_effort:
             self._add(self.best_effort, group, by)
         if status & OCCUPYING:

@@ -59,6 +59,8 @@ class JobInfo:
     """Of its PodGroup: "", Pending, Inqueue, Running, Unknown, Completed."""
     using: int = 0
     """Members allocated, binding, bound or running."""
+    nominated: Amounts = field(default_factory=dict)
+    """What its pipelined members ask for together; kept in sessions over a world only."""
     gated: Amounts = field(default_factory=dict)
     """What its members with scheduling gates ask for together."""
     figures: Figures | None = None

@@ -127,12 +127,11 @@ def test_every_mistake_is_told_by_field_value_and_nearest_name(tmp_path: Path) -
 
 
 def test_what_only_the_plugin_refuses_is_told_by_its_place(tmp_path: Path) -> None:
-    text = (
-        "actions: allocate\ntiers: [{plugins: [{name: gang}, {name: drf, enableHierarchy: true}]}]"
-    )
+    sla = "{name: sla, arguments: {sla-waiting-time: soon}}"
+    text = f"actions: allocate\ntiers: [{{plugins: [{{name: gang}}, {sla}]}}]"
     (error,) = checked(tmp_path, text, code=1)["errors"]
     assert error["field"] == "tiers[0].plugins[1]"
-    assert "enableHierarchy" in error["message"]
+    assert "sla-waiting-time" in error["message"]
 
 
 def test_mistakes_go_to_stderr_one_line_each(tmp_path: Path) -> None:

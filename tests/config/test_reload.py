@@ -141,8 +141,8 @@ def test_a_first_start_with_a_bad_file_is_refused(tmp_path: Path, file: Path) ->
     file.write_text(BAD)
     with pytest.raises(SettingsError, match="gnag"):
         PolicyFollower(load_settings(run_dir=tmp_path, policy=file))
-    file.write_text(STRICT.replace("gang", "drf, enableHierarchy: true"))
-    with pytest.raises(SettingsError, match="enableHierarchy"):
+    file.write_text(STRICT.replace("gang", "sla, arguments: {sla-waiting-time: soon}"))
+    with pytest.raises(SettingsError, match="sla-waiting-time"):
         PolicyFollower(load_settings(run_dir=tmp_path, policy=file))
 
 

@@ -172,7 +172,8 @@ def test_a_source_of_metrics_needs_an_address() -> None:
     assert "metrics.address: None is not the address of a server" in words
 
 
-def test_hierarchical_drf_is_refused() -> None:
-    policy = parse_policy(with_plugin(name="drf", enableHierarchy=True))
-    with pytest.raises(PolicyError, match="enableHierarchy"):
-        open_session(policy)
+def test_hierarchical_drf_beside_proportion_is_refused() -> None:
+    both = [{"name": "drf", "enableHierarchy": True}, {"name": "proportion"}]
+    with pytest.raises(PolicyError, match="enableHierarchy and the plugin proportion"):
+        open_session(parse_policy({"actions": "allocate", "tiers": [{"plugins": both}]}))
+    open_session(parse_policy({"actions": "allocate", "tiers": [{"plugins": both[:1]}]}))
