@@ -21,7 +21,7 @@ event                     what follows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -40,11 +40,13 @@ from coordinator.instructions import (
     Repartition,
     Reread,
     Stop,
+    items_of,
 )
 from coordinator.jobs import JobState, Standing, amounts
 from coordinator.observer import Observer, Unobserved
 from coordinator.order import Order
 from coordinator.places import Places
+from coordinator.shuffling import Shuffling
 from coordinator.status import status
 from coordinator.tally import Tally
 from coordinator.tries import note_try
@@ -53,11 +55,11 @@ from shared.aside import Aside
 from shared.ledger.protocol import BindEntry, JobRecord, Nomination, PutPartition, TaskRecord
 from shared.messages import (
     HOLDING,
+    NOBODY,
     Epoch,
     Outcome,
     OutcomeCode,
     StatusItem,
-    TaskState,
 )
 from shared.model import Job, Node
 
@@ -105,6 +107,7 @@ class Coordinator:
         self.aside = SetAside()
         self.places = Places(order, dispatcher)
         self.victims = Victims(order, self.places, self.tally)
+        self.shuffling = Shuffling(order, dispatcher)
         self.observed: dict[int, dict[int, int]] = {}
         """What others use on nodes, as the ledger has it: row -> slot -> amount."""
         self._lost: set[int] = set()
@@ -188,6 +191,7 @@ class Coordinator:
         """Open the turns that may go out now, and say what else must be done."""
         order = self.order
         out: list[Instruction] = []
+        self.shuffling.step(now)
         if self.dispatcher.ready():
             order.begin(now)
             while (turn := order.next_turn()) is not None:
@@ -215,7 +219,7 @@ class Coordinator:
             out.append(Stop(going.stop))
             going.stop = []
         if going.fail:
-            out.append(Fail(_items(going.fail, lambda jid, tix: 0)))
+            out.append(Fail(items_of(going.fail, lambda jid, tix: 0)))
             going.fail = []
         if going.purge_jobs or going.purge_members:
             out.append(Purge(going.purge_jobs, going.purge_members))
@@ -239,7 +243,7 @@ class Coordinator:
         found = {jid: self.order.known(jid) for jid, _ in never}
         states = {jid: state for jid, state in found.items() if state is not None}
         held = [(j, t) for j, t in never if j in states and states[j].states[t] in HOLDING]
-        return self.victims.ended(_items(held, lambda jid, tix: states[jid].rows[tix]))
+        return self.victims.ended(items_of(held, lambda jid, tix: states[jid].rows[tix]))
 
     def evicted(self, entries: Iterable[BindEntry]) -> tuple[list[tuple[int, int]], list[str]]:
         """What the bind stream says is to leave: tasks (jid, tix) to be stopped, and their uids:
@@ -269,7 +273,9 @@ class Coordinator:
         expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
         judged, lost = tally.judged
         for outcome in outcomes:
-            if outcome.jid in expected:
+            if outcome.jid == NOBODY:
+                self.shuffling.outcome(outcome)
+            elif outcome.jid in expected:
                 expected.discard(outcome.jid)
                 tally.count(outcome)
                 if outcome.code is OutcomeCode.FENCED:
@@ -283,6 +289,9 @@ class Coordinator:
                 if state := self.order.jobs.get(outcome.jid):
                     note_try(state, outcome, shard=shard, epoch=epoch, at=at)
                 self.observer.outcome(shard, outcome)
+        if NOBODY in expected:
+            expected.discard(NOBODY)
+            self.shuffling.came_back()
         tally.turns_lost += len(expected)
         self._unread += expected
         now_judged, now_lost = tally.judged
@@ -312,6 +321,7 @@ class Coordinator:
             self.tally.workers_lost += 1
             self._lost.add(shard)
             self.observer.shard_changed(shard, SHARD_LOST)
+        self.shuffling.lost(shard)
         self.tally.of(shard).turns_lost += len(sent)
         self._unread += [*(turn.jid for turn in sent), *self._fenced.pop(shard, ())]
         for turn in unsent:
@@ -408,7 +418,7 @@ class Coordinator:
 
     def next_due(self) -> float | None:
         """When to step again though nothing happened; None: never."""
-        due = [self.order.next_due(), self.aside.next_due()]
+        due = [self.order.next_due(), self.aside.next_due(), self.shuffling.next_due()]
         return min((at for at in due if at is not None), default=None)
 
     def left_out(self, marks: Mapping[int, Aside | None]) -> None:
@@ -437,13 +447,3 @@ class Coordinator:
     def status(self) -> dict[str, Any]:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
         return status(self.order, self.dispatcher, self.tally)
-
-
-def _items(tasks: list[tuple[int, int]], row: Callable[[int, int], int]) -> list[StatusItem]:
-    """Tasks (jid, tix) as FAILED, one item a job."""
-    items: dict[int, StatusItem] = {}
-    for jid, tix in tasks:
-        item = items.setdefault(jid, StatusItem(TaskState.FAILED, jid, [], []))
-        item.tasks.append(tix)
-        item.rows.append(row(jid, tix))
-    return list(items.values())

@@ -92,7 +92,11 @@ class Executor:
     async def _reread(self, jids: list[int]) -> None:
         async with self._guard:
             read = partial(self._ledger.read_tasks, jids)
-            found = self._core.reread(await insist(read, what="read tasks"))
+            truth = await insist(read, what="read tasks")
+            spanning = self._core.order.spanning
+            if spanning.out(jids):
+                spanning.know(jids, await insist(self._ledger.read_domains, what="read domains"))
+            found = self._core.reread(truth)
         if found:
             log.info("Found tasks that a lost call had placed", tasks=found, jobs=len(jids))
         self._kick()

@@ -196,13 +196,15 @@ class Following:
 
     # --- the seat is taken --------------------------------------------------------------------
 
-    def finish(self, nominations: Iterable[int]) -> None:
-        """From now on the books are the leader's. ``nominations``: jobs the ledger holds some for.
+    def finish(self, nominations: Iterable[int], versions: Mapping[str, int]) -> None:
+        """From now on the books are the leader's. ``nominations``: jobs the ledger holds some for;
+        ``versions``: of what spans nodes, as it stands now that nobody else writes.
 
         They are given up (the step that follows records it): who waited for what is not worth
         recovering, and each of these jobs is tried again at once. Deleted jobs and members go on
         leaving: what holds a node is stopped again."""
         order = self._core.order
+        order.spanning.versions = dict(versions)
         if self._again:
             self._line_up()
         for jid in sorted(self._leaving):

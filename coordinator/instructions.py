@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coordinator.dispatch import SendTurns
 from shared.aside import Aside, aside_key, encode_aside
 from shared.ledger.protocol import IntakeOp, PutObject, PutPartition
-from shared.messages import StatusItem
+from shared.messages import StatusItem, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +71,13 @@ class LeaveOut:
 
 
 Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge | LeaveOut
+
+
+def items_of(tasks: list[tuple[int, int]], row: Callable[[int, int], int]) -> list[StatusItem]:
+    """Tasks (jid, tix) as FAILED, one item a job."""
+    items: dict[int, StatusItem] = {}
+    for jid, tix in tasks:
+        item = items.setdefault(jid, StatusItem(TaskState.FAILED, jid, [], []))
+        item.tasks.append(tix)
+        item.rows.append(row(jid, tix))
+    return list(items.values())

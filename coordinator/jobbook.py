@@ -429,14 +429,6 @@ class JobBook:
             if ready or (state.standing is Standing.WAITING and state.reason == NOT_ENOUGH_TASKS):
                 self._enqueue(state, state.reason if ready else PENDING)
 
-    def look_again(self) -> None:
-        """Hold back nobody for what a worker found: there are workers now that know better."""
-        for state in self.jobs.values():
-            state.tried.clear()
-        for queue in self.lines.queues.values():
-            for line in queue.lines.values():
-                line.infeasible_at = -1
-
     # --- tell ---------------------------------------------------------------------------------
 
     def pending_reasons(self) -> Counter[str]:

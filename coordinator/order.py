@@ -219,7 +219,8 @@ class Order(Sessions):
             self._displace(jid)
         if outcome.moved:
             self.spanning.moved(outcome.moved)
-        action = self.came_back(outcome.jid)
+        known = outcome.code not in (OutcomeCode.STALE, OutcomeCode.FENCED)
+        action = self.came_back(outcome.jid) if known else ALLOCATING  # else :meth:`resolve` does
         state = self.known(outcome.jid)
         if state is None or state.standing is not Standing.OPEN:
             return
@@ -260,6 +261,7 @@ class Order(Sessions):
                 jid, shard=shard, elsewhere=elsewhere, now=self.now, revision=revision
             )
         else:
+            state.attempts += 1
             self.contention.refused(jid, now=self.now)
         self._enqueue(state, state.reason or PENDING)
 

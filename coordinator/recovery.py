@@ -15,4 +15,4 @@ def recover(snapshot: Snapshot, intake: Intake, core: Coordinator) -> None:
     """
     following = Following(intake, core)
     following.take(snapshot)
-    following.finish(snapshot.nominations)
+    following.finish(snapshot.nominations, snapshot.domains)

@@ -113,3 +113,11 @@ class Repairs(JobBook):
             if state.standing is not Standing.DONE:
                 self._enqueue(state)
             self.moved(jid)
+
+    def look_again(self) -> None:
+        """Hold back nobody for what a worker found: there are workers now that know better."""
+        for state in self.jobs.values():
+            state.tried.clear()
+        for queue in self.lines.queues.values():
+            for line in queue.lines.values():
+                line.infeasible_at = -1

@@ -10,12 +10,13 @@ Of the turns that touch one key at most one is out at a time: another would only
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2s
 
 from coordinator.jobs import JobState
 from shard_worker.session_job import matches
+from shared.messages import NOBODY
 from shared.model import Budget, Job, Role, Selector, TaskClass, WorldObject
 
 TERM, VOLUME, CLAIM, BUDGET = "term/", "volume/", "claim/", "budget/"
@@ -172,6 +173,10 @@ class Spanning:
                 return True
         return False
 
+    def touched(self, keys: Iterable[str]) -> bool:
+        """Is a turn out that touches one of these?"""
+        return any(key in self._busy for key in keys)
+
     def take(self, jid: int, keys: Collection[str]) -> None:
         """A turn of the job goes out that touches these."""
         for key in keys:
@@ -186,6 +191,18 @@ class Spanning:
             del self._busy[key]
             woken += self._waiting.pop(key, [])
         return woken
+
+    def out(self, jids: Collection[int]) -> list[str]:
+        """Keys that turns of these jobs touch that are out."""
+        return [key for key, by in self._busy.items() if by in jids]
+
+    def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
+        """What came of these jobs' turns was lost; the ledger has these versions. No other turn is
+        out that touches the same keys."""
+        for key in self.out(jids):
+            self.versions[key] = versions.get(key, 0)
+            if NOBODY in jids and self._busy[key] == NOBODY:
+                del self._busy[key]  # no job is read anew with it
 
     def moved(self, by: dict[str, int]) -> None:
         """An accepted statement moved these versions."""

@@ -92,7 +92,8 @@ class Standby:
         """The books are the leader's from now on."""
         await self._tell(None)
         nominations = await insist(self._ledger.read_nominations, what="read nominations")
-        self._following.finish(nominations)
+        versions = await insist(self._ledger.read_domains, what="read domains")
+        self._following.finish(nominations, versions)
 
     # --- following ----------------------------------------------------------------------------
 

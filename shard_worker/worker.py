@@ -50,8 +50,10 @@ NOT_OURS = frozenset({Verdict.QUEUE})
 OF_THE_EXCERPT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
 """Refusals of a turn that is not flat which follow from what its excerpt said: Order writes a new
 one."""
+NOT_AS_TOLD = frozenset({*HOPELESS, Verdict.DOMAIN})
 TRUST_ATTEMPTS = 2
-"""After so many such refusals in a row the turn itself counts as out of date, and is read anew."""
+"""After so many refusals in a row by one of these, what Order knows is out of date: it is read
+anew."""
 
 INQUIRY_CLASSES = 8
 """Classes kept compiled within one inquiry."""
@@ -387,7 +389,7 @@ class Worker:
         """Place a refused statement again, or tell Order."""
         self._count(attempt, verdict, wasted=attempt.operations)
         if attempt.turn.world and verdict in OF_THE_EXCERPT:
-            stale = verdict in HOPELESS and attempt.turn.attempt >= TRUST_ATTEMPTS
+            stale = verdict in NOT_AS_TOLD and attempt.turn.attempt >= TRUST_ATTEMPTS
             return self._conflict(attempt, verdict, OutcomeCode.STALE if stale else None)
         if verdict in HOPELESS:
             return self._outcome(attempt.turn, OutcomeCode.STALE, attempt.tally)

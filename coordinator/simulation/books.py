@@ -200,13 +200,20 @@ class Seat:
     def reread(self, jids: list[int]) -> None:
         """The ledger's truth about jobs whose turns were lost."""
 
-        def answer(truth: Any) -> None:
+        ledger = self._ledger
+
+        def read() -> Any:
+            return at_once(ledger.read_tasks(jids)), at_once(ledger.read_domains())
+
+        def answer(found: Any) -> None:
+            truth, versions = found
             self._rereads -= 1
+            self._core.order.spanning.know(jids, versions)
             self._core.reread(truth)
             self._step()
 
         self._rereads += 1
-        self._lane.push("reread", lambda: at_once(self._ledger.read_tasks(jids)), answer)
+        self._lane.push("reread", read, answer)
 
     def validate(self) -> None:
         """Raise AssertionError where the coordinator contradicts itself, or a job waits for an

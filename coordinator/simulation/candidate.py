@@ -123,14 +123,17 @@ class Candidate:
     def finish(self, done: Event) -> None:
         """Nobody else may write any more: take up the rest."""
 
-        def held(nominations: Any) -> None:
-            self._following.finish(nominations)
+        ledger = self._ledger
+
+        def held(found: Any) -> None:
+            self._following.finish(*found)
             done()
 
+        def read() -> Any:
+            return at_once(ledger.read_nominations()), at_once(ledger.read_domains())
+
         def followed() -> None:
-            self._asking.push(
-                "read nominations", lambda: at_once(self._ledger.read_nominations()), held
-            )
+            self._asking.push("read nominations", read, held)
 
         self.follow(followed)
 

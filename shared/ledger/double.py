@@ -322,6 +322,9 @@ class LedgerDouble:
     async def read_nominations(self) -> dict[int, Nomination]:
         return dict(self._books.nominations)
 
+    async def read_domains(self) -> dict[str, int]:
+        return dict(self._books.domains)
+
     async def snapshot(self, *, workload: bool = True) -> Snapshot:
         books = self._books
         snapshot = Snapshot(

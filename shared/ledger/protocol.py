@@ -427,6 +427,10 @@ class Ledger(Protocol):
         """Every nomination there is, by job."""
         ...
 
+    async def read_domains(self) -> dict[str, int]:
+        """Every counter of a cross-node rule, by key."""
+        ...
+
     async def tell_reader(self, reader: str, log_id: str | None) -> None:
         """A follower has read the log up to here; None: it follows no more."""
         ...

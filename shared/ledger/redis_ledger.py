@@ -263,6 +263,11 @@ class RedisLedger(Ownership):
             held = await self._numbered("nom")
         return {jid: told.unpack_nomination(jid, record) for jid, record in held.items()}
 
+    async def read_domains(self) -> dict[str, int]:
+        async with translated():
+            found = await self._hash("domain")
+        return {name.decode(): records.unpack_count(record) for name, record in found.items()}
+
     async def read_tasks(
         self, jids: list[int]
     ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:

@@ -47,7 +47,8 @@ class Follower:
         return len(moved)
 
     def finish(self) -> None:
-        self._following.finish(at_once(self._ledger.snapshot()).nominations)
+        now = at_once(self._ledger.snapshot())
+        self._following.finish(now.nominations, now.domains)
 
 
 def fresh() -> tuple[Intake, Coordinator]:
