@@ -18,6 +18,8 @@ LONGEST = 512
 """Characters of a pattern."""
 MOST_STATES = 4000
 MOST_REPEATS = 1000
+WORK = 400_000
+"""States that a search may look at."""
 
 Test = Callable[[str], bool]
 _CLASSES: dict[str, Test] = {
@@ -49,11 +51,15 @@ class Pattern:
     def search(self, text: str) -> bool:
         """Does any part of the text match?"""
         now: set[int] = set()
+        left = WORK
         for at in range(len(text) + 1):
             now.add(self._first)
             now = self._closure(now, text, at)
             if self._last in now:
                 return True
+            left -= len(now)
+            if left < 0:
+                raise CelError("the pattern takes too long")
             if at == len(text):
                 return False
             steps = (self.step[state] for state in now)
