@@ -32,11 +32,13 @@ def asks_for_domains(job: SessionJob) -> bool:
     return any(sub.topology is not None for sub in job.subs.values()) or bool(job.job.topology)
 
 
-def placed_by_domains(job: SessionJob, tree: HyperTree) -> bool:
+def placed_by_domains(world: World, job: SessionJob) -> bool:
     """Is it placed domain by domain? Else it is flat: all nodes at once."""
-    if job.has_sub_groups or tree.highest(job.job.topology) is not None:
+    if job.has_sub_groups:
         return True
-    return any(tree.highest(sub.topology) is not None for sub in job.subs.values())
+    if not asks_for_domains(job):
+        return False
+    return tree_of(world).highest(job.job.topology) is not None
 
 
 def recover(job: SessionJob, tree: HyperTree) -> None:

@@ -8,7 +8,7 @@ with a reason: jobs that ask for domains wait until they are mended, others do n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -193,11 +193,13 @@ def _no_cycle(parents: Mapping[str, str]) -> None:
 
 
 def _own_rows(
-    hyper_nodes: Iterable[HyperNode], nodes: Sequence[Node | None]
+    hyper_nodes: Collection[HyperNode], nodes: Sequence[Node | None]
 ) -> dict[str, NDArray[np.intp]]:
     """Rows of the nodes that are members themselves, by hyper node."""
+    found: dict[str, NDArray[np.intp]] = {}
+    if not hyper_nodes:
+        return found
     rows = {node.name: row for row, node in enumerate(nodes) if node is not None}
-    found = {}
     for hyper in hyper_nodes:
         mine: set[int] = set()
         for member in hyper.members:

@@ -94,8 +94,8 @@ def admitted(ssn: Session, job: SessionJob) -> Sheet | None:
     if job.queue is None:
         ssn.skip(job, "Misconfigured", f"queue {job.job.queue} does not exist")
         return None
-    tree = tree_of(ssn.world)
     if asks_for_domains(job):
+        tree = tree_of(ssn.world)
         if not tree.ready:
             ssn.skip(job, "TopologyPlacementFailed", tree.problem)
             return None
@@ -115,16 +115,8 @@ def let_in(ssn: Session, job: SessionJob) -> bool:
 
 def turn(ssn: Session, job: SessionJob, sheet: Sheet) -> Outcome:
     """Place as much as one turn places."""
-    tree = tree_of(ssn.world)
-    if placed_by_domains(job, tree):
-        search = DomainSearch(ssn, sheet, tree)
-        if not search.run(tree.root):
-            _no_domain(ssn, search)
-            return Outcome.NOTHING
-        outcome = _end(ssn, job, search.statement)
-        if outcome is Outcome.COMMITTED:
-            search.keep()
-        return outcome
+    if placed_by_domains(ssn.world, job):
+        return _by_domains(ssn, job, sheet)
     statement = WorldStatement(ssn)
     filled = Filling(ssn, statement, sheet.subs[0]).run()
     _tell(ssn, job, filled)
@@ -133,6 +125,18 @@ def turn(ssn: Session, job: SessionJob, sheet: Sheet) -> Outcome:
     outcome = _end(ssn, job, statement)
     if outcome is Outcome.COMMITTED:
         sheet.subs[0].sub.nominated_hyper_node = ""
+    return outcome
+
+
+def _by_domains(ssn: Session, job: SessionJob, sheet: Sheet) -> Outcome:
+    tree = tree_of(ssn.world)
+    search = DomainSearch(ssn, sheet, tree)
+    if not search.run(tree.root):
+        _no_domain(ssn, search)
+        return Outcome.NOTHING
+    outcome = _end(ssn, job, search.statement)
+    if outcome is Outcome.COMMITTED:
+        search.keep()
     return outcome
 
 
