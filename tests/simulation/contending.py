@@ -16,11 +16,18 @@ from coordinator.simulation.timeline import CALM, Network
 from coordinator.simulation.workload import node
 from shard_worker.session import open_session
 from shard_worker.task_class import Mode
-from shared.messages import TaskState
+from shared.messages import HOLDING, TaskState
 from shared.policy import Policy
 from tests.place.sessions import EVERYTHING
 
 Item = dict[str, Any]
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def named_node(number: int) -> Item:
+    made: Item = node(number)
+    made["metadata"]["labels"] = {HOSTNAME: f"n{number}"}
+    return made
 
 
 def queue(name: str, **spec: Any) -> Item:
@@ -50,6 +57,8 @@ def job(
     cpu: str = "1",
     priority: str = "",
     queue: str = "default",
+    labels: Item | None = None,
+    affinity: Item | None = None,
     **spec: Any,
 ) -> Item:
     template: Item = {
@@ -58,6 +67,10 @@ def job(
             "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu} if cpu else {}}}]
         },
     }
+    if labels:
+        template["metadata"]["labels"] = labels
+    if affinity:
+        template["spec"]["affinity"] = affinity
     given: Item = {
         "queue": queue,
         "minAvailable": replicas if minimum is None else minimum,
@@ -103,7 +116,7 @@ class Run:
             network=network,
             notes=self.notes,
         )
-        self.sim.submit([*map(node, range(nodes)), *(setup or [])])
+        self.sim.submit([*map(named_node, range(nodes)), *(setup or [])])
 
     def submit(self, *items: Item, at: float = 0.0) -> None:
         self.sim.submit(list(items), at=at)
@@ -132,9 +145,30 @@ class Run:
         held = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
         return sum(state in held for state in self.state(name))
 
+    def rows(self, name: str) -> list[int]:
+        """The nodes of a job's tasks that hold one."""
+        for state in self.sim.core.order.jobs.values():
+            if state.job.name == name:
+                return [r for r, s in zip(state.rows, state.states, strict=True) if s in HOLDING]
+        raise KeyError(name)
+
     def reason(self, name: str) -> str:
         return next(s.reason for s in self.sim.core.order.jobs.values() if s.job.name == name)
 
     @property
     def evicted(self) -> int:
         return sum(self.sim.core.tally.evicted.values())
+
+
+def hyper_node(name: str, tier: int, *nodes: str) -> Item:
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {
+            "tier": tier,
+            "members": [
+                {"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes
+            ],
+        },
+    }
