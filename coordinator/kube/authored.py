@@ -17,8 +17,16 @@ from coordinator.objects.metadata import OWN
 
 Json = dict[str, Any]
 
-_STATUS = {"Node": ("allocatable", "capacity"), "Queue": ("state",)}
-"""What of ``status`` can be written, by kind."""
+_STATUS = {
+    "Node": ("allocatable", "capacity"),
+    "PersistentVolume": ("phase",),
+    "PersistentVolumeClaim": ("phase",),
+    "PodDisruptionBudget": ("disruptionsAllowed",),
+    "Queue": ("state",),
+    "ResourceClaim": ("allocation", "reservedFor"),
+    "ResourceQuota": ("hard", "used"),
+}
+"""What of ``status`` can be written, by kind: what is looked at and nobody here finds out."""
 _PARTS = (("metadata", "labels"), ("metadata", "annotations"), ("spec",), ("status",))
 """Where the server adds fields."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.objects.kinds import Kind
+from coordinator.objects.kinds import KINDS, SHARD, Kind
 
 Json = dict[str, Any]
 _REF = "#/components/schemas/"
-_STRATEGIC = ("Pod", "Node", "PriorityClass", "PodDisruptionBudget")
+_STRATEGIC = {k.kind for k in KINDS if not k.group.endswith((".volcano.sh", SHARD.group))}
 """Kinds of Kubernetes itself: their lists merge by keys. Volcano's take merge patches."""
 
 

@@ -12,6 +12,7 @@ import pytest_asyncio
 import redis
 
 from shared.ledger.server import EmbeddedServer
+from tests.intake.world_objects import WORLD
 from tests.kube_write.kubectl import Kubectl, found
 from tests.service.harness import running
 
@@ -97,6 +98,25 @@ async def test_apply_and_apply_again(kubectl: Kubectl) -> None:
     assert (await read(kubectl, "queue", "research"))["spec"] == {"weight": 3}
     out = await kubectl.ok("apply", "-f", "-", text=QUEUE.replace("{weight: 2}", "{}"))
     assert (await read(kubectl, "queue", "research"))["spec"] == {}
+
+
+async def test_volumes_devices_and_the_like(kubectl: Kubectl) -> None:
+    """Applied twice, changed, read and deleted, of whatever kind they are."""
+    items = [written for written, _ in WORLD.values()]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    for verb in ("created", "unchanged"):
+        out = await kubectl.ok("apply", "-f", "-", text=text)
+        assert [line.rpartition(" ")[2] for line in out.splitlines()] == [verb] * len(items), out
+    changed = json.loads(text)
+    for item in changed["items"]:
+        item["metadata"]["labels"] = {"changed": "yes"}
+    out = await kubectl.ok("apply", "-f", "-", text=json.dumps(changed))
+    assert all(line.endswith(" configured") for line in out.splitlines()), out
+    kinds = ",".join(sorted({item["kind"] for item in items}))
+    names = await kubectl.ok("get", kinds, "-n", "ns", "-l", "changed=yes", "-o", "name")
+    assert len(names.splitlines()) == len(items)
+    await kubectl.ok("delete", "-f", "-", text=text)
+    assert (await kubectl("get", kinds, "-n", "ns", "-o", "name")).out == ""
 
 
 async def test_what_runs_is_waited_for_and_applied_again(kubectl: Kubectl) -> None:

@@ -89,11 +89,13 @@ _POD_SPEC = Shape(
 )
 _TEMPLATE = Shape({"metadata": _METADATA, "spec": _POD_SPEC})
 _NODE = Shape({"metadata": _METADATA, "spec": Shape({"podCIDRs": _SET})})
+_CSI_NODE = Shape({"metadata": _METADATA, "spec": Shape({"drivers": _by("name")})})
 _JOB_SPEC = Shape({"tasks": _by("name", template=_TEMPLATE)})
 _OTHER = Shape({"metadata": _METADATA})
 _KINDS = {
     "Pod": _TEMPLATE,
     "Node": _NODE,
+    "CSINode": _CSI_NODE,
     "Job": Shape({"metadata": _METADATA, "spec": _JOB_SPEC}),
 }
 

@@ -56,7 +56,16 @@ CSINode - How many volumes a node takes.
   apiVersion: string         Always storage.k8s.io/v1.
   kind: string               Always CSINode.
   metadata: ObjectMeta       The name of the node.
-  spec: any                  drivers, each with its name and allocatable.count.
+  spec: CSINodeSpec          The drivers on it.
+
+CSINodeSpec - The drivers of volumes on a node.
+  drivers: []CSIDriver~name  The drivers.
+
+CSIDriver - One driver of volumes on a node.
+  name: string!              Its name.
+  allocatable: any           count: how many of its volumes the node takes; any number without one.
+  nodeID: string             What it calls the node. Kept and not looked at.
+  topologyKeys: []string     Labels it sets. Kept and not looked at.
 
 ResourceClaim - A claim for devices.
   apiVersion: string         Always resource.k8s.io/v1.
