@@ -93,9 +93,9 @@ class Executor:
         async with self._guard:
             read = partial(self._ledger.read_tasks, jids)
             truth = await insist(read, what="read tasks")
-            spanning = self._core.order.spanning
-            if spanning.out(jids):
-                spanning.know(jids, await insist(self._ledger.read_domains, what="read domains"))
+            order = self._core.order
+            if order.spanning.out(jids):
+                order.know(jids, await insist(self._ledger.read_domains, what="read domains"))
             found = self._core.reread(truth)
         if found:
             log.info("Found tasks that a lost call had placed", tasks=found, jobs=len(jids))

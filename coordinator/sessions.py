@@ -7,6 +7,8 @@ rules need it are allocated by a session, too.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from coordinator.contention import Contention
 from coordinator.entry import Entry
 from coordinator.excerpts import OTHER_QUEUES, Excerpts
@@ -15,7 +17,7 @@ from coordinator.jobs import JobState, Standing, progress
 from coordinator.repairs import Repairs
 from coordinator.spanning import Spanning
 from shard_worker.session import Session
-from shared.messages import TaskState
+from shared.messages import NOBODY, TaskState
 from shared.model import Job, Pairs
 
 GATED = "Gated"
@@ -28,6 +30,7 @@ class Sessions(Repairs):
     def __init__(self, session: Session, *, count_first: bool) -> None:
         super().__init__(session, count_first=count_first)
         self.spanning = Spanning()
+        self.spanning.is_out = self._is_out
         self.excerpts = Excerpts(self.accounts, self.known, self.spanning)
         self.contention = Contention(session.policy)
         self.entry = Entry(session)
@@ -39,6 +42,10 @@ class Sessions(Repairs):
         self._filled_at = -1
         """The count of capacity changes when nobody was left to backfill."""
         self._rules()
+
+    def _is_out(self, jid: int) -> bool:
+        state = self.known(jid)
+        return state is not None and state.standing is Standing.OPEN
 
     def _rules(self) -> None:
         """What follows from the policy in force."""
@@ -240,6 +247,13 @@ class Sessions(Repairs):
             self._filling.add(jid)
         elif action != "allocate":
             self.contention.opened(jid, action)
+
+    def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
+        """The ledger has these versions, and these jobs' turns were lost: they are about to be read
+        anew, a shuffle excepted."""
+        self.spanning.know(jids, versions)
+        if NOBODY in jids:
+            self.came_back(NOBODY)
 
     def came_back(self, jid: int) -> str:
         """A turn came back, or is read anew: its action. Whoever waited for it is next."""

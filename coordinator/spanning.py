@@ -10,13 +10,12 @@ Of the turns that touch one key at most one is out at a time: another would only
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2s
 
 from coordinator.jobs import JobState
 from shard_worker.session_job import matches
-from shared.messages import NOBODY
 from shared.model import Budget, Job, Role, Selector, TaskClass, WorldObject
 
 TERM, VOLUME, CLAIM, BUDGET = "term/", "volume/", "claim/", "budget/"
@@ -55,8 +54,11 @@ class Spanning:
         self._shared: dict[str, set[int]] = {}
         """Volumes and claims: key -> members."""
         self._jobs: dict[int, Job] = {}
-        self._busy: dict[str, int] = {}
-        """Key -> the job whose turn is out."""
+        self._busy: dict[str, set[int]] = {}
+        """Key -> the job whose turn is out. More than one only where turns were out already when
+        the rule came that their jobs are members of."""
+        self.is_out: Callable[[int], bool] = lambda _: False
+        """Is a turn of this job out?"""
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         """Key -> (jid, stamp) of jobs that wait for that turn."""
 
@@ -70,8 +72,9 @@ class Spanning:
             self._put_role(job, role, classes[role.cid])
         for key, term in self._terms.items():
             if term.takes(job):
-                term.members.add(job.jid)
-                self._keys.setdefault(job.jid, set()).add(key)
+                self._enter(key, term, job.jid)
+        if self.is_out(job.jid):
+            self.take(job.jid, self.keys(job.jid))
 
     def _put_role(self, job: Job, role: Role, cls: TaskClass) -> None:
         rules = cls.constraints
@@ -110,9 +113,15 @@ class Spanning:
         self._terms[key] = term
         for jid, job in self._jobs.items():
             if term.takes(job):
-                term.members.add(jid)
-                self._keys.setdefault(jid, set()).add(key)
+                self._enter(key, term, jid)
         return term
+
+    def _enter(self, key: str, term: Term, jid: int) -> None:
+        """A turn that is out was sent before the job was a member: others wait for it, too."""
+        term.members.add(jid)
+        self._keys.setdefault(jid, set()).add(key)
+        if self.is_out(jid):
+            self._busy.setdefault(key, set()).add(jid)
 
     def drop_job(self, jid: int) -> None:
         """A job is gone, and holds no node any more."""
@@ -168,7 +177,7 @@ class Spanning:
     def busy(self, keys: Iterable[str], state: JobState) -> bool:
         """Is a turn out that touches one of these? Then the job waits for that to come back."""
         for key in keys:
-            if self._busy.get(key, state.job.jid) != state.job.jid:
+            if self._busy.get(key, set()) - {state.job.jid}:
                 self._waiting.setdefault(key, []).append((state.job.jid, state.stamp))
                 return True
         return False
@@ -180,29 +189,29 @@ class Spanning:
     def take(self, jid: int, keys: Collection[str]) -> None:
         """A turn of the job goes out that touches these."""
         for key in keys:
-            self._busy[key] = jid
+            self._busy.setdefault(key, set()).add(jid)
 
     def give_back(self, jid: int) -> list[tuple[int, int]]:
         """The turn came back, or was read anew. Who waited for it: (jid, stamp)."""
         woken: list[tuple[int, int]] = []
         if not self._busy:
             return woken
-        for key in [key for key, by in self._busy.items() if by == jid]:
-            del self._busy[key]
-            woken += self._waiting.pop(key, [])
+        for key in [key for key, by in self._busy.items() if jid in by]:
+            self._busy[key].discard(jid)
+            if not self._busy[key]:
+                del self._busy[key]
+                woken += self._waiting.pop(key, [])
         return woken
 
     def out(self, jids: Collection[int]) -> list[str]:
         """Keys that turns of these jobs touch that are out."""
-        return [key for key, by in self._busy.items() if by in jids]
+        return [key for key, by in self._busy.items() if not by.isdisjoint(jids)]
 
     def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
         """What came of these jobs' turns was lost; the ledger has these versions. No other turn is
         out that touches the same keys."""
         for key in self.out(jids):
             self.versions[key] = versions.get(key, 0)
-            if NOBODY in jids and self._busy[key] == NOBODY:
-                del self._busy[key]  # no job is read anew with it
 
     def moved(self, by: dict[str, int]) -> None:
         """An accepted statement moved these versions."""

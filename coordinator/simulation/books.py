@@ -208,7 +208,7 @@ class Seat:
         def answer(found: Any) -> None:
             truth, versions = found
             self._rereads -= 1
-            self._core.order.spanning.know(jids, versions)
+            self._core.order.know(jids, versions)
             self._core.reread(truth)
             self._step()
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from shared.policy import parse_policy
-from tests.simulation.contending import HOSTNAME, Run, hyper_node, job
+from tests.simulation.contending import HOSTNAME, Item, Run, hyper_node, job
 
 POLICY = parse_policy(
     {
@@ -25,7 +25,7 @@ POLICY = parse_policy(
 )
 
 
-def racks() -> list[dict[str, object]]:
+def racks() -> list[Item]:
     return [
         hyper_node("rack-0", 1, "n0", "n1", "n2"),
         hyper_node("rack-1", 1, "n3", "n4", "n5"),
@@ -35,7 +35,7 @@ def racks() -> list[dict[str, object]]:
 def test_a_topology_job_lands_in_one_domain() -> None:
     run = Run(nodes=6, setup=racks(), policy=POLICY)
     run.submit(job("wide", 5, seconds=9), at=0.1)
-    near = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    near: Item = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
     run.submit(job("near", 6, seconds=3, **near), at=0.5)
     run.until(1.5)
     rows = run.rows("near")
@@ -46,7 +46,7 @@ def test_a_topology_job_lands_in_one_domain() -> None:
 
 def test_a_domain_that_is_too_small_is_none() -> None:
     run = Run(nodes=6, setup=racks(), policy=POLICY)
-    near = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    near: Item = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
     run.submit(job("near", 13, seconds=3, **near), at=0.5)
     run.until(2.0)
     assert run.running("near") == 0
@@ -54,7 +54,7 @@ def test_a_domain_that_is_too_small_is_none() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_members_that_keep_apart_do_so_across_shards(seed: int) -> None:
-    apart = {
+    apart: Item = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
                 {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}
