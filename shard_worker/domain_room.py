@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.tasks import Status
-from shared.quantity import unit_of
-from shared.slots import PODS
 
 if TYPE_CHECKING:
     from shard_worker.hyper_tree import Domain, HyperTree
@@ -26,10 +24,8 @@ if TYPE_CHECKING:
     from shared.model import TaskClass
 
 Ints = NDArray[np.int64]
-GIB = 2**30
 Alike = list[list["TaskInfo"]]
 """Tasks in groups of which all members are alike."""
-BYTES = ("memory", "ephemeral-storage")
 
 
 class DomainRoom:
@@ -41,6 +37,7 @@ class DomainRoom:
         self._reach = ssn.world.in_reach()
         self._rooms: dict[int, Ints] = {}
         """Class -> tasks of it that fit each domain."""
+        self._free: dict[int, Ints] = {}
         self._judged: dict[tuple[object, ...], bool] = {}
 
     def of(self, task: TaskInfo) -> Ints:
@@ -79,35 +76,16 @@ class DomainRoom:
             judged = self._judged[key] = not _would(fits, enough)
         return judged
 
-    # --- why not ------------------------------------------------------------------------------
+    def free(self, slot: int) -> Ints:
+        """What is idle, or will be, of a slot in each domain."""
+        found = self._free.get(slot)
+        if found is None:
+            idle = np.maximum(self._ssn.world.future_idle(slot), 0)
+            found = self._free[slot] = self._tree.sums(np.where(self._reach, idle, 0))
+        return found
 
-    def shortfall(self, tasks: Sequence[TaskInfo], domains: Iterable[Domain]) -> str:
-        """Why none of these domains has room for the tasks, in figures."""
-        among = list(domains)
-        if not among:
-            return "no domain of a tier that is low enough exists"
-        tier = max(domain.tier for domain in among)
-        indices = [domain.index for domain in among]
-        worst: tuple[float, str] | None = None
-        for slot, wanted in _sum(tasks).items():
-            if slot == PODS:
-                continue
-            idle = np.where(self._reach, np.maximum(self._ssn.world.future_idle(slot), 0), 0)
-            free = self._tree.sums(idle)
-            most = int(free[indices].max())
-            if most < wanted and (worst is None or wanted / (most + 1) > worst[0]):
-                name = self._ssn.world.view.slot_name(slot)
-                told = f"{_told(name, int(free[0]))} {name} are free, " + (
-                    f"no tier-{tier} domain has more than {_told(name, most)}"
-                )
-                worst = wanted / (most + 1), told
-        if worst is not None:
-            return worst[1]
-        room = max(self._fit(tasks, index) for index in indices)
-        return f"no tier-{tier} domain has room for more than {room} of {len(tasks)} tasks"
-
-    def _fit(self, tasks: Sequence[TaskInfo], index: int) -> int:
-        return sum(min(len(group), int(self.of(group[0])[index])) for group in alike(tasks))
+    def name(self, slot: int) -> str:
+        return self._ssn.world.view.slot_name(slot)
 
 
 def alike(tasks: Iterable[TaskInfo]) -> Alike:
@@ -128,17 +106,3 @@ def _would(tasks: Sequence[TaskInfo], enough: Callable[[], bool]) -> bool:
     finally:
         for task in tasks:
             job.move(task, Status.PENDING)
-
-
-def _sum(tasks: Iterable[TaskInfo]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for task in tasks:
-        for slot, amount in task.requests:
-            total[slot] = total.get(slot, 0) + amount
-    return total
-
-
-def _told(name: str, amount: int) -> str:
-    if name in BYTES:
-        return f"{amount / GIB:.4g} GiB of"
-    return f"{amount / unit_of(name):.12g}"

@@ -63,8 +63,6 @@ class DomainSearch:
         self.statement = WorldStatement(ssn)
         self.filled: Filled | None = None
         """How the last try of a sub job that failed went."""
-        self.looked: list[Domain] = []
-        """Domains that were candidates for the job."""
         self.counted_out = 0
         """Domains that were not tried, for they have too little room."""
         self.best: Tried | None = None
@@ -74,7 +72,6 @@ class DomainSearch:
     def run(self, within: Domain) -> bool:
         """Place what a turn places; True where the job is ready or pipelined with it."""
         for group in self.ssn.job_gradients(self.job, within, Purpose.ALLOCATE):
-            self.looked += group
             for domain, most in self._in_order(self._with_room(group)):
                 if self.best is not None and most <= self.best.score:
                     break
@@ -87,11 +84,14 @@ class DomainSearch:
                 return True
         return False
 
+    def good(self) -> bool:
+        """May the job keep what it has?"""
+        return self.ssn.ready(self.job) or self.ssn.pipelined(self.job)
+
     def _with_room(self, group: Sequence[Domain]) -> list[Domain]:
         """Those domains of which it is not plain beforehand that the job finds no place there."""
         groups = alike(t for sub in self.sheet.queued for t in sub.left())
-        good = lambda: self.ssn.ready(self.job) or self.ssn.pipelined(self.job)  # noqa: E731
-        found = [domain for domain in group if not self.room.hopeless(domain, groups, good)]
+        found = [domain for domain in group if not self.room.hopeless(domain, groups, self.good)]
         self.counted_out += len(group) - len(found)
         return found
 

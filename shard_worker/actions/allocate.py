@@ -20,6 +20,7 @@ from shard_worker.allocated_domains import (
     tree_of,
 )
 from shard_worker.candidates import feasible
+from shard_worker.domain_reasons import why_not
 from shard_worker.domain_search import DomainSearch
 from shard_worker.filling import Filled, Filling
 from shard_worker.priority_queue import PriorityQueue
@@ -155,33 +156,29 @@ def _passed_over(ssn: Session, queue: QueueInfo, jobs: list[SessionJob]) -> None
         ssn.skip(job, "WaitingForQuota", f"queue {queue.queue.name} has its share")
 
 
-def _tell(ssn: Session, job: SessionJob, filled: Filled) -> None:
+def _tell(ssn: Session, job: SessionJob, filled: Filled) -> bool:
+    """Note why tasks had no place; True where that is the whole story."""
     if filled.reasons and not job.unschedulable:
         job.unschedulable, job.failed_role = filled.reasons, filled.role
     if filled.kept:
-        return
+        return True
     if filled.over_quota:
-        ssn.skip(
-            job,
-            "WaitingForQuota",
-            f"queue {job.job.queue} has no room for {filled.over_quota} of its tasks",
-        )
-    elif filled.gated and not filled.reasons:
-        ssn.skip(job, "Gated", f"{filled.gated} tasks wait for their gate")
+        text = f"queue {job.job.queue} has no room for {filled.over_quota} of its tasks"
+        ssn.skip(job, "WaitingForQuota", text)
+        return True
+    if filled.gated and not filled.reasons:
+        ssn.skip(job, "Gated", f"tasks that wait for their gate: {filled.gated}")
+        return True
+    return False
 
 
 def _no_domain(ssn: Session, search: DomainSearch) -> None:
-    """No domain takes the job: because of how its room is cut, or is there too little anywhere?"""
     job = search.job
-    tasks = [task for sub in search.sheet.queued for task in sub.left()]
-    if search.filled is not None:
-        _tell(ssn, job, search.filled)
+    told = search.filled is not None and _tell(ssn, job, search.filled)
     if not job.unschedulable:
-        first = tasks[0]
-        job.unschedulable = feasible(ssn, first).reasons
-        job.failed_role = first.role.name
-    if job.job.jid in ssn.skipped:
-        return
-    missing = max(job.minimum - job.census.ready - job.census.pending_best_effort, 1)
-    text = search.room.shortfall(tasks[:missing], search.looked)
-    ssn.skip(job, "TopologyPlacementFailed", text)
+        first = next(task for sub in search.sheet.queued for task in sub.left())
+        found = feasible(ssn, first)
+        if not found.mask.any():
+            job.unschedulable, job.failed_role = found.reasons, first.role.name
+    if not told:
+        ssn.skip(job, *why_not(search))

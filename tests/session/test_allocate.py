@@ -188,7 +188,7 @@ def test_gates() -> None:
     execute(ssn)
     assert cluster.result(ssn).binds == {}
     assert [task.key for task in ssn.ungated] == ["default/own-0"]
-    assert ssn.skipped[2] == ("Gated", "1 tasks wait for their gate")
+    assert ssn.skipped[2] == ("Gated", "tasks that wait for their gate: 1")
 
 
 # --- tasks and roles ------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shard_worker.actions.allocate import Outcome, allocate_job, execute
+from shard_worker.domain_reasons import why_not
 from shard_worker.domain_search import DomainSearch
 from shard_worker.filling import Filled, Filling
 from shard_worker.harness import Cluster
@@ -53,22 +56,60 @@ def test_the_fullest_domain_is_taken_and_its_best_nodes() -> None:
     assert cluster.run().binds == {"default/a-0": "r1-1"}
 
 
+ROOM = "4 cpu are free, no tier-1 domain has more than 2"
+WIDE = Topology(hard=True, highest_tier=0)
+
+
 @pytest.mark.parametrize(
-    ("tasks", "topology", "reason"),
+    ("job", "word", "reason"),
     [
-        (3, TIER_1, "4 cpu are free, no tier-1 domain has more than 2"),
-        (5, SOFT, "4 cpu are free, no tier-3 domain has more than 4"),
+        pytest.param({"tasks": 3}, "TopologyPlacementFailed", ROOM, id="in pieces"),
+        pytest.param(
+            {"tasks": 5, "topology": SOFT},
+            "NotEnoughResources",
+            "4 cpu are free, 5 are needed",
+            id="too little anywhere",
+        ),
+        pytest.param(
+            {"tasks": 3, "minimum": 2},
+            "TopologyPlacementFailed",
+            f"{ROOM}, and all its tasks are looked at together",
+            id="elastic",
+        ),
+        pytest.param(
+            {"tasks": 2, "cpu": 1.5},
+            "NotEnoughResources",
+            "the nodes have room for 0 of 2 tasks that are needed",
+            id="larger than a node",
+        ),
+        pytest.param(
+            {"topology": WIDE},
+            "TopologyPlacementFailed",
+            "no hyper node has tier 0, or a lower one",
+            id="no such tier",
+        ),
+        pytest.param(
+            {"tasks": 3, "minimum": 2, "on": ["r0-0", "r1-0"]},
+            "TopologyPlacementFailed",
+            "its tasks are spread over row0, which is wider than tier 1",
+            id="spread already",
+        ),
+        pytest.param(
+            {"tasks": 2, "rules": {"selector": (("disk", "ssd"),)}},
+            "NotEnoughResources",
+            "the nodes have room for 0 of 2 tasks that are needed",
+            id="no node matches",
+        ),
     ],
 )
-def test_what_is_free_and_what_the_best_domain_has_is_told(
-    tasks: int, topology: Topology, reason: str
-) -> None:
+def test_why_no_domain_takes_a_job(job: dict[str, Any], word: str, reason: str) -> None:
     cluster = racks(2, 2)
-    cluster.job("a", tasks=tasks, topology=topology)
+    cluster.job("a", **{"topology": TIER_1, **job})
     ssn = cluster.open()
     execute(ssn)
     assert cluster.result(ssn).binds == {}
-    assert ssn.skipped[0] == ("TopologyPlacementFailed", reason)
+    assert ssn.skipped[0] == (word, reason)
+    assert bool(job_of(ssn, "a").unschedulable) == ("0 of 2" in reason)
 
 
 def searched(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[DomainSearch, int]:
@@ -101,8 +142,9 @@ def test_room_is_counted_in_tasks_not_in_amounts(monkeypatch: pytest.MonkeyPatch
     cluster.job("a", tasks=3, cpu=2, topology=TIER_1)
     search, tried = searched(cluster, monkeypatch)
     assert (search.best, search.counted_out, tried) == (None, 5, 0)
-    assert search.room.shortfall(search.job.tasks, search.looked) == (
-        "no tier-1 domain has room for more than 2 of 3 tasks"
+    assert why_not(search) == (
+        "TopologyPlacementFailed",
+        "no tier-1 domain has room for more than 2 of 3 tasks",
     )
 
 
@@ -227,7 +269,19 @@ def test_a_sub_job_that_has_no_domain_fails_the_job() -> None:
     ssn = cluster.open()
     execute(ssn)
     assert cluster.result(ssn).binds == {}
-    assert ssn.skipped[0][0] == "TopologyPlacementFailed"
+    assert ssn.skipped[0] == ("NotEnoughResources", "3 cpu are free, 4 are needed")
+
+
+def test_it_is_told_which_sub_job() -> None:
+    cluster = racks(1, 1, 1, 1)
+    roles, policies = parts(cluster, 2, 1, of=2)
+    cluster.job("x", roles=roles, sub_groups=policies, topology=SOFT, minimum=3)
+    ssn = cluster.open()
+    execute(ssn)
+    assert ssn.skipped[0] == (
+        "TopologyPlacementFailed",
+        "sub job p-0: 4 cpu are free, no tier-1 domain has more than 1",
+    )
 
 
 def test_as_many_sub_jobs_as_are_needed_come_first() -> None:
