@@ -42,6 +42,9 @@ class World(ClusterInfo):
     """Row -> the tasks in states :data:`ON_NODE` that are there, in the order in which they came.
     A worker's excerpt has only those that may matter as victims or neighbours."""
 
+    _rows: tuple[int, Mapping[str, int]] | None = None
+    """Rows by name, as of a revision of the view."""
+
     # --- jobs ---------------------------------------------------------------------------------
 
     def session_jobs(self) -> Iterable[SessionJob]:
@@ -92,10 +95,11 @@ class World(ClusterInfo):
 
     def row_of(self, name: str) -> int:
         """The row of a node by its name, -1 where there is none."""
-        return self._rows().get(name, -1)
-
-    def _rows(self) -> Mapping[str, int]:
-        return {node.name: row for row, node in enumerate(self.view.nodes) if node is not None}
+        if self._rows is None or self._rows[0] != self.view.revision:
+            nodes = enumerate(self.view.nodes)
+            rows = {node.name: row for row, node in nodes if node is not None}
+            self._rows = (self.view.revision, rows)
+        return self._rows[1].get(name, -1)
 
     def idle(self, slot: int) -> NDArray[np.int64]:
         """Allocatable less used, per row; may be negative where others use too much."""
