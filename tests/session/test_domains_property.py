@@ -124,7 +124,7 @@ def tier_of(tree: HyperTree, rows: set[int]) -> int:
     return min(tiers)
 
 
-@settings(max_examples=50)
+@settings(max_examples=35)
 @given(racks, st.lists(wanted, min_size=1, max_size=3))
 def test_tiers_and_minima_hold(shape: list[list[tuple[int, int]]], jobs: list[Wanted]) -> None:
     cluster = cluster_of(shape, jobs)
@@ -157,7 +157,7 @@ def _tier_holds(tree: HyperTree, asked: Topology | None, rows: set[int]) -> None
         assert tier_of(tree, rows) <= highest
 
 
-@settings(max_examples=50)
+@settings(max_examples=35)
 @given(racks, st.lists(wanted, min_size=1, max_size=2))
 def test_no_domain_is_counted_out_in_which_the_job_had_a_place(
     shape: list[list[tuple[int, int]]], jobs: list[Wanted]
@@ -183,7 +183,7 @@ def test_no_domain_is_counted_out_in_which_the_job_had_a_place(
         assert outcomes[:2] == outcomes[2:]
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(racks, wanted)
 def test_trying_the_best_first_finds_what_trying_all_finds(
     shape: list[list[tuple[int, int]]], job: Wanted

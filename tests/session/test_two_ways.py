@@ -153,7 +153,7 @@ def where(job: SessionJob, kinds: bool) -> dict[int, tuple[int, bool]]:
     }
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(
     st.lists(nodes, min_size=1, max_size=5),
     st.lists(jobs, min_size=1, max_size=3),
