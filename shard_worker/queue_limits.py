@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shard_worker.queue_totals import whole
 from shard_worker.workload import Amounts, ClusterInfo, QueueInfo, add
@@ -14,8 +14,21 @@ from shared.slots import CPU, MEMORY
 if TYPE_CHECKING:
     from shard_worker.tasks import TaskInfo
 
+CLOSED = "it is closed"
+
 Limits = Mapping[int, Amount]
 """slot -> the most a queue may have; of a slot that is missing, nothing."""
+
+
+class Lacking(NamedTuple):
+    """Why a queue may not take a request."""
+
+    queue: QueueInfo
+    """The one that has no room: the queue itself, or one above it."""
+    slots: tuple[int, ...] = ()
+    """Of what it would have more than it may."""
+    why: str = ""
+    """Where it is not a matter of amounts."""
 
 
 def guarantees(queues: Iterable[Queue]) -> Amounts:

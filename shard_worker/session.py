@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from shard_worker.answers import Answers
 from shard_worker.extension_points import EXTENSION_POINTS, Combine, ExtensionPoint, Half
+from shard_worker.queue_limits import Lacking
+from shard_worker.queue_totals import charge_total
 from shard_worker.registration import Registered
 from shard_worker.rules import (
     ABSTAIN,
@@ -65,6 +67,9 @@ __all__ = [
 Shares = Callable[[QueueInfo, ClusterInfo], Mapping[int, float]]
 """A plugin's answer to what a queue deserves."""
 
+Lacks = Callable[[QueueInfo, Requests, ClusterInfo], Lacking | None]
+"""A plugin's answer to why a queue may not take a request; None: it may."""
+
 Key = tuple[Any, ...]
 """A sort key; the smaller key goes first."""
 BLOCK = 1 << 13
@@ -106,10 +111,14 @@ class Session(Answers):
 
         self.ungated: list[TaskInfo] = []
         """Tasks whose queue has room for them, and whose own gate may go."""
+        self._lacks: list[Lacks] = []
 
     def ungate(self, task: TaskInfo) -> None:
-        """Let the task's own gate be taken away; it may be placed once that has come about."""
+        """Let the task's own gate be taken away; it may be placed once that has come about. Its
+        queue keeps room for it from now on."""
         self.ungated.append(task)
+        if task.job.queue is not None:
+            charge_total(task.job.queue, "reserved", task.requests, +1)
 
     def skip(self, job: SessionJob, word: str, detail: str = "") -> None:
         """An action passes over a job; ``word`` is one of the pending reasons."""
@@ -119,6 +128,15 @@ class Session(Answers):
         """A statement over the world is kept for good."""
         self.committed += operations
         self.on_commit(operations)
+
+    def tell_limits(self, lacking: Lacks) -> None:
+        """Tell why queues may not take requests; for people to read, no decision asks for it."""
+        self._lacks.append(lacking)
+
+    def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
+        """Why a queue may not take a request now, as the first plugin tells that refuses it."""
+        answers = (lacks(queue, requests, cluster) for lacks in self._lacks)
+        return next((answer for answer in answers if answer is not None), None)
 
     def tell_shares(self, deserved: Shares) -> None:
         """Tell what queues deserve; for people to read, no decision asks for it."""

@@ -20,7 +20,7 @@ from shard_worker.workload import ClusterInfo, JobInfo, QueueInfo
 if TYPE_CHECKING:
     from shard_worker.session import Key, Session
 
-CLOSED, NO_ROOM = "QueueClosed", "WaitingForQuota"
+CLOSED, NO_ROOM, WRONG = "QueueClosed", "WaitingForQuota", "Misconfigured"
 
 
 def execute(ssn: Session) -> None:
@@ -42,6 +42,9 @@ def refusal(ssn: Session, cluster: ClusterInfo, info: JobInfo) -> tuple[str, str
     queue = cluster.queues[info.qid].queue
     if not queue.open:
         return CLOSED, f"queue {queue.name} takes no jobs now"
+    lacking = ssn.lacking(cluster.queues[info.qid], (), cluster)
+    if lacking is not None:  # of nothing: it is not a matter of amounts
+        return WRONG, lacking.why
     by = ssn.rejecting("JobEnqueueable", info, cluster)
     return NO_ROOM, f"plugin {by}: what it needs at least (minResources) is not to be had now"
 

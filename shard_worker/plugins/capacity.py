@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from shard_worker.plugins.capacity_devices import Claimed
 from shard_worker.plugins.capacity_reclaim import Reclaim, deserves_more
-from shard_worker.queue_limits import beyond, exceeds_with
+from shard_worker.queue_limits import CLOSED, Lacking, beyond, exceeds_with
 from shard_worker.queue_totals import reserves, used, whole
 from shard_worker.queue_tree import Branch, Grown, Tree, grow_tree, kinship, parting, side_by_side
 from shard_worker.rules import EventHandler, Purpose
@@ -63,6 +63,7 @@ class Capacity:
         ssn.add_reclaimable_fn(self.reclaimable)
         ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
+        ssn.tell_limits(self.lacking)
         if self._devices:
             ssn.add_event_handler(EventHandler(self._allocated, self._deallocated))
 
@@ -149,15 +150,15 @@ class Capacity:
 
     def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
         """The queue is open, and it and all above it stay within what they may have."""
-        return self.refusing(queue, requests, cluster) is None
+        return self.lacking(queue, requests, cluster) is None
 
     def task_allocatable(self, queue: QueueInfo, task: TaskInfo, world: World) -> bool:
         """As :meth:`allocatable`; what gates keep for tasks of the queue counts as used, except
         what they keep for this very task."""
         kept = task.requests if reserves(task.role) else ()
-        return self.refusing(queue, self._asks(task), world, gates=True, kept=kept) is None
+        return self.lacking(queue, self._asks(task), world, gates=True, kept=kept) is None
 
-    def refusing(
+    def lacking(
         self,
         queue: QueueInfo,
         requests: Requests,
@@ -165,14 +166,15 @@ class Capacity:
         *,
         gates: bool = False,
         kept: Requests = (),
-    ) -> tuple[QueueInfo, list[int]] | None:
+    ) -> Lacking | None:
         """The queue, itself or one above it, that has no room, and of what; None where all do.
 
-        No slots: it is not a matter of amounts. ``gates``: what gates keep counts as used, less
-        ``kept``."""
+        ``gates``: what gates keep counts as used, less ``kept``."""
         branch = self._branch(queue, cluster)
-        if branch is None or not queue.queue.open:
-            return queue, []
+        if branch is None:
+            return Lacking(queue, why=self.trouble(cluster) or "it has queues below it")
+        if not queue.queue.open:
+            return Lacking(queue, why=CLOSED)
         for at in self._upwards(branch, cluster):
             info = cluster.queues[at.qid]
             has = self._has(at, cluster)
@@ -182,7 +184,7 @@ class Capacity:
                 add(has, kept, -1)
             over = beyond(has, requests, at.real, cluster)
             if over:
-                return info, over
+                return Lacking(info, tuple(over))
         return None
 
     def _upwards(self, branch: Branch, cluster: ClusterInfo) -> list[Branch]:

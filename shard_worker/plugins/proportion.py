@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.queue_limits import (
+    CLOSED,
+    Lacking,
+    beyond,
     capability_of,
     entry_exceeds,
     guarantees,
@@ -60,6 +63,7 @@ class Proportion:
         ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
         ssn.tell_shares(self.deserved)
+        ssn.tell_limits(self.lacking)
 
     def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """Higher queue priority first, then the smaller part of its deserved share in use."""
@@ -88,6 +92,15 @@ class Proportion:
             or allocated.get(slot, 0) + amount <= deserved.get(slot, 0)
             for slot, amount in requests
         )
+
+    def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
+        """Why :meth:`allocatable` says no."""
+        if self.allocatable(queue, requests, cluster):
+            return None
+        if not queue.queue.open:
+            return Lacking(queue, why=CLOSED)
+        over = beyond(queue.allocated, requests, self.deserved(queue, cluster), cluster)
+        return Lacking(queue, tuple(over))
 
     def simulate_allocatable(self, queue: QueueInfo, task: TaskInfo, world: World) -> bool:
         """In a dry run the victims are off their queues: the rule is the same."""
