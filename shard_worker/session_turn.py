@@ -15,6 +15,7 @@ from shard_worker.columns import NOMINATED, RELEASING, USED
 from shard_worker.displace import give_back_own, rivals, settle, withdraw_all
 from shard_worker.excerpt_world import Decoded, Opened, open_world
 from shard_worker.placing import Placed
+from shard_worker.queue_totals import used
 from shard_worker.session import Session
 from shard_worker.session_job import SessionJob
 from shard_worker.statement import Statement
@@ -35,8 +36,15 @@ from shared.messages import (
     Turn,
 )
 
-EVICTING = ("Preemptable", "Reclaimable", "UnifiedEvictable", "VictimTasks")
-"""Points at which a plugin has a say in who is evicted."""
+NAMES_VICTIMS = {
+    "gangpreempt": "UnifiedEvictable",
+    "gangreclaim": "UnifiedEvictable",
+    "preempt": "Preemptable",
+    "reclaim": "Reclaimable",
+    "shuffle": "VictimTasks",
+}
+"""Action -> the point at which rules name its victims."""
+BETWEEN_QUEUES = ("gangreclaim", "reclaim")
 
 COLUMN = {Kind.ALLOCATE: USED, Kind.PIPELINE: NOMINATED, Kind.EVICT: RELEASING}
 
@@ -132,7 +140,7 @@ class SessionTurns:
             mine = [one for one in did if one.task.job is job and one.kind is Kind.EVICT]
             made = SessionPlaced(Statement(self._view))
             made.victim_job = (jid, job.job.spec, job.qid, job.job.priority)
-            self._evict(made, mine, session, opened)
+            self._evict(made, mine, session, opened, "shuffle")
             found.append(made)
         return found
 
@@ -187,7 +195,7 @@ class SessionTurns:
         places = [one for one in did if one.kind is not Kind.EVICT and one.task.job is job]
         kept = session.ready(job)
         before = made.statement.checkpoint
-        self._evict(made, evictions, session, opened)
+        self._evict(made, evictions, session, opened, turn.action)
         for one in places:
             allocated = one.kind is Kind.ALLOCATE and kept
             made.statement.place(
@@ -211,7 +219,12 @@ class SessionTurns:
         return Level.FUTURE_OWN if own else Level.FUTURE_OTHER
 
     def _evict(
-        self, made: SessionPlaced, evictions: list[Did], session: Session, opened: Opened
+        self,
+        made: SessionPlaced,
+        evictions: list[Did],
+        session: Session,
+        opened: Opened,
+        action: str,
     ) -> None:
         if not evictions:
             return
@@ -226,7 +239,8 @@ class SessionTurns:
             run.tasks.append(task.tix)
             run.rows.append(one.row)
         made.evictions = list(runs.values())
-        made.guards = guards(session)
+        jobs = (opened.world.session_job(run.jid) for run in made.evictions)
+        made.guards = guards(session, action, jobs)
         made.reason = evictions[0].reason
         self._moves(made, opened, [run.jid for run in made.evictions])
 
@@ -239,11 +253,37 @@ class SessionTurns:
                 made.domains.append(DomainOp(key, 1, "le", opened.versions.get(key, 0)))
 
 
-def guards(session: Session) -> int:
-    """What the ledger has to hold whole when this policy evicts."""
-    names = {hook.plugin for point in EVICTING for hook in session.hooks[point]}
-    found = GUARD_GANG if "gang" in names else 0
-    return found | (GUARD_GUARANTEE if names & {"capacity", "proportion"} else 0)
+def guards(session: Session, action: str, jobs: Iterable[SessionJob]) -> int:
+    """What the ledger has to hold whole when an action evicts from these jobs: what a rule stands
+    for, and what is whole as far as is known here. A tier without that rule may have decided; then
+    the ledger would refuse for ever what was meant. Within a queue nothing is guaranteed."""
+    victims = list(jobs)
+    speaks = {hook.plugin for hook in session.hooks[NAMES_VICTIMS[action]]}
+    found = 0
+    if "gang" in speaks and all(map(_whole, victims)):
+        found |= GUARD_GANG
+    shares = action in BETWEEN_QUEUES and speaks & {"capacity", "proportion"}
+    if shares and all(map(_guaranteed, victims)):
+        found |= GUARD_GUARANTEE
+    return found
+
+
+def _whole(job: SessionJob) -> bool:
+    """Is nothing left of each of its groups, or the minimum?"""
+    return all(
+        held == 0 or held >= group.minimum
+        for held, group in zip(job.held, job.job.groups, strict=True)
+    )
+
+
+def _guaranteed(job: SessionJob) -> bool:
+    """Have its queue and those above what they are guaranteed?"""
+    queue = job.queue
+    return queue is not None and all(
+        used(info).get(slot, 0) >= least
+        for info in (queue, *queue.above)
+        for slot, least in info.queue.guarantee
+    )
 
 
 def _take_back(session: Session, job: SessionJob | None) -> list[Did]:

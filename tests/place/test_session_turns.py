@@ -28,6 +28,7 @@ from shared.messages import (
     Verdict,
 )
 from shared.model import TaskClass
+from shared.policy import Policy, parse_policy
 from shared.slots import CPU, PODS
 from tests.place.sessions import EVERYTHING, B, Books
 from tests.place.support import EPOCH, cls, cpus, record, view_of
@@ -38,7 +39,14 @@ CLASSES = {0: cls(1), 1: cls(4), 2: TaskClass(requests=((PODS, 1),))}
 class Stage:
     """A worker of shard 0 over nodes of 4 cores that hold what the books say."""
 
-    def __init__(self, books: Books, *, nodes: int = 2, mode: Mode = Mode.NONE) -> None:
+    def __init__(
+        self,
+        books: Books,
+        *,
+        nodes: int = 2,
+        mode: Mode = Mode.NONE,
+        policy: Policy = EVERYTHING,
+    ) -> None:
         self.books = books
         books.total = {CPU: 4000 * nodes}
         used: list[dict[int, int]] = [{} for _ in range(nodes)]
@@ -49,7 +57,7 @@ class Stage:
         own = range(nodes) if mode is Mode.NONE else range(nodes // 2)
         self.view: View = view_of(records, own=own, classes=CLASSES)
         self.worker = Worker(
-            session=open_session(EVERYTHING), view=self.view, mode=mode, shard=0, limits=Limits()
+            session=open_session(policy), view=self.view, mode=mode, shard=0, limits=Limits()
         )
         self.worker.begin(EPOCH, "run")
 
@@ -94,7 +102,7 @@ def test_preempt_evicts_and_nominates_in_one_statement() -> None:
     assert statement.jid == high.jid
     assert [len(run.tasks) for run in statement.evictions] == [2]
     assert statement.evictions[0].jid == 0
-    assert statement.guards == GUARD_GANG | GUARD_GUARANTEE
+    assert statement.guards == GUARD_GANG  # within a queue nothing is guaranteed
     assert statement.reason.startswith("preempt")
     (run,) = statement.core
     assert (run.kind, run.tasks) == (NOMINATE, [0, 1])
@@ -141,7 +149,22 @@ def test_reclaim_takes_from_the_queue_with_more_than_its_share() -> None:
     (statement,), _ = stage.turn(books.turn(mine, "reclaim", [books.jobs[0]]))
     assert statement.qid == 1
     assert sum(len(run.tasks) for run in statement.evictions) == 3
+    assert statement.guards == GUARD_GANG | GUARD_GUARANTEE
     assert statement.reason.startswith("reclaim")
+
+
+def test_no_guard_for_what_is_not_whole_to_the_rules_either() -> None:
+    """Conformance alone lets go in the second tier whom gang keeps in the first."""
+    books = Books(CLASSES)
+    full(books, minimum=8)
+    high = books.job(0, [-1, -1], priority=10)
+    named = [[{"name": "gang"}], [{"name": "conformance"}, {"name": "predicates"}]]
+    tiers = [{"plugins": plugins} for plugins in named]
+    policy = parse_policy({"actions": "preempt", "tiers": tiers})
+    stage = Stage(books, policy=policy)
+    (statement,), _ = stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
+    assert statement.evictions
+    assert statement.guards == 0
 
 
 @pytest.mark.parametrize("verdict", [Verdict.TASK, Verdict.JOB, Verdict.GANG, Verdict.DOMAIN])
