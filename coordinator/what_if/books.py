@@ -106,16 +106,16 @@ class Books:
                 continue
             key = self._ssn.world.session_job(statement.jid).job.key
             told = f"{action} for job {key}: {answer.verdict.name} at {answer.at}"
-            if answer.verdict is Verdict.QUEUE and self._waits_for_leaving(answer.at):
+            if answer.verdict is Verdict.QUEUE and self._counts_more():
                 self.stopped = told
                 return
             raise LedgerRefused(f"the ledger refuses what was decided by {told}")
 
-    def _waits_for_leaving(self, qid: int) -> bool:
-        """What leaves counts against the capability until it has left, here; not so in Volcano: the
-        service would decide the same, only later."""
-        queue = at_once(self.ledger.snapshot()).queues.get(qid)
-        return queue is not None and any(queue.leaving)
+    def _counts_more(self) -> bool:
+        """What leaves, or is in an unknown state, counts against a capability until its node is
+        rid of it, here; not so in Volcano: the service would decide the same, only later."""
+        uncertain = Status.UNKNOWN | Status.RELEASING
+        return any(task.status & uncertain for task in self._ssn.world.tasks())
 
     def _statements(self, action: str, operations: Sequence[Operation]) -> list[Statement]:
         placed: dict[int, list[Operation]] = {}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from shard_worker.session_job import SessionJob
     from shard_worker.tasks import TaskInfo
 
+FULL = "Insufficient pods"
+
 
 def execute(ssn: Session) -> None:
     """Every job that may be placed, queues and jobs in order."""
@@ -89,10 +91,17 @@ def _row_for(ssn: Session, task: TaskInfo) -> int | None:
         _tell(job, task, {reason: int(ssn.world.view.exists().sum())})
         return None
     found = ErrorCache(ssn, "backfill").feasible(task, fit=False)
-    if not found.mask.any():
-        _tell(job, task, found.reasons)
+    room = _room(ssn, task)
+    if not (found.mask & room).any():
+        full = int((found.mask & ~room).sum())
+        _tell(job, task, found.reasons | ({FULL: full} if full else {}))
         return None
-    return best(ssn, task, np.flatnonzero(_nearest(ssn, found.mask)))
+    return best(ssn, task, np.flatnonzero(_nearest(ssn, found.mask & room)))
+
+
+def _room(ssn: Session, task: TaskInfo) -> Mask:
+    """Nodes that take one pod more: who is leaving, or is promised a place, counts among theirs."""
+    return ssn.world.fits_idle(task.requests) & ssn.world.fits_future(task.requests)
 
 
 def _nearest(ssn: Session, mask: Mask) -> Mask:
