@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator.wording import plural, some
+from shard_worker.plugins.live_reasons import PASSING, is_missing
 from shard_worker.task_class import ASIDE, FOREIGN, PARTLY, STALE_SPEC
 
 LONGEST = 1024
@@ -91,11 +92,16 @@ class Why:
 def of_counts(counts: Mapping[str, int]) -> Reason:
     """The word for a worker's node counts.
 
-    A node that passes every check and only lacks room can take the task one day: while there is
-    one, the job waits for room, however many others do not match.
+    A node that passes every check and only lacks room, or a place beside the others there, can
+    take the task one day: while there is one, the job waits for room, however many others do not
+    match.
     """
     seen = [text for text in counts if text not in (FOREIGN, STALE_SPEC, ASIDE)]
     if any(text.startswith(INSUFFICIENT) or text == PARTLY for text in seen):
+        return Reason.NOT_ENOUGH_RESOURCES
+    if any(is_missing(text) for text in seen):
+        return Reason.MISCONFIGURED
+    if any(text in PASSING for text in seen):
         return Reason.NOT_ENOUGH_RESOURCES
     if any(text.startswith("node(s)") for text in seen):
         return Reason.NO_MATCHING_NODES

@@ -28,6 +28,7 @@ from shared.model import ResourceClaim, TaskClass
 ELSEWHERE = "resourceclaim not available on the node"
 NONE_FREE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
+UNJUDGED = "claim cannot be judged: "
 MOST_USERS = 256
 """Pods that may share a claim."""
 
@@ -178,7 +179,7 @@ class Devices:
         errors = dict.fromkeys(str(a) for a in answers if isinstance(a, CelError))
         found = [
             Check(
-                f"claim cannot be judged: {error}",
+                f"{UNJUDGED}{error}",
                 np.array([str(a) != error for a in answers], np.bool_)[codes],
                 curable=False,
             )

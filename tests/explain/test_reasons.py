@@ -149,6 +149,16 @@ def test_enough_in_total_but_not_on_one_node_is_fragmented() -> None:
             Reason.NOT_ENOUGH_RESOURCES,
         ),
         ({"node has room for a part of the gang only": 3}, Reason.NOT_ENOUGH_RESOURCES),
+        (
+            {
+                "node(s) had untolerated taints": 4,
+                "node(s) didn't match pod anti-affinity rules": 1,
+            },
+            Reason.NOT_ENOUGH_RESOURCES,
+        ),
+        ({"node(s) had volume node affinity conflict": 5}, Reason.NO_MATCHING_NODES),
+        ({'persistentvolumeclaim "data" not found': 5}, Reason.MISCONFIGURED),
+        ({"claim cannot be judged: no such key: model": 5}, Reason.MISCONFIGURED),
     ],
 )
 def test_as_long_as_one_node_only_lacks_room_the_job_waits_for_room(
