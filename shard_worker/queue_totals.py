@@ -154,14 +154,14 @@ def link(queues: Mapping[int, QueueInfo]) -> None:
 
 
 def _above(info: QueueInfo, queues: Mapping[int, QueueInfo]) -> tuple[QueueInfo, ...]:
-    found: list[QueueInfo] = []
+    found: dict[int, QueueInfo] = {}
     at = queues.get(info.queue.parent)
     while at is not None:
-        if at is info or any(at is other for other in found):
+        if at is info or at.queue.qid in found:
             return ()
-        found.append(at)
+        found[at.queue.qid] = at
         at = queues.get(at.queue.parent)
-    return tuple(found)
+    return tuple(found.values())
 
 
 # --- gates ----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Volcano's loop: the first queue in order, its first job; the job is let in or not, and either way
 the queue goes back, so that queues take turns. A job that is refused holds up nobody, and is not
-asked again in this session. What is let in counts at once in the totals by which the next is judged.
+asked again in this session. What is let in counts at once in the totals that the next is judged by.
 
 The loop reads totals alone: :func:`enqueue` runs over what Order has as well as over a world.
 """
