@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import random
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,19 @@ def test_every_scenario_is_named(volcano: list[dict[str, Any]]) -> None:
 def test_comes_out_as_in_volcano(volcano: list[dict[str, Any]], name: str) -> None:
     scenario = next(found for found in volcano if found["id"] == name)
     assert differences(replay(scenario), scenario) == []
+
+
+def test_the_order_of_the_objects_decides_nothing(volcano: list[dict[str, Any]]) -> None:
+    """Volcano walks through its jobs and nodes in a random order, so that what a scenario expects
+    holds in every order."""
+    draw = random.Random(1)
+    wrong = {}
+    for scenario in volcano:
+        mixed = {kind: draw.sample(them, len(them)) for kind, them in scenario["cluster"].items()}
+        found = differences(replay({**scenario, "cluster": mixed}), scenario)
+        if found:
+            wrong[scenario["id"]] = found
+    assert wrong == {}
 
 
 def test_a_difference_is_found(volcano: list[dict[str, Any]]) -> None:

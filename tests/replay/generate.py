@@ -25,23 +25,34 @@ POLICIES = (
     ("allocate, gangpreempt", (("priority", "gang", "conformance"), ("predicates", "capacity"))),
     ("gangreclaim, allocate", (("priority", "gang", "capacity", "predicates"),)),
     ("allocate, backfill, preempt", (("priority", "predicates"),)),
+    (
+        "enqueue, allocate, backfill, preempt, reclaim",
+        (("priority", "gang"), ("predicates", "capacity", "network-topology-aware")),
+    ),
 )
 
 
-def policy_of(draw: Random) -> Json:
+def policy_of(draw: Random, *, tree: bool) -> Json:
+    """``tree``: queues have parents."""
     actions, tiers = draw.choice(POLICIES)
-    return {
-        "actions": actions,
-        "tiers": [{"plugins": [{"name": name} for name in tier]} for tier in tiers],
-    }
+    plugins = [[{"name": name} for name in tier] for tier in tiers]
+    for option in (option for tier in plugins for option in tier):
+        if tree and option["name"] == "capacity":
+            option |= {"enableHierarchy": True}  # type: ignore[dict-item]
+    return {"actions": actions, "tiers": [{"plugins": tier} for tier in plugins]}
 
 
-def cluster(draw: Random) -> list[Json]:
+def cluster(draw: Random, *, tree: bool) -> list[Json]:
     """What ``kubectl get`` might write of it."""
     nodes = [_node(draw, i) for i in range(draw.randint(1, 5))]
     names = [obj["metadata"]["name"] for obj in nodes]
     queues = [_queue(draw, name) for name in ("red", "green", "blue")[: draw.randint(1, 3)]]
     items = [*nodes, *queues, priority("mid", 10), priority("top", 100)]
+    if tree:
+        items += [queue("root"), queue("half", parent="root")]
+        for made in queues:
+            made["spec"]["parent"] = draw.choice(["root", "half"])
+    items += [_rack(f"rack-{part}", names[part::2]) for part in (0, 1) if names[part::2]]
     room = {obj["metadata"]["name"]: int(obj["status"]["allocatable"]["cpu"]) for obj in nodes}
     for i in range(draw.randint(1, 8)):
         items += _group(draw, f"g{i}", [q["metadata"]["name"] for q in queues], room)
@@ -55,6 +66,16 @@ def _node(draw: Random, i: int) -> Json:
     if draw.random() < 0.1:
         made["spec"] = {"unschedulable": True}
     return made
+
+
+def _rack(name: str, nodes: list[str]) -> Json:
+    members = [{"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes]
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {"tier": 1, "members": members},
+    }
 
 
 def _queue(draw: Random, name: str) -> Json:
@@ -77,6 +98,9 @@ def _group(draw: Random, name: str, queues: list[str], room: dict[str, int]) -> 
         spec["priorityClassName"] = draw.choice(["mid", "top"])
     if draw.random() < 0.2:
         spec["minTaskMember"] = {"a": 1, "b": draw.randint(0, 2)}
+    if draw.random() < 0.2:
+        mode = draw.choice(["hard", "soft"])
+        spec["networkTopology"] = {"mode": mode, "highestTierAllowed": 1}
     if draw.random() < 0.3:
         spec["minResources"] = {"cpu": str(draw.randint(1, size))}
     made: list[Json] = [_group_object(draw, name, spec, runs=runs)]
