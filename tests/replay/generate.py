@@ -104,8 +104,7 @@ def _group(draw: Random, name: str, queues: list[str], room: dict[str, int]) -> 
     if draw.random() < 0.3:
         spec["minResources"] = {"cpu": str(draw.randint(1, size))}
     made: list[Json] = [_group_object(draw, name, spec, runs=runs)]
-    for i in range(size):
-        made.append(_pod(draw, f"{name}-{i}", name, room if runs else {}))
+    made += [_pod(draw, f"{name}-{i}", name, room if runs else {}) for i in range(size)]
     return made
 
 
