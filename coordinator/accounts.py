@@ -97,12 +97,15 @@ class Accounts:
     # --- objects ------------------------------------------------------------------------------
 
     def put_object(self, value: WorldObject) -> None:
-        """Of objects, rules over totals look at quotas of namespaces."""
+        """Of objects, rules over totals look at quotas of namespaces; any of them may be what a
+        job waits for."""
+        self.capacity.freed()
         if isinstance(value, ResourceQuota):
             self.cluster.objects.quotas[f"{value.namespace}/{value.name}"] = value
             self.dirty = True
 
     def drop_object(self, value: WorldObject) -> None:
+        self.capacity.freed()
         if isinstance(value, ResourceQuota):
             self.cluster.objects.quotas.pop(f"{value.namespace}/{value.name}", None)
             self.dirty = True

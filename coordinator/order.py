@@ -219,6 +219,7 @@ class Order(Sessions):
             self._displace(jid)
         if outcome.moved:
             self.spanning.moved(outcome.moved)
+            self.accounts.capacity.freed()  # what came may be what others wait to be beside
         known = outcome.code not in (OutcomeCode.STALE, OutcomeCode.FENCED)
         action = self.came_back(outcome.jid) if known else ALLOCATING  # else :meth:`resolve` does
         state = self.known(outcome.jid)
