@@ -108,7 +108,12 @@ class Session(Answers):
         """Told of each statement that is kept, one by one."""
         self.skipped: dict[int, tuple[str, str]] = {}
         """jid -> (reason word, detail) of jobs that an action passed over, the last one told."""
+        self.spared: dict[int, dict[str, int]] = {}
+        """jid -> why nobody was evicted for it, where the session tried: reason -> tasks."""
 
+        self.seed: int | None = None
+        """Decides between equal nodes over a world, so that shards prefer different ones; None:
+        always the first."""
         self.ungated: list[TaskInfo] = []
         """Tasks whose queue has room for them, and whose own gate may go."""
         self._lacks: list[Lacks] = []

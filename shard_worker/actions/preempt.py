@@ -7,17 +7,17 @@ important member: a statement for each task.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shard_worker.allocated_domains import asks_for_domains
 from shard_worker.candidates import by_score, choose, feasible
+from shard_worker.considered import ON_NODE, WILLING, Tests, considered, may_go, tell
 from shard_worker.dry_run import Limits, topology_aware
 from shard_worker.priority_queue import PriorityQueue
 from shard_worker.rules import Mask
-from shard_worker.tasks import EVICTABLE, Status, TaskInfo
+from shard_worker.tasks import Status, TaskInfo
 from shard_worker.victims import (
     fits_now,
     in_order,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from shard_worker.session_job import SessionJob
 
 NAME = "preempt"
-MayGo = Callable[[TaskInfo, TaskInfo], bool]
-"""(victim, preemptor): may rules be asked about it at all?"""
 
 
 def execute(ssn: Session) -> None:
@@ -63,10 +61,25 @@ def preempt_job(ssn: Session, job: SessionJob) -> None:
 def between_jobs(ssn: Session, job: SessionJob) -> bool:
     """Evict tasks of other jobs of its queue until the job starves no more; all or nothing."""
     statement, tasks = WorldStatement(ssn), waiting_tasks(ssn, job)
-    hunt = Hunt(ssn, statement, of_another_job)
+    hunt, failed = Hunt(ssn, statement, OF_ANOTHER_JOB), None
     while tasks and ssn.job_starving(job):
-        hunt.place(tasks.pop())
-    return settle(ssn, statement, job, NAME)
+        task = tasks.pop()
+        if not hunt.place(task):
+            failed = failed or task
+    if settle(ssn, statement, job, NAME):
+        return True
+    if failed is not None:
+        _tell(ssn, job, failed)
+    return False
+
+
+def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
+    """Why nobody was evicted for the first task that found no place."""
+    if not task.preempts:
+        return ssn.skip(job, "NotEnoughResources", "its preemptionPolicy is Never")
+    rows = feasible(ssn, task, cure=True).mask
+    found = considered(ssn, task, rows, OF_ANOTHER_JOB, "Preemptable")
+    return tell(ssn, job, found)
 
 
 def within_job(ssn: Session, job: SessionJob) -> None:
@@ -78,7 +91,7 @@ def within_job(ssn: Session, job: SessionJob) -> None:
     tasks, idle = waiting_tasks(ssn, job), WorldStatement(ssn)
     while tasks:
         statement = WorldStatement(ssn)
-        if not Hunt(ssn, statement, of_the_same_job).place(tasks.pop()):
+        if not Hunt(ssn, statement, OF_THE_SAME_JOB).place(tasks.pop()):
             break
         if statement.evictions:
             statement.commit()
@@ -87,33 +100,32 @@ def within_job(ssn: Session, job: SessionJob) -> None:
     settle(ssn, idle, job, NAME)
 
 
-def of_another_job(victim: TaskInfo, task: TaskInfo) -> bool:
-    """Of the same queue, and willing."""
-    return (
-        victim.job is not task.job
-        and victim.job.queue is task.job.queue
-        and _may_leave(victim, task)
-        and victim.preemptable
-    )
+def _makes_way(victim: TaskInfo, task: TaskInfo) -> bool:
+    return not task.best_effort or victim.best_effort
 
 
-def of_the_same_job(victim: TaskInfo, task: TaskInfo) -> bool:
-    """What it says of being preemptable is for other jobs."""
-    return victim.job is task.job and _may_leave(victim, task)
-
-
-def _may_leave(victim: TaskInfo, task: TaskInfo) -> bool:
-    """It is on its node; and what asks for something makes no way for what asks for nothing."""
-    return bool(victim.status & EVICTABLE) and (not task.best_effort or victim.best_effort)
+OF_ANOTHER_JOB: Tests = (
+    *ON_NODE,
+    ("of the same job", lambda victim, task: victim.job is not task.job),
+    ("of other queues", lambda victim, task: victim.job.queue is task.job.queue),
+    ("asking for something, which the task does not", _makes_way),
+    *WILLING,
+)
+OF_THE_SAME_JOB: Tests = (
+    *ON_NODE,
+    ("of other jobs", lambda victim, task: victim.job is task.job),
+    ("asking for something, which the task does not", _makes_way),
+)
+"""What a member says of being preemptable is for other jobs."""
 
 
 class Hunt:
     """Finds places for tasks of one job, and writes them into one statement."""
 
-    def __init__(self, ssn: Session, statement: WorldStatement, may_go: MayGo) -> None:
+    def __init__(self, ssn: Session, statement: WorldStatement, tests: Tests) -> None:
         self._ssn = ssn
         self._statement = statement
-        self._may_go = may_go
+        self._tests = tests
         self._limits = Limits.of(ssn.policy.configurations.get(NAME, {}))
         self._failed: set[int] = set()
         """Roles (by identity) of which a task found nothing since the last that found a place."""
@@ -174,7 +186,7 @@ class Hunt:
     def _candidates(self, task: TaskInfo, row: int) -> list[TaskInfo]:
         """Who may be evicted on a node by all rules; empty where all of them are not enough."""
         ssn, world = self._ssn, self._ssn.world
-        there = [other for other in world.tasks_on(row) if self._may_go(other, task)]
+        there = [other for other in world.tasks_on(row) if may_go(self._tests, other, task)]
         if not there or not suffice(world, task, row, there):
             return []
         victims = ssn.preemptable(task, in_order(ssn, task.job, there))

@@ -12,6 +12,7 @@ import numpy as np
 
 from shard_worker.allocated_domains import asks_for_domains
 from shard_worker.candidates import choose, feasible
+from shard_worker.considered import WILLING, Tests, considered, may_go, tell
 from shard_worker.priority_queue import PriorityQueue
 from shard_worker.tasks import Status, TaskInfo
 from shard_worker.victims import (
@@ -60,6 +61,7 @@ def _for_job(ssn: Session, job: SessionJob) -> None:
     """Evict for the tasks of a job until it starves no more; all or nothing."""
     statement, tasks = WorldStatement(ssn), waiting_tasks(ssn, job)
     failed: set[int] = set()
+    first: TaskInfo | None = None
     while tasks and ssn.job_starving(job):
         task = tasks.pop()
         if id(task.role) in failed or not may_reclaim(ssn, task):
@@ -68,7 +70,16 @@ def _for_job(ssn: Session, job: SessionJob) -> None:
             failed.clear()
         else:
             failed.add(id(task.role))
-    settle(ssn, statement, job, NAME)
+            first = first or task
+    if not settle(ssn, statement, job, NAME) and first is not None:
+        _tell(ssn, job, first)
+
+
+def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
+    """Why nobody was evicted for the first task that found no place."""
+    rows = feasible(ssn, task, cure=True).mask
+    found = considered(ssn, task, rows, TESTS, "Reclaimable")
+    tell(ssn, job, found)
 
 
 def may_reclaim(ssn: Session, task: TaskInfo) -> bool:
@@ -114,20 +125,20 @@ def _take(ssn: Session, statement: WorldStatement, task: TaskInfo, row: int) -> 
 def _candidates(ssn: Session, task: TaskInfo, row: int) -> list[TaskInfo]:
     """Who may be evicted on a node by all rules; empty where all of them are not enough."""
     world = ssn.world
-    there = [other for other in world.tasks_on(row) if may_go(other, task)]
+    there = [other for other in world.tasks_on(row) if may_go(TESTS, other, task)]
     if not there or not suffice(world, task, row, there):
         return []
     victims = ssn.reclaimable(task, in_order(ssn, task.job, there))
     return victims if suffice(world, task, row, victims) else []
 
 
-def may_go(victim: TaskInfo, task: TaskInfo) -> bool:
-    """Running, willing, and of another queue that gives something back."""
-    queue = victim.job.queue
-    return (
-        victim.status is Status.RUNNING
-        and victim.preemptable
-        and queue is not None
-        and queue is not task.job.queue
-        and queue.queue.reclaimable
-    )
+def _gives_back(victim: TaskInfo, _: TaskInfo) -> bool:
+    return victim.job.queue is not None and victim.job.queue.queue.reclaimable
+
+
+TESTS: Tests = (
+    ("leaving, or not running yet", lambda victim, _: victim.status is Status.RUNNING),
+    ("of its own queue", lambda victim, task: victim.job.queue is not task.job.queue),
+    ("of queues that give nothing back", _gives_back),
+    *WILLING,
+)

@@ -342,3 +342,44 @@ def test_a_job_alone_gets_what_the_action_would_give_it() -> None:
     session = c.open()
     preempt_job(session, session.world.session_job(1))
     assert c.result(session).evicted == ["default/low-2", "default/low-3"]
+
+
+def test_why_nobody_makes_way_is_counted() -> None:
+    """Each task that is somewhere is counted once, by what comes first."""
+    c = cluster("priority", "gang", "predicates")
+    c.queue("default")
+    c.queue("other")
+    c.node("n", cpu=8)
+    c.node("cordoned", cpu=4, unschedulable=True)
+    c.job("equal", tasks=3, minimum=0, on=["n"] * 3, priority=2)
+    c.job("gang", tasks=2, on=["n"] * 2, priority=1)
+    c.job("elsewhere", queue="other", on=["n"])
+    c.job("late", minimum=0, on=["n"], status=Status.RELEASING)
+    c.job("unwilling", on=["n"], members={"labels": (("volcano.sh/preemptable", "false"),)})
+    c.job("high", cpu=4, priority=2)
+    session = c.open()
+    run_actions(session)
+    assert session.spared[5] == {
+        "kept by priority": 3,
+        "kept by gang": 2,
+        "of other queues": 1,
+        "leaving, or not there yet": 1,
+        "not preemptable, as they say": 1,
+    }
+    word, detail = session.skipped[5]
+    assert word == "NotEnoughResources"
+    assert detail.startswith("nobody makes way: 3 kept by priority; 2 kept by gang")
+
+
+def test_who_may_go_but_is_too_little_is_told() -> None:
+    c = cluster("conformance", "gang")
+    c.node("n", cpu=2)
+    c.node("m", cpu=1)
+    c.job("low", tasks=3, minimum=1, on=["n", "n", "m"], priority=1)
+    c.job("high", cpu=3, priority=2)
+    session = c.open()
+    run_actions(session)
+    assert session.spared[1] == {
+        "kept by gang": 1,
+        "may be evicted, but too few on any one node": 2,
+    }
