@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from coordinator.what_if.filling import fill
 from coordinator.what_if.recorded import Recorded
 from shard_worker.session import Session
-from shard_worker.session_job import SessionJob
+from shard_worker.session_turn import guards
 from shard_worker.tasks import Status, TaskInfo
 from shard_worker.view import View
 from shard_worker.world_statement import Kind, Operation
@@ -22,8 +22,6 @@ from shared.ledger.synchronous import at_once
 from shared.messages import (
     ACCEPTED,
     ALLOCATE,
-    GUARD_GANG,
-    GUARD_GUARANTEE,
     NOMINATE,
     CommitBatch,
     EvictRun,
@@ -37,8 +35,6 @@ OURS, OTHERS = 0, 1
 """The two shards of a replay: the one whose session it is, and all else."""
 _PROMISED = 60.0
 """Seconds for which a nomination holds."""
-_POINTS = {"preempt": "Preemptable", "reclaim": "Reclaimable"}
-"""Action -> where rules name its victims."""
 
 
 class LedgerRefused(RuntimeError):
@@ -118,6 +114,7 @@ class Books:
         return any(task.status & uncertain for task in self._ssn.world.tasks())
 
     def _statements(self, action: str, operations: Sequence[Operation]) -> list[Statement]:
+        ssn, world = self._ssn, self._ssn.world
         placed: dict[int, list[Operation]] = {}
         victims: dict[int, list[Operation]] = {}
         for op in operations:
@@ -129,7 +126,7 @@ class Books:
         reason = next((op.reason or action for ops in victims.values() for op in ops), "")
         found = []
         for jid in placed or list(victims)[:1]:
-            job = self._ssn.world.session_job(jid).job
+            job = world.session_job(jid).job
             found.append(
                 Statement(
                     jid=jid,
@@ -142,7 +139,7 @@ class Books:
                     domains=[],
                     expiry=_PROMISED,
                     evictions=evictions,
-                    guards=self._guards(action, victims) if evictions else 0,
+                    guards=guards(ssn, action, map(world.session_job, victims)) if evictions else 0,
                     reason=reason,
                 )
             )
@@ -180,37 +177,6 @@ class Books:
             else:
                 del held[tix]
         return list(runs.values())
-
-    # --- guards -------------------------------------------------------------------------------
-
-    def _guards(self, action: str, victims: Mapping[int, Sequence[Operation]]) -> int:
-        """What the evictions leave whole because the rules that named the victims see to it: where
-        one tier alone names them, and where the ledger means the same by it as the rule."""
-        hooks = self._ssn.hooks[_POINTS.get(action, "UnifiedEvictable")]
-        if len({hook.tier for hook in hooks}) != 1 or action not in _POINTS:
-            return 0
-        speakers = {hook.plugin for hook in hooks}
-        jobs = [self._ssn.world.session_job(jid) for jid in victims]
-        guards = 0
-        if "gang" in speakers and not any(job.job.role_minima for job in jobs):
-            guards |= GUARD_GANG
-        if action == "reclaim" and "capacity" in speakers and not any(map(self._nested, jobs)):
-            guards |= GUARD_GUARANTEE
-        return guards
-
-    def _nested(self, job: SessionJob) -> bool:
-        """Is anything guaranteed to a queue above its own, or is some of its own queue pipelined?
-        The rule looks at the queue alone, and counts what is pipelined as used."""
-        queues = self._ssn.world.queues
-        at = queues[job.qid].queue.parent
-        while at >= 0:
-            if queues[at].queue.guarantee:
-                return True
-            at = queues[at].queue.parent
-        waiting = (
-            other.waiting[0] for other in self._ssn.world.session_jobs() if other.qid == job.qid
-        )
-        return any(waiting)
 
 
 def _add(

@@ -82,14 +82,18 @@ def test_a_queue_stays_within_its_capability_where_the_policy_keeps_it_there(
     assert decided(monkeypatch, place("g-0", "g-1"), *items, under=GANGS).committed
 
 
-def test_victims_are_where_the_ledger_has_them_and_leave_a_gang_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    items = [node("a"), *gang("g", pods=2, on="a")]
+def test_victims_are_where_the_ledger_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [node("a"), *gang("g", pods=2, on="a"), *gang("new", pods=1)]
     both = decided(monkeypatch, evict("g-0", "g-1"), *items, under=PREEMPT)
     assert len(both.committed) == 2
-    with pytest.raises(LedgerRefused, match="preempt for job ns/g: GANG"):
-        decided(monkeypatch, evict("g-0"), *items, under=PREEMPT)
+
+    def none_of_ours(statement: WorldStatement, tasks: dict[str, TaskInfo]) -> None:
+        statement.allocate(tasks["new-0"], 0)
+        statement.commit()
+        statement.evict(tasks["new-0"], "it is not bound yet")
+
+    with pytest.raises(LedgerRefused, match="preempt for job ns/new: TASK at 0"):
+        decided(monkeypatch, none_of_ours, *items, under=PREEMPT)
 
 
 def test_the_promises_of_a_job_stand_together(monkeypatch: pytest.MonkeyPatch) -> None:
