@@ -30,13 +30,17 @@ from shared.messages import (
 CHANCE = 0.5
 """Of a turn that found no room, to evict."""
 
+FRESH = 0.6
+"""Of evictions that go by what the ledger has now; the others by what it had for the one before."""
+
 MOST = 8
 """Statements with evictions of one worker: in the end everything has to finish."""
 
 Truth = tuple[Mapping[int, JobRecord], Mapping[int, Mapping[int, TaskRecord]]]
 """Jobs, and their tasks, as the ledger has them."""
 
-_ABLE = (TaskState.BOUND, TaskState.RUNNING)
+_ABLE = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
+"""The first of them is refused: its bind is on its way."""
 
 
 class EvictingWorker(Worker):
@@ -45,6 +49,8 @@ class EvictingWorker(Worker):
     truth: Callable[[], Truth]
     draw: Random
     left = MOST
+    _seen: Truth | None = None
+    """What it went by the last time."""
 
     def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
         found = super()._try(turn, tally, repairs)
@@ -60,7 +66,9 @@ class EvictingWorker(Worker):
 
     def _evicting(self, turn: Turn) -> SessionPlaced | None:
         """As many victims, of one job, as the first run of the turn has tasks."""
-        jobs, tasks = self.truth()
+        if self._seen is None or self.draw.random() < FRESH:
+            self._seen = self.truth()
+        jobs, tasks = self._seen
         able = {
             jid: [t for t, task in sorted(there.items()) if self._may(task)]
             for jid, there in sorted(tasks.items())

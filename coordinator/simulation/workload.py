@@ -10,6 +10,8 @@ from shard_worker.task_class import Mode
 
 CORES = 4
 QUEUES = ("red", "green", "blue")
+GUARANTEED = "red"
+"""Evictions leave something to this queue, where they are to."""
 LIMITED = "blue"
 """This queue has a capability, and no job wider than that."""
 
@@ -96,6 +98,8 @@ def _queue(draw: Random, name: str, limit: int) -> Item:
     spec: Item = {"weight": draw.randint(1, 3)}
     if name == LIMITED:
         spec["capability"] = {"cpu": str(limit)}
+    elif name == GUARANTEED:
+        spec["guarantee"] = {"resource": {"cpu": "3"}}
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
