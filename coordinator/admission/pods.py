@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from coordinator.admission.members import (
     NO_MORE,
@@ -69,12 +70,25 @@ def _alone(step: Step, key: str, new: PodManifest) -> None:
     jid = draft.new_jid()
     cid = draft.class_of(new.template)
     priority = step.task_priority(new, new)
-    role = Role(new.role, cid, 0, 1, 0, priority, (new.name,), new.duration, new.exit_code)
-    draft.pods[key] = pack_task(jid, 0)
     more = _more(step, new)
-    if more is not NO_MORE:
-        role = with_more(role, more)
-    job = Job(
+    role = Role(
+        new.role,
+        cid,
+        0,
+        1,
+        0,
+        priority,
+        (new.name,),
+        new.duration,
+        new.exit_code,
+        more.labels,
+        more.annotations,
+        more.gated,
+        more.own_gate,
+        priority_class=more.priority_class,
+    )
+    draft.pods[key] = pack_task(jid, 0)
+    draft.jobs[jid] = Job(
         jid,
         new.namespace,
         new.name,
@@ -85,8 +99,11 @@ def _alone(step: Step, key: str, new: PodManifest) -> None:
         _priority(step, new),
         _ALONE,
         (role,),
+        labels=_of_volcano(more.labels) if more.labels else (),
+        annotations=more.annotations,
+        priority_class=more.priority_class,
+        preempts=not more.priority_class or step.preempts(more.priority_class),
     )
-    draft.jobs[jid] = job if more is NO_MORE else _like(step, job, more)
     if draft.best_effort(cid):
         draft.hold(jid, 0, 1)
     _place(step, new, jid, 0)
@@ -97,28 +114,35 @@ def _more(step: Step, new: PodManifest) -> More:
     template = new.template
     if not (new.labels or new.annotations or template.gated or template.priority_class):
         return NO_MORE
-    more = More(
-        new.labels if step.observe else _common(new.labels),
-        new.annotations,
-        template.gated,
-        template.own_gate,
-        template.priority_class,
-    )
+    gates = (template.gated, template.own_gate)
+    return _made(new.labels, new.annotations, gates, template.priority_class, step.observe)
+
+
+@lru_cache(maxsize=8192)
+def _made(
+    labels: Pairs,
+    annotations: Pairs,
+    gates: tuple[bool, bool],
+    priority_class: str,
+    every_label: bool,
+) -> More:
+    """Remembered: most pods say what others said. Where not all labels are wanted, those that no
+    other pod has are left out."""
+    common = [pair for pair in labels if every_label or pair[0] not in _OWN_LABELS]
+    more = More(tuple(common), annotations, *gates, priority_class)
     return NO_MORE if more == NO_MORE else more
 
 
-def _common(labels: Pairs) -> Pairs:
-    """Without the labels that no other pod has."""
-    if any(key in _OWN_LABELS for key, _ in labels):
-        return tuple(pair for pair in labels if pair[0] not in _OWN_LABELS)
-    return labels
+@lru_cache(maxsize=4096)
+def _of_volcano(labels: Pairs) -> Pairs:
+    return tuple([pair for pair in labels if "volcano.sh/" in pair[0]])
 
 
 def _like(step: Step, job: Job, more: More) -> Job:
     """A job that is one pod says what its pod says."""
     return replace(
         job,
-        labels=tuple(pair for pair in more.labels if "volcano.sh/" in pair[0]),
+        labels=_of_volcano(more.labels),
         annotations=more.annotations,
         priority_class=more.priority_class,
         preempts=step.preempts(more.priority_class),

@@ -180,10 +180,21 @@ def labels_of(meta: Metadata, at: str = "metadata") -> Pairs:
     given = meta.labels
     if not given:
         return ()
-    for key, value in given.items():
-        if type(value) is not str or not is_label(key, value):
-            raise bad_label(f"{at}.labels.{key}", value)
-    return tuple(sorted((key, str(value)) for key, value in given.items()))
+    try:
+        found = _sorted(tuple(given.items()))
+    except TypeError:  # a list or an object
+        found = None
+    if found is None:
+        wrong = next(k for k, v in given.items() if type(v) is not str or not is_label(k, v))
+        raise bad_label(f"{at}.labels.{wrong}", given[wrong])
+    return found
+
+
+@lru_cache(maxsize=8192)
+def _sorted(labels: tuple[tuple[str, object], ...]) -> Pairs | None:
+    """None where one is not in its form. Remembered: most pods have the labels of others."""
+    found = sorted((k, v) for k, v in labels if type(v) is str and is_label(k, v))
+    return tuple(found) if len(found) == len(labels) else None
 
 
 def annotations_of(meta: Metadata, at: str = "metadata") -> Pairs:
