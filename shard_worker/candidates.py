@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.pick import noise
 from shard_worker.rules import Mask
 from shard_worker.task_class import ASIDE, FOREIGN, STALE_SPEC, Mode
 from shared.messages import Level
@@ -91,13 +92,17 @@ def levels(ssn: Session, task: TaskInfo, mask: Mask) -> list[tuple[Level, NDArra
 
 
 def best(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> int:
-    """The row with the highest score, or that a rule insists on; of equals the first. A single row
-    is taken unscored."""
+    """The row with the highest score, or that a rule insists on; of equals the one that the
+    session's seed prefers, without one the first. A single row is taken unscored."""
     if len(rows) == 1:
         return int(rows[0])
     scores = ssn.node_scores(task, rows)
     insisted = ssn.best_node(task, rows, scores)
-    return int(rows[int(np.argmax(scores))]) if insisted is None else insisted
+    if insisted is not None:
+        return insisted
+    if ssn.seed is not None:
+        scores = scores + noise(ssn.seed, ssn.world.size)[rows]
+    return int(rows[int(np.argmax(scores))])
 
 
 def by_score(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> list[int]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from shard_worker.candidates import choose
 from shard_worker.error_cache import ErrorCache
-from shard_worker.gradient import is_idle
+from shard_worker.gradient import is_idle, pick
+from shard_worker.plain import plain_classes
 from shard_worker.session_job import Census
 from shard_worker.tasks import READY, Status
 
@@ -108,6 +109,8 @@ class Filling:
             self._failed(task, {reason: self._looked()})
             return True
         mask = self._nominated(task)
+        if mask is None and self._put_plain(task):
+            return False
         if mask is None:
             found = self.cache.feasible(task, within=self.within)
             mask = found.mask
@@ -118,6 +121,17 @@ class Filling:
         if choice is not None:
             self._put(task, choice[0], now=is_idle(choice[1]))
         return False
+
+    def _put_plain(self, task: TaskInfo) -> bool:
+        """Place a task of a plain class on the best of all nodes, as :func:`choose` would."""
+        if self.within is not None or task.role.name in self.sheet.mixed:
+            return False
+        compiled = plain_classes(self.ssn).get(task)
+        choice = None if compiled is None else pick(compiled)
+        if choice is None:
+            return False
+        self._put(task, choice[0], now=is_idle(choice[1]))
+        return True
 
     def _put(self, task: TaskInfo, row: int, *, now: bool) -> None:
         if now:

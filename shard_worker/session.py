@@ -108,6 +108,9 @@ class Session(Answers):
         """Told of each statement that is kept, one by one."""
         self.skipped: dict[int, tuple[str, str]] = {}
         """jid -> (reason word, detail) of jobs that an action passed over, the last one told."""
+        self.memory: dict[str, float] = {}
+        """What rules remember from one session to the next, by their own keys, where whoever opens
+        the sessions hands it on."""
         self.spared: dict[int, dict[str, int]] = {}
         """jid -> why nobody was evicted for it, where the session tried: reason -> tasks."""
 

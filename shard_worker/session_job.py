@@ -47,7 +47,8 @@ class Census:
 
     def of(self, states: Status) -> int:
         """Tasks in any of these states."""
-        return sum(n for status, n in self.by_status.items() if status & states)
+        bits = states._value_  # flags as plain integers: asked for after every placement
+        return sum(n for status, n in self.by_status.items() if status._value_ & bits)
 
     @property
     def ready(self) -> int:
@@ -204,7 +205,8 @@ class SessionJob(JobInfo):
         task.sub.census.count(task, by)
         self.by_role[task.role.name].count(task, by)
         status, group = task.status, task.role.group
-        if status & READY:
+        bits = status._value_
+        if bits & READY._value_:
             self._add(self.held, group, by)
         elif status is Status.PIPELINED:
             self._add(self.waiting, group, by)
@@ -220,7 +222,7 @@ class SessionJob(JobInfo):
             add(self.requested, task.requests, by)
             if task.role.gated:
                 add(self.gated, task.requests, by)
-        elif status & LOST:
+        elif bits & LOST._value_:
             self.failed += by
 
     def _add(self, counts: list[int], group: int, by: int) -> None:

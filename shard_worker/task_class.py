@@ -283,16 +283,17 @@ class Classes:
     """The compiled classes of a view; those not asked for the longest are forgotten."""
 
     def __init__(
-        self, *, view: View, session: Session, mode: Mode, seed: int, limit: int = 64
+        self, *, view: View, session: Session, mode: Mode, seed: int | None, limit: int = 64
     ) -> None:
-        """``limit``: compiled classes kept; each costs about 30 bytes per node."""
+        """``limit``: compiled classes kept; each costs about 30 bytes per node. ``seed`` None: of
+        equal nodes always the first."""
         self.view = view
         self.session = session
         self.mode = mode
         self.seed = seed
         self._limit = limit
         self._kept: dict[int, Compiled] = {}
-        self._noise: Keys = noise(seed, 0)
+        self._noise: Keys = np.zeros(0)
 
     def get(self, cid: int) -> Compiled:
         """The class, up to date with the view. KeyError where the view does not know it."""
@@ -302,7 +303,8 @@ class Classes:
             compiled.refresh()
             return compiled
         if len(self._noise) < self.view.size:
-            self._noise = noise(self.seed, 2 * self.view.size)
+            size = 2 * self.view.size
+            self._noise = np.zeros(size) if self.seed is None else noise(self.seed, size)
         self._kept.pop(cid, None)
         compiled = Compiled(
             cid, view=self.view, session=self.session, mode=self.mode, noise_of=self._noise

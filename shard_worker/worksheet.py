@@ -31,6 +31,8 @@ class SubSheet:
     at: int = 0
     failed: dict[str, None] = field(default_factory=dict)
     """Roles of which a task found no node: the others of them are not tried."""
+    mixed: frozenset[str] = frozenset()
+    """Roles whose tasks are of several classes."""
     needed: bool = False
     """One of the sub jobs without which the job cannot have as many as it needs."""
 
@@ -87,7 +89,8 @@ def sheet_of(ssn: Session, job: SessionJob) -> Sheet:
     for sub in job.subs.values():
         tasks = [task for task in sub.tasks if _open(task)]
         if tasks:
-            subs.append(SubSheet(sub, ssn.in_task_order(tasks), needed=sub.name in needed))
+            ordered = ssn.in_task_order(tasks)
+            subs.append(SubSheet(sub, ordered, mixed=_mixed(tasks), needed=sub.name in needed))
     return Sheet(job, subs, list(subs))
 
 
@@ -95,6 +98,11 @@ def _open(task: TaskInfo) -> bool:
     role = task.role
     gated = role.gated and not role.own_gate
     return task.status is Status.PENDING and not gated and not task.best_effort
+
+
+def _mixed(tasks: list[TaskInfo]) -> frozenset[str]:
+    kinds = Counter(role for role, _ in {(task.role.name, task.cid) for task in tasks})
+    return frozenset(role for role, classes in kinds.items() if classes > 1)
 
 
 def _needed(ssn: Session, job: SessionJob) -> set[str]:

@@ -17,6 +17,7 @@ from coordinator.admission.members import group_of, make_groups
 from shard_worker.actions.allocate import Outcome, allocate_job
 from shard_worker.harness import Cluster
 from shard_worker.placing import Placed, place
+from shard_worker.plain import is_plain
 from shard_worker.session import Session
 from shard_worker.session_job import SessionJob
 from shard_worker.task_class import Classes, Mode
@@ -40,6 +41,18 @@ class Ranked:
     @staticmethod
     def _rank(asked: TaskClass, node: Node) -> float:
         return 0.01 * math.sqrt(2 + node.row) * (1 + len(asked.selector))
+
+
+class Mapped:
+    """Adds nothing to any score, but by a point that only the way of all rows knows."""
+
+    name = "mapped"
+
+    def __init__(self, option: PluginOption) -> None:
+        del option
+
+    def on_session_open(self, ssn: Session) -> None:
+        ssn.add_node_map_fn(lambda task, row, world: 0.0)
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ plugins = st.sampled_from(
 
 
 def cluster_of(
-    listed: list[Node_], wanted: list[Job_], named: tuple[str, ...], mode: Mode
+    listed: list[Node_], wanted: list[Job_], named: tuple[str | type, ...], mode: Mode
 ) -> Cluster:
     cluster = Cluster(*named, Ranked, mode=mode)
     for i, node in enumerate(listed):
@@ -159,18 +172,20 @@ def where(job: SessionJob, kinds: bool) -> dict[int, tuple[int, bool]]:
     st.lists(jobs, min_size=1, max_size=3),
     plugins,
     st.sampled_from(list(Mode)),
+    st.booleans(),
 )
 def test_same_turns_same_places(
-    listed: list[Node_], wanted: list[Job_], named: tuple[str, ...], mode: Mode
+    listed: list[Node_], wanted: list[Job_], named: tuple[str, ...], mode: Mode, plain: bool
 ) -> None:
-    slow = cluster_of(listed, wanted, named, mode)
-    fast = slow.again()
-    ssn, other = slow.open(), fast.open()
+    """``plain``: the session may judge classes as the fast path does, or goes through all rows."""
+    ssn = cluster_of(listed, wanted, named if plain else (*named, Mapped), mode).open()
+    other = cluster_of(listed, wanted, named, mode).open()
     classes = Classes(view=other.world.view, session=other, mode=mode, seed=1)
     for job in ssn.world.session_jobs():
         if not job.job.name.startswith("job") or ssn.job_valid(job, ssn.world):
             continue
-        assert not ssn.slow
+        assert not other.slow
+        assert all(is_plain(ssn, task) is plain for task in job.tasks)
         twin = other.world.session_job(job.job.jid)
         for _ in job.tasks:
             before = where(job, kinds=True)
