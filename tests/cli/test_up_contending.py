@@ -175,7 +175,7 @@ def test_every_action_at_work(
     users.delete("high")
 
     # Six of sixteen places would do anywhere, but they have to be close to one another.
-    near = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    near: dict[str, Any] = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
     users.apply(job("near", 6, seconds=600, queue="red", **near))
     users.runs("near", 6)
     assert {int(node[1:]) // 2 for node in users.nodes("near")} in ({0}, {1})
