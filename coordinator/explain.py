@@ -22,8 +22,10 @@ from coordinator.inquiries import Inquiries, NoAnswer
 from coordinator.jobs import JobState, Standing, amounts
 from coordinator.kube.problems import not_found
 from coordinator.objects.kinds import BY_KIND
+from coordinator.objects.story import Stories
 from coordinator.reasons import Reason, Why, why
 from coordinator.standing import holders, place_in_queue
+from coordinator.telling import story_of
 from coordinator.verdict import KEPT, larger_than_shards, settled
 from coordinator.wording import by_name, name_of, plural, quantity
 from shard_worker.funnel import Funnel
@@ -84,11 +86,13 @@ class Explainer:
         inquiries: Inquiries,
         registry: Callable[[], Registry],
         *,
+        stories: Stories,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._core = core
         self._inquiries = inquiries
         self._registry = registry
+        self._stories = stories
         self._clock = clock
 
     async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
@@ -199,7 +203,8 @@ class Explainer:
     # --- parts ----------------------------------------------------------------------------------
 
     def _head(self, kind: str, subject: Subject, state: JobState, now: float) -> dict[str, Any]:
-        job, place = state.job, place_in_queue(self._core, state)
+        core, job, place = self._core, state.job, place_in_queue(self._core, state)
+        told = self._stories.jobs.get(job.jid)
         counts = Counter(TaskState(code).name.capitalize() for code in state.states)
         head: dict[str, Any] = {
             "apiVersion": API_VERSION,
@@ -214,6 +219,7 @@ class Explainer:
             "ahead": place.ahead,
             "attempts": self._attempts(state),
             "places": self._places(state),
+            "story": story_of(core, state, told, subject.tix),
         }
         if subject.tix >= 0:
             head["pod"] = self._pod(state, subject.tix)

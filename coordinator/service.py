@@ -307,7 +307,12 @@ class Service:
                 list_codes=self.probes.list_codes,
                 objects=self.objects,
                 routes=[
-                    *virtual_routes(core=self.core, shards=self._shards, intake=self.intake),
+                    *virtual_routes(
+                        core=self.core,
+                        shards=self._shards,
+                        intake=self.intake,
+                        stories=self.objects.stories,
+                    ),
                     *record_routes(self.core),
                     *write_routes(Writing(writer, self.objects, may=may_write(self._names))),
                 ],

@@ -46,6 +46,12 @@ ENTRIES = (
         "Tell why a job or pod waits, or why it is where it is",
         ANSWERS,
     ),
+    Entry(
+        "story",
+        f"{_HERE}.story",
+        "Tell what happened to a job or pod, from its submission on",
+        ANSWERS,
+    ),
     Entry("plan", f"{_HERE}.plan", "Tell where jobs would go, without submitting them", ANSWERS),
     Entry(
         "top", f"{_HERE}.top", "Watch the cluster: shards, queues, and what waits for what", ANSWERS

@@ -54,10 +54,34 @@ def explain(
     from coordinator.commands.answers import painted_words, width
     from coordinator.commands.explaining import explanation
     from coordinator.commands.printing import form_of, write, write_form
-    from coordinator.commands.session import session
     from coordinator.commands.terminal import YELLOW, painted
 
     form = form_of(output)
+    answer = explained(
+        subject, name, namespace=namespace, server=server, context=context, verbose=verbose
+    )
+    if not form.table:
+        write_form(form, answer)
+        return
+    text = "\n".join(painted_words(explanation(answer, columns=width(), now=time.time())))
+    if reason := answer.get("reason"):
+        text = text.replace(f"{reason}:", painted(reason, YELLOW, sys.stdout) + ":", 1)
+    write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def explained(
+    subject: Subject,
+    name: str,
+    *,
+    namespace: str | None,
+    server: str | None,
+    context: str | None,
+    verbose: bool,
+) -> dict[str, Any]:
+    """The server's explanation of what a user named."""
+    from coordinator.commands.session import session
+
     given, _, plain = name.rpartition("/")
     if not plain or "/" in given:
         raise CommandError(f"{name}: not a name; write NAME or NAMESPACE/NAME", code=EXIT_USAGE)
@@ -67,15 +91,7 @@ def explain(
                 f"{name} is in namespace {given}, but -n says {asked.namespace}; leave one out",
                 code=EXIT_USAGE,
             )
-        answer = _ask(asked.client, subject, given or asked.namespace, plain)
-    if not form.table:
-        write_form(form, answer)
-        return
-    text = "\n".join(painted_words(explanation(answer, columns=width(), now=time.time())))
-    if reason := answer.get("reason"):
-        text = text.replace(f"{reason}:", painted(reason, YELLOW, sys.stdout) + ":", 1)
-    write(f"{text}\n")
-    sys.stdout.flush()
+        return _ask(asked.client, subject, given or asked.namespace, plain)
 
 
 def _ask(client: Any, subject: Subject, namespace: str, name: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from coordinator.inquiries import Inquiries
 from coordinator.intake import Intake
 from coordinator.kube.bodies import Bodies, BodyLimits, bad, unsupported
 from coordinator.objects.kinds import JOB, POD, POD_GROUP, Kind
+from coordinator.objects.story import Stories
 from coordinator.plan import Planner
 from coordinator.shards import Shards
 from shared.manifests.text import Form, TextError, read_objects
@@ -62,10 +63,12 @@ LIMITS = BodyLimits(body_bytes=1 << 20, waiting_bytes=8 << 20)
 """A plan is for what a person is about to send; reading so much YAML takes a third of a second."""
 
 
-def virtual_routes(*, core: Coordinator, shards: Shards, intake: Intake) -> list[web.RouteDef]:
+def virtual_routes(
+    *, core: Coordinator, shards: Shards, intake: Intake, stories: Stories
+) -> list[web.RouteDef]:
     """Handlers raise :class:`coordinator.kube.problems.Problem`; the application renders it."""
     inquiries = Inquiries(shards)
-    explainer = Explainer(core, inquiries, lambda: intake.registry)
+    explainer = Explainer(core, inquiries, lambda: intake.registry, stories=stories)
     routes: list[web.RouteDef] = []
     for kind in EXPLAINED:
         path = f"{_root(kind)}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"

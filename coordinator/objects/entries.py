@@ -115,7 +115,7 @@ class JobPodEntry:
         assert state is not None, self.key
         role = role_of(state.job, self._task.tix)
         index = {TASK_INDEX: str(role.start + self._task.tix - role.first), TASK_SPEC: role.name}
-        return self._glance.template(self._job, role.name).labels | index
+        return self._glance.template(self._job, role.name).labels | dict(role.labels) | index
 
     def field(self, path: str) -> str:
         return _of_task(self._glance, self.key, self._task, path, self.object)

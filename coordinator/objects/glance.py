@@ -163,8 +163,9 @@ def split_pod_name(job: Job, name: str) -> int:
     if not index.isascii() or not index.isdigit() or str(int(index)) != index:
         return -1
     for role in job.roles:
-        if role.name == role_name and int(index) < role.count:
-            return role.first + int(index)
+        i = int(index) - role.start
+        if role.name == role_name and 0 <= i < role.count:
+            return role.first + i
     return -1
 
 

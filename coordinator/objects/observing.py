@@ -56,7 +56,8 @@ class Observing:
         """What happened in the cluster, latest last."""
         self._first = first
         self._notify = notify
-        self._stories = Stories()
+        self.stories = Stories()
+        """What is told of each job."""
         self._queues: dict[int, int] = {}
         """qid -> version at which a job of it last moved."""
         self._shards: dict[int, int] = {}
@@ -173,7 +174,7 @@ class Observing:
                 self._listed.discard(jid)
                 continue
             self._waiting.append(jid)
-            story = self._stories.jobs.get(jid)
+            story = self.stories.jobs.get(jid)
             if found.reason in NOT_TRIED or (story is not None and story.word == found.reason):
                 continue
             self._wait_told(self._move(state, None), found)
@@ -184,7 +185,7 @@ class Observing:
     def _move(self, state: JobState, tasks: Sequence[int] | None) -> Story:
         self.version += 1
         self._queues[state.info.qid] = self.version
-        return self._stories.move(state.job.jid, self.version, tasks, of=len(state.states))
+        return self.stories.move(state.job.jid, self.version, tasks, of=len(state.states))
 
     def queue_version(self, name: str) -> int:
         return self._queues.get(self.core.order.queue_ids.get(name, -1), 0)
@@ -293,7 +294,7 @@ class Observing:
             number, number, reason, text, whom, warning, now, now, 1, tasks, (), shard
         )
         story.version = number
-        self._stories.tell(story, happening)
+        self.stories.tell(story, happening)
         return happening
 
     def _of_cluster(self, about: Key, reason: str, text: str = "") -> None:

@@ -85,8 +85,8 @@ def job_pod(glance: Glance, job: Document, task: Task, *, name: str, version: in
     value = virtual(POD, key, version, created=job.created, uid=pod_uid(key, job))
     index = str(role.start + task.tix - role.first)
     metadata = value["metadata"]
-    metadata["labels"] = template.labels | {TASK_INDEX: index}
-    metadata["annotations"] = template.annotations | {TASK_INDEX: index}
+    metadata["labels"] = template.labels | dict(role.labels) | {TASK_INDEX: index}
+    metadata["annotations"] = template.annotations | dict(role.annotations) | {TASK_INDEX: index}
     metadata["ownerReferences"] = owned_by(job, JOB)
     if job.deleting is not None:
         metadata["deletionTimestamp"] = rfc3339(job.deleting)

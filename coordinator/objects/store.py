@@ -110,7 +110,7 @@ class Objects(Observing):
         for key in gone:
             self._take(key)
         for jid in purged:
-            self._stories.forget(jid)
+            self.stories.forget(jid)
         for document in documents:
             self.version += 1
             before = self._put(document, self.version)
@@ -232,7 +232,7 @@ class Objects(Observing):
             case "PodGroup":
                 return self._job_group(glance, namespace, name)
             case "Event":
-                return events.find(glance, self._stories, self.told, namespace, name)
+                return events.find(glance, self.stories, self.told, namespace, name)
             case "Namespace" | "Shard":
                 return next((e for e in self._made(glance, kind) if e.key.name == name), None)
             case _:
@@ -248,7 +248,7 @@ class Objects(Observing):
             self.core,
             self._registry(),
             self._shelves,
-            self._stories.jobs,
+            self.stories.jobs,
             queues=self._queue_counts,
         )
 
@@ -326,7 +326,7 @@ class Objects(Observing):
 
     def _total(self, kind: Kind, namespace: str | None) -> int:
         if kind is EVENT:
-            return self._stories.happenings + len(self.told)
+            return self.stories.happenings + len(self.told)
         return self._shelves[kind.kind].total(namespace)
 
     def _walk(self, kind: Kind, namespace: str | None, start: str) -> Iterator[tuple[str, Entry]]:
@@ -334,7 +334,7 @@ class Objects(Observing):
         glance = self._glance()
         if kind is EVENT:
             spot = events.Spot.parse(start) if start else events.FIRST
-            told = events.walk(glance, self._stories, self.told, namespace, spot)
+            told = events.walk(glance, self.stories, self.told, namespace, spot)
             yield from ((str(following), entry) for following, entry in told)
             return
         if kind in (NAMESPACE, SHARD):
@@ -397,13 +397,13 @@ class Objects(Observing):
     def changes(self, since: int, kind: Kind) -> Sequence[Change]:
         """What became of objects beyond a version, by version, each object once. Raises Expired
         where that is not known (any more)."""
-        reader = Reader(self._glance(), self._ring, self._stories, self._last)
+        reader = Reader(self._glance(), self._ring, self.stories, self._last)
         return reader.read(since, kind, self.told, self.moved_cluster(kind, since))
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
         """An object that is gone as it last was. ``record``: its own, or of the Job it was of."""
         gone = {} if state is None else {record.document.jid: state}
-        glance = Glance(self.core, self._registry(), self._shelves, self._stories.jobs, gone=gone)
+        glance = Glance(self.core, self._registry(), self._shelves, self.stories.jobs, gone=gone)
         own = record.document.key.kind
         if own == kind:
             return self._written(glance, record).object()

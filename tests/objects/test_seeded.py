@@ -55,4 +55,4 @@ def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.Mo
     for follower in every[-1].followers:
         follower.follow()
         follower.check()
-    assert any(watched.objects._stories.happenings for watched in every)
+    assert any(watched.objects.stories.happenings for watched in every)

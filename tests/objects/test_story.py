@@ -156,8 +156,8 @@ def test_a_story_is_bounded() -> None:
     start = world.objects.version
     for _ in range(story.HAPPENINGS + 100):
         world.objects.outcome(0, placed(turn, 0))
-    told = world.objects._stories.jobs[turn.jid]
-    assert len(told.happenings) == story.HAPPENINGS == world.objects._stories.happenings
+    told = world.objects.stories.jobs[turn.jid]
+    assert len(told.happenings) == story.HAPPENINGS == world.objects.stories.happenings
     assert len(told.parts) == story.PARTS
     assert told.floor > start
     last = told.parts[-1][0]
@@ -170,7 +170,7 @@ def test_a_story_is_bounded() -> None:
 def test_all_stories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(window=100)
     world.put(node("n0"), *(pod(f"p{i}") for i in range(60)))
-    stories = world.objects._stories
+    stories = world.objects.stories
     monkeypatch.setattr(story, "ALL_HAPPENINGS", 40)
     for jid in range(60):
         if (state := world.core.order.jobs.get(jid)) is not None:

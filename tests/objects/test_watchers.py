@@ -179,9 +179,9 @@ def test_nothing_is_remembered_of_what_is_gone() -> None:
     objects = world.objects
     assert not any(objects._shelves[kind].records for kind in ("Pod", "PodGroup", "Job"))
     assert not any(objects._shelves[kind].counts for kind in ("Pod", "PodGroup", "Job"))
-    assert objects._stories.jobs.keys() <= world.core.order.jobs.keys()
-    assert objects._stories.happenings == sum(
-        len(s.happenings) for s in objects._stories.jobs.values()
+    assert objects.stories.jobs.keys() <= world.core.order.jobs.keys()
+    assert objects.stories.happenings == sum(
+        len(s.happenings) for s in objects.stories.jobs.values()
     )
 
 
