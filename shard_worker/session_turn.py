@@ -110,6 +110,7 @@ class SessionTurns:
         self._view = view
         self._mode = mode
         self._decoded = Decoded()
+        self._memory: dict[str, float] = {}
 
     def place(self, turn: Turn, *, now: float) -> SessionPlaced:
         """Run a turn about one job. Nominations of lower rank are respected at first; a turn that
@@ -182,6 +183,7 @@ class SessionTurns:
 
     def _session(self, opened: Opened) -> Session:
         session = self._open()
+        session.memory = self._memory
         session.enter(opened.world)
         return session
 

@@ -38,8 +38,9 @@ def run_cycles(
     now: float = 0.0,
 ) -> Iterator[Result]:
     """One result for each session. Raises LedgerRefused."""
+    memory: dict[str, float] = {}
     for _ in range(cycles):
-        session = run_session(policy, recorded, mode=mode, own=own, now=now)
+        session = run_session(policy, recorded, mode=mode, own=own, now=now, memory=memory)
         yield result_of(name, session, recorded.standings)
         recorded, now = between(recorded, session, now), now + PERIOD
 

@@ -26,11 +26,14 @@ def run_session(
     mode: Mode = Mode.NONE,
     own: Sequence[int] | None = None,
     now: float = 0.0,
+    memory: dict[str, float] | None = None,
 ) -> Session:
     """One session: the policy's actions in order, each statement judged by the ledger.
 
-    ``own``: rows of the shard whose session it is, None = all. Raises LedgerRefused."""
+    ``own``: rows of the shard whose session it is, None = all. ``memory``: what rules remember of
+    the sessions before. Raises LedgerRefused."""
     ssn = open_session(policy)
+    ssn.memory = {} if memory is None else memory
     books = Books(recorded, ssn, own=own)
     world = build_world(
         books.view(),

@@ -24,6 +24,7 @@ from shared.policy import PluginOption, PolicyError
 from shared.slots import CPU, MEMORY, PODS
 
 INTERVAL = 300.0
+LAST = "rescheduling: looked at"
 FULL = 100.0
 LOW_NODE_UTILIZATION = "lowNodeUtilization"
 DIMENSIONS = {"cpu": CPU, "memory": MEMORY, "pods": PODS}
@@ -68,7 +69,6 @@ class Rescheduling:
             for key, value in option.mapping("labelSelector").items()
         )
         self._strategies = [_strategy(entry) for entry in _list(option, "strategies")]
-        self._last = -np.inf
         self._ssn: Session | None = None
 
     def on_session_open(self, ssn: Session) -> None:
@@ -77,9 +77,12 @@ class Rescheduling:
 
     def victims(self, running: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
         """Once in an interval: what each strategy moves."""
-        if self._ssn is None or world.now < self._last + self._interval:
+        if self._ssn is None:
             return []
-        self._last = world.now
+        memory = self._ssn.memory
+        if world.now < memory.get(LAST, -np.inf) + self._interval:
+            return []
+        memory[LAST] = world.now
         movable = [task for task in running if task.preemptable and self._selected(task)]
         named: dict[TaskInfo, None] = {}
         for strategy in self._strategies:

@@ -29,6 +29,7 @@ MAX_UNAVAILABLE = "volcano.sh/jdb-max-unavailable"
 """Annotations of a job: how many of its tasks have to run, or may be missing; "3" or "50%"."""
 ZONE_ARGUMENT = "tdm.revocable-zone."
 EVICT_PERIOD = 60.0
+LAST = "tdm: evicted at"
 TOP_SCORE = 100.0
 AT_ONCE = 1
 """Tasks of a job that are evicted at a time where the job does not say."""
@@ -64,9 +65,10 @@ class Tdm:
         }
         self._period = option.duration("tdm.evict.period", EVICT_PERIOD)
         self._most = option.text("tdm.evict.max-num")
-        self._evicted_at = -np.inf
+        self._ssn: Session | None = None
 
     def on_session_open(self, ssn: Session) -> None:
+        self._ssn = ssn
         ssn.read_annotations(ZONE, PREEMPTABLE)
         ssn.add_live_predicate_fn(self.checks, scope=Scope.NODE)
         ssn.add_batch_node_order_fn(self.prefer)
@@ -124,13 +126,14 @@ class Tdm:
     def victims(self, running: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
         """Once in a period: those that run in a zone outside its hours, a few of each job, and no
         more than ``tdm.evict.max-num`` of all of them where that is set."""
-        if world.now < self._evicted_at + self._period:
+        memory = {} if self._ssn is None else self._ssn.memory
+        if world.now < memory.get(LAST, -np.inf) + self._period:
             return []
         zoned, open_now = self._masks(world)
         closed = zoned & ~open_now
         if not closed.any():
             return []
-        self._evicted_at = world.now
+        memory[LAST] = world.now
         late = [task for task in running if marked(task) and closed[task.row]]
         named = _limited(sorted(late, key=lambda task: task.priority))
         return named[: _amount(self._most, len(late))] if self._most else named

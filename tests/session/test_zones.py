@@ -101,6 +101,17 @@ class TestTdm:
             run_actions(session)
             assert len(c.result(session).evicted) == evicted
 
+    def test_the_period_goes_on_from_session_to_session(self) -> None:
+        memory: dict[str, float] = {}
+        for seconds, evicted in ((0, 1), (10, 0), (60, 1)):
+            c = tdm(hour=22 + seconds / HOUR, actions=("shuffle",))
+            c.node("n", labels=ZONE)
+            c.job("job", tasks=4, on=["n"] * 4, members=MAY_GO)
+            session = c.open()
+            session.memory = memory
+            run_actions(session)
+            assert len(c.result(session).evicted) == evicted
+
     def test_nobody_goes_in_the_hours(self) -> None:
         c = tdm(hour=12, actions=("shuffle",))
         c.node("n", labels=ZONE)
