@@ -60,6 +60,8 @@ class HyperTree:
     domains: dict[str, Domain]
     listed: list[Domain] = field(default_factory=list)
     """Every domain, parents first."""
+    tiers: tuple[int, ...] = ()
+    """Every tier there is, the root's too, ascending."""
     tier_names: dict[str, int] = field(default_factory=dict)
     problem: str = ""
     """Why no job that asks for domains can be placed; "" where the tree is in order."""
@@ -73,11 +75,6 @@ class HyperTree:
     @property
     def ready(self) -> bool:
         return not self.problem
-
-    @property
-    def tiers(self) -> tuple[int, ...]:
-        """Every tier there is, the root's too, ascending."""
-        return tuple(sorted({domain.tier for domain in self.listed}))
 
     def sums(self, per_row: Ints) -> Ints:
         """What a value per row adds up to in each domain; index as in ``listed``."""
@@ -143,7 +140,6 @@ def build_tree(hyper_nodes: Iterable[HyperNode], nodes: Sequence[Node | None]) -
         domain, parent = domains[name], parents.get(name)
         domain.parent = root if parent is None else domains[parent]
         domain.parent.children.append(domain)
-    _gather(root, keep=every)
     names = {h.tier_name: h.tier for h in sorted(given.values(), key=lambda h: h.tier)}
     names.pop("", None)
     return _finish(root, names, len(nodes))
@@ -233,20 +229,16 @@ def _pattern(hyper: HyperNode, member: Member) -> re.Pattern[str]:
         ) from None
 
 
-def _gather(domain: Domain, *, keep: NDArray[np.intp] | None = None) -> None:
-    """Add the rows of what is below, and tell depths."""
-    for child in domain.children:
-        child.depth = domain.depth + 1
-        _gather(child)
-    if keep is None and domain.children:
-        parts = [domain.rows, *(child.rows for child in domain.children)]
-        domain.rows = np.unique(np.concatenate(parts))
-
-
 def _finish(root: Domain, names: dict[str, int], size: int, *, problem: str = "") -> HyperTree:
     listed = [root]
     for domain in listed:  # grows while it is gone through: parents first
+        for child in domain.children:
+            child.depth = domain.depth + 1
         listed += domain.children
+    for domain in reversed(listed[1:]):
+        if domain.children:
+            parts = [domain.rows, *(child.rows for child in domain.children)]
+            domain.rows = np.unique(np.concatenate(parts))
     leaf = np.full(size, NOWHERE, np.int64)
     for index, domain in enumerate(listed):
         domain.index = index
@@ -256,6 +248,7 @@ def _finish(root: Domain, names: dict[str, int], size: int, *, problem: str = ""
         root=root,
         domains={domain.name: domain for domain in listed},
         listed=listed,
+        tiers=tuple(sorted({domain.tier for domain in listed})),
         tier_names=names,
         problem=problem,
         leaf=leaf,

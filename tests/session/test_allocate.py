@@ -342,3 +342,19 @@ def test_reasons_count_each_node_once() -> None:
     ssn = cluster.open()
     execute(ssn)
     assert job_of(ssn, "x").unschedulable == {"Insufficient cpu": 1, "node(s) are odd": 1}
+
+
+def test_a_seed_decides_between_equal_nodes() -> None:
+    """Without one the first node wins; shards with different seeds do not all want the same."""
+    taken = {}
+    for seed in (None, 1, 2, 3, 4, 5):
+        cluster = Cluster("gang", "predicates", "nodeorder")
+        for i in range(8):
+            cluster.node(f"n{i}")
+        cluster.job("x")
+        ssn = cluster.open()
+        ssn.seed = seed
+        execute(ssn)
+        taken[seed] = cluster.result(ssn).binds["default/x-0"]
+    assert taken[None] == "n0"
+    assert len(set(taken.values())) > 2

@@ -152,3 +152,13 @@ def test_what_a_topology_allows() -> None:
 def test_without_hyper_nodes_there_is_only_the_root() -> None:
     made = build_tree((), nodes("a", "b"))
     assert (made.root.tier, made.tiers, made.listed) == (1, (1,), [made.root])
+
+
+def test_as_many_tiers_as_you_like() -> None:
+    """No recursion: objects of users must not be able to end a worker."""
+    chain = [HyperNode.of(f"h{i}", i + 1, (), (f"h{i - 1}",)) for i in range(1, 3000)]
+    made = build_tree([HyperNode.of("h0", 1, ("n",)), *chain], nodes("n"))
+    assert made.ready
+    assert made.domains["h2999"].rows.tolist() == [0]
+    assert made.leaf_of(0) == "h0"
+    assert made.lca("h0", "h2999") == "h2999"
