@@ -15,10 +15,24 @@ from dataclasses import dataclass, field
 from hashlib import blake2s
 
 from coordinator.jobs import JobState
+from shard_worker.plugins.volumes import bound
 from shard_worker.session_job import matches
-from shared.model import Budget, Job, Role, Selector, TaskClass, WorldObject
+from shared.model import (
+    Budget,
+    Job,
+    Role,
+    Selector,
+    TaskClass,
+    Volume,
+    VolumeClaim,
+    WorldObject,
+)
 
 TERM, VOLUME, CLAIM, BUDGET = "term/", "volume/", "claim/", "budget/"
+FREE = f"{VOLUME}free"
+"""All jobs with claims that are not bound, as long as there are free volumes to choose from."""
+DEVICES = f"{CLAIM}devices"
+"""All jobs with claims of devices: any two may want the same one."""
 OF_PLACING = (TERM, VOLUME, CLAIM)
 """Keys that placing a member has to look at; a budget only counts for evictions."""
 
@@ -53,6 +67,10 @@ class Spanning:
         self._keys: dict[int, set[str]] = {}
         self._shared: dict[str, set[int]] = {}
         """Volumes and claims: key -> members."""
+        self._free: set[str] = set()
+        """Volumes that no claim has yet."""
+        self._bound: set[str] = set()
+        """Keys of the claims that have their volumes."""
         self._jobs: dict[int, Job] = {}
         self._busy: dict[str, set[int]] = {}
         """Key -> the job whose turn is out. More than one only where turns were out already when
@@ -83,6 +101,10 @@ class Spanning:
         mine = self._keys.setdefault(job.jid, set())
         for name in rules.volumes:
             self._share(f"{VOLUME}{job.namespace}/{name}", job.jid)
+        if rules.volumes:
+            self._share(FREE, job.jid)
+        if rules.claims or rules.claim_templates:
+            self._share(DEVICES, job.jid)
         for name in rules.claims:
             self._share(f"{CLAIM}{job.namespace}/{name}", job.jid)
         for pod_term in rules.pod_terms:
@@ -143,10 +165,30 @@ class Spanning:
             key = f"{BUDGET}{value.namespace}/{value.name}"
             self._forget(key)
             self._new(key, Term(value.selector, (value.namespace,), False))
+        else:
+            self._put_storage(value, there=True)
 
     def drop_object(self, value: WorldObject) -> None:
         if isinstance(value, Budget):
             self._forget(f"{BUDGET}{value.namespace}/{value.name}")
+        else:
+            self._put_storage(value, there=False)
+
+    def _put_storage(self, value: WorldObject, *, there: bool) -> None:
+        """Who chooses among free volumes follows from volumes and claims."""
+        before = bool(self._free)
+        if isinstance(value, Volume):
+            free = there and not value.claim
+            (self._free.add if free else self._free.discard)(value.name)
+        elif isinstance(value, VolumeClaim):
+            key = f"{VOLUME}{value.namespace}/{value.name}"
+            (self._bound.add if there and bound(value) else self._bound.discard)(key)
+        else:
+            return
+        if bool(self._free) > before:
+            for jid in self._shared.get(FREE, ()):
+                if self.is_out(jid):
+                    self.take(jid, (FREE,))
 
     def _forget(self, key: str) -> None:
         term = self._terms.pop(key, None)
@@ -162,7 +204,12 @@ class Spanning:
 
     def keys(self, jid: int) -> list[str]:
         """Of which the job is a member."""
-        return sorted(self._keys.get(jid, ()))
+        return sorted(k for k in self._keys.get(jid, ()) if k != FREE or self._chooses(jid))
+
+    def _chooses(self, jid: int) -> bool:
+        """May placing the job's tasks take a free volume?"""
+        claims = (key for key in self._keys[jid] if key.startswith(VOLUME) and key != FREE)
+        return bool(self._free) and any(key not in self._bound for key in claims)
 
     def members(self, keys: Iterable[str]) -> set[int]:
         """All jobs that are members of any of these."""
