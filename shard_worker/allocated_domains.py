@@ -2,7 +2,8 @@
 
 A job's domain is kept as an annotation of its PodGroup; where that is missing or says nothing any
 more, it follows from the nodes of its tasks. It binds those of its tasks that come later: they stay
-below the widest domain that its topology allows above it.
+below the widest domain that its topology allows above it. Nodes that were promised to all that wait
+mean a promised domain.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from shard_worker.hyper_tree import HyperTree, build_tree
-from shard_worker.tasks import OCCUPYING
+from shard_worker.tasks import OCCUPYING, Status
 
 if TYPE_CHECKING:
-    from shard_worker.session_job import SessionJob
+    from shard_worker.session_job import SessionJob, SubJob
     from shard_worker.tasks import TaskInfo
     from shard_worker.world import World
 
@@ -47,6 +48,7 @@ def recover(job: SessionJob, tree: HyperTree) -> None:
         reached = _reached(sub.tasks, tree)
         if not reached or sub.allocated_hyper_node not in tree.domains:
             sub.allocated_hyper_node = reached if sub.topology is not None else ""
+        sub.nominated_hyper_node = sub.nominated_hyper_node or _promised(job, sub, tree)
     reached = _reached(job.tasks, tree)
     if not reached or job.allocated_hyper_node not in tree.domains:
         job.allocated_hyper_node = reached if asks_for_domains(job) else ""
@@ -56,3 +58,14 @@ def _reached(tasks: Iterable[TaskInfo], tree: HyperTree) -> str:
     """The lowest domain that holds the nodes of all tasks that are placed."""
     rows = {task.row for task in tasks if task.row >= 0 and task.status & OCCUPYING}
     return reduce(tree.lca, map(tree.leaf_of, rows), "")
+
+
+def _promised(job: SessionJob, sub: SubJob, tree: HyperTree) -> str:
+    """The domain in which an earlier session promised a node to each of its tasks that wait."""
+    rows = {task.nominated for task in sub.tasks if task.status is Status.PENDING}
+    allowed = [tree.highest(topology) for topology in (sub.topology, job.job.topology)]
+    if not rows or min(rows) < 0:
+        return ""
+    found = reduce(tree.lca, map(tree.leaf_of, rows), "")
+    tier = tree.domains[found].tier
+    return found if all(highest is None or tier <= highest for highest in allowed) else ""

@@ -72,17 +72,30 @@ class DomainSearch:
     def run(self, within: Domain) -> bool:
         """Place what a turn places; True where the job is ready or pipelined with it."""
         for group in self.ssn.job_gradients(self.job, within, Purpose.ALLOCATE):
-            for domain, most in self._in_order(self._with_room(group)):
-                if self.best is not None and most <= self.best.score:
-                    break
-                tried = self._try_job(domain)
-                if tried is not None and (self.best is None or tried.score > self.best.score):
-                    self.best = tried
-            if self.best is not None:
-                self.statement.redo(self.best.operations)
-                self.sheet.restore(self.best.mark)
+            open_to = self._with_room(group)
+            if self._try_all(self._promised(open_to)) or self._try_all(open_to):
                 return True
         return False
+
+    def _try_all(self, domains: list[Domain]) -> bool:
+        """Place the job in the best of these domains; False where none takes it."""
+        for domain, most in self._in_order(domains):
+            if self.best is not None and most <= self.best.score:
+                break
+            tried = self._try_job(domain)
+            if tried is not None and (self.best is None or tried.score > self.best.score):
+                self.best = tried
+        if self.best is None:
+            return False
+        self.statement.redo(self.best.operations)
+        self.sheet.restore(self.best.mark)
+        return True
+
+    def _promised(self, domains: Sequence[Domain]) -> list[Domain]:
+        """Those with every domain that an eviction made room in for a sub job; they come first."""
+        names = {sheet.sub.nominated_hyper_node for sheet in self.sheet.queued} - {""}
+        known = [self.tree.domains[name] for name in names if name in self.tree.domains]
+        return [d for d in domains if known and all(below.within(d) for below in known)]
 
     def good(self) -> bool:
         """May the job keep what it has?"""
@@ -165,7 +178,11 @@ class DomainSearch:
     def _place_sub(self, sheet: SubSheet, within: Domain) -> float | None:
         """Place one sub job somewhere below a domain; its score, None where it has no place."""
         sub = sheet.sub
-        if sub.nominated_hyper_node and self._as_nominated(sheet):
+        if (
+            sub.nominated_hyper_node
+            and self._promised_in(sub, within)
+            and self._as_nominated(sheet)
+        ):
             return 0.0
         for group in self.ssn.sub_job_gradients(sub, within, Purpose.ALLOCATE):
             found = self._best_of(sheet, self._open_to(sheet, group))
@@ -216,6 +233,11 @@ class DomainSearch:
         return TriedSub(domain, operations, left)
 
     # --- promised domains ---------------------------------------------------------------------
+
+    def _promised_in(self, sub: SubJob, within: Domain) -> bool:
+        """Is what was promised below the domain that is tried? A name that is gone is dropped."""
+        domain = self.tree.domains.get(sub.nominated_hyper_node)
+        return domain is None or domain.within(within)
 
     def _as_nominated(self, sheet: SubSheet) -> bool:
         """Take the domain and nodes that an eviction made room in; all of them, or none."""

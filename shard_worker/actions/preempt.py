@@ -53,7 +53,7 @@ def execute(ssn: Session) -> None:
 
 def preempt_job(ssn: Session, job: SessionJob) -> None:
     """What the action does for one job."""
-    if not asks_for_domains(job):
+    if ssn.job_starving(job) and not asks_for_domains(job):
         between_jobs(ssn, job)
         within_job(ssn, job)
 

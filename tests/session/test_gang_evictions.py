@@ -178,3 +178,16 @@ class TestReclaim:
             c.job(queue, queue=queue, minimum=0, on=["n"])
         c.job("poor", queue="mine")
         assert c.run().evicted == []
+
+
+def test_the_next_session_places_the_gang_where_room_was_made() -> None:
+    """All that it is told is which node each task was promised; a free rack elsewhere is better."""
+    c = cluster("priority", "gang", "network-topology-aware", action="allocate")
+    racks(c, "a", "b")
+    c.job("gang", tasks=4, cpu=2, topology=NEAR)
+    session = c.open()
+    for task, row in zip(session.world.session_job(0).tasks, (2, 2, 3, 3), strict=True):
+        task.nominated = row
+    run_actions(session)
+    assert sorted(c.result(session).binds.values()) == ["b0", "b0", "b1", "b1"]
+    assert session.world.session_job(0).allocated_hyper_node == "b"

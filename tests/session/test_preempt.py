@@ -383,3 +383,13 @@ def test_who_may_go_but_is_too_little_is_told() -> None:
         "kept by gang": 1,
         "may be evicted, but too few on any one node": 2,
     }
+
+
+def test_a_job_alone_that_does_not_starve_gets_nothing() -> None:
+    c = cluster()
+    c.node("n", cpu=4)
+    c.job("low", tasks=3, minimum=0, on=["n"] * 3, priority=1)
+    c.job("high", tasks=3, minimum=1, on=["n"], priority=2)
+    session = c.open()
+    preempt_job(session, session.world.session_job(1))
+    assert session.committed == []
