@@ -81,8 +81,14 @@ class Devices:
         self._rows_of = {row: name for name, row in self._row_of.items() if row >= 0}
         for row in self._rows_of:
             self._code(row)
+        having: dict[str, list[str]] = {}
+        for key, claim in world.objects.claims.items():
+            for uid in () if claim.allocation is None else claim.reserved:
+                having.setdefault(uid, []).append(key)
         for task in placed(world):
-            self._take(task)
+            named = {f"{claim.namespace}/{claim.name}" for claim in _named(task, world)}
+            if named.issuperset(having.get(task.uid, ())):  # else those of templates are written
+                self._take(task)
 
     def _allocated(self, claim: ResourceClaim) -> Iterable[Got]:
         """The devices of a claim that has them, as far as they are still offered."""

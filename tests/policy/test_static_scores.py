@@ -8,10 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shard_worker.columns import USED
 from shard_worker.harness import Cluster
 from shard_worker.plugins.affinity_score import PreferredNodes
 from shard_worker.plugins.image_score import FULL, LEAST, MIB, MOST, ImageLocality
 from shard_worker.rules import Scorer
+from shard_worker.task_class import Classes, Mode
 from shared.ledger.protocol import IntakeEntry, PutNode
 from shared.messages import Epoch, Rows
 from shared.model import Constraints, Node, Requirement, TaskClass
@@ -141,3 +143,21 @@ def test_what_nodes_tell_later_is_noticed() -> None:
     assert after[0] == before[0]
     assert after[1] == before[1] + 5 * 2 + (450 - 23) * 100 // (1000 - 23)
     assert [session.score_row(cls, view, row) for row in (0, 1)] == after
+
+
+def test_the_fast_path_does_not_take_nodes_that_look_alike_for_equal_where_names_count() -> None:
+    cluster = Cluster("nodeorder")
+    for i in range(4):
+        cluster.node(f"n{i}", cpu=8)
+    cls = prefers((50, Requirement(HOST, "In", ("n2",))))
+    cluster.job("new", rules={"constraints": cls.constraints})
+    session = cluster.open()
+    view, task = session.world.view, next(session.world.tasks())
+    kept = Classes(view=view, session=session, mode=Mode.NONE, seed=0)
+    kept.get(task.cid)
+    for row in range(4):
+        view.shift(USED, task.requests, row, 1)
+    again = kept.get(task.cid).own
+    fresh = Classes(view=view, session=session, mode=Mode.NONE, seed=0).get(task.cid).own
+    assert [again.key(row) for row in range(4)] == [fresh.key(row) for row in range(4)]
+    assert again.key(2) > max(again.key(row) for row in (0, 1, 3)) + 50

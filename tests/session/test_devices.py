@@ -265,6 +265,23 @@ class TestWhatIsGiven:
         assert open_to(session, "new-0") == ["n0"]
 
 
+def test_what_is_written_down_for_a_task_is_not_counted_twice() -> None:
+    """A running pod's claim from a template is an object of its own, kept for the pod's uid."""
+    template = ResourceClaimTemplate("default", "t", claim("x").requests)
+    written = claim(
+        "old-0-t-x7",
+        allocation=Allocation((DeviceResult("r0", DRIVER, "n0", "g0"),)),
+        reserved=("uid-0",),
+    )
+    cluster = with_devices(zones("a"), template, written, slice_of("n0", gpu("g0"), gpu("g1")))
+    cluster.job("old", on=["n0"], rules=uses(templates=("t",)), members={"uids": ("uid-0",)})
+    cluster.job("new", tasks=2, rules=uses(templates=("t",)))
+    session = cluster.open()
+    assert open_to(session, "new-0") == ["n0"]
+    WorldStatement(session).allocate(task_of(session, "new-0"), 0)
+    assert open_to(session, "new-1") == []
+
+
 requests = st.lists(
     st.tuples(st.integers(1, 2), st.sampled_from(["", "a", "b"])), min_size=1, max_size=2
 )
