@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shard_worker.session import Session
     from shard_worker.tasks import TaskInfo
     from shard_worker.view import View
+    from shared.model import TaskClass
 
 KEPT = 16
 """Classes kept at a time."""
@@ -35,20 +36,33 @@ class PlainClasses:
 
     def get(self, task: TaskInfo) -> Compiled | None:
         """The task's class, up to date with the view; None where it is not plain."""
+        if is_marked(self._ssn, task):
+            return None
         plain = self._plain.get(task.cid)
         if plain is None:
             known = self.view.classes.get(task.cid) == task.cls
-            plain = self._plain[task.cid] = known and is_plain(self._ssn, task)
+            plain = self._plain[task.cid] = known and is_plain(self._ssn, task.cls)
         return self._classes.get(task.cid) if plain else None
 
 
-def is_plain(ssn: Session, task: TaskInfo) -> bool:
-    """Does no rule look at more than the task's class and one node?"""
+def is_marked(ssn: Session, task: TaskInfo) -> bool:
+    """Has the task, or its job, an annotation that some rule looks at?"""
+    if not ssn.reads:
+        return False
+    return any(
+        key in ssn.reads
+        for pairs in (task.role.annotations, task.job.job.annotations)
+        for key, _ in pairs
+    )
+
+
+def is_plain(ssn: Session, cls: TaskClass) -> bool:
+    """Does no rule look at more than the class and one node?"""
     hooks = ssn.hooks
     if hooks["NodeMap"] or hooks["BestNode"] or not ssn.scores_node_locally:
         return False
     return not any(
-        hook.fn(task.cls) for point in ("LivePredicate", "BatchNodeOrder") for hook in hooks[point]
+        hook.fn(cls) for point in ("LivePredicate", "BatchNodeOrder") for hook in hooks[point]
     )
 
 

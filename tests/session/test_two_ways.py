@@ -185,7 +185,7 @@ def test_same_turns_same_places(
         if not job.job.name.startswith("job") or ssn.job_valid(job, ssn.world):
             continue
         assert not other.slow
-        assert all(is_plain(ssn, task) is plain for task in job.tasks)
+        assert all(is_plain(ssn, task.cls) is plain for task in job.tasks)
         twin = other.world.session_job(job.job.jid)
         for _ in job.tasks:
             before = where(job, kinds=True)
