@@ -293,8 +293,8 @@ class Accounts:
         info = state.info
         if cls.best_effort:
             count_group(info.best_effort, state.job.groups, role.group, delta)
-            return
-        info.pending += delta
+        else:
+            info.pending += delta
         add(info.requested, cls.requests, delta)
         add(self.queue(state).requested, cls.requests, delta)
         if role.gated:

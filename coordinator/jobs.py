@@ -209,9 +209,9 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
             add(info.allocated, cls.requests, using)
         if cls.best_effort:
             count_group(info.best_effort, job.groups, role.group, pending)
-            continue
-        if pending:
+        else:
             info.pending += pending
+        if pending:
             add(info.requested, cls.requests, pending)
             if role.gated:
                 add(info.gated, cls.requests, pending)

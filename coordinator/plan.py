@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
@@ -205,13 +205,7 @@ class _Drawing:
         fresh = self._queues.get(name)
         if fresh is None or live is None:
             return fresh or live
-        return QueueInfo(
-            queue=fresh.queue,
-            allocated=live.allocated,
-            requested=live.requested,
-            releasing=live.releasing,
-            jobs=live.jobs,
-        )
+        return replace(live, queue=fresh.queue)
 
     def _judge(self, planned: Planned) -> _Asked | None:
         """What can be told without a worker; else what to ask one."""
