@@ -154,6 +154,7 @@ class Queue:
     capability: Requests | None = None
     """None = unlimited; slots that are absent are unlimited too."""
     deserved: Requests = ()
+    """With what is written as 0."""
     guarantee: Requests = ()
     spec: int = 0
     deserved_set: bool = False

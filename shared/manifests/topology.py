@@ -29,8 +29,10 @@ _POLICY = frozenset(
     )
 )
 _PARTITION = frozenset(("minPartitions", "networkTopology", "partitionSize", "totalPartitions"))
-_NESTED = re.compile(r"[*+}][^()]*\)[*+{]")
-"""A repetition inside of a repeated group: such a pattern may take for ever."""
+_REPEATS = 4
+"""Open repetitions of a pattern at most: the time it may take grows with each."""
+_PIECES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\)[*+{]|[()|]|[*+]|\{\d*,\d*\}|.", re.S)
+"""Escapes, sets and repetitions of a pattern as one piece each."""
 _BEYOND = re.compile(r"\(\?[=!<P]|\\[1-9]")
 """Looking ahead or behind and references back, which Volcano's patterns have not."""
 
@@ -153,7 +155,7 @@ def _pattern(fields: Fields) -> str:
     pattern = fields.text("pattern")
     if not pattern:
         raise fields.wrong("pattern", "missing; write a regular expression")
-    if _NESTED.search(pattern) or _BEYOND.search(pattern):
+    if _mighty(pattern) or _BEYOND.search(pattern):
         message = "too mighty; write it without repetitions of repetitions, looks and references"
         raise fields.wrong("pattern", message)
     try:
@@ -161,3 +163,21 @@ def _pattern(fields: Fields) -> str:
     except re.error:
         raise fields.wrong("pattern", "not a regular expression; correct it") from None
     return pattern
+
+
+def _mighty(pattern: str) -> bool:
+    """May matching take for ever? So it may where what is repeated repeats or chooses itself."""
+    inside = [False]
+    repeats = 0
+    for piece in _PIECES.findall(pattern):
+        repeats += piece[-1] in "*+" or piece.endswith(",}") or piece == "){"
+        if piece == "(":
+            inside.append(False)
+        elif piece[0] == ")" and len(inside) > 1:
+            closed = inside.pop()
+            if closed and len(piece) > 1:
+                return True
+            inside[-1] |= closed or len(piece) > 1
+        elif piece == "|" or piece in "*+" or piece[0] == "{":
+            inside[-1] = True
+    return repeats > _REPEATS

@@ -174,9 +174,22 @@ def test_members_by_name_pattern_and_labels() -> None:
 
 
 @pytest.mark.parametrize(
+    "pattern", ["^rack-(a|b)-[0-9]+$", r"node\(+\)+", "[)*+(]+", "(ab)+", "a{2,3}(b|c)", "(a|b)?c*"]
+)
+def test_patterns_as_people_write_them(pattern: str) -> None:
+    parsed = parse(of_members(("Node", {"regexMatch": {"pattern": pattern}})))
+    assert isinstance(parsed, HyperNode), parsed
+    assert parsed.members == (Member(False, "regex", pattern),)
+
+
+@pytest.mark.parametrize(
     ("selector", "remedy"),
     [
         ({"regexMatch": {"pattern": "(a+)+$"}}, "too mighty"),
+        ({"regexMatch": {"pattern": "((a+))+$"}}, "too mighty"),
+        ({"regexMatch": {"pattern": "(a|a)*$"}}, "too mighty"),
+        ({"regexMatch": {"pattern": "(a{2,}b){9}$"}}, "too mighty"),
+        ({"regexMatch": {"pattern": ".*.*.*.*.*x"}}, "too mighty"),
         ({"regexMatch": {"pattern": "(?=a)"}}, "too mighty"),
         ({"regexMatch": {"pattern": "["}}, "not a regular expression"),
         ({"regexMatch": {"pattern": ""}}, "missing"),
