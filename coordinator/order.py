@@ -43,6 +43,8 @@ refusal that repeats (a full queue) cannot spin."""
 
 
 ALLOCATING = "allocate"
+NEVER = -1
+"""No revision of the totals: what moved does not matter."""
 _SAYS_NOTHING_OF_PLACES = (OutcomeCode.INFEASIBLE, OutcomeCode.CONFLICT)
 
 
@@ -238,7 +240,7 @@ class Order(Sessions):
             case OutcomeCode.PLACED:
                 self._placed(state, outcome, shard)
             case OutcomeCode.NOMINATED:
-                self._nominate(state, outcome)
+                self._nominate(state, outcome, action)
             case OutcomeCode.INFEASIBLE:
                 self._infeasible(state, outcome, shard)
             case OutcomeCode.CONFLICT:
@@ -284,14 +286,17 @@ class Order(Sessions):
             self._enqueue(state)
         self._settle(state)
 
-    def _nominate(self, state: JobState, outcome: Outcome) -> None:
+    def _nominate(self, state: JobState, outcome: Outcome, action: str) -> None:
         """Hold what the gang was promised until the tasks in its way have left."""
-        self.contention.forget(state.job.jid)
         self.nominations.drop(state)
         self.lines.stand(state, Standing.NOMINATED, "WaitingForVictims")
         waits = self.nominations.add(state, outcome)
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
         state.stamp += 1
+        if action == ALLOCATING or waits or outcome.evictions:
+            self.contention.forget(state.job.jid)
+        else:  # nobody has to leave for it: allocate has its chance, and a pause comes after that
+            self.contention.skip(state.job.jid, now=self.now, revision=NEVER)
         if waits or outcome.evictions:  # word of those that have to leave may be on its way
             self.nominations.look_again(state, self.now)
         else:
