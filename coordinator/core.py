@@ -34,6 +34,7 @@ from coordinator.dispatch import Dispatcher
 from coordinator.instructions import (
     Fail,
     Instruction,
+    Keep,
     Lapse,
     LeaveOut,
     Purge,
@@ -68,6 +69,7 @@ __all__ = [
     "Coordinator",
     "Fail",
     "Instruction",
+    "Keep",
     "Lapse",
     "LeaveOut",
     "Purge",
@@ -94,7 +96,7 @@ class Coordinator:
         self.dispatcher = dispatcher
         self.tally = Tally()
         self.observer: Observer = Unobserved()
-        order.moved = self._moved
+        order.moved = lambda jid: self.observer.job_moved(jid)
         self.borders = borders = Borders(
             dispatcher,
             order.accounts,
@@ -208,6 +210,8 @@ class Coordinator:
             order.lapsed = []
         if marks := self.aside.changes(now, self.nodes):
             out.append(LeaveOut(marks))
+        if kept := order.aging.changes():
+            out.append(Keep(kept))
         return out + self._departures(now)
 
     def _departures(self, now: float) -> list[Instruction]:
@@ -296,9 +300,6 @@ class Coordinator:
         self._unread += expected
         now_judged, now_lost = tally.judged
         self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
-
-    def _moved(self, jid: int) -> None:
-        self.observer.job_moved(jid)
 
     # --- workers ------------------------------------------------------------------------------
 

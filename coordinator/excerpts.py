@@ -45,9 +45,7 @@ class Excerpts:
         self._queues: dict[int, tuple[Queue, bytes]] = {}
         self._specs: dict[int, tuple[Job, bytes]] = {}
 
-    def of(
-        self, state: JobState, action: str, session: Session, *, reserved: Iterable[int] = ()
-    ) -> tuple[bytes, list[str]]:
+    def of(self, state: JobState, action: str, session: Session) -> tuple[bytes, list[str]]:
         """The excerpt for a turn of this job, and the keys that the turn touches."""
         own = self._spanning.keys(state.job.jid)
         victims = list(self._victims(state, action, session)) if action in EVICTING else []
@@ -56,7 +54,7 @@ class Excerpts:
         neighbours = self._spanning.members(sorted(keys)) - {state.job.jid, *victims}
         others += [f for jid in sorted(neighbours) if (f := self._known(jid)) is not None]
         touched = sorted(keys)
-        return self._write(state, others, touched, reserved), touched
+        return self._write(state, others, touched), touched
 
     def of_running(
         self, states: Iterable[JobState], rows: frozenset[int]
@@ -68,7 +66,7 @@ class Excerpts:
             if state.info.allocated and not rows.isdisjoint(_evictable_rows(state))
         ]
         keys = sorted({key for state in jobs for key in self._spanning.keys(state.job.jid)})
-        return self._write(None, jobs, keys, ()), keys
+        return self._write(None, jobs, keys), keys
 
     # --- who ----------------------------------------------------------------------------------
 
@@ -101,7 +99,6 @@ class Excerpts:
         own: JobState | None,
         others: Iterable[JobState],
         keys: list[str],
-        reserved: Iterable[int],
     ) -> bytes:
         jobs, left, left_out = [] if own is None else [self._job(own)], self.limit, 0
         for state in others:
@@ -121,7 +118,6 @@ class Excerpts:
                 queues=[self._queue(info, own) for info in cluster.queues.values()],
                 jobs=jobs,
                 versions={key: versions.get(key, 0) for key in keys},
-                reserved=list(reserved),
                 left_out=left_out,
             )
         )

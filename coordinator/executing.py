@@ -19,6 +19,7 @@ from coordinator.core import (
     Coordinator,
     Fail,
     Instruction,
+    Keep,
     Lapse,
     LeaveOut,
     Purge,
@@ -88,6 +89,8 @@ class Executor:
                 self._group.create_task(self._writer.purge(instruction.jids, instruction.pods))
             case LeaveOut():
                 self._group.create_task(self._leave_out(instruction))
+            case Keep():
+                self._group.create_task(self._keep(instruction))
 
     async def _reread(self, jids: list[int]) -> None:
         async with self._guard:
@@ -114,6 +117,11 @@ class Executor:
     async def _leave_out(self, instruction: LeaveOut) -> None:
         await self._writer.store(instruction.ops())
         self._core.left_out(instruction.marks)
+        self._kick()
+
+    async def _keep(self, instruction: Keep) -> None:
+        await self._writer.store(instruction.ops())
+        self._core.order.aging.stored(instruction.marks)
         self._kick()
 
     async def _store_partition(self, instruction: Repartition) -> None:

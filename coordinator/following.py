@@ -63,6 +63,7 @@ class Following:
         hyper = any(key.startswith(HYPER_NODE_KEY) for key in part.objects)
         core.restore_gone_nodes(registry.gone_nodes.values())
         core.aside.restore(part.objects)
+        core.order.aging.restore(part.objects)
         if part.partition is not None:
             core.restore_partition(part.partition)
         jobs: list[Job] = []

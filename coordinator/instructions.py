@@ -9,6 +9,7 @@ from coordinator.dispatch import SendTurns
 from shared.aside import Aside, aside_key, encode_aside
 from shared.ledger.protocol import IntakeOp, PutObject, PutPartition
 from shared.messages import StatusItem, TaskState
+from shared.reserved import encode_reserved, reserved_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,21 @@ class LeaveOut:
         ]
 
 
-Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge | LeaveOut
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Instruction: store for which job each of these nodes (by row) is kept, None: for none any
+    more; then tell :meth:`Aging.stored`."""
+
+    marks: dict[int, int | None]
+
+    def ops(self) -> list[IntakeOp]:
+        return [
+            PutObject(reserved_key(row), None if jid is None else encode_reserved(jid))
+            for row, jid in self.marks.items()
+        ]
+
+
+Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge | LeaveOut | Keep
 
 
 def items_of(tasks: list[tuple[int, int]], row: Callable[[int, int], int]) -> list[StatusItem]:

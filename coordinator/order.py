@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import heapq
 
+from coordinator.aging import RESERVE
 from coordinator.jobbook import PENDING
 from coordinator.jobs import (
     JobState,
@@ -104,7 +105,7 @@ class Order(Sessions):
         while (picked := self.picking.next()) is not None:
             if (turn := self._open_turn(*picked)) is not None:
                 return turn
-        return self._further_turn() if self.further else None
+        return self._further_turn() if self.further or self.aging.bound else None
 
     def _further_turn(self) -> Turn | None:
         """What the policy does beside allocate: backfill, then the actions that evict."""
@@ -115,7 +116,8 @@ class Order(Sessions):
             state, action = found
             if (turn := self._open_turn(state, self._need(state), action=action)) is not None:
                 return turn
-        return None
+        keep = self.next_to_keep_for() if self.aging.bound else None
+        return None if keep is None else self._open_turn(keep, self._need(keep), action=RESERVE)
 
     def put_object(self, value: WorldObject) -> None:
         """An object that rules look at came or changed."""
@@ -256,6 +258,8 @@ class Order(Sessions):
         jid, found = state.job.jid, outcome.code is OutcomeCode.INFEASIBLE
         if action == BACKFILL:
             self.filled(state, in_vain=found)
+        elif action == RESERVE:
+            self.aging.chosen(jid, (row for p in outcome.placements for row in p.rows))
         elif found:
             tried = self.contention.tried(jid) | {shard}
             elsewhere = self.walls and bool(self.reachable - tried)
@@ -273,6 +277,7 @@ class Order(Sessions):
         state.tried.clear()
         if self.further:
             self.contention.forget(state.job.jid)
+        self.aging.over(state.job.jid)
         if not outcome.reasons:
             state.tried_since = -1
         self.nominations.drop(state)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from coordinator.aging import RESERVE, Aging
 from coordinator.contention import Contention
 from coordinator.entry import Entry
 from coordinator.excerpts import OTHER_QUEUES, Excerpts
@@ -17,6 +18,7 @@ from coordinator.jobs import JobState, Standing, progress
 from coordinator.repairs import Repairs
 from coordinator.spanning import Spanning
 from shard_worker.session import Session
+from shard_worker.workload import Amounts, QueueInfo
 from shared.messages import NOBODY, TaskState
 from shared.model import Job, Pairs
 
@@ -34,11 +36,12 @@ class Sessions(Repairs):
         self.excerpts = Excerpts(self.accounts, self.known, self.spanning)
         self.contention = Contention(session.policy)
         self.entry = Entry(session)
+        self.aging = Aging()
         self._unfilled: dict[int, int] = {}
         """Jobs with pending tasks that ask for nothing -> the count of capacity changes when their
         backfill was in vain, -1 where it was not."""
-        self._filling: set[int] = set()
-        """Those whose backfill is out."""
+        self._others_out: dict[int, str] = {}
+        """Jobs of which a turn is out that neither allocates nor evicts -> its action."""
         self._filled_at = -1
         """The count of capacity changes when nobody was left to backfill."""
         self._rules()
@@ -85,6 +88,7 @@ class Sessions(Repairs):
     def drop_job(self, jid: int) -> None:
         self.entry.forget(jid)
         self.contention.forget(jid)
+        self.aging.over(jid)
         self._unfilled.pop(jid, None)
         super().drop_job(jid)
 
@@ -110,7 +114,8 @@ class Sessions(Repairs):
         """Does allocating the job need a session?"""
         if state.slow is None:
             state.slow = self._is_slow(state.job)
-        return state.slow or self.spanning.touches(state.job.jid)
+        jid = state.job.jid
+        return state.slow or self.spanning.touches(jid) or jid == self.aging.jid
 
     def _is_slow(self, job: Job) -> bool:
         if self._all_slow or job.topology is not None or job.sub_groups:
@@ -237,14 +242,51 @@ class Sessions(Repairs):
             for other in cluster.queues.values()
         )
 
+    # --- aging --------------------------------------------------------------------------------
+
+    def next_to_keep_for(self) -> JobState | None:
+        """The job that was the first of its queue for the longest, if that is too long.
+
+        Not one of a queue that has its share while others wait, nor one that its queue can never
+        take."""
+        if not self.aging.looks(self.now):
+            return None
+        cluster = self.accounts.cluster
+        waiting = [queue for queue in self.lines.queues.values() if self.lines.head(queue)]
+        found: list[tuple[float, JobState]] = []
+        for queue in waiting:
+            line = self.lines.head(queue)
+            top = None if line is None else self.lines.top(queue, line)
+            if line is None or top is None:
+                continue
+            waited = self.aging.first(queue.info.queue.qid, top[2], self.now)
+            if not self.aging.may_ask(top[2], waited, self.now):
+                continue
+            if len(waiting) > 1 and self.session.overused(queue.info, cluster):
+                continue
+            if self._can_ever(queue.info, line.amounts):
+                found.append((waited, self.jobs[top[2]]))
+        self.aging.gone([qid for qid, queue in self.lines.queues.items() if queue.lines])
+        if not found:
+            return None
+        _, state = max(found, key=lambda one: one[0])
+        self.aging.asked(state.job.jid, self.now)
+        return state
+
+    @staticmethod
+    def _can_ever(queue: QueueInfo, amounts: Amounts) -> bool:
+        """Would the queue take so much, were nothing else in it?"""
+        limits = [dict(above.queue.capability or ()) for above in (queue, *queue.above)]
+        return all(limit.get(s, n) >= n for limit in limits for s, n in amounts.items())
+
     # --- a turn is out ------------------------------------------------------------------------
 
     def go_out(self, state: JobState, action: str, keys: list[str]) -> None:
         jid = state.job.jid
         if keys:
             self.spanning.take(jid, keys)
-        if action == BACKFILL:
-            self._filling.add(jid)
+        if action in (BACKFILL, RESERVE):
+            self._others_out[jid] = action
         elif action != "allocate":
             self.contention.opened(jid, action)
 
@@ -261,7 +303,6 @@ class Sessions(Repairs):
             state = self.jobs.get(woken)
             if state is not None and state.stamp == stamp:
                 self._enqueue(state, urgent=True)
-        if jid in self._filling:
-            self._filling.discard(jid)
-            return BACKFILL
+        if (other := self._others_out.pop(jid, None)) is not None:
+            return other
         return self.contention.came_back(jid) or "allocate"

@@ -53,7 +53,6 @@ class Opened:
 
     world: World
     versions: dict[str, int]
-    reserved: list[int]
     keys: dict[int, list[str]] = field(default_factory=dict)
     """Of each job: the version keys that move with its tasks."""
     missing: set[int] = field(default_factory=set)
@@ -79,7 +78,7 @@ def open_world(excerpt: Excerpt, *, view: View, mode: Mode, now: float, decoded:
         world.queues[info.queue.qid] = info
         names[info.queue.name] = info
     link(world.queues)
-    opened = Opened(world, excerpt.versions, excerpt.reserved)
+    opened = Opened(world, excerpt.versions)
     for told_job in excerpt.jobs:
         job = decoded.job(told_job.spec)
         opened.keys[job.jid] = told_job.keys

@@ -16,6 +16,7 @@ from shard_worker.displace import give_back_own, rivals, settle, withdraw_all
 from shard_worker.excerpt_world import Decoded, Opened, open_world
 from shard_worker.placing import Placed
 from shard_worker.queue_totals import used
+from shard_worker.reserving import rows_for
 from shard_worker.session import Session
 from shard_worker.session_job import SessionJob
 from shard_worker.statement import Statement
@@ -128,6 +129,13 @@ class SessionTurns:
         again.statement.rollback()
         return self._attempt(turn, excerpt, now, withdraw=False)
 
+    def reserve(self, turn: Turn, *, now: float) -> list[int]:
+        """Rows to keep for the turn's job; nothing is changed. Errors: Malformed."""
+        opened = self._world(decode_excerpt(turn.world), now)
+        if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
+            return []
+        return rows_for(self._session(opened), opened.world.session_job(turn.jid))
+
     def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
         """Run a turn about running tasks: one statement for each job that has victims."""
         excerpt = decode_excerpt(turn.world)
@@ -161,7 +169,8 @@ class SessionTurns:
         withdrawn = withdraw_all(statement, view, rivals(view, turn)) if withdraw else []
         job = opened.world.session_job(turn.jid)
         session = self._session(opened)
-        held_back = [row for row in opened.reserved if row < view.size and view.aside[row]]
+        held_back = [row for row, jid in view.reserved.items() if jid == turn.jid]
+        held_back = [row for row in held_back if row < view.size and view.aside[row]]
         view.aside[held_back] = False
         try:
             _function(turn.action, f"{turn.action}_job")(session, job)

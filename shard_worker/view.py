@@ -35,6 +35,7 @@ from shared.ledger.protocol import (
 from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.messages import NOMINATE, Rows, Run
 from shared.model import Node, Requests, Taint, TaskClass
+from shared.reserved import decode_reserved, reserved_row
 from shared.slots import BASE
 from shared.specs import SLOTS_KEY, decode_class, decode_node, decode_slots
 
@@ -75,6 +76,8 @@ class View:
         self.aside: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """True for nodes that are left out: they refused bind after bind."""
         self._aside: set[int] = set()
+        self.reserved: dict[int, int] = {}
+        """Row -> the job it is kept for: everybody else leaves it out (it counts in ``aside``)."""
         self.revision = 0
         """Moves when more than amounts changed: node specs, the partition, the arrays."""
         self.known = KnownObjects()
@@ -314,6 +317,11 @@ class View:
         if (row := aside_row(op.key)) >= 0:
             (self._aside.discard if op.spec is None else self._aside.add)(row)
             self._mark_aside()
+        elif (row := reserved_row(op.key)) >= 0:
+            self.reserved.pop(row, None)
+            if op.spec is not None:
+                self.reserved[row] = decode_reserved(op.spec)
+            self._mark_aside()
         elif op.key == SLOTS_KEY and op.spec is not None:
             slots = decode_slots(op.spec)
             self.slot_names = slots.names
@@ -325,7 +333,7 @@ class View:
 
     def _mark_aside(self) -> None:
         self.aside = np.zeros(self.size, dtype=np.bool_)
-        for row in self._aside:
+        for row in self._aside.union(self.reserved):
             if row < self.size:
                 self.aside[row] = True
         self.revision += 1

@@ -55,6 +55,10 @@ TRUST_ATTEMPTS = 2
 """After so many refusals in a row by one of these, what Order knows is out of date: it is read
 anew."""
 
+RESERVE = "reserve"
+"""Action of a turn that only asks which nodes to keep for its job: the outcome is INFEASIBLE, and
+its placements tell the rows."""
+
 INQUIRY_CLASSES = 8
 """Classes kept compiled within one inquiry."""
 
@@ -280,6 +284,11 @@ class Worker:
 
     def _try_session(self, turn: Turn, tally: Tally, repairs: int) -> Attempt | Outcome:
         """A turn that is not flat."""
+        if turn.action == RESERVE:
+            rows = self._turns.reserve(turn, now=self._now)
+            chosen = [Placement(0, NOMINATE, [0] * len(rows), rows, [0] * len(rows))]
+            outcome = self._outcome(turn, OutcomeCode.INFEASIBLE, tally)
+            return replace(outcome, placements=chosen if rows else [])
         placed = self._turns.place(turn, now=self._now)
         if placed.stale:
             return self._outcome(turn, OutcomeCode.STALE, tally)

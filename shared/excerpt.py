@@ -76,8 +76,6 @@ class Excerpt:
     versions: dict[str, int] = field(default_factory=dict)
     """Key of what spans nodes (a budget, a term between tasks, a volume, a claim) -> how often it
     had moved when this was written: part of the read set of a statement it matters to."""
-    reserved: list[int] = field(default_factory=list)
-    """Rows that are kept for the turn's job."""
     left_out: int = 0
     """Tasks of jobs that would have mattered, and are too many."""
 
@@ -92,7 +90,6 @@ def encode_excerpt(excerpt: Excerpt) -> bytes:
             [[q.spec, q.jobs, q.totals] for q in excerpt.queues],
             [_job_row(job) for job in excerpt.jobs],
             excerpt.versions,
-            excerpt.reserved,
             excerpt.left_out,
         ],
     )
@@ -106,8 +103,8 @@ def _job_row(job: JobExcerpt) -> list[Any]:
 def decode_excerpt(data: bytes) -> Excerpt:
     """Errors: Malformed."""
     at = "excerpt"
-    total, free, promised, *rest = row(unpack_sealed(_KIND, data), at, 8)
-    queues, jobs, versions, reserved, left_out = rest
+    total, free, promised, *rest = row(unpack_sealed(_KIND, data), at, 7)
+    queues, jobs, versions, left_out = rest
     return Excerpt(
         total=_amounts(total, f"{at}.total"),
         free=_amounts(free, f"{at}.free"),
@@ -115,7 +112,6 @@ def decode_excerpt(data: bytes) -> Excerpt:
         queues=each(queues, f"{at}.queues", _queue),
         jobs=each(jobs, f"{at}.jobs", _job),
         versions=mapping(versions, f"{at}.versions", text, count),
-        reserved=each(reserved, f"{at}.reserved", count),
         left_out=count(left_out, f"{at}.left_out"),
     )
 

@@ -164,6 +164,10 @@ class Settings(BaseSettings):
     reconcile_seconds: Seconds = Field(
         30.0, description="how often what the cluster has is compared with what the ledger says"
     )
+    aging_bound_seconds: Annotated[float, Field(ge=0)] = Field(
+        0.0,
+        description="a job that is first in its queue for longer gets nodes kept for it; 0 = off",
+    )
     gang_repair_seconds: Seconds = Field(
         30.0, description="how long a gang may stay below its minimum before its rest is stopped"
     )

@@ -10,6 +10,7 @@ from coordinator.core import (
     Coordinator,
     Fail,
     Instruction,
+    Keep,
     Lapse,
     LeaveOut,
     Purge,
@@ -264,6 +265,16 @@ class Life:
                 self.desk.purge(instruction.jids, instruction.pods, self._step)
             case LeaveOut():
                 self._leave_out(instruction)
+            case Keep():
+                self._keep(instruction)
+
+    def _keep(self, instruction: Keep) -> None:
+        def stored() -> None:
+            self.core.order.aging.stored(instruction.marks)
+            self._step()
+
+        assert self.desk is not None
+        self.desk.store(instruction.ops(), stored)
 
     def _leave_out(self, instruction: LeaveOut) -> None:
         def stored() -> None:
