@@ -23,6 +23,7 @@ from coordinator.jobs import JobState, Standing, amounts
 from coordinator.kube.problems import not_found
 from coordinator.objects.kinds import BY_KIND
 from coordinator.objects.story import Stories
+from coordinator.outlook import estimate, gang, quota
 from coordinator.reasons import Reason, Why, why
 from coordinator.standing import holders, place_in_queue
 from coordinator.telling import story_of
@@ -152,8 +153,10 @@ class Explainer:
         if subject.jid not in core.order.jobs:
             return answer | _leaving(state)
         told = why(core, state, names=names)
+        answer |= {"gang": gang(state), "quota": quota(core, state, names)}
         if told is None:
             return answer | _no_reason(state)
+        answer["eta"] = estimate(core.tally.waits.likes, state, now)
         seen = await self._look(state, told)
         finding = seen.finding
         if finding is not None and finding.funnels:
@@ -295,7 +298,6 @@ class Explainer:
             "near": self._near(role.funnel, names),
             "if": advice(told, role, names, fits_now=fits_now),
             "roles": [_role(r) for r in finding.funnels] if len(finding.funnels) > 1 else [],
-            "eta": None,
         }
 
     def nodes(self, f: Funnel) -> dict[str, Any]:

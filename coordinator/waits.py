@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from coordinator.jobs import JobState
 from shared.histogram import Histogram, exponential
 
@@ -12,12 +14,45 @@ ATTEMPTS = ("1", "2", "3", "4", "5+")
 _LAST = len(ATTEMPTS) - 1
 
 
+class Likes:
+    """How long the last jobs of each sort waited for their first place. A sort: jobs of one queue
+    with about as many tasks (within a factor of two)."""
+
+    REMEMBERED = 64
+    """Waits of one sort."""
+    SORTS = 4096
+    """Sorts that are remembered; then the one first heard of is forgotten."""
+    ENOUGH = 5
+    """Jobs that an estimate rests on at least."""
+
+    def __init__(self) -> None:
+        self._waits: dict[tuple[int, int], deque[float]] = {}
+
+    def placed(self, state: JobState, waited: float) -> None:
+        sort = self._sort(state)
+        waits = self._waits.get(sort)
+        if waits is None:
+            if len(self._waits) >= self.SORTS:
+                del self._waits[next(iter(self._waits))]
+            waits = self._waits[sort] = deque(maxlen=self.REMEMBERED)
+        waits.append(waited)
+
+    def of(self, state: JobState) -> list[float]:
+        """Seconds that jobs of this one's sort waited."""
+        return list(self._waits.get(self._sort(state), ()))
+
+    @staticmethod
+    def _sort(state: JobState) -> tuple[int, int]:
+        return state.info.qid, len(state.states).bit_length()
+
+
 class Waits:
     """Counted once for each statement, whatever its number of tasks."""
 
     def __init__(self) -> None:
         self.tasks = {attempts: Histogram(TASK_SECONDS) for attempts in ATTEMPTS}
         self._by_attempts = list(self.tasks.values())
+        self.likes = Likes()
         self.jobs: dict[int, Histogram] = {}
         """By queue (qid)."""
 
@@ -30,3 +65,4 @@ class Waits:
             if jobs is None:
                 jobs = self.jobs[state.info.qid] = Histogram(JOB_SECONDS)
             jobs.observe(waited)
+            self.likes.placed(state, waited)

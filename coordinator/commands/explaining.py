@@ -18,13 +18,15 @@ def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
         (_subject(answer), _head(answer)),
         ("POD", _pod(answer)),
         ("WHY", _why(answer, now)),
+        ("GANG", _gang(answer)),
+        ("QUOTA", [_quota(row) for row in answer.get("quota") or () if _tells(row)]),
         ("NODES", _nodes(answer)),
         ("NEAR", [_near(near) for near in answer.get("near") or ()]),
         ("IF", [_if(entry, answer) for entry in answer.get("if") or ()]),
         ("AHEAD", _ahead(answer)),
         ("TRIED", _tried(answer)),
         ("PLACED", _places(answer)),
-        ("NEXT", [answer["next"]] if answer.get("next") else []),
+        ("NEXT", _next(answer)),
     )
     return [line for word, text in parts for line in block(word, text, columns=columns)]
 
@@ -64,6 +66,59 @@ def _why(answer: Answer, now: float) -> list[str]:
     if answer.get("incomplete"):
         found.append(f"incomplete: {answer['incomplete']}")
     return found
+
+
+def _gang(answer: Answer) -> list[str]:
+    """Roles, where there are several, or some of their tasks run already."""
+    rows = answer.get("gang") or []
+    if len(rows) == 1 and not rows[0]["running"]:
+        return []
+    return [", ".join(map(_role, rows))] if answer.get("reason") else []
+
+
+def _role(row: Answer) -> str:
+    least = f" (at least {row['minimum']})" if row["minimum"] else ""
+    leaving = f", {row['leaving']} leaving" if row["leaving"] else ""
+    return f"{row['role']} {row['running']} of {row['tasks']} run{least}{leaving}"
+
+
+def _tells(row: Answer) -> bool:
+    """Does a queue have a figure that anything is held against?"""
+    return any(row.get(name) for name in ("deserved", "guarantee", "capability"))
+
+
+def _quota(row: Answer) -> str:
+    words = [f"{row['queue']}: has {_amounts(row['allocated'])}"]
+    words += [f"asks {_amounts(row['asks'])}"] if row.get("asks") else []
+    words += [
+        f"{word} {_amounts(row[name])}"
+        for name, word in (
+            ("deserved", "deserves"),
+            ("guarantee", "is guaranteed"),
+            ("capability", "may have"),
+        )
+        if row.get(name)
+    ]
+    return ", ".join(words)
+
+
+def _amounts(amounts: dict[str, str]) -> str:
+    told = {name: amount for name, amount in amounts.items() if name != "pods"} or amounts
+    return " + ".join(f"{amount}{TIED}{name}" for name, amount in told.items()) or "nothing"
+
+
+def _next(answer: Answer) -> list[str]:
+    if not answer.get("next"):
+        return []
+    eta = answer.get("eta")
+    if not eta:
+        return [answer["next"]]
+    span = f"{_span(eta['p50'])} to {_span(eta['p90'])}"
+    return [f"{answer['next']}; estimate {span} (p50 to p90 of {eta['basis']})"]
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f}s" if seconds < 120 else f"{seconds / 60:.0f}min"
 
 
 def _nodes(answer: Answer) -> list[str]:

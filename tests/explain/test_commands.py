@@ -64,7 +64,7 @@ async def test_explain_in_text_and_json(
     lines = text.splitlines()
     assert all(len(line) <= 80 for line in lines)
     heads = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert heads == ["JOB", "WHY", "NODES", "NEAR", "IF", "TRIED", "NEXT"]
+    assert heads == ["JOB", "WHY", "QUOTA", "NODES", "NEAR", "IF", "TRIED", "NEXT"]
     assert "default/wide  queue default  Pending" in text
     assert "Fragmented: gang of 3 (worker), 2 can start now; short by 2" in text
     assert f"3 = 3 {GPU} + 0 fit" in text or f"3 = 1 {GPU} + 2 fit" in text
