@@ -138,6 +138,8 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
     told = None if status is None else Fields(status, "status")
     phase = "Pending" if told is None else told.choice("phase", _PHASES, "")
     form = template(spec)
+    if told is not None and form.constraints is not None:
+        form = _with_own_claims(form, told)
     if not meta.annotations and not meta.labels:
         return PodManifest(
             meta.namespace,
@@ -252,6 +254,24 @@ def _labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
         keyed_terms=(),
         keyed_spreads=(),
     )
+
+
+def _with_own_claims(template: PodTemplate, status: Fields) -> PodTemplate:
+    """Once the claims of a pod are made from their templates, it names those claims."""
+    assert template.constraints is not None
+    wanted = template.constraints.claim_templates
+    if not wanted or not status.data.get("resourceClaimStatuses"):
+        return template
+    names = tuple(
+        subdomain(claim.data["resourceClaimName"], claim.path("resourceClaimName"))
+        for claim in status.children("resourceClaimStatuses", longest=100)
+        if claim.data.get("resourceClaimName") is not None
+    )
+    if len(names) != len(wanted):
+        return template
+    claims = tuple(sorted({*template.constraints.claims, *names}))
+    constraints = replace(template.constraints, claims=claims, claim_templates=())
+    return replace(template, constraints=constraints)
 
 
 # --- what it asks for beside amounts ----------------------------------------------------------

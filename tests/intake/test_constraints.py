@@ -128,6 +128,14 @@ def test_volumes_and_claims() -> None:
     )
 
 
+def test_claims_made_from_templates_are_named_once_they_are_there() -> None:
+    obj = pod(resourceClaims=[{"name": "own", "resourceClaimTemplateName": "t"}])
+    obj["status"] = {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "p-own-x"}]}
+    assert asked(obj) == Constraints(claims=("p-own-x",))
+    obj["status"] = {"resourceClaimStatuses": [{"name": "own"}]}
+    assert asked(obj) == Constraints(claim_templates=("t",))
+
+
 MISTAKES = [
     ({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, "[0].topologyKey", "missing"),
     ({"affinity": {"podAffinity": {PREFERRED: [{"podAffinityTerm": term()}]}}}, "weight", "1 to"),
