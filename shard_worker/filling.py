@@ -14,7 +14,7 @@ import numpy as np
 
 from shard_worker.candidates import choose
 from shard_worker.error_cache import ErrorCache
-from shard_worker.gradient import is_idle, pick
+from shard_worker.gradient import is_idle
 from shard_worker.plain import plain_classes
 from shard_worker.session_job import Census
 from shard_worker.tasks import READY, Status
@@ -126,8 +126,7 @@ class Filling:
         """Place a task of a plain class on the best of all nodes, as :func:`choose` would."""
         if self.within is not None or task.role.name in self.sheet.mixed:
             return False
-        compiled = plain_classes(self.ssn).get(task)
-        choice = None if compiled is None else pick(compiled)
+        choice = plain_classes(self.ssn).choose(task)
         if choice is None:
             return False
         self._put(task, choice[0], now=is_idle(choice[1]))

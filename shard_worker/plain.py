@@ -1,20 +1,23 @@
 """Plain task classes in a session: the best node of all, kept up by the rows that changed.
 
-A class is plain where all that the policy says of it and a node follows from the class and that one
-node. Then the fast path's judgement (:class:`~shard_worker.task_class.Compiled`) serves a session
-too, and a task costs the row that the one before it took, not all rows.
+A class is plain where all that it asks for of a node follows from the class and that one node. What
+others ask for (their anti-affinity) is checked for the row that was found. Then the fast path's
+judgement (:class:`~shard_worker.task_class.Compiled`) serves a session too, and a task costs the
+row that the one before it took, not all rows.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shard_worker.task_class import Classes, Compiled
+from shard_worker.gradient import pick
+from shard_worker.task_class import Classes
 
 if TYPE_CHECKING:
     from shard_worker.session import Session
     from shard_worker.tasks import TaskInfo
     from shard_worker.view import View
+    from shared.messages import Level
     from shared.model import TaskClass
 
 KEPT = 16
@@ -34,15 +37,29 @@ class PlainClasses:
         )
         self._plain: dict[int, bool] = {}
 
-    def get(self, task: TaskInfo) -> Compiled | None:
-        """The task's class, up to date with the view; None where it is not plain."""
-        if is_marked(self._ssn, task):
+    def choose(self, task: TaskInfo) -> tuple[int, Level] | None:
+        """The best row of all, as :func:`shard_worker.candidates.choose` has it; None where the
+        class is not plain, no row takes it, or what others ask for stands against that row."""
+        ssn = self._ssn
+        if is_marked(ssn, task) or not self._is_plain(task):
             return None
+        choice = pick(self._classes.get(task.cid))
+        if choice is None:
+            return None
+        checks = (
+            check
+            for hook in ssn.hooks["LivePredicate"]
+            if hook.symmetric
+            for check in hook.scalar(task, ssn.world)
+        )
+        return choice if all(check.mask[choice[0]] for check in checks) else None
+
+    def _is_plain(self, task: TaskInfo) -> bool:
         plain = self._plain.get(task.cid)
         if plain is None:
             known = self.view.classes.get(task.cid) == task.cls
             plain = self._plain[task.cid] = known and is_plain(self._ssn, task.cls)
-        return self._classes.get(task.cid) if plain else None
+        return plain
 
 
 def is_marked(ssn: Session, task: TaskInfo) -> bool:
@@ -57,7 +74,7 @@ def is_marked(ssn: Session, task: TaskInfo) -> bool:
 
 
 def is_plain(ssn: Session, cls: TaskClass) -> bool:
-    """Does no rule look at more than the class and one node?"""
+    """Does no rule look at more than the class and one node, for this class's own sake?"""
     hooks = ssn.hooks
     if hooks["NodeMap"] or hooks["BestNode"] or not ssn.scores_node_locally:
         return False
