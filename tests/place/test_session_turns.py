@@ -277,3 +277,20 @@ def test_bound_tasks_are_victims_of_preempt_too() -> None:
     high = books.job(0, [-1], priority=10)
     (statement,), _ = Stage(books, nodes=1).turn(books.turn(high, "preempt", [books.jobs[0]]))
     assert statement.evictions == [EvictRun(0, 1, 0, 0, statement.evictions[0].tasks, [0])]
+
+
+def test_a_whole_gang_makes_way_for_a_whole_gang() -> None:
+    """Of its four tasks one would have been enough: none is left to wait for the others."""
+    books = Books(CLASSES)
+    low = books.job(0, [0, 0, 1, 1], priority=1)
+    books.job(0, [0, 0, 1, 1], priority=20)
+    high = books.job(0, [-1, -1, -1], priority=10)
+    stage = Stage(books)
+    before = stage.image()
+    (statement,), _ = stage.turn(books.turn(high, "gangpreempt", [low, books.jobs[1]]))
+    assert [(run.jid, sorted(run.tasks)) for run in statement.evictions] == [(0, [0, 1, 2, 3])]
+    assert statement.guards == GUARD_GANG
+    assert statement.reason == "gangpreempt: for default/j2"
+    assert sum(len(run.tasks) for run in statement.core + statement.tail) == 3
+    stage.answer(Verdict.COMMITTED)
+    assert all(np.array_equal(a, b) for a, b in zip(before, stage.image(), strict=True))
