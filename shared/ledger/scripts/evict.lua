@@ -30,14 +30,20 @@ do  -- see the prelude: local names are few
     end
   end
 
+  local function may_go(rec, run, row)
+    if not rec then return false end
+    if rec[1] ~= BOUND and rec[1] ~= RUNNING then return false end
+    if rec[2] ~= row or rec[3] ~= run[3] or rec[5] ~= run[4] then return false end
+    return true
+  end
+
   local function evict_run(run)
     local jid = run[1]
     local owner = job[jid]
     if not owner or owner[3] ~= 0 or owner[1] ~= run[2] then return JOB_MOVED, jid end
     for i, tix in ipairs(run[5]) do
       local rec = victim[jid .. '.' .. tix]
-      local there = rec and (rec[1] == BOUND or rec[1] == RUNNING) and rec[2] == run[6][i]
-      if not there or rec[3] ~= run[3] or rec[5] ~= run[4] then
+      if not may_go(rec, run, run[6][i]) then
         let_stay(run, i - 1)
         return TASK_TAKEN, tix
       end

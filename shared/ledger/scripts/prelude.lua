@@ -64,19 +64,16 @@ do  -- one function has no more than 200 local names: what nobody else needs sta
 
   -- {state, row, cid, version, group; life, by, why of one that was evicted}
   function read_task(record, jid, tix)
-    if #record >= 19 then
-      local rec = {sunpack('<BI4I4I4I2I4', record)}
-      if rec[6] == task_seal(jid, tix, unpack(rec, 1, 5)) then
-        if #record == 19 then return rec end
-        local body = sub(record, 1, -9)
-        if sub(record, -8) == sub(sha1hex(jid .. '.' .. tix .. body), 1, 8) then
-          rec.life, rec.by = sunpack('<I4i4', record, 20)
-          rec.why = sub(body, 28)
-          return rec
-        end
-      end
-    end
-    altered('task ' .. jid .. '.' .. tix)
+    local name = jid .. '.' .. tix
+    if #record < 19 then altered('task ' .. name) end
+    local rec = {sunpack('<BI4I4I4I2I4', record)}
+    if rec[6] ~= task_seal(jid, tix, unpack(rec, 1, 5)) then altered('task ' .. name) end
+    if #record == 19 then return rec end
+    local body = sub(record, 1, -9)
+    if sub(record, -8) ~= sub(sha1hex(name .. body), 1, 8) then altered('task ' .. name) end
+    rec.life, rec.by = sunpack('<I4i4', record, 20)
+    rec.why = sub(body, 28)
+    return rec
   end
 
   -- Records are packed and sealed once, for the log and for the answer.

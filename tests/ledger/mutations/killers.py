@@ -53,9 +53,6 @@ KILLERS = {
     "prelude: sub(record, -8) ~= sub(sha1hex(body), 1, 8) -> false": (
         "records_that_were_altered_are_not_taken-0"
     ),
-    "prelude: rec[6] == task_seal(jid, tix, unpack(rec, 1, 5)) -> true": (
-        "records_that_were_altered_are_not_taken-0"
-    ),
     "prelude: not rec -> false": "a_task_is_adopted_though_its_queue_is_gone-0",
     "prelude: (hi == limit and lo > rec[b + 3]) -> false": "queue_limits_hold_for_every_ancestor-0",
     "prelude: hi > limit -> false": "limits_beyond_the_lower_limb_count-0",
@@ -119,9 +116,6 @@ KILLERS = {
     "record: tix < 0 -> false": "tasks_are_whole_numbers-0",
     "record: tix ~= floor(tix) -> false": "tasks_are_whole_numbers-1",
     "record: not held -> false": "what_has_ended_stays_so-0",
-    "record: rec and (not held or rec[2] == row) -> false": (
-        "what_cannot_be_counted_is_not_adopted-0"
-    ),
     "record: rec[2] == row -> false": "what_cannot_be_counted_is_not_adopted-0",
     "record: not node[row] -> false": "it_is_told_in_the_log_as_what_it_is-0",
     "record: not owner -> false": "what_cannot_be_counted_is_not_adopted-2",
@@ -129,7 +123,6 @@ KILLERS = {
     "record: not class[cid] -> false": "what_cannot_be_counted_is_not_adopted-3",
     "record: not job[jid] -> false": "what_does_not_apply_is_left_alone-0",
     "record: state ~= FAILED -> false": "what_does_not_apply_is_left_alone-0",
-    "record: not allowed[state][rec[1]] -> false": "what_does_not_apply_is_left_alone-0",
     "record: rec[2] ~= row -> false": "what_does_not_apply_is_left_alone-0",
     "release: call('HGET', EPOCHS, writer) ~= epoch -> false": (
         "who_gives_the_seat_back_writes_no_more_and_nobody_waits-0"
@@ -220,5 +213,44 @@ KILLERS = {
     "store: rec[3] == 0 -> false": "a_job_is_forgotten_when_its_last_task_has_left-0",
     "store: record[1] >= BINDING and record[1] <= RELEASING_STATE -> false": (
         "a_job_is_forgotten_when_its_last_task_has_left-0"
+    ),
+    "batch: #run[5] ~= #run[6] -> false": "a_batch_that_does_not_add_up_is_refused-5",
+    "batch: rec[1] ~= 0 -> false": "a_victim_that_ends_by_itself_has_ended-0",
+    "evict: n == 0 -> false": "only_what_runs_where_it_was_seen_is_evicted-0",
+    "evict: not rec -> false": "only_what_runs_where_it_was_seen_is_evicted-0",
+    "evict: rec[1] ~= BOUND and rec[1] ~= RUNNING -> false": (
+        "one_of_two_statements_gets_a_victim-0"
+    ),
+    "evict: rec[2] ~= row -> false": "only_what_runs_where_it_was_seen_is_evicted-0",
+    "evict: rec[3] ~= run[3] -> false": "only_what_runs_where_it_was_seen_is_evicted-0",
+    "evict: rec[5] ~= run[4] -> false": "only_what_runs_where_it_was_seen_is_evicted-0",
+    "evict: not owner -> false": "the_victims_job_is_read-0",
+    "evict: owner[1] ~= run[2] -> false": "the_victims_job_is_read-0",
+    "evict: owner[3] ~= 0 -> false": "the_victims_job_is_read-0",
+    "evict: not may_go(rec, run, run[6][i]) -> false": "one_of_two_statements_gets_a_victim-0",
+    "evict: rec[b + 2] > 0 and rec[b + 2] < rec[b + 1] -> false": (
+        "a_gang_keeps_its_minimum_or_goes_whole-0"
+    ),
+    "evict: group -> false": "a_gang_keeps_its_minimum_or_goes_whole-0",
+    "evict: qid -> false": "a_queue_and_those_above_it_keep_what_is_guaranteed-0",
+    "evict: verdict ~= COMMITTED -> false": "one_of_two_statements_gets_a_victim-0",
+    "evict: verdict ~= COMMITTED -> false #2": "a_gang_keeps_its_minimum_or_goes_whole-0",
+    "prelude: #record < 19 -> false": "a_task_record_of_another_length_is_not_taken-0",
+    "prelude: rec[6] ~= task_seal(jid, tix, unpack(rec, 1, 5)) -> false": (
+        "records_that_were_altered_are_not_taken-0"
+    ),
+    "prelude: #record == 19 -> true": "a_job_that_goes_with_its_victim-0",
+    "record: rec.by -> true": "what_leaves_by_itself_is_no_victim_and_never_pending_again-0",
+    "record: rec.by >= 0 -> true": "a_refused_bind_keeps_the_incarnation-0",
+    "record: 0 or -1 -> true": "a_refused_bind_keeps_the_incarnation-0",
+    "record: state == SUCCEEDED -> true": "a_refused_bind_keeps_the_incarnation-0",
+    "record: rec and rec[1] ~= 0 and (not held or rec[2] == row) -> false": (
+        "what_cannot_be_counted_is_not_adopted-0"
+    ),
+    "record: not allowed[state][rec[1]] and not (state == 0 and is_evicted(rec)) -> false": (
+        "a_victim_that_ends_by_itself_has_ended-0"
+    ),
+    "prelude: sub(record, -8) ~= sub(sha1hex(name .. body), 1, 8) -> false": (
+        "what_is_told_of_an_eviction_is_sealed-0"
     ),
 }

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from shared.ledger import codec
 from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerBehind
 from shared.ledger.protocol import DropJob, DropQueue, IntakeOp, PutClass, PutJob, PutNode, PutQueue
-from shared.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict
+from shared.messages import NOMINATE, DomainOp, EvictRun, Group, StatusItem, TaskState, Verdict
 from tests.ledger.mutations.scripts import Scripts
 from tests.ledger.support import (
     COORDINATOR,
@@ -280,6 +280,21 @@ async def test_records_that_were_altered_are_not_taken(scripts: Scripts) -> None
     await scripts.alter("win:0", str(batch.sequence), 3)
     with pytest.raises(LedgerAltered):
         await desk.ledger.commit(batch)
+
+
+@pytest.mark.parametrize("at", [20, 24, 30, -1], ids=["life", "by", "why", "seal"])
+async def test_what_is_told_of_an_eviction_is_sealed(scripts: Scripts, at: int) -> None:
+    desk = scripts.desk
+    await desk.store(job(7), job(8))
+    await desk.commit(statement(7, run([0], [0])))
+    await desk.record(StatusItem(S.RUNNING, 7, [0], [0]))
+    victims = [EvictRun(7, 1, SMALL, 0, [0], [0])]
+    await desk.commit(replace(statement(8), evictions=victims, reason="preempt"))
+    await scripts.alter("task", "7.0", at)
+    with pytest.raises(LedgerAltered):
+        await desk.record(StatusItem(S.PENDING, 7, [0], [0]))
+    with pytest.raises(LedgerAltered):
+        await desk.ledger.read_tasks([7])
 
 
 async def test_a_task_record_of_another_length_is_not_taken(scripts: Scripts) -> None:
