@@ -71,6 +71,7 @@ class KnownObjects:
         if field is None:
             return
         known: dict[str, Any] = getattr(self.objects, field)
+        self.objects.devices += known is self.objects.slices or known is self.objects.device_classes
         if spec is None:
             known.pop(name, None)
         else:

@@ -35,6 +35,8 @@ class ClusterObjects:
     claim_templates: dict[str, ResourceClaimTemplate] = field(default_factory=dict)
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     device_classes: dict[str, DeviceClass] = field(default_factory=dict)
+    devices: int = 0
+    """Moves with every change of ``slices`` and ``device_classes``."""
     numa: dict[str, Numatopology] = field(default_factory=dict)
     usage: dict[str, dict[str, float]] = field(default_factory=dict)
     """Node name -> what is in use of it by a metrics source: ``cpu`` and ``memory``, percent."""

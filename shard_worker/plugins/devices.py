@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.plugins.cel import CelError
-from shard_worker.plugins.device_pools import Offer, Pools
+from shard_worker.plugins.device_pools import Key, Offer, Pools, Shelf
 from shard_worker.plugins.device_search import Got, Search, Usage, Wanted
 from shard_worker.plugins.node_checks import terms_mask
 from shard_worker.plugins.volumes import placed
@@ -29,6 +29,8 @@ ELSEWHERE = "resourceclaim not available on the node"
 NONE_FREE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
 UNJUDGED = "claim cannot be judged: "
+REMEMBERED = 1 << 14
+"""Answers for kinds of nodes that are kept from one session to the next."""
 MOST_USERS = 256
 """Pods that may share a claim."""
 
@@ -36,6 +38,38 @@ MOST_USERS = 256
 def concerned(cls: TaskClass) -> bool:
     constraints = cls.constraints
     return constraints is not None and bool(constraints.claims or constraints.claim_templates)
+
+
+class _Layout:
+    """Which nodes reach what: as long as neither nodes nor slices change."""
+
+    def __init__(self, world: World) -> None:
+        self._objects, self._devices = world.objects, world.objects.devices
+        self._view, self._revision = world.view, world.view.revision
+        self.pools = Pools(world.objects)
+        self.local: dict[int, list[Offer]] = {}
+        """Row -> the devices that it alone reaches."""
+        self.row_of: dict[Key, int] = {}
+        for name, offers in self.pools.local.items():
+            row = world.row_of(name)
+            if row >= 0:
+                self.local[row] = offers
+                self.row_of.update((offer.key, row) for offer in offers)
+        self.wide: list[tuple[Shelf, Mask]] = []
+        """Devices of many nodes, and which."""
+        for shelf in self.pools.wide:
+            every = np.ones(world.size, np.bool_)
+            reach = every if shelf.reach is None else terms_mask(shelf.reach, world.view)
+            self.wide.append((shelf, reach))
+
+    def of(self, world: World) -> bool:
+        """Is it that of this world, too?"""
+        return (
+            world.objects is self._objects
+            and world.objects.devices == self._devices
+            and world.view is self._view
+            and world.view.revision == self._revision
+        )
 
 
 @dataclass(slots=True)
@@ -53,34 +87,30 @@ class Devices:
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
         self._world: World | None = None
+        self._layout: _Layout | None = None
         ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
 
     def _begin(self, world: World) -> None:
         if world is self._world:
             return
         self._world = world
-        self._pools = Pools(world.objects)
+        if self._layout is None or not self._layout.of(world):
+            self._layout = _Layout(world)
+            self._states: dict[object, int] = {}
+            self._judged: dict[object, bool | CelError] = {}
+            self._unused = np.zeros(world.size, np.int64)
+            for row, offers in self._layout.local.items():
+                self._unused[row] = self._code(tuple((offer.kind, False, ()) for offer in offers))
+        layout = self._layout
+        self._pools, self._local, self._wide = layout.pools, layout.local, layout.wide
+        self._row_of = layout.row_of
+        self._codes = self._unused.copy()
         self._usage = Usage()
         self._served: dict[str, _Served] = {}
         self._of_task: dict[TaskInfo, list[str]] = {}
-        self._judged: dict[object, bool | CelError] = {}
-        self._wide_moves = 0
         for claim in world.objects.claims.values():
             for got in self._allocated(claim):
-                self._usage.add(got)
-        self._wide = [
-            np.ones(world.size, np.bool_)
-            if shelf.reach is None
-            else terms_mask(shelf.reach, world.view)
-            for shelf in self._pools.wide
-        ]
-        self._states: dict[object, int] = {}
-        self._codes = np.zeros(world.size, np.int64)
-        """Row -> which devices it alone has, and how they are used, as a number."""
-        self._row_of = {name: world.row_of(name) for name in self._pools.local}
-        self._rows_of = {row: name for name, row in self._row_of.items() if row >= 0}
-        for row in self._rows_of:
-            self._code(row)
+                self._use(got)
         having: dict[str, list[str]] = {}
         for key, claim in world.objects.claims.items():
             for uid in () if claim.allocation is None else claim.reserved:
@@ -90,21 +120,26 @@ class Devices:
             if named.issuperset(having.get(task.uid, ())):  # else those of templates are written
                 self._take(task)
 
+    def _code(self, state: object) -> int:
+        """A number for what a node alone has and how it is used."""
+        return self._states.setdefault(state, len(self._states) + 1)
+
+    def _use(self, got: Got, by: int = 1) -> None:
+        """A device is given away, or with -1 given back."""
+        usage = self._usage
+        (usage.add if by > 0 else usage.drop)(got)
+        row = self._row_of.get(got.offer.key, -1)
+        if row >= 0:
+            offers = self._local[row]
+            state = ((o.kind, o.key in usage.whole, _parts(usage, o)) for o in offers)
+            self._codes[row] = self._code(tuple(state))
+
     def _allocated(self, claim: ResourceClaim) -> Iterable[Got]:
         """The devices of a claim that has them, as far as they are still offered."""
         for result in () if claim.allocation is None else claim.allocation.results:
             offer = self._pools.offers.get((result.driver, result.pool, result.device))
             if offer is not None:
                 yield Got(claim.name, result.request, offer, result.admin, result.capacity)
-
-    def _code(self, row: int) -> None:
-        offers = self._pools.local[self._rows_of[row]]
-        usage = self._usage
-        state = tuple(
-            (o.kind, o.key in usage.whole, tuple(sorted(usage.parts.get(o.key, {}).items())))
-            for o in offers
-        )
-        self._codes[row] = self._states.setdefault(state, len(self._states) + 1)
 
     # --- before any node ----------------------------------------------------------------------
 
@@ -161,7 +196,7 @@ class Devices:
         """Nodes that reach what a claim got in this session."""
         passes: Mask = np.ones(world.size, np.bool_)
         for got in served.got:
-            for shelf, mask in zip(self._pools.wide, self._wide, strict=True):
+            for shelf, mask in self._wide:
                 if got.offer in shelf.offers:
                     passes &= mask
                     break
@@ -172,13 +207,21 @@ class Devices:
     def _free(self, wanted: list[Wanted]) -> list[Check]:
         """Nodes whose free devices serve these claims together."""
         ask = tuple((each.requests, each.matches) for each in wanted)
-        alike = np.stack([self._codes, *(mask.astype(np.int64) for mask in self._wide)], axis=1)
+        alike = np.stack([self._codes, *(mask.astype(np.int64) for _, mask in self._wide)], axis=1)
         kinds, first, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+        used = tuple(
+            (o.key, o.key in self._usage.whole, _parts(self._usage, o))
+            for shelf, _ in self._wide
+            for o in shelf.offers
+            if o.key in self._usage.whole or o.key in self._usage.parts
+        )
         answers: list[bool | CelError] = []
         for kind, row in zip(kinds.tolist(), first.tolist(), strict=True):
-            key = (ask, tuple(kind), self._wide_moves)
+            key = (ask, tuple(kind), used)
             answer = self._judged.get(key)
             if answer is None:
+                if len(self._judged) >= REMEMBERED:
+                    self._judged.clear()
                 answer = self._judged[key] = self._serves(wanted, row)
             answers.append(answer)
         codes: NDArray[np.intp] = inverse.reshape(-1)
@@ -201,8 +244,8 @@ class Devices:
             return error
 
     def _search(self, wanted: list[Wanted], row: int) -> list[Got] | None:
-        offers: list[Offer] = list(self._pools.local.get(self._rows_of.get(row, ""), ()))
-        for shelf, mask in zip(self._pools.wide, self._wide, strict=True):
+        offers = list(self._local.get(row, ()))
+        for shelf, mask in self._wide:
             if mask[row]:
                 offers += shelf.offers
         return Search(self._pools, offers, self._usage).run(wanted)
@@ -230,9 +273,8 @@ class Devices:
             mine = [one for one in got if one.claim == wanted.key]
             self._served[wanted.key] = _Served(mine, task.row)
             for one in mine:
-                self._usage.add(one)
+                self._use(one)
         self._of_task[task] = [wanted.key for wanted in every]
-        self._moved(got, task.row)
 
     def _release(self, task: TaskInfo) -> None:
         if self._ssn.world is not self._world:
@@ -243,19 +285,17 @@ class Devices:
             if not served.users:
                 del self._served[key]
                 for got in served.got:
-                    self._usage.drop(got)
-                self._moved(served.got, served.row)
-
-    def _moved(self, got: Sequence[Got], row: int) -> None:
-        """The use of these devices changed."""
-        local = set(self._pools.local.get(self._rows_of.get(row, ""), ()))
-        if row in self._rows_of:
-            self._code(row)
-        self._wide_moves += any(one.offer not in local for one in got)
+                    self._use(got, -1)
 
     def got(self, task: TaskInfo) -> list[Got]:
         """The devices that this session gave to the claims of a task that has a node."""
         return [one for key in self._of_task.get(task, ()) for one in self._served[key].got]
+
+
+def _parts(usage: Usage, offer: Offer) -> tuple[tuple[str, int], ...]:
+    """What is taken of a shared device."""
+    parts = usage.parts.get(offer.key, {})
+    return tuple(sorted((name, units) for name, units in parts.items() if units))
 
 
 # --- claims -----------------------------------------------------------------------------------

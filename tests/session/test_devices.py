@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -280,6 +281,20 @@ def test_what_is_written_down_for_a_task_is_not_counted_twice() -> None:
     assert open_to(session, "new-0") == ["n0"]
     WorldStatement(session).allocate(task_of(session, "new-0"), 0)
     assert open_to(session, "new-1") == []
+
+
+def test_the_next_world_over_the_same_nodes_knows_what_is_given_away() -> None:
+    wide = ResourceSlice("w", DRIVER, "w", all_nodes=True, devices=(gpu("w"),))
+    template = ResourceClaimTemplate("default", "t", claim("x").requests)
+    cluster = with_devices(zones("a", "b"), template, slice_of("n0", gpu("g")), wide)
+    cluster.job("new", tasks=3, rules=uses(templates=("t",)))
+    session = cluster.open()
+    statement = WorldStatement(session)
+    for i, open_now in enumerate((["n0", "n1"], ["n0"], [])):
+        session.enter(replace(session.world))
+        assert open_to(session, "new-2") == open_now
+        if open_now:
+            statement.allocate(task_of(session, f"new-{i}"), 1 - i)
 
 
 requests = st.lists(
