@@ -74,6 +74,9 @@ class VolumeBinding:
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
         self._world: World | None = None
+        self._reach: dict[Terms | None, Mask] = {}
+        """Nodes that terms mean; kept as long as no node changes."""
+        self._nodes: tuple[object, int] = (None, -1)
         self._reset()
         ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
 
@@ -83,18 +86,17 @@ class VolumeBinding:
         self._taken: set[str] = set()
         """Volumes among those choices."""
         self._of_task: dict[TaskInfo, list[str]] = {}
-        self._reach: dict[Terms | None, Mask] = {}
-        self._revision = -1
 
     def _begin(self, world: World) -> None:
+        nodes = (world.view, world.view.revision)
+        if self._nodes != nodes:
+            self._reach.clear()
+            self._nodes = nodes
         if world is not self._world:
             self._reset()
             self._world = world
             for task in placed(world):
                 self._take(task)
-        if self._revision != world.view.revision:
-            self._reach.clear()
-            self._revision = world.view.revision
 
     # --- before any node ----------------------------------------------------------------------
 
