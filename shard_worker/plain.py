@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from shard_worker.gradient import pick
 from shard_worker.task_class import Classes
 
@@ -39,12 +41,12 @@ class PlainClasses:
 
     def choose(self, task: TaskInfo) -> tuple[int, Level] | None:
         """The best row of all, as :func:`shard_worker.candidates.choose` has it; None where the
-        class is not plain, no row takes it, or what others ask for stands against that row."""
+        class is not plain, no row takes it, or what others ask for or prefer speaks against it."""
         ssn = self._ssn
         if is_marked(ssn, task) or not self._is_plain(task):
             return None
         choice = pick(self._classes.get(task.cid))
-        if choice is None:
+        if choice is None or self._others_prefer(task):
             return None
         checks = (
             check
@@ -53,6 +55,12 @@ class PlainClasses:
             for check in hook.scalar(task, ssn.world)
         )
         return choice if all(check.mask[choice[0]] for check in checks) else None
+
+    def _others_prefer(self, task: TaskInfo) -> bool:
+        """Do the wishes of others tell nodes apart for the task?"""
+        hooks = [hook for hook in self._ssn.hooks["BatchNodeOrder"] if hook.symmetric]
+        rows = np.arange(self.view.size)
+        return any(hook.scalar(task, rows, self._ssn.world).any() for hook in hooks)
 
     def _is_plain(self, task: TaskInfo) -> bool:
         plain = self._plain.get(task.cid)

@@ -333,11 +333,16 @@ class Registration:
         self.add("NodeOrder", ByKind(_given(fn, "scorer")) if scorer is None else scorer)
 
     def add_batch_node_order_fn(
-        self, fn: ArrayScore, *, concerns: Callable[[TaskClass], bool] = lambda _: True
+        self,
+        fn: ArrayScore,
+        *,
+        concerns: Callable[[TaskClass], bool] = lambda _: True,
+        symmetric: bool = False,
     ) -> None:
         """(task, rows, world) -> a score for each of these rows, judged together. Added.
-        ``concerns``: the classes for which it tells rows apart; others keep to the fast path."""
-        self.add("BatchNodeOrder", concerns, scalar=fn)
+        ``concerns``: the classes for which it tells rows apart; others keep to the fast path.
+        ``symmetric``: what others ask for may tell rows apart for any class."""
+        self.add("BatchNodeOrder", concerns, scalar=fn, symmetric=symmetric)
 
     def add_node_map_fn(self, fn: Callable[[TaskInfo, int, World], float]) -> None:
         """(task, row, world) -> a raw score; NodeReduce of the same plugin may scale it."""

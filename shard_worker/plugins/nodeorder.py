@@ -31,7 +31,9 @@ class NodeOrder:
             ssn.add_node_order_fn(scorer=scorer)
         if self._pod_affinity:
             near = PreferredPods(neighbours_of(ssn), weight=self._pod_affinity)
-            ssn.add_batch_node_order_fn(near.scores, concerns=lambda cls: bool(preferred(cls)))
+            ssn.add_batch_node_order_fn(
+                near.scores, concerns=lambda cls: bool(preferred(cls)), symmetric=True
+            )
         if self._spread:
             even = SpreadOut(neighbours_of(ssn), weight=self._spread)
             ssn.add_batch_node_order_fn(even.scores, concerns=lambda cls: bool(soft_spreads(cls)))

@@ -23,7 +23,7 @@ from shard_worker.session_job import SessionJob
 from shard_worker.task_class import Classes, Mode
 from shard_worker.tasks import Status
 from shared.messages import ALLOCATE, TaskRun, Turn
-from shared.model import Node, Role, TaskClass
+from shared.model import Constraints, Node, PodTerm, Role, TaskClass
 from shared.policy import PluginOption
 
 
@@ -221,3 +221,21 @@ def test_the_two_ways_can_differ() -> None:
 
 
 pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.mark.parametrize("weight", [0, 50])
+def test_what_others_want_beside_them_counts_for_plain_tasks_too(weight: int) -> None:
+    """A pod repels (weight 0: forbids) all others from its zone; the plain task goes elsewhere."""
+    cluster = Cluster("gang", "predicates", "nodeorder")
+    for i, zone in enumerate("aab"):
+        cluster.node(f"n{i}", labels={"zone": zone})
+    apart = PodTerm("zone", (), (), anti=True, weight=weight)
+    rules = {"constraints": Constraints(pod_terms=(apart,))}
+    cluster.job("lone", on=["n0"], rules=rules)
+    cluster.job("full", tasks=6, on=["n2"] * 6)
+    cluster.job("plain", cpu=1)
+    ssn = cluster.open()
+    plain = next(job for job in ssn.world.session_jobs() if job.job.name == "plain")
+    assert is_plain(ssn, plain.tasks[0].cls)
+    allocate_job(ssn, plain)
+    assert cluster.result(ssn).binds == {"default/plain-0": "n2"}
