@@ -28,7 +28,7 @@ configurations:
 """
 
 
-def refused(text: str) -> str:
+def refused(text: str | dict[str, object]) -> str:
     with pytest.raises(PolicyError) as caught:
         parse_policy(text)
     return str(caught.value)
