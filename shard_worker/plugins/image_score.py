@@ -31,6 +31,8 @@ class ImageLocality:
         self._weight = weight
         self._known: dict[tuple[str, ...], tuple[Coded[Images], int, Scores]] = {}
         """Images of a class -> the column, its revision, the score of each row."""
+        self._column: Coded[Images] | None = None
+        self._sizes: list[dict[str, int]] = []
 
     def by_look(self, cls: TaskClass, view: NodeColumns) -> bool:
         """Do nodes that look alike score alike? What images they have is not part of their look."""
@@ -58,12 +60,20 @@ class ImageLocality:
         self._known[images] = (column, column.revision, scores)
         return scores
 
+    def _sizes_of(self, column: Coded[Images]) -> list[dict[str, int]]:
+        """Image -> bytes, for each set of images; a column's sets never change, they only grow
+        in number."""
+        if self._column is not column:
+            self._column, self._sizes = column, []
+        self._sizes += [dict(images) for images in column.values[len(self._sizes) :]]
+        return self._sizes
+
     def _per_code(self, images: tuple[str, ...], column: Coded[Images]) -> NDArray[np.float64]:
         """The score of each set of images that nodes have."""
         codes = column.codes
         there = codes[codes >= 0]
         nodes = np.bincount(there, minlength=len(column.values)).tolist()
-        sizes = [dict(values) for values in column.values]
+        sizes = self._sizes_of(column)
         found = np.zeros(len(sizes), np.int64)
         for image in images:
             having = sum(count for count, has in zip(nodes, sizes, strict=True) if image in has)
