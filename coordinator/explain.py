@@ -23,7 +23,7 @@ from coordinator.jobs import JobState, Standing, amounts
 from coordinator.kube.problems import not_found
 from coordinator.objects.kinds import BY_KIND
 from coordinator.objects.story import Stories
-from coordinator.outlook import estimate, gang, quota
+from coordinator.outlook import estimate, gang, quota, victims
 from coordinator.reasons import Reason, Why, why
 from coordinator.standing import holders, place_in_queue
 from coordinator.telling import story_of
@@ -156,6 +156,7 @@ class Explainer:
         answer |= {"gang": gang(state), "quota": quota(core, state, names)}
         if told is None:
             return answer | _no_reason(state)
+        answer["victims"] = victims(state)
         answer["eta"] = estimate(core.tally.waits.likes, state, now)
         seen = await self._look(state, told)
         finding = seen.finding

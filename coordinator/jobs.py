@@ -52,6 +52,17 @@ class LastTry:
     """Seconds since 1970."""
 
 
+@dataclass(frozen=True, slots=True)
+class InVain:
+    """The last turn that was to evict for the job and found nobody: what people are told of it."""
+
+    action: str
+    kept: dict[str, int]
+    """See :mod:`shared.evictions`: counts of tasks."""
+    at: float
+    """Seconds since 1970."""
+
+
 @dataclass(slots=True)
 class Tries:
     """Turns of a job by what came of them, and the refusals by the ledger within them."""
@@ -116,6 +127,8 @@ class JobState:
     unread: bool = False
     """What its last turn did is not known yet: no turn until the ledger was read."""
     tries: Tries = field(default_factory=Tries)
+    in_vain: InVain | None = None
+    """None where nobody was looked at for it."""
     evicted: set[int] = field(default_factory=set)
     """Tasks that have to leave their nodes for others: RELEASING, and no members of their gangs."""
     slow: bool | None = None

@@ -24,6 +24,7 @@ import heapq
 from coordinator.aging import RESERVE
 from coordinator.jobbook import PENDING
 from coordinator.jobs import (
+    InVain,
     JobState,
     Need,
     Standing,
@@ -261,6 +262,7 @@ class Order(Sessions):
         elif action == RESERVE:
             self.aging.chosen(jid, (row for p in outcome.placements for row in p.rows))
         elif found:
+            state.in_vain = InVain(action, outcome.reasons, self.now)
             tried = self.contention.tried(jid) | {shard}
             elsewhere = self.walls and bool(self.reachable - tried)
             revision = self.accounts.cluster.revision

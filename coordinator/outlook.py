@@ -11,6 +11,7 @@ from coordinator.waits import Likes
 from coordinator.wording import by_name, plural
 from shard_worker.queue_totals import used
 from shard_worker.workload import QueueInfo
+from shared.evictions import CONSIDERED, KEPT_BY
 from shared.messages import TaskState
 
 RUNS = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
@@ -68,6 +69,20 @@ def _figures(
         for name, figures in said.items()
     }
     return {name: figures for name, figures in told.items() if figures or name == "allocated"}
+
+
+def victims(state: JobState) -> dict[str, Any] | None:
+    """Who was looked at so that the job could take its place, and which rules kept them; None
+    where nobody was, or somebody was found."""
+    vain = state.in_vain
+    if vain is None or not state.info.pending:
+        return None
+    kept = [
+        {"rule": reason.removeprefix(KEPT_BY), "tasks": count}
+        for reason, count in sorted(vain.kept.items(), key=lambda item: (-item[1], item[0]))
+        if reason.startswith(KEPT_BY)
+    ]
+    return {"action": vain.action, "considered": vain.kept.get(CONSIDERED, 0), "kept": kept}
 
 
 def estimate(likes: Likes, state: JobState, now: float) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from shard_worker.tasks import Status, TaskInfo
 from shard_worker.view import View
 from shard_worker.world_statement import Kind
 from shared import messages
+from shared.evictions import CONSIDERED, KEPT_BY
 from shared.excerpt import Excerpt, decode_excerpt
 from shared.messages import (
     ALLOCATE,
@@ -179,7 +180,8 @@ class SessionTurns:
         self._fill(made, turn, opened, session, _take_back(session, job))
         if made.empty:
             statement.rollback()
-            made.reasons = _reasons(session, job, turn)
+            evicting = turn.action in NAMES_VICTIMS
+            made.reasons = _spared(session) if evicting else _reasons(session, job, turn)
             made.failed_role = job.failed_role
         else:
             made.displaced = settle(statement, view, withdrawn)
@@ -332,6 +334,13 @@ def _reasons(session: Session, job: SessionJob, turn: Turn) -> dict[str, int]:
         word, detail = skipped
         return {detail or str(word): nodes}
     return {NOTHING_TO_DO if turn.action in ("allocate", "backfill") else NO_VICTIMS: nodes}
+
+
+def _spared(session: Session) -> dict[str, int]:
+    """Who might have been evicted and was not: what was looked at, and whom each rule kept.
+    Tasks, not nodes."""
+    kept = {f"{KEPT_BY}{plugin}": len(tasks) for plugin, tasks in session.kept.items()}
+    return {CONSIDERED: len(session.considered)} | kept
 
 
 def _function(action: str, name: str) -> Callable[..., object]:

@@ -22,6 +22,7 @@ def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
         ("QUOTA", [_quota(row) for row in answer.get("quota") or () if _tells(row)]),
         ("NODES", _nodes(answer)),
         ("NEAR", [_near(near) for near in answer.get("near") or ()]),
+        ("VICTIMS", _victims(answer)),
         ("IF", [_if(entry, answer) for entry in answer.get("if") or ()]),
         ("AHEAD", _ahead(answer)),
         ("TRIED", _tried(answer)),
@@ -145,6 +146,17 @@ def _near(near: Answer) -> str:
 def _lack(lack: Answer) -> str:
     future = f", future idle {lack['futureIdle']}" if lack["futureIdle"] != lack["idle"] else ""
     return f"{lack['needs']} {lack['resource']}: idle {lack['idle']}{future}"
+
+
+def _victims(answer: Answer) -> list[str]:
+    found = answer.get("victims")
+    if not found:
+        return []
+    if not found["considered"]:
+        return [f"{found['action']}: there is nobody who could be evicted"]
+    tasks = "1 task" if found["considered"] == 1 else f"{found['considered']} tasks"
+    kept = ", ".join(f"{row['tasks']} kept by {row['rule']}" for row in found["kept"])
+    return [f"{found['action']} looked at {tasks}: {kept or 'too few to make room'}"]
 
 
 def _if(entry: Answer, answer: Answer) -> str:

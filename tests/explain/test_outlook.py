@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.commands.explaining import explanation
-from coordinator.jobs import JobState
-from coordinator.outlook import estimate, gang, quota
+from coordinator.jobs import InVain, JobState
+from coordinator.outlook import estimate, gang, quota, victims
 from coordinator.waits import Likes
+from shard_worker.actions import run_actions
+from shard_worker.harness import Cluster
+from shared.evictions import CONSIDERED, KEPT_BY
 from shared.messages import TaskState
 from tests.intake.objects import job, node, queue, task
 from tests.objects.world import World
@@ -110,3 +113,29 @@ def test_the_text_has_a_line_for_each() -> None:
     assert "leaf: has 4 cpu, asks 8 cpu, deserves 6 cpu" in text
     assert "top:" not in text  # nothing is held against it
     assert "woken; estimate 60s to 10min (p50 to p90 of 12 jobs like it)" in text
+
+
+def test_who_was_looked_at_and_which_rule_kept_them() -> None:
+    _, state = world_of(node("n0"), job("j", tasks=[task("w", replicas=2)]))
+    assert victims(state) is None
+    kept = {CONSIDERED: 5, f"{KEPT_BY}priority": 2, f"{KEPT_BY}gang": 3}
+    state.in_vain = InVain("preempt", kept, 1.0)
+    told = victims(state)
+    assert told == {
+        "action": "preempt",
+        "considered": 5,
+        "kept": [{"rule": "gang", "tasks": 3}, {"rule": "priority", "tasks": 2}],
+    }
+
+
+def test_a_session_counts_whom_its_rules_keep() -> None:
+    cluster = Cluster("priority", "gang", actions=("preempt",))
+    cluster.node("a", cpu=2)
+    cluster.job("whole", tasks=2, on=["a", "a"])
+    cluster.job("urgent", priority=9, cpu=2)
+    session = cluster.open()
+    run_actions(session)
+    assert session.committed == []
+    assert {task.name for task in session.considered} == {"whole-0", "whole-1"}
+    assert {task.name for task in session.kept["gang"]} == {"whole-0", "whole-1"}
+    assert "priority" not in session.kept
