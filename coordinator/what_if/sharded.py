@@ -77,7 +77,8 @@ def run_sharded(
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))
     began = at_once(simulation.ledger.log_tail())
     _run(simulation, step)
-    return result_of_log(name, dealt, simulation.ledger, began, policy)
+    words = {jid: state.reason for jid, state in simulation.core.order.jobs.items()}
+    return result_of_log(name, dealt, simulation.ledger, began=began, policy=policy, words=words)
 
 
 def _run(simulation: Simulation, step: Callable[[], None]) -> None:

@@ -21,9 +21,15 @@ _EVERYTHING = 1 << 40
 
 
 def result_of_log(
-    name: str, recorded: Recorded, ledger: LedgerDouble, began: str, policy: Policy
+    name: str,
+    recorded: Recorded,
+    ledger: LedgerDouble,
+    *,
+    began: str,
+    policy: Policy,
+    words: Mapping[int, str],
 ) -> Result:
-    """``began``: the log's end before anything was decided."""
+    """``began``: the log's end before anything was decided; ``words``: why each job waits."""
     nodes = {node.row: node.name for node in recorded.nodes}
     jobs = {standing.job.jid: standing.job for standing in recorded.standings}
     result = Result(name, {}, [], {}, {}, {})
@@ -37,6 +43,8 @@ def result_of_log(
     for standing in recorded.standings:
         if standing.job.kind == "PodGroup" and not standing.foreign:
             _take_group(result, standing, snapshot, gangs=speaks(policy, "gang"))
+            if word := words.get(standing.job.jid, ""):
+                result.pod_groups[standing.job.key]["reasons"].append(word)
     return result
 
 

@@ -21,7 +21,7 @@ POLICIES = (
         (("priority", "gang", "conformance"), ("predicates", "capacity", "nodeorder")),
     ),
     ("reclaim, allocate", (("conformance", "gang", "proportion", "predicates"),)),
-    ("allocate, preempt, reclaim", (("priority", "drf"), ("gang", "proportion", "predicates"))),
+    ("allocate, preempt, reclaim", (("priority", "gang"), ("drf", "proportion", "predicates"))),
     ("allocate, gangpreempt", (("priority", "gang", "conformance"), ("predicates", "capacity"))),
     ("gangreclaim, allocate", (("priority", "gang", "capacity", "predicates"),)),
     ("allocate, backfill, preempt", (("priority", "predicates"),)),

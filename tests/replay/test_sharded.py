@@ -7,7 +7,7 @@ import pytest
 from coordinator.what_if.outcome import Result
 from coordinator.what_if.sharded import Wanted, deal, run_sharded
 from shard_worker.task_class import Mode
-from tests.replay.build import Json, case, foreign, gang, node, pod, policy, sessions
+from tests.replay.build import Json, case, foreign, gang, node, pod, policy, priority, sessions
 
 UNDER = policy("allocate", "priority", "gang", "predicates", "proportion", "nodeorder")
 FOUR = [node(f"n{i}") for i in range(4)]
@@ -49,6 +49,25 @@ def test_what_runs_goes_on_and_what_others_use_is_used() -> None:
 @pytest.mark.parametrize(("mode", "bound"), [(Mode.SOFT, 12), (Mode.HARD, 0)])
 def test_a_gang_wider_than_a_shard_starts_unless_borders_are_walls(mode: Mode, bound: int) -> None:
     assert len(sharded(*FOUR, *gang("wide", pods=12), mode=mode).binds) == bound
+
+
+def test_room_is_made_and_taken() -> None:
+    """What one session promises is kept: the victim leaves, and its place is bound."""
+    items = [
+        *FOUR[:2],
+        priority("top", 100),
+        *gang("low", pods=4, on="n0", minMember=1),
+        *gang("more", pods=4, on="n1", minMember=1),
+        *gang("top", pods=1, cpu=2, priorityClassName="top"),
+    ]
+    under = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
+    made = case(*items, under=under)
+    wanted = Wanted(shards=2, mode=Mode.SOFT, seed=0)
+    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert set(result.binds) == {"ns/top-0"}
+    assert len(result.evicted) == 2
+    assert result.pod_groups["ns/top"] == {"phase": "Running", "reasons": []}
+    assert all(reason == "preempt: for ns/top-0" for _, reason in result.victims.values())
 
 
 def test_pods_of_a_node_that_is_gone_do_not_end_the_run() -> None:
