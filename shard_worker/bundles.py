@@ -6,7 +6,7 @@ wherever it runs: better none of it than less than it needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import TYPE_CHECKING
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from shard_worker.rules import Mask
 from shard_worker.spare import Spare
 from shard_worker.tasks import EVICTABLE, OCCUPYING, Status, TaskInfo
-from shard_worker.victims import in_order
 from shard_worker.workload import Amounts, add
 
 if TYPE_CHECKING:
@@ -50,22 +49,66 @@ def bundles(
     *,
     need: Amounts,
     whole: bool,
-) -> list[Bundle]:
+) -> Iterator[Bundle]:
     """What can be evicted in a domain, in the order in which it is taken.
 
     Safe ones first; then by the order of queues and jobs, last in it first; then by what they gain.
-    ``whole``: whole gangs may go, too.
+    ``whole``: whole gangs may go, too. They are made as they are asked for: mostly few are.
     """
-    found: list[Bundle] = []
-    for tasks in _by_job(ssn, rows, may_go):
-        job, spare = tasks[0].job, Spare(tasks[0].job)
-        ordered = in_order(ssn, evictor, tasks)
-        safe = [task for task in ordered if spare.take(task)]
-        found += [Bundle(job, False, (task,), _gain([task], need, 1)) for task in safe]
-        if whole and len(safe) < len(tasks) and _may_go_whole(ssn, job, may_go):
-            cost = job.census.of(OCCUPYING)
-            found.append(Bundle(job, True, tuple(tasks), _gain(tasks, need, cost)))
-    return sorted(found, key=cmp_to_key(_order(ssn, evictor)))
+    groups = _ranked(ssn, evictor, _by_job(ssn, rows, may_go))
+    for group in groups:
+        yield from sorted(
+            (bundle for tasks in group for bundle in _safe(ssn, tasks, need)), key=_first_gain
+        )
+    for group in groups if whole else ():
+        yield from sorted(
+            (bundle for tasks in group for bundle in _whole(ssn, tasks, may_go, need)),
+            key=_first_gain,
+        )
+
+
+def _first_gain(bundle: Bundle) -> float:
+    return -bundle.gain
+
+
+def _ranked(
+    ssn: Session, evictor: SessionJob, jobs: list[list[TaskInfo]]
+) -> list[list[list[TaskInfo]]]:
+    """The tasks of each job, in groups of jobs that no rule tells apart."""
+
+    def by_rule(left: SessionJob, right: SessionJob) -> float:
+        return _by_queue(ssn, left, right, evictor) or -ssn.rank_jobs(left, right)
+
+    def compare(left: list[TaskInfo], right: list[TaskInfo]) -> int:
+        one, other = left[0].job, right[0].job
+        found = by_rule(one, other) or -ssn.compare_jobs(one, other)
+        return -1 if found < 0 else 1 if found > 0 else 0
+
+    groups: list[list[list[TaskInfo]]] = []
+    for tasks in sorted(jobs, key=cmp_to_key(compare)):
+        if groups and by_rule(groups[-1][0][0].job, tasks[0].job) == 0:
+            groups[-1].append(tasks)
+        else:
+            groups.append([tasks])
+    return groups
+
+
+def _safe(ssn: Session, tasks: list[TaskInfo], need: Amounts) -> list[Bundle]:
+    """One for each member in the domain that the job can spare, the least important first."""
+    job, spare = tasks[0].job, Spare(tasks[0].job)
+    ordered = reversed(ssn.in_task_order(tasks))
+    return [
+        Bundle(job, False, (task,), _gain([task], need, 1)) for task in ordered if spare.take(task)
+    ]
+
+
+def _whole(ssn: Session, tasks: list[TaskInfo], may_go: MayGo, need: Amounts) -> list[Bundle]:
+    """All that is left of the job, where something of it is left in the domain."""
+    job = tasks[0].job
+    left = [task for task in tasks if task.status & EVICTABLE]
+    if not left or not _may_go_whole(ssn, job, may_go):
+        return []
+    return [Bundle(job, True, tuple(left), _gain(left, need, job.census.of(OCCUPYING)))]
 
 
 def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:
@@ -94,18 +137,6 @@ def _gain(tasks: Sequence[TaskInfo], need: Amounts, cost: int) -> float:
         add(freed, task.requests, 1)
     useful = sum(min(freed.get(slot, 0) / amount, 1.0) for slot, amount in need.items() if amount)
     return useful / max(cost, 1)
-
-
-def _order(ssn: Session, evictor: SessionJob) -> Callable[[Bundle, Bundle], int]:
-    def compare(left: Bundle, right: Bundle) -> int:
-        found = float(left.whole - right.whole) or _by_queue(ssn, left.job, right.job, evictor)
-        found = found or -ssn.rank_jobs(left.job, right.job)
-        found = found or right.gain - left.gain
-        if not found and left.job is not right.job:
-            found = -ssn.compare_jobs(left.job, right.job)
-        return -1 if found < 0 else 1 if found > 0 else 0
-
-    return compare
 
 
 def _by_queue(ssn: Session, left: SessionJob, right: SessionJob, evictor: SessionJob) -> float:

@@ -80,6 +80,10 @@ class GangHunt:
     def __post_init__(self) -> None:
         self.statement = WorldStatement(self.ssn)
 
+    @property
+    def _reason(self) -> str:
+        return f"{self.action}: for {self.job.job.key}"
+
     def run(self) -> bool:
         """Evict and promise what is needed; True where that was kept."""
         ssn, job, tree = self.ssn, self.job, tree_of(self.ssn.world)
@@ -167,7 +171,7 @@ class GangHunt:
         if not tasks or len(self.ssn.unified_evictable(self.job, tasks, self.purpose)) < len(tasks):
             return []
         for task in tasks:
-            self.statement.evict(task, f"{self.action}: for {self.job.job.key}")
+            self.statement.evict(task, self._reason)
         return tasks
 
     def _suffices(self, rows: Mask, need: Amounts) -> bool:
@@ -217,22 +221,33 @@ class GangHunt:
 
     def _without(self, victims: list[TaskInfo], domain: Domain) -> bool:
         """Is there a plan if these stay? Then they do; else all is as before."""
-        before, reached = list(self.statement.operations), dict(self._reached)
-        self._unplace()
+        reached, planned = dict(self._reached), self._unplace()
         for victim in victims:
             self.statement.give_back(victim)
-        if self._place(domain):
+        if self._could(planned, domain) and self._place(domain):
             return True
-        self.statement.rollback()
-        self.statement.redo(before)
+        for victim in victims:
+            self.statement.evict(victim, self._reason)
+        self.statement.redo(planned)
         self._reached = reached
         return False
 
-    def _unplace(self) -> None:
-        """Take the plan back, not the evictions."""
-        evicted = [op for op in self.statement.operations if op.task.job is not self.job]
-        self.statement.rollback()
-        self.statement.redo(evicted)
+    def _unplace(self) -> list[Operation]:
+        """Take the plan back, not the evictions, which all come before it."""
+        return self.statement.rollback(self.statement.evictions)
+
+    def _could(self, planned: list[Operation], domain: Domain) -> bool:
+        """Is there room for as many tasks of each role as the plan had, each role looked at by
+        itself? Answers most of what cannot be without a plan."""
+        rows, world = np.flatnonzero(self._rows(domain)), self.ssn.world
+        roles: dict[int, list[TaskInfo]] = {}
+        for operation in planned:
+            roles.setdefault(id(operation.task.role), []).append(operation.task)
+        for tasks in roles.values():
+            parts = [world.future_idle(slot)[rows] // n for slot, n in tasks[0].requests]
+            if parts and int(np.maximum(np.min(parts, axis=0), 0).sum()) < len(tasks):
+                return False
+        return True
 
     # --- the plan -----------------------------------------------------------------------------
 
