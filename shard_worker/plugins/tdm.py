@@ -31,8 +31,8 @@ ZONE_ARGUMENT = "tdm.revocable-zone."
 EVICT_PERIOD = 60.0
 LAST = "tdm: evicted at"
 TOP_SCORE = 100.0
-AT_ONCE = 1
-"""Tasks of a job that are evicted at a time where the job does not say."""
+AT_ONCE = "1"
+"""Tasks of a job that are evicted at a time where neither the job nor the policy says."""
 DAY = 86400
 
 CLOSED = "node(s) were in a revocable zone outside its hours"
@@ -64,7 +64,7 @@ class Tdm:
             if key.startswith(ZONE_ARGUMENT)
         }
         self._period = option.duration("tdm.evict.period", EVICT_PERIOD)
-        self._most = option.text("tdm.evict.max-num")
+        self._at_once = option.text("tdm.evict.max-num") or AT_ONCE
         self._ssn: Session | None = None
 
     def on_session_open(self, ssn: Session) -> None:
@@ -121,11 +121,10 @@ class Tdm:
         if revocable(preemptor):
             return []
         zoned, _ = self._masks(world)
-        return _limited([v for v in victims if marked(v) and not zoned[v.row]])
+        return self._limited([v for v in victims if marked(v) and not zoned[v.row]])
 
     def victims(self, running: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
-        """Once in a period: those that run in a zone outside its hours, a few of each job, and no
-        more than ``tdm.evict.max-num`` of all of them where that is set."""
+        """Once in a period: those that run in a zone outside its hours, a few of each job."""
         memory = {} if self._ssn is None else self._ssn.memory
         if world.now < memory.get(LAST, -np.inf) + self._period:
             return []
@@ -135,25 +134,25 @@ class Tdm:
             return []
         memory[LAST] = world.now
         late = [task for task in running if marked(task) and closed[task.row]]
-        named = _limited(sorted(late, key=lambda task: task.priority))
-        return named[: _amount(self._most, len(late))] if self._most else named
+        return self._limited(sorted(late, key=lambda task: task.priority))
+
+    def _limited(self, victims: Sequence[TaskInfo]) -> list[TaskInfo]:
+        """As many of each job as it can do without, the first named."""
+        left: dict[int, int] = {}
+        taken: list[TaskInfo] = []
+        for victim in victims:
+            of = id(victim.job)
+            if of not in left:
+                left[of] = dispensable(victim.job, self._at_once)
+            if left[of] > 0:
+                left[of] -= 1
+                taken.append(victim)
+        return taken
 
 
-def _limited(victims: Sequence[TaskInfo]) -> list[TaskInfo]:
-    """As many of each job as it can do without, the first named."""
-    left: dict[int, int] = {}
-    taken: list[TaskInfo] = []
-    for victim in victims:
-        of = id(victim.job)
-        left.setdefault(of, dispensable(victim.job))
-        if left[of] > 0:
-            left[of] -= 1
-            taken.append(victim)
-    return taken
-
-
-def dispensable(job: SessionJob) -> int:
-    """How many of its running tasks a job says it can do without."""
+def dispensable(job: SessionJob, at_once: str = AT_ONCE) -> int:
+    """How many of its running tasks a job says it can do without; ``at_once`` where it says
+    nothing."""
     marks, now, total = dict(job.job.annotations), job.census, len(job.tasks)
     running = now.of(Status.RUNNING)
     if MAX_UNAVAILABLE in marks:
@@ -161,7 +160,7 @@ def dispensable(job: SessionJob) -> int:
         return max(_amount(marks[MAX_UNAVAILABLE], total) - missing, 0)
     if MIN_AVAILABLE in marks:
         return max(running - _amount(marks[MIN_AVAILABLE], total), 0)
-    return AT_ONCE
+    return _amount(at_once, total)
 
 
 # --- jobs -----------------------------------------------------------------------------------------

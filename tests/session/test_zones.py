@@ -90,16 +90,28 @@ class TestTdm:
             assert len(evicted) == gone
             assert all(name.startswith("default/job") for name in evicted)
 
-    def test_once_in_a_period_and_no_more_than_asked(self) -> None:
-        c = tdm(hour=22, actions=("shuffle",), **{"tdm.evict.max-num": "1"})
+    def test_once_in_a_period(self) -> None:
+        c = tdm(hour=22, actions=("shuffle",))
         c.node("n", labels=ZONE)
-        for name in "ab":
-            c.job(name, tasks=2, on=["n"] * 2, members=MAY_GO)
+        c.job("job", tasks=4, on=["n"] * 4, members=MAY_GO)
         session = c.open()
         for seconds, evicted in ((0, 1), (59, 1), (60, 2)):
             session.world.now = 22 * HOUR + seconds
             run_actions(session)
             assert len(c.result(session).evicted) == evicted
+
+    def test_the_policy_says_how_many_where_the_job_does_not(self) -> None:
+        c = tdm(hour=22, actions=("shuffle",), **{"tdm.evict.max-num": "50%"})
+        c.node("n", labels=ZONE)
+        c.job("silent", tasks=4, on=["n"] * 4, members=MAY_GO)
+        marks = (("volcano.sh/jdb-max-unavailable", "1"),)
+        c.job("says", tasks=4, on=["n"] * 4, members=MAY_GO, annotations=marks)
+        evicted = c.run().evicted
+        assert [name.split("/")[1].split("-")[0] for name in evicted] == [
+            "says",
+            "silent",
+            "silent",
+        ]
 
     def test_the_period_goes_on_from_session_to_session(self) -> None:
         memory: dict[str, float] = {}
