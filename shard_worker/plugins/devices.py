@@ -262,19 +262,19 @@ class Devices:
         every = _wanted(task, world)
         fresh = [wanted for wanted in every if wanted.key not in self._served]
         try:
-            got = (self._search(fresh, task.row) if fresh else []) or []
+            got = self._search(fresh, task.row) if fresh else []
         except CelError:
-            got = []
+            got = None
         for wanted in every:
             served = self._served.get(wanted.key)
             if served is not None:
                 served.users += 1
-                continue
-            mine = [one for one in got if one.claim == wanted.key]
-            self._served[wanted.key] = _Served(mine, task.row)
-            for one in mine:
-                self._use(one)
-        self._of_task[task] = [wanted.key for wanted in every]
+            elif got is not None:  # None: it runs where it never could have been put
+                mine = [one for one in got if one.claim == wanted.key]
+                self._served[wanted.key] = _Served(mine, task.row)
+                for one in mine:
+                    self._use(one)
+        self._of_task[task] = [each.key for each in every if each.key in self._served]
 
     def _release(self, task: TaskInfo) -> None:
         if self._ssn.world is not self._world:
