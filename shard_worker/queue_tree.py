@@ -2,8 +2,8 @@
 
 Computed from specifications and the cluster's total alone; what queues use is read live. In a tree
 everything is below ``root``, which is there whether somebody describes it or not, and has all that
-the cluster has. A child takes over the limits of its parent that it does not set itself, and shares
-with its siblings what the parent may have.
+the cluster has. Siblings share what their parent may have, so that no child needs to repeat a limit
+of its parent.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ class Branch:
     """The most it may have (Volcano's realCapability)."""
     deserved: Limits
     """At most ``real``, at least what is guaranteed; only what is written or guaranteed."""
-    capability: Limits
-    """Its own and its parents' limits, as written."""
     above: tuple[Branch, ...] = ()
     """Its parent, that one's parent, and so on, without the root."""
     leaf: bool = True
@@ -58,9 +56,8 @@ def side_by_side(cluster: ClusterInfo, unbounded: Iterable[int] = ()) -> Tree:
     guaranteed = guarantees(info.queue for info in cluster.queues.values())
     branches = {}
     for qid, info in cluster.queues.items():
-        capability = capability_of(info.queue)
-        real = real_capability(total, guaranteed, info.queue, capability)
-        branches[qid] = Branch(info.queue, real, _deserved(info.queue, real), capability)
+        real = real_capability(total, guaranteed, info.queue)
+        branches[qid] = Branch(info.queue, real, _deserved(info.queue, real))
     return Tree(branches)
 
 
@@ -101,7 +98,7 @@ def _root(queue: Queue, total: dict[int, Amount], as_written: bool, has_children
     for slot, amount in capability.items():
         if real.get(slot) == inf:  # of what cannot be counted, what is written counts
             real[slot] = amount
-    return Branch(queue, real, real, capability, leaf=not has_children)
+    return Branch(queue, real, real, leaf=not has_children)
 
 
 def _grow(
@@ -117,11 +114,10 @@ def _grow(
         mine = children.get(parent.qid, [])
         guaranteed = guarantees(mine)
         for queue in mine:
-            capability = {**parent.capability, **capability_of(queue)}
-            real = real_capability(parent.real, guaranteed, queue, capability)
+            real = real_capability(parent.real, guaranteed, queue)
             leaf = queue.qid not in children
             deserved = _deserved(queue, real)
-            branch = Branch(queue, real, deserved, capability, above, leaf)
+            branch = Branch(queue, real, deserved, above, leaf)
             branches[branch.qid] = branch
             if not leaf:
                 todo.append((branch, (branch, *above)))

@@ -18,7 +18,6 @@ from shard_worker.queue_limits import (
     CLOSED,
     Lacking,
     beyond,
-    capability_of,
     entry_exceeds,
     guarantees,
     real_capability,
@@ -148,8 +147,7 @@ class Proportion:
         if least is None:
             return PERMIT
         self._refresh(cluster)
-        capability = capability_of(queue.queue)
-        real = real_capability(cluster.total, self._guaranteed, queue.queue, capability)
+        real = real_capability(cluster.total, self._guaranteed, queue.queue)
         return REJECT if entry_exceeds(queue, dict(least), real) else PERMIT
 
     def deserved(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:

@@ -256,6 +256,16 @@ def test_a_victim_has_something_that_the_reclaimer_asks_for() -> None:
     assert reclaim(cluster, "new") == ["cpu-0"]
 
 
+def test_a_job_gets_nothing_back_from_its_own_queue() -> None:
+    cluster = cluster_of()
+    cluster.queue("q", deserved={"cpu": 1})
+    cluster.job("old", queue="q", tasks=3, minimum=1, on=["n"] * 3)
+    cluster.job("new", queue="q")
+    made, _ = plugin(cluster)
+    old, new = cluster.world.session_job(0), cluster.world.session_job(1)
+    assert made.unified_evictable(new, old.tasks, Purpose.RECLAIM, cluster.world) == []
+
+
 def test_for_preemption_it_has_no_opinion() -> None:
     cluster = cluster_of()
     cluster.queue("q")

@@ -71,12 +71,34 @@ def test_a_claim_counts_once_and_every_queue_above_counts_it() -> None:
     statement.allocate(a.tasks[0], 0)
     assert room(session) == [True, False, True, True]
     statement.pipeline(a.tasks[1], 0)
+    one = cluster.requests(**{GPU: 1})  # both tasks hold the same two
+    assert session.lacking(cluster.queue_named("p"), one, session.world) is None
     lacking = session.lacking(cluster.queue_named("p"), cluster.requests(**{GPU: 2}), session.world)
     assert lacking is not None and lacking.queue.queue.name == "top"
     statement.rollback(1)
     assert room(session) == [True, False, True, True]  # the other task holds it still
     statement.rollback()
     assert room(session) == [True] * 4
+
+
+def test_what_happens_before_anybody_asks_counts_once() -> None:
+    cluster = cluster_of({GPU: 3})
+    claim(cluster, "two", DeviceAsk("gpu.com", count=2))
+    claim(cluster, "one", DeviceAsk("gpu.com"))
+    job(cluster, "a", claims="two")
+    job(cluster, "b", claims="one")
+    session = cluster.open()
+    a, _ = session.world.session_jobs()
+    statement = WorldStatement(session)
+    statement.allocate(a.tasks[0], 0)
+    statement.rollback()
+    statement.allocate(a.tasks[0], 0)
+    assert room(session) == [True, True]
+    statement.rollback()
+    assert (
+        session.lacking(cluster.queue_named("q"), cluster.requests(**{GPU: 3}), session.world)
+        is None
+    )
 
 
 def test_an_evicted_task_lets_go_of_its_devices() -> None:

@@ -190,12 +190,12 @@ def test_every_queue_above_has_to_have_room() -> None:
 
 
 def test_entry_asks_all_above_and_the_cluster() -> None:
-    cluster = tree_of(cpu=4)
+    cluster = tree_of(cpu=6)
     cluster.queue("a", parent="root", capability={"cpu": 4})
     cluster.queue("a1", parent="a")
     cluster.queue("a2", parent="a")
     cluster.queue("b", parent="root")
-    for name, queue, cpu in (("1", "a1", 2), ("2", "a2", 3), ("3", "b", 2), ("4", "b", 1)):
+    for name, queue, cpu in (("1", "a1", 2), ("2", "a2", 3), ("3", "b", 2), ("4", "b", 3)):
         least = cluster.requests(cpu=cpu)
         cluster.job(name, queue=queue, phase="Pending", min_resources=least)
     phases = cluster.run().phases

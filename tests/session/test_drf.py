@@ -142,6 +142,16 @@ def test_who_cannot_grow_goes_last_and_counts_in_full() -> None:
     assert first(has_all.open(), "b", "a") < 0
 
 
+def test_who_has_all_it_asks_for_is_not_scaled_down() -> None:
+    cluster = tree_cluster(
+        n1=("root/n1", "1/1"), n21=("root/n2/n21", "1/1/1"), n22=("root/n2/n22", "1/1/1")
+    )
+    has(cluster, "n1", gpu=3)
+    has(cluster, "n21", gpu=4, waits=0)
+    has(cluster, "n22", gpu=1)
+    assert first(cluster.open(), "n1", "n22") < 0  # n2 has 4 and 1, not 1 and 1
+
+
 def test_order_follows_what_the_session_does() -> None:
     cluster = tree_cluster(a=("root/a", "1/1"), b=("root/b", "1/1"))
     has(cluster, "a", cpu=1, waits=2)
