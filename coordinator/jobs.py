@@ -58,7 +58,7 @@ class InVain:
 
     action: str
     kept: dict[str, int]
-    """See :mod:`shared.evictions`: counts of tasks."""
+    """Why tasks did not make way -> how many."""
     at: float
     """Seconds since 1970."""
 
@@ -259,7 +259,7 @@ def order_roles(state: JobState, classes: dict[int, TaskClass], roles: list[Role
         role
         for role in roles
         if not classes[role.cid].best_effort
-        and not gated(role)
+        and not (role.gated and gated(role))
         and state.states.find(TaskState.PENDING, role.first, role.first + role.count) >= 0
     ]
 
@@ -278,7 +278,8 @@ def core_need(state: JobState, classes: dict[int, TaskClass], roles: list[Role])
     missing = shortfall(state)
     if len(state.job.roles) == 1:
         least = max(*missing, 1)
-        count = 0 if gated(state.job.roles[0]) else min(least, state.info.pending)
+        role = state.job.roles[0]
+        count = 0 if role.gated and gated(role) else min(least, state.info.pending)
         return ((state.job.roles[0].cid, count),) if count else ()
     rest = missing[0]
     need: dict[int, int] = {}

@@ -11,7 +11,6 @@ from coordinator.waits import Likes
 from coordinator.wording import by_name, plural
 from shard_worker.queue_totals import used
 from shard_worker.workload import QueueInfo
-from shared.evictions import CONSIDERED, KEPT_BY
 from shared.messages import TaskState
 
 RUNS = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
@@ -72,17 +71,14 @@ def _figures(
 
 
 def victims(state: JobState) -> dict[str, Any] | None:
-    """Who was looked at so that the job could take its place, and which rules kept them; None
+    """Who was looked at so that the job could take its place, and why they do not make way; None
     where nobody was, or somebody was found."""
     vain = state.in_vain
     if vain is None or not state.info.pending:
         return None
-    kept = [
-        {"rule": reason.removeprefix(KEPT_BY), "tasks": count}
-        for reason, count in sorted(vain.kept.items(), key=lambda item: (-item[1], item[0]))
-        if reason.startswith(KEPT_BY)
-    ]
-    return {"action": vain.action, "considered": vain.kept.get(CONSIDERED, 0), "kept": kept}
+    worst = sorted(vain.kept.items(), key=lambda item: (-item[1], item[0]))
+    kept = [{"why": reason, "tasks": count} for reason, count in worst]
+    return {"action": vain.action, "considered": sum(vain.kept.values()), "kept": kept}
 
 
 def estimate(likes: Likes, state: JobState, now: float) -> dict[str, Any] | None:

@@ -23,20 +23,12 @@ if TYPE_CHECKING:
     from shard_worker.session_job import SessionJob, SubJob
     from shard_worker.tasks import TaskInfo
     from shard_worker.world import World
-    from shared.policy import Policy
 
 
 class Answers(Registration):
     """Needs a world: :meth:`enter` gives it one."""
 
     _world: World | None = None
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__(policy)
-        self.considered: set[TaskInfo] = set()
-        """Tasks that might have been evicted, as far as the rules were asked."""
-        self.kept: dict[str, set[TaskInfo]] = {}
-        """Plugin -> those that it did not let go; for people to read."""
 
     def enter(self, world: World) -> None:
         """What is asked from now on is asked of this world."""
@@ -139,15 +131,12 @@ class Answers(Registration):
         ask: Callable[[Any], Sequence[TaskInfo] | None],
     ) -> list[TaskInfo]:
         """In a tier the intersection of all who do not abstain; the first tier with any decides."""
-        self.considered.update(candidates)
         for _, hooks in self._tiers(point):
             named: set[TaskInfo] | None = None
             for hook in hooks:
                 answer = ask(hook.scalar)
                 if answer is None:
                     continue
-                if kept := set(candidates).difference(answer):
-                    self.kept.setdefault(hook.plugin, set()).update(kept)
                 named = set(answer) if named is None else named & set(answer)
                 if not named:
                     break

@@ -25,7 +25,6 @@ from shard_worker.tasks import Status, TaskInfo
 from shard_worker.view import View
 from shard_worker.world_statement import Kind
 from shared import messages
-from shared.evictions import CONSIDERED, KEPT_BY
 from shared.excerpt import Excerpt, decode_excerpt
 from shared.messages import (
     ALLOCATE,
@@ -181,7 +180,7 @@ class SessionTurns:
         if made.empty:
             statement.rollback()
             evicting = turn.action in NAMES_VICTIMS
-            made.reasons = _spared(session) if evicting else _reasons(session, job, turn)
+            made.reasons = _spared(session, job) if evicting else _reasons(session, job, turn)
             made.failed_role = job.failed_role
         else:
             made.displaced = settle(statement, view, withdrawn)
@@ -336,11 +335,9 @@ def _reasons(session: Session, job: SessionJob, turn: Turn) -> dict[str, int]:
     return {NOTHING_TO_DO if turn.action in ("allocate", "backfill") else NO_VICTIMS: nodes}
 
 
-def _spared(session: Session) -> dict[str, int]:
-    """Who might have been evicted and was not: what was looked at, and whom each rule kept.
-    Tasks, not nodes."""
-    kept = {f"{KEPT_BY}{plugin}": len(tasks) for plugin, tasks in session.kept.items()}
-    return {CONSIDERED: len(session.considered)} | kept
+def _spared(session: Session, job: SessionJob) -> dict[str, int]:
+    """Who might have made way and does not: why -> tasks, where others count nodes."""
+    return dict(session.spared.get(job.job.jid, {}))
 
 
 def _function(action: str, name: str) -> Callable[..., object]:

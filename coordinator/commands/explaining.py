@@ -155,7 +155,7 @@ def _victims(answer: Answer) -> list[str]:
     if not found["considered"]:
         return [f"{found['action']}: there is nobody who could be evicted"]
     tasks = "1 task" if found["considered"] == 1 else f"{found['considered']} tasks"
-    kept = ", ".join(f"{row['tasks']} kept by {row['rule']}" for row in found["kept"])
+    kept = ", ".join(f"{row['tasks']} {row['why']}" for row in found["kept"])
     return [f"{found['action']} looked at {tasks}: {kept or 'too few to make room'}"]
 
 
