@@ -289,6 +289,7 @@ class Devices:
 
     def got(self, task: TaskInfo) -> list[Got]:
         """The devices that this session gave to the claims of a task that has a node."""
+        self._begin(self._ssn.world)
         return [one for key in self._of_task.get(task, ()) for one in self._served[key].got]
 
 

@@ -242,6 +242,7 @@ class VolumeBinding:
 
     def choices(self, task: TaskInfo) -> list[Choice]:
         """What this session chose for the unbound claims of a task that has a node."""
+        self._begin(self._ssn.world)
         return [self._kept[key].choice for key in self._of_task.get(task, ())]
 
 
