@@ -29,6 +29,8 @@ class Answers(Registration):
     """Needs a world: :meth:`enter` gives it one."""
 
     _world: World | None = None
+    decided_by: tuple[str, ...] = ()
+    """The plugins that named the victims when any were named last."""
 
     def enter(self, world: World) -> None:
         """What is asked from now on is asked of this world."""
@@ -133,14 +135,17 @@ class Answers(Registration):
         """In a tier the intersection of all who do not abstain; the first tier with any decides."""
         for _, hooks in self._tiers(point):
             named: set[TaskInfo] | None = None
+            voices: list[str] = []
             for hook in hooks:
                 answer = ask(hook.scalar)
                 if answer is None:
                     continue
+                voices.append(hook.plugin)
                 named = set(answer) if named is None else named & set(answer)
                 if not named:
                     break
             if named:
+                self.decided_by = tuple(voices)
                 return [task for task in candidates if task in named]
         return []
 
@@ -148,9 +153,11 @@ class Answers(Registration):
         """Whom to evict so that they find better places: the union of the first tier with any, of
         whom no rule spares."""
         for _, hooks in self._tiers("VictimTasks"):
-            asked = [hook.scalar for hook in hooks if hook.scalar is not None]
-            named = {task: None for ask in asked for task in ask(running, self.world)}
+            asked = [hook for hook in hooks if hook.scalar is not None]
+            answers = {hook.plugin: hook.scalar(running, self.world) for hook in asked}
+            named = {task: None for answer in answers.values() for task in answer}
             if named:
+                self.decided_by = tuple(plugin for plugin, answer in answers.items() if answer)
                 return self._not_spared(list(named))
         return []
 

@@ -22,7 +22,7 @@ from shard_worker.hyper_tree import Domain
 from shard_worker.priority_queue import PriorityQueue
 from shard_worker.rules import Mask, Purpose
 from shard_worker.tasks import EVICTABLE, Status, TaskInfo
-from shard_worker.victims import settle, waiting_tasks
+from shard_worker.victims import reason, settle, waiting_tasks
 from shard_worker.workload import Amounts, add
 from shard_worker.world_statement import Operation, WorldStatement
 
@@ -79,10 +79,6 @@ class GangHunt:
 
     def __post_init__(self) -> None:
         self.statement = WorldStatement(self.ssn)
-
-    @property
-    def _reason(self) -> str:
-        return f"{self.action}: for {self.job.job.key}"
 
     def run(self) -> bool:
         """Evict and promise what is needed; True where that was kept."""
@@ -171,7 +167,7 @@ class GangHunt:
         if not tasks or len(self.ssn.unified_evictable(self.job, tasks, self.purpose)) < len(tasks):
             return []
         for task in tasks:
-            self.statement.evict(task, self._reason)
+            self.statement.evict(task, reason(self.ssn, self.action, self.job.job.key))
         return tasks
 
     def _suffices(self, rows: Mask, need: Amounts) -> bool:
@@ -227,7 +223,7 @@ class GangHunt:
         if self._could(planned, domain) and self._place(domain):
             return True
         for victim in victims:
-            self.statement.evict(victim, self._reason)
+            self.statement.evict(victim, reason(self.ssn, self.action, self.job.job.key))
         self.statement.redo(planned)
         self._reached = reached
         return False

@@ -42,6 +42,11 @@ def waiting_tasks(ssn: Session, job: SessionJob) -> PriorityQueue[TaskInfo]:
     return PriorityQueue(ssn.compare_tasks, tasks)
 
 
+def reason(ssn: Session, action: str, evictor: str) -> str:
+    """What is told of an eviction: the action, the rules that agreed, and for whom."""
+    return f"{action} ({', '.join(ssn.decided_by)}): for {evictor}"
+
+
 def later(ssn: Session, action: str, other: str) -> bool:
     """Does the policy run ``other`` after ``action``?"""
     actions = ssn.policy.actions

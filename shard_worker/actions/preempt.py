@@ -22,6 +22,7 @@ from shard_worker.victims import (
     fits_now,
     in_order,
     inhabited,
+    reason,
     settle,
     shard_groups,
     starving_jobs,
@@ -164,7 +165,7 @@ class Hunt:
         if tried is None:
             return False
         for victim in tried.victims:
-            self._statement.evict(victim, reason(task))
+            self._statement.evict(victim, reason(self._ssn, NAME, task.key))
         self._statement.pipeline(task, tried.row)
         return True
 
@@ -179,7 +180,7 @@ class Hunt:
             if not order:
                 statement.rollback(before)
                 return False
-            statement.evict(order.pop(), reason(task))
+            statement.evict(order.pop(), reason(ssn, NAME, task.key))
         statement.pipeline(task, row)
         return True
 
@@ -197,10 +198,6 @@ def fits(ssn: Session, task: TaskInfo, row: int) -> bool:
     """The queue may take the task, and the node."""
     queue = task.job.queue
     return queue is not None and ssn.task_allocatable(queue, task) and fits_now(ssn, task, row)
-
-
-def reason(task: TaskInfo) -> str:
-    return f"{NAME}: for {task.key}"
 
 
 def eligible(ssn: Session, task: TaskInfo) -> bool:

@@ -19,6 +19,7 @@ from shard_worker.victims import (
     fits_now,
     in_order,
     inhabited,
+    reason,
     settle,
     shard_groups,
     starving_jobs,
@@ -117,7 +118,7 @@ def _take(ssn: Session, statement: WorldStatement, task: TaskInfo, row: int) -> 
         if not order:
             statement.rollback(before)
             return False
-        statement.evict(order.pop(), f"{NAME}: for {task.key}")
+        statement.evict(order.pop(), reason(ssn, NAME, task.key))
     statement.pipeline(task, row)
     return True
 

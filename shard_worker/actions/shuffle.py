@@ -16,8 +16,9 @@ NAME = "shuffle"
 def execute(ssn: Session) -> None:
     """Evict whom VictimTasks names."""
     running = [task for task in ssn.world.tasks() if task.status is Status.RUNNING]
-    statement = WorldStatement(ssn)
-    for victim in ssn.victim_tasks(running):
+    statement, victims = WorldStatement(ssn), ssn.victim_tasks(running)
+    why = f"{NAME} ({', '.join(ssn.decided_by)})"
+    for victim in victims:
         if victim.status is Status.RUNNING:
-            statement.evict(victim, NAME)
+            statement.evict(victim, why)
     statement.commit()

@@ -290,7 +290,7 @@ def test_a_whole_gang_makes_way_for_a_whole_gang() -> None:
     (statement,), _ = stage.turn(books.turn(high, "gangpreempt", [low, books.jobs[1]]))
     assert [(run.jid, sorted(run.tasks)) for run in statement.evictions] == [(0, [0, 1, 2, 3])]
     assert statement.guards == GUARD_GANG
-    assert statement.reason == "gangpreempt: for default/j2"
+    assert statement.reason == "gangpreempt (priority, gang, conformance): for default/j2"
     assert sum(len(run.tasks) for run in statement.core + statement.tail) == 3
     stage.answer(Verdict.COMMITTED)
     assert all(np.array_equal(a, b) for a, b in zip(before, stage.image(), strict=True))

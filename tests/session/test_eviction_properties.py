@@ -74,7 +74,9 @@ def evictors(session: Session) -> list[tuple[SessionJob, SessionJob, str]]:
     found = []
     for op in session.committed:
         if op.kind is Kind.EVICT:
-            action, key = op.reason.split(": for ")
+            told, key = op.reason.split("): for ")
+            action, rules = told.split(" (")
+            assert rules
             found.append((op.task.job, by_key.get(key) or tasks[key], action))
     return found
 

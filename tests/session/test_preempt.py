@@ -393,3 +393,13 @@ def test_a_job_alone_that_does_not_starve_gets_nothing() -> None:
     session = c.open()
     preempt_job(session, session.world.session_job(1))
     assert session.committed == []
+
+
+def test_an_eviction_tells_by_which_rules_and_for_whom() -> None:
+    c = Cluster(tiers=[["priority", "gang"], ["conformance"]], actions=("preempt",))
+    c.node("n", cpu=1)
+    c.job("low", minimum=0, on=["n"], priority=1)
+    c.job("high", priority=2)
+    session = c.open()
+    run_actions(session)
+    assert session.committed[0].reason == "preempt (priority, gang): for default/high-0"
