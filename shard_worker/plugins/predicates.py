@@ -16,7 +16,7 @@ from shard_worker.plugins.inter_pod import InterPod, required
 from shard_worker.plugins.neighbours import Neighbours, neighbours_of
 from shard_worker.plugins.node_checks import affinity_checks, taint_checks, unschedulable_checks
 from shard_worker.plugins.topology_spread import TopologySpread, hard_spreads
-from shard_worker.plugins.volume_limits import limit_checks, zone_checks
+from shard_worker.plugins.volume_limits import VolumeLimits, zone_checks
 from shard_worker.plugins.volumes import VolumeBinding, concerned
 from shard_worker.rules import Check, Scope
 from shard_worker.session import Mask, NodeColumns, Session
@@ -64,7 +64,8 @@ class Predicates:
 
     def _volumes(self, ssn: Session) -> None:
         if self._on("NodeVolumeLimits"):
-            ssn.add_live_predicate_fn(limit_checks, scope=Scope.NODE, concerns=concerned)
+            limits = VolumeLimits(ssn)
+            ssn.add_live_predicate_fn(limits.checks, scope=Scope.NODE, concerns=concerned)
         if self._on("VolumeZone"):
             ssn.add_live_predicate_fn(zone_checks, scope=Scope.STATIC, concerns=concerned)
         if self._on("VolumeBinding"):

@@ -7,14 +7,17 @@ tasks use it there; evictions can cure it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shard_worker.plugins.node_checks import per_value
-from shard_worker.plugins.volumes import bound, claim_keys, class_of
-from shard_worker.rules import Check, Mask
-from shard_worker.tasks import Status, TaskInfo
+from shard_worker.plugins.volumes import bound, claim_keys, class_of, concerned, placed
+from shard_worker.rules import Check, EventHandler, Mask
+from shard_worker.session import Session
+from shard_worker.tasks import TaskInfo
 from shard_worker.world import World
 from shared.model import Volume
 from shared.objects import ClusterObjects
@@ -28,6 +31,10 @@ NEWER = {
 ZONES = (*NEWER, *NEWER.values())
 BETWEEN = "__"
 """Between the zones of a volume that can be reached from several."""
+NO_LIMIT = 1 << 62
+Counts = NDArray[np.int64]
+Attachment = tuple[str, str]
+"""(CSI driver, volume)."""
 
 
 def zone_checks(task: TaskInfo, world: World) -> Sequence[Check]:
@@ -60,49 +67,90 @@ def _in_zone(key: str, value: str, world: World) -> Mask:
     return mask
 
 
-def limit_checks(task: TaskInfo, world: World) -> Sequence[Check]:
-    """Nodes that take no more volumes of a driver."""
-    limits = {
-        world.row_of(name): dict(node.limits) for name, node in world.objects.csi_nodes.items()
-    }
-    limits.pop(-1, None)
-    wanted = attachments([task], world.objects)
-    if not limits or not wanted:
-        return []
-    passes: Mask = np.ones(world.size, np.bool_)
-    for row, allowed in limits.items():
-        passes[row] = _within(wanted, allowed, row, world)
-    return [] if passes.all() else [Check(LIMIT, passes)]
+class VolumeLimits:
+    """Of one session; starts anew with every world that the session enters."""
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._world: World | None = None
+        ssn.add_event_handler(EventHandler(allocate=self._attach, deallocate=self._detach))
+
+    def _begin(self, world: World) -> None:
+        if world is self._world:
+            return
+        self._world = world
+        self._limits: dict[str, Counts] = {}
+        """Driver -> how many a row takes."""
+        self._counts: dict[str, Counts] = {}
+        """Driver -> how many are on a row."""
+        self._users: dict[Attachment, Counter[int]] = {}
+        """Volume -> row -> tasks that use it there."""
+        self._of_task: dict[TaskInfo, tuple[int, set[Attachment]]] = {}
+        for name, node in world.objects.csi_nodes.items():
+            row = world.row_of(name)
+            for driver, limit in node.limits if row >= 0 else ():
+                if driver not in self._limits:
+                    self._limits[driver] = np.full(world.size, NO_LIMIT, np.int64)
+                self._limits[driver][row] = limit
+        for task in placed(world):
+            self._attach(task)
+
+    def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
+        """Nodes that take no more volumes of a driver."""
+        self._begin(world)
+        wanted = attachments(task, world.objects)
+        passes: Mask = np.ones(world.size, np.bool_)
+        for driver in {driver for driver, _ in wanted if driver in self._limits}:
+            mine = [one for one in wanted if one[0] == driver]
+            more = np.full(world.size, len(mine), np.int64)
+            for one in mine:
+                for row, users in self._users.get(one, {}).items():
+                    more[row] -= users > 0
+            fits = self._count(driver) + more <= self._limits[driver]
+            passes &= fits | (more == 0)
+        return [] if passes.all() else [Check(LIMIT, passes)]
+
+    def _count(self, driver: str) -> Counts:
+        found = self._counts.get(driver)
+        if found is None:
+            found = self._counts[driver] = np.zeros(self._ssn.world.size, np.int64)
+        return found
+
+    def _attach(self, task: TaskInfo) -> None:
+        if not concerned(task.cls) or task.row < 0:
+            return
+        self._begin(self._ssn.world)
+        if task not in self._of_task:
+            found = attachments(task, self._ssn.world.objects)
+            self._of_task[task] = (task.row, found)
+            self._move(task.row, found, +1)
+
+    def _detach(self, task: TaskInfo) -> None:
+        if self._ssn.world is self._world and task in self._of_task:
+            row, found = self._of_task.pop(task)
+            self._move(row, found, -1)
+
+    def _move(self, row: int, found: set[Attachment], by: int) -> None:
+        for one in found:
+            users = self._users.setdefault(one, Counter())
+            users[row] += by
+            if users[row] == max(by, 0):  # the first came, or the last went
+                self._count(one[0])[row] += by
 
 
-def _within(
-    wanted: set[tuple[str, str]], allowed: Mapping[str, int], row: int, world: World
-) -> bool:
-    if not any(driver in allowed for driver, _ in wanted):
-        return True
-    staying = (task for task in world.tasks_on(row) if task.status is not Status.RELEASING)
-    there = attachments(staying, world.objects)
-    for driver in {driver for driver, _ in wanted - there}:
-        count = sum(one == driver for one, _ in wanted | there)
-        if count > allowed.get(driver, count):
-            return False
-    return True
-
-
-def attachments(tasks: Iterable[TaskInfo], objects: ClusterObjects) -> set[tuple[str, str]]:
-    """(CSI driver, volume) of what tasks use; a volume that is still to be made goes by its claim,
-    and its class's maker is its driver."""
-    found: set[tuple[str, str]] = set()
-    for task in tasks:
-        for key in claim_keys(task):
-            claim = objects.volume_claims.get(key)
-            if claim is None:
-                continue
-            volume = objects.volumes.get(claim.volume)
-            if volume is not None:
-                found.add((volume.driver, volume.handle or volume.name))
-            elif (cls := class_of(claim, objects)) is not None:
-                found.add((cls.provisioner, key))
+def attachments(task: TaskInfo, objects: ClusterObjects) -> set[Attachment]:
+    """The volumes that a task uses; one that is still to be made goes by its claim, and its class's
+    maker is its driver."""
+    found: set[Attachment] = set()
+    for key in claim_keys(task):
+        claim = objects.volume_claims.get(key)
+        if claim is None:
+            continue
+        volume = objects.volumes.get(claim.volume)
+        if volume is not None:
+            found.add((volume.driver, volume.handle or volume.name))
+        elif (cls := class_of(claim, objects)) is not None:
+            found.add((cls.provisioner, key))
     return {(driver, name) for driver, name in found if driver}
 
 

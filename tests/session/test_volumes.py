@@ -255,6 +255,10 @@ class TestLimits:
         assert open_to(session, "new-0") == ["n1"]
         statement.evict(task_of(session, "old-1"), "test")
         assert open_to(session, "new-0") == ["n0", "n1"]
+        statement.rollback()
+        assert open_to(session, "new-0") == ["n1"]
+        statement.allocate(task_of(session, "same-0"), 1)
+        assert open_to(session, "new-0") == ["n1"]
 
 
 reach = st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1)
