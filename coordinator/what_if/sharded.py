@@ -25,6 +25,7 @@ from coordinator.what_if.told import result_of_log
 from shard_worker.session import open_session
 from shard_worker.task_class import Mode
 from shard_worker.tasks import Status
+from shard_worker.world_building import Standing
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.synchronous import at_once
 from shared.model import Job
@@ -77,7 +78,9 @@ def run_sharded(
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))
     began = at_once(simulation.ledger.log_tail())
     _run(simulation, step)
-    words = {jid: state.reason for jid, state in simulation.core.order.jobs.items()}
+    order = simulation.core.order
+    words = {jid: state.reason for jid, state in order.jobs.items()}
+    dealt = replace(dealt, standings=[_let_in(s, order) for s in dealt.standings])
     return result_of_log(name, dealt, simulation.ledger, began=began, policy=policy, words=words)
 
 
@@ -109,6 +112,14 @@ def deal(recorded: Recorded, seed: int) -> Recorded:
         for standing in recorded.standings
     ]
     return replace(recorded, nodes=sorted(nodes, key=lambda node: node.row), standings=standings)
+
+
+def _let_in(standing: Standing, order: Order) -> Standing:
+    """The phase of a PodGroup moves when it passes the entry."""
+    job = standing.job
+    if job.phase not in ("", "Pending") or job.jid in order.entry.waiting:
+        return standing
+    return replace(standing, job=replace(job, phase="Inqueue"))
 
 
 def _lasting(job: Job) -> Job:

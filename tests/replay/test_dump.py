@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from coordinator.replay import ScenarioError
 from coordinator.what_if.cases import read_cases
 from coordinator.what_if.recorded import RecordError
+from coordinator.what_if.sharded import Wanted, run_sharded
+from shard_worker.task_class import Mode
 from shard_worker.tasks import Status
+from shared.manifests.text import read_values
 from shared.policy import PolicyError, parse_policy
 from tests.replay.build import (
     case,
@@ -22,6 +26,7 @@ from tests.replay.build import (
     priority,
     queue,
     session,
+    sessions,
 )
 
 PLAIN = policy("allocate", "gang", "predicates")
@@ -131,6 +136,25 @@ def test_phases_of_pods_are_states_of_tasks() -> None:
     }
     assert {name for name, tix in names.items() if tix in standing.rows} == {"a", "b", "d", "e"}
     assert standing.nominated == {names["f"]: 0}
+
+
+def test_a_list_as_kubectl_writes_it_of_a_real_cluster() -> None:
+    """Everything that a cluster's own components write into their objects is known."""
+    text = (Path(__file__).parent / "kubectl.yaml").read_bytes()
+    under = policy("enqueue, allocate", "gang", "predicates", "nodeorder")
+    [made] = read_cases([("kubectl.yaml", read_values(text))], policy=parse_policy(under))
+    assert made.notes == []
+    [result] = sessions(made)
+    assert result.tasks == {
+        "default/podgroup-5d3b": {"Running": 1},
+        "default/waits-1": {"Pending": 1},
+    }
+    assert "1 node(s) were unschedulable" in result.pod_groups["default/waits-1"]["reasons"]
+    wanted = Wanted(shards=2, mode=Mode.SOFT, seed=0)
+    several = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert several.tasks == result.tasks
+    phases = [group["phase"] for group in several.pod_groups.values()]
+    assert phases == ["Running", "Inqueue"]
 
 
 # --- policy and time ------------------------------------------------------------------------------
