@@ -145,9 +145,7 @@ def speaks(policy: Policy, plugin: str) -> bool:
 
 def _unschedulable(ssn: Session, job: SessionJob) -> bool:
     """Did the gang plugin raise the condition Unschedulable?"""
-    if not speaks(ssn.policy, "gang"):
-        return False
-    return ssn.job_valid(job, ssn.world) is not None or not job.is_ready
+    return speaks(ssn.policy, "gang") and not job.is_ready
 
 
 def reasons_of(ssn: Session, job: SessionJob) -> list[str]:
