@@ -30,9 +30,9 @@ class Recorded(FaultyCluster):
         finally:
             self._history.cluster_events(self.drain())
 
-    def delete(self, tasks: list[str], now: float) -> list[str]:
+    def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
         try:
-            return super().delete(tasks, now)
+            return super().delete(tasks, now, uids)
         finally:
             self._history.cluster_events(self.drain())
 

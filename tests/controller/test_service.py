@@ -249,10 +249,10 @@ class Deaf(LocalCluster):
 
     deaf = True
 
-    def delete(self, tasks: list[str], now: float) -> list[str]:
+    def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
         if self.deaf:
             raise ClusterTimeout("delete")
-        return super().delete(tasks, now)
+        return super().delete(tasks, now, uids)
 
 
 def pods(service: Running) -> dict[str, str]:
