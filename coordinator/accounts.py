@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from coordinator.claims import ClaimBook
 from coordinator.jobs import JobState, by_state, count_group, recount
 from shard_worker.queue_totals import (
     PENDING,
@@ -82,6 +83,7 @@ class Accounts:
         """Those jobs."""
         self.unlinked = False
         """A queue came, went or moved since it was told which ones are above it."""
+        self.claims = ClaimBook(self.cluster)
         self._nodes: dict[int, Requests] = {}
 
     def begin(self, now: float) -> None:
@@ -100,12 +102,14 @@ class Accounts:
         """Of objects, rules over totals look at quotas of namespaces; any of them may be what a
         job waits for."""
         self.capacity.freed()
+        self.claims.put_object(value)
         if isinstance(value, ResourceQuota):
             self.cluster.objects.quotas[f"{value.namespace}/{value.name}"] = value
             self.dirty = True
 
     def drop_object(self, value: WorldObject) -> None:
         self.capacity.freed()
+        self.claims.drop_object(value)
         if isinstance(value, ResourceQuota):
             self.cluster.objects.quotas.pop(f"{value.namespace}/{value.name}", None)
             self.dirty = True
@@ -179,7 +183,10 @@ class Accounts:
             return
         for role in state.job.roles:
             part = by_state(state.states[role.first : role.first + role.count])
-            requests = self.classes[role.cid].requests
+            cls = self.classes[role.cid]
+            requests = cls.requests
+            if cls.constraints is not None and (using := sum(part.get(s, 0) for s in _USING)):
+                self.claims.moved(queue, state.job, cls.constraints, sign * using)
             for before, count in part.items():
                 self.tasks[before] += sign * count
                 if before in _HOLDING:
@@ -209,7 +216,10 @@ class Accounts:
         queue = self.queue(state)
         for cid, count in state.charge:
             requests = self.classes[cid].requests
-            charge(queue, requests, sign * count)
+            if queue.above:
+                charge(queue, requests, sign * count)
+            else:
+                add(queue.allocated, requests, sign * count)
             add(self.capacity.promised, requests, sign * count)
 
     # --- tasks --------------------------------------------------------------------------------
@@ -277,8 +287,13 @@ class Accounts:
             sign = count if new in _USING else -count
             info.using += sign
             add(info.allocated, requests, sign)
-            charge(queue, requests, sign)
+            if queue.above:
+                charge(queue, requests, sign)
+            else:
+                add(queue.allocated, requests, sign)
             add(queue.requested, requests, sign)
+            if cls.constraints is not None:
+                self.claims.moved(queue, state.job, cls.constraints, sign)
         if (before in _HOLDING) != (new in _HOLDING):
             add(capacity.idle, requests, -count if new in _HOLDING else count)
         if TaskState.RELEASING in (before, new):

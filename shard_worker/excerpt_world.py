@@ -67,6 +67,7 @@ def open_world(excerpt: Excerpt, *, view: View, mode: Mode, now: float, decoded:
         promised=excerpt.promised,
         view=view,
         mode=mode,
+        whole=False,
         now=now,
         tree=view.known.tree(view.nodes),
         objects=view.known.objects,

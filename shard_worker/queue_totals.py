@@ -19,7 +19,7 @@ PENDING, INQUEUE, RUNNING = "Pending", "Inqueue", "Running"
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 """Annotation of a pod whose scheduling gate the scheduler takes away once its queue has room."""
 
-Total = Literal["inqueue", "kept", "reserved"]
+Total = Literal["inqueue", "kept", "reserved", "claimed"]
 
 
 def waits_for_entry(phase: str) -> bool:
@@ -151,6 +151,7 @@ def link(queues: Mapping[int, QueueInfo]) -> None:
             add(above.below.inqueue, info.inqueue.items(), 1)
             add(above.below.kept, info.kept.items(), 1)
             add(above.below.reserved, info.reserved.items(), 1)
+            add(above.below.claimed, info.claimed.items(), 1)
 
 
 def _above(info: QueueInfo, queues: Mapping[int, QueueInfo]) -> tuple[QueueInfo, ...]:

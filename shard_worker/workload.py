@@ -75,6 +75,7 @@ class Below:
     inqueue: Amounts = field(default_factory=dict)
     kept: Amounts = field(default_factory=dict)
     reserved: Amounts = field(default_factory=dict)
+    claimed: Amounts = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -95,6 +96,9 @@ class QueueInfo:
     """What each of its jobs holds up to its minResources, together: the rest is elastic."""
     reserved: Amounts = field(default_factory=dict)
     """What its pending tasks ask for whose own gate the scheduler has taken away: it is theirs."""
+    claimed: Amounts = field(default_factory=dict)
+    """Devices that its tasks hold by claims, in the slots that quotas name them by. Kept by Order;
+    a session over a world of everything counts them by itself."""
     above: tuple[QueueInfo, ...] = ()
     """Its parent, that one's parent, and so on; set by ``link``."""
     below: Below | None = None

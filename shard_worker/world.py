@@ -35,6 +35,8 @@ class World(ClusterInfo):
 
     view: View = field(default_factory=lambda: View(shard=0))
     mode: Mode = Mode.NONE
+    whole: bool = True
+    """Every task there is is in it; False: an excerpt, and totals count more than it has."""
     tree: HyperTree | None = None
     """None where there are no hyper nodes, or they are not ready."""
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)

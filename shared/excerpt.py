@@ -28,7 +28,7 @@ _KIND = b"excerpt"
 _STATES = 7
 """States of a task; see :class:`shared.messages.TaskState`."""
 
-TOTALS = ("allocated", "requested", "releasing", "inqueue", "kept", "reserved")
+TOTALS = ("allocated", "requested", "releasing", "inqueue", "kept", "reserved", "claimed")
 
 Amounts = dict[int, int]
 

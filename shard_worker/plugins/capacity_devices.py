@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from shard_worker.queue_totals import whole
 from shard_worker.tasks import OCCUPYING, Status
 from shard_worker.workload import Amounts, QueueInfo, add
 from shared.constraints import Constraints
@@ -35,6 +36,27 @@ def device_slots(names: Sequence[str]) -> dict[str, int]:
     }
 
 
+def device_amounts(
+    requests: Sequence[DeviceRequest], slots: Mapping[str, int], *, consumable: bool
+) -> Amounts:
+    """What a claim takes of quotas. ``consumable``: of shared devices, too."""
+    total: Amounts = {}
+    for request in requests:
+        if len(request.asks) != 1:
+            continue
+        ask = request.asks[0]
+        if ask.everything or ask.admin:
+            continue
+        slot = slots.get(CLASS + ask.device_class)
+        if slot is not None:
+            add(total, [(slot, ask.count * THOUSAND)], 1)
+        for dimension, amount in ask.capacity if consumable else ():
+            slot = slots.get(f"{dimension}.{CLASS}{ask.device_class}")
+            if slot is not None:
+                add(total, [(slot, amount)], ask.count)
+    return total
+
+
 class Claimed:
     """What tasks of a world hold of devices, by queue; follows the session's events."""
 
@@ -49,6 +71,8 @@ class Claimed:
         for task in world.tasks():
             if task.status & (OCCUPYING | Status.PIPELINED):
                 self.allocate(task)
+        if not world.whole:
+            self._held = {q.queue.qid: dict(whole(q, "claimed")) for q in world.queues.values()}
 
     @property
     def world(self) -> World:
@@ -76,7 +100,7 @@ class Claimed:
             return
         for claim, requests in self._claims(task):
             key = (queue.queue.qid, claim)
-            users = self._users[key] = self._users.get(key, 0) + by
+            users = self._users[key] = self._users_of(key) + by
             if users == (1 if by > 0 else 0):  # the first that holds it, or the last that did
                 self._charge(queue, self._amounts(requests), by)
 
@@ -98,7 +122,7 @@ class Claimed:
         queue, more = task.job.queue, Amounts()
         for claim, requests in self._claims(task):
             key = (-1 if queue is None else queue.queue.qid, claim)
-            if self._users.get(key, 0) == users:
+            if self._users_of(key) == users:
                 add(more, self._amounts(requests).items(), 1)
         return tuple(sorted({**dict(task.requests), **more}.items())) if more else task.requests
 
@@ -112,6 +136,14 @@ class Claimed:
                     seen.add(claim)
                     add(total, self._amounts(requests).items(), 1)
         return total
+
+    def _users_of(self, key: tuple[int, str]) -> int:
+        """Of an excerpt, a claim that somebody holds who is not in it counts as its queue's."""
+        known = self._users.get(key)
+        if known is None and not self._world.whole:
+            claim = self._world.objects.claims.get(key[1])
+            return int(claim is not None and (bool(claim.reserved) or claim.allocation is not None))
+        return known or 0
 
     def _claims(self, task: TaskInfo) -> Iterator[tuple[str, Sequence[DeviceRequest]]]:
         """(what tells the claim from others, its requests)."""
@@ -127,18 +159,4 @@ class Claimed:
                 yield f"{task.key}/{name}", template.requests
 
     def _amounts(self, requests: Sequence[DeviceRequest]) -> Amounts:
-        total: Amounts = {}
-        for request in requests:
-            if len(request.asks) != 1:
-                continue
-            ask = request.asks[0]
-            if ask.everything or ask.admin:
-                continue
-            slot = self._slots.get(CLASS + ask.device_class)
-            if slot is not None:
-                add(total, [(slot, ask.count * THOUSAND)], 1)
-            for dimension, amount in ask.capacity if self._consumable else ():
-                slot = self._slots.get(f"{dimension}.{CLASS}{ask.device_class}")
-                if slot is not None:
-                    add(total, [(slot, amount)], ask.count)
-        return total
+        return device_amounts(requests, self._slots, consumable=self._consumable)

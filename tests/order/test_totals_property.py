@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 
 from coordinator.accounts import Accounts
 from coordinator.jobs import JobState, open_job
-from shard_worker.queue_totals import INQUEUE, link
+from shard_worker.plugins.capacity_devices import Claimed
+from shard_worker.queue_totals import INQUEUE, link, whole
 from shard_worker.session_job import open_session_job
 from shard_worker.tasks import STATUS_OF
 from shard_worker.view import View
 from shard_worker.workload import Amounts, QueueInfo
 from shard_worker.world import World
 from shard_worker.world_building import take_up
+from shared.constraints import Constraints
+from shared.devices import DeviceAsk, DeviceRequest, ResourceClaim, ResourceClaimTemplate
 from shared.messages import Group, TaskState
 from shared.model import Job, Queue, Role, TaskClass
 
@@ -21,7 +24,17 @@ CLASSES = {
     0: TaskClass(requests=((0, 1000), (2, 1))),
     1: TaskClass(requests=((0, 500), (1, 7), (2, 1))),
     2: TaskClass(requests=((2, 1),)),
+    3: TaskClass(
+        requests=((0, 1), (2, 1)),
+        constraints=Constraints(claims=("shared",), claim_templates=("own",)),
+    ),
 }
+ASK = (DeviceRequest("r", (DeviceAsk("gpu.com", count=2),)),)
+OBJECTS = (
+    ResourceClaim("default", "shared", ASK),
+    ResourceClaimTemplate("default", "own", ASK),
+)
+NAMES = ["cpu", "memory", "pods", "deviceclass/gpu.com"]
 GATE = (("scheduling.volcano.sh/queue-allocation-gate", "true"),)
 QUEUES = [Queue(0, "root"), Queue(1, "top", parent=0), Queue(2, "low", parent=1)]
 STATES = [
@@ -88,6 +101,12 @@ def told(queues: dict[int, QueueInfo]) -> dict[str, dict[str, Amounts]]:
 
 def world_of(states: list[JobState]) -> World:
     world = World(view=View(shard=0))
+    world.view.slot_names = list(NAMES)
+    for value in OBJECTS:
+        if isinstance(value, ResourceClaim):
+            world.objects.claims["default/shared"] = value
+        else:
+            world.objects.claim_templates["default/own"] = value
     world.queues = {queue.qid: QueueInfo(queue=queue) for queue in QUEUES}
     by_name = {queue.name: world.queues[queue.qid] for queue in QUEUES}
     for state in states:
@@ -116,6 +135,9 @@ def test_both_halves_have_the_same_totals(
     for queue in QUEUES:
         accounts.cluster.queues[queue.qid] = QueueInfo(queue=queue)
     link(accounts.cluster.queues)
+    accounts.cluster.names = NAMES
+    for value in OBJECTS:
+        accounts.put_object(value)
     qids = {queue.name: queue.qid for queue in QUEUES}
     states = [open_job(job, qid=qids[job.queue], classes=CLASSES) for job in made]
     for state in states:
@@ -128,6 +150,10 @@ def test_both_halves_have_the_same_totals(
     for name in ("inqueue", "kept", "promised"):
         left, right = getattr(accounts.cluster, name), getattr(world, name)
         assert {s: a for s, a in left.items() if a} == {s: a for s, a in right.items() if a}, name
+    claimed = Claimed(world, consumable=True)
+    for qid, queue_info in accounts.cluster.queues.items():
+        left, right = whole(queue_info, "claimed"), claimed.held(qid)
+        assert {s: a for s, a in left.items() if a} == {s: a for s, a in right.items() if a}
     for state in states:
         info, job = state.info, world.session_job(state.job.jid)
         assert info.using == job.using

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from shard_worker.harness import Cluster
 from shard_worker.plugins.capacity_devices import Claimed
+from shard_worker.queue_totals import link
 from shard_worker.session import Session
 from shard_worker.world_statement import WorldStatement
 from shared.constraints import Constraints
@@ -171,3 +173,21 @@ def test_without_the_switch_no_device_counts() -> None:
     claim(cluster, "two", DeviceAsk("gpu.com", count=2))
     job(cluster, "a", claims="two")
     assert room(cluster.open()) == [True]
+
+
+def test_in_an_excerpt_the_totals_count_for_those_who_are_not_in_it() -> None:
+    cluster = cluster_of({GPU: 3})
+    claim(cluster, "two", DeviceAsk("gpu.com", count=2))
+    claim(cluster, "held", DeviceAsk("gpu.com", count=2))
+    claims = cluster.world.objects.claims
+    claims["default/held"] = replace(claims["default/held"], reserved=("somebody",))
+    job(cluster, "a", claims="two")
+    job(cluster, "b", claims="held")
+    session = cluster.open()
+    world = session.world
+    world.whole = False
+    info = cluster.queue_named("q")
+    info.claimed.update(cluster.requests(**{GPU: 2}))
+    link(world.queues)
+    assert room(session) == [False, True]  # the second is held, and counted, already
+    assert world.queues[0].below is not None and world.queues[0].below.claimed == info.claimed
