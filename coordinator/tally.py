@@ -49,7 +49,7 @@ class Tally:
     unexplained: dict[str, int] = field(default_factory=dict)
     """What the last look at the cluster found and nobody can repair, by kind."""
     evicted: Counter[str] = field(default_factory=Counter)
-    """Tasks that had to leave their nodes for others, by the reason that the statement gave."""
+    """Tasks that had to leave their nodes for others, by the action and the rules that agreed."""
     nodes_moved: int = 0
     """Nodes that changed from one shard to another."""
 

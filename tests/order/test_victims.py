@@ -43,7 +43,7 @@ VICTIM, WINNER = 1, 2
 
 def entry(*tasks: int, jid: int = VICTIM, life: int = 0, number: int = 1) -> BindEntry:
     rows, lives = [0] * len(tasks), [life] * len(tasks)
-    evicted = Evicted(jid, WINNER, "preempt: priority", [*tasks], rows, lives)
+    evicted = Evicted(jid, WINNER, "preempt (priority): for default/w-0", [*tasks], rows, lives)
     return BindEntry(f"{number}-0", [], {}, [evicted])
 
 
@@ -84,7 +84,7 @@ def test_a_victim_is_stopped_leaves_its_gang_and_is_pending_again() -> None:
     state = core.order.jobs[VICTIM]
     assert [TaskState(s) for s in state.states] == [RUNNING, RELEASING, RELEASING]
     assert state.info.held == [1]
-    assert core.tally.evicted == {"preempt: priority": 2}
+    assert core.tally.evicted == {"preempt (priority)": 2}
     items = ends(core, 1, 2)
     assert items == [StatusItem(PENDING, VICTIM, [1, 2], [0, 0])]
     assert [TaskState(s) for s in state.states] == [RUNNING, PENDING, PENDING]
