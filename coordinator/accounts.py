@@ -171,7 +171,7 @@ class Accounts:
             add(queue.requested, info.allocated.items(), sign)
             charge(queue, info.allocated.items(), sign)
         self.dirty = True
-        if sign > 0:
+        if sign > 0 and info.job.min_resources is not None:
             self.refigure(state)
         for role in state.job.roles:
             if role.annotations and reserves(role):

@@ -96,7 +96,7 @@ class Coordinator:
         self.dispatcher = dispatcher
         self.tally = Tally()
         self.observer: Observer = Unobserved()
-        order.moved = lambda jid: self.observer.job_moved(jid)
+        order.moved = self._moved
         self.borders = borders = Borders(
             dispatcher,
             order.accounts,
@@ -301,6 +301,9 @@ class Coordinator:
         now_judged, now_lost = tally.judged
         self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
 
+    def _moved(self, jid: int) -> None:
+        self.observer.job_moved(jid)
+
     # --- workers ------------------------------------------------------------------------------
 
     def worker_up(self, shard: int, epoch: Epoch) -> None:
@@ -383,8 +386,6 @@ class Coordinator:
             state = order.jobs.get(item.jid)
             if state is not None and state.standing is Standing.DONE:
                 self.dispatcher.forget(item.jid)
-
-    # --- nodes that refuse ------------------------------------------------------------------------
 
     def job(self, jid: int) -> Job | None:
         """None where the job is not known, or deleted."""

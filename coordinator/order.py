@@ -272,14 +272,17 @@ class Order(Sessions):
         else:
             state.attempts += 1
             self.contention.refused(jid, now=self.now)
-        self._enqueue(state, state.reason or PENDING)
+        only = action == BACKFILL and found and not state.info.pending
+        why = of_counts(outcome.reasons).value if only else state.reason
+        self._enqueue(state, why or PENDING)
 
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts = state.conflicts = 0
         state.tried.clear()
         if self.further:
             self.contention.forget(state.job.jid)
-        self.aging.over(state.job.jid)
+        if self.aging.jid == state.job.jid:
+            self.aging.over(state.job.jid)
         if not outcome.reasons:
             state.tried_since = -1
         self.nominations.drop(state)

@@ -17,6 +17,7 @@ from coordinator.jobbook import PENDING
 from coordinator.jobs import JobState, Standing, progress
 from coordinator.repairs import Repairs
 from coordinator.spanning import Spanning
+from shard_worker.queue_totals import waits_for_entry
 from shard_worker.session import Session
 from shard_worker.workload import Amounts, QueueInfo
 from shared.messages import NOBODY, TaskState
@@ -115,27 +116,32 @@ class Sessions(Repairs):
         if state.slow is None:
             state.slow = self._is_slow(state.job)
         jid = state.job.jid
-        return state.slow or self.spanning.touches(jid) or jid == self.aging.jid
+        if state.slow or jid == self.aging.jid:
+            return True
+        return self.spanning.any and self.spanning.touches(jid)
 
     def _is_slow(self, job: Job) -> bool:
         if self._all_slow or job.topology is not None or job.sub_groups:
             return True
-        return not all(
-            self._is_fast(role.cid, role.annotations + job.annotations) for role in job.roles
-        )
+        for role in job.roles:
+            marks = role.annotations + job.annotations
+            known = self._fast.get((role.cid, marks))
+            if known is False or (known is None and not self._is_fast(role.cid, marks)):
+                return True
+        return False
 
     def _is_fast(self, cid: int, marks: Pairs) -> bool:
-        known = self._fast.get((cid, marks))
-        if known is None:
-            known = self._fast[cid, marks] = self.session.fast(self.accounts.classes[cid], marks)
-        return known
+        found = self.session.fast(self.accounts.classes[cid], marks)
+        self._fast[cid, marks] = found
+        return found
 
     # --- entry --------------------------------------------------------------------------------
 
     def _line_up(self, state: JobState, reason: str, *, urgent: bool) -> None:
-        if not self.entry.passes(state, self.accounts.cluster):
+        waits = waits_for_entry(state.info.phase)
+        if waits and not self.entry.passes(state, self.accounts.cluster):
             self.lines.stand(state, Standing.WAITING, self.entry.why.get(state.job.jid, reason))
-        elif not self._need(state):  # what is left of it has gates
+        elif not (state.need or self._need(state)):  # what is left of it has gates
             self.lines.stand(state, Standing.WAITING, GATED)
         else:
             super()._line_up(state, reason, urgent=urgent)
@@ -283,6 +289,7 @@ class Sessions(Repairs):
 
     def go_out(self, state: JobState, action: str, keys: list[str]) -> None:
         jid = state.job.jid
+        self.spanning.out_now.add(jid)
         if keys:
             self.spanning.take(jid, keys)
         if action in (BACKFILL, RESERVE):
@@ -299,6 +306,9 @@ class Sessions(Repairs):
 
     def came_back(self, jid: int) -> str:
         """A turn came back, or is read anew: its action. Whoever waited for it is next."""
+        if jid not in self.spanning.out_now:
+            return "allocate"
+        self.spanning.out_now.discard(jid)
         for woken, stamp in self.spanning.give_back(jid):
             state = self.jobs.get(woken)
             if state is not None and state.stamp == stamp:

@@ -75,6 +75,8 @@ class Spanning:
         self._busy: dict[str, set[int]] = {}
         """Key -> the job whose turn is out. More than one only where turns were out already when
         the rule came that their jobs are members of."""
+        self.out_now: set[int] = set()
+        """Jobs with a turn out that is more than a flat one, or that others wait for."""
         self.is_out: Callable[[int], bool] = lambda _: False
         """Is a turn of this job out?"""
         self._waiting: dict[str, list[tuple[int, int]]] = {}
@@ -84,6 +86,13 @@ class Spanning:
 
     def put_job(self, job: Job, classes: dict[int, TaskClass]) -> None:
         """A job came or changed."""
+        self._jobs[job.jid] = job
+        if not self._terms and job.jid not in self._keys:
+            for role in job.roles:
+                if classes[role.cid].constraints is not None:
+                    break
+            else:
+                return
         self.drop_job(job.jid)
         self._jobs[job.jid] = job
         for role in job.roles:
@@ -143,7 +152,7 @@ class Spanning:
         term.members.add(jid)
         self._keys.setdefault(jid, set()).add(key)
         if self.is_out(jid):
-            self._busy.setdefault(key, set()).add(jid)
+            self.take(jid, (key,))
 
     def drop_job(self, jid: int) -> None:
         """A job is gone, and holds no node any more."""
@@ -197,6 +206,11 @@ class Spanning:
 
     # --- what turns ask -----------------------------------------------------------------------
 
+    @property
+    def any(self) -> bool:
+        """Does anything span nodes?"""
+        return bool(self._keys)
+
     def touches(self, jid: int) -> bool:
         """Has placing tasks of this job to look at others?"""
         keys = self._keys.get(jid) if self._keys else None
@@ -235,6 +249,7 @@ class Spanning:
 
     def take(self, jid: int, keys: Collection[str]) -> None:
         """A turn of the job goes out that touches these."""
+        self.out_now.add(jid)
         for key in keys:
             self._busy.setdefault(key, set()).add(jid)
 

@@ -180,11 +180,11 @@ class Session(Answers):
 
     def job_key(self, info: JobInfo, cluster: ClusterInfo) -> Key:
         """JobOrder. The caller adds Volcano's last tie-break: creation, then uid (here jid)."""
-        return tuple(_key(hook, info, cluster) for hook in self.hooks["JobOrder"])
+        return _keys(self.hooks["JobOrder"], info, cluster)
 
     def queue_key(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """QueueOrder. The caller adds the last tie-break."""
-        return tuple(_key(hook, queue, cluster) for hook in self.hooks["QueueOrder"])
+        return _keys(self.hooks["QueueOrder"], queue, cluster)
 
     def task_key(self, role: Role) -> Key:
         """TaskOrder, of the roles of one job; members of a role go by their index."""
@@ -328,10 +328,13 @@ class _Compared:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _key(hook: Registered, of: Any, cluster: ClusterInfo) -> Any:
-    if hook.fn is None:
-        return _Compared(hook.scalar, of, cluster)
-    return hook.fn(of, cluster)
+def _keys(hooks: Sequence[Registered], of: Any, cluster: ClusterInfo) -> Key:
+    return tuple(
+        [
+            _Compared(hook.scalar, of, cluster) if hook.fn is None else hook.fn(of, cluster)
+            for hook in hooks
+        ]
+    )
 
 
 def _nobody(operations: Sequence[Operation]) -> None:
