@@ -15,7 +15,7 @@ from math import inf
 from shard_worker.queue_limits import Limits, capability_of, guarantees, real_capability
 from shard_worker.workload import ClusterInfo
 from shared.model import Queue
-from shared.resources import Amount, Missing, maximum, min_dimension
+from shared.resources import EPSILON, Amount, Missing, maximum, min_dimension
 
 ROOT = "root"
 
@@ -32,6 +32,15 @@ class Branch:
     above: tuple[Branch, ...] = ()
     """Its parent, that one's parent, and so on, without the root."""
     leaf: bool = True
+    way: tuple[Branch, ...] = field(init=False)
+    """From the top down to itself."""
+    written: tuple[tuple[int, Amount], ...] = field(init=False)
+    """What it deserves, of what it deserves anything."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "way", (*reversed(self.above), self))
+        written = ((slot, most) for slot, most in self.deserved.items() if most >= EPSILON)
+        object.__setattr__(self, "written", tuple(written))
 
     @property
     def qid(self) -> int:
@@ -133,8 +142,7 @@ def parting(one: Branch, other: Branch) -> tuple[Branch, Branch]:
     """The two just below the lowest queue that is above both: where their ways part.
 
     A queue that is above the other parts from it as itself."""
-    left, right = (*reversed(one.above), one), (*reversed(other.above), other)
-    for a, b in zip(left, right, strict=False):
+    for a, b in zip(one.way, other.way, strict=False):
         if a is not b:
             return a, b
     return one, other
@@ -142,9 +150,8 @@ def parting(one: Branch, other: Branch) -> tuple[Branch, Branch]:
 
 def kinship(one: Branch, other: Branch) -> int:
     """How many queues are above both, or one of them itself: the more, the closer."""
-    left, right = (*reversed(one.above), one), (*reversed(other.above), other)
     count = 0
-    for a, b in zip(left, right, strict=False):
+    for a, b in zip(one.way, other.way, strict=False):
         if a is not b:
             break
         count += 1

@@ -30,7 +30,7 @@ from shard_worker.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shard_worker.world import World
 from shared.model import Requests
 from shared.policy import PluginOption
-from shared.resources import EPSILON, share
+from shared.resources import share
 
 if TYPE_CHECKING:
     from shard_worker.session_job import SessionJob
@@ -114,11 +114,10 @@ class Capacity:
 
     def _need(self, branch: Branch, cluster: ClusterInfo) -> tuple[float, bool]:
         """The largest part in use of what it deserves; one that deserves nothing counts as full."""
-        written = {slot: most for slot, most in branch.deserved.items() if most >= EPSILON}
-        if not written:
+        if not branch.written:
             return 1.0, True
         has = self._has(branch, cluster)
-        return max(share(has.get(slot, 0), most) for slot, most in written.items()), False
+        return max(share(has.get(slot, 0), most) for slot, most in branch.written), False
 
     def compare_queues(self, left: QueueInfo, right: QueueInfo, cluster: ClusterInfo) -> float:
         """Queue priority, leaves first, then the shares of those above them where they part."""
