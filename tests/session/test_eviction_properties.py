@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from random import Random
 
 import numpy as np
@@ -17,6 +18,7 @@ from shard_worker.session_job import SessionJob
 from shard_worker.tasks import OCCUPYING, READY, Status
 from shard_worker.workload import Amounts, add
 from shard_worker.world_statement import Kind
+from shared.model import HyperNode, Member, Role, SubGroupPolicy, TaskClass, Topology
 from tests.session.images import image
 
 ACTIONS = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
@@ -185,6 +187,59 @@ def test_nobody_is_evicted_where_what_is_idle_suffices(random: Random, action: s
                 if len(j.tasks) == tasks and j.job.name == "waits"
             )
         )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    random=st.randoms(use_true_random=False),
+    action=st.sampled_from(("gangpreempt", "gangreclaim")),
+    parts=st.booleans(),
+)
+def test_a_gang_gets_room_in_domains_that_it_may_use(
+    random: Random, action: str, parts: bool
+) -> None:
+    """All of it below one switch of the second tier, each part below one of the first."""
+    c = Cluster("priority", "gang", "conformance", "network-topology-aware", actions=(action,))
+    c.queue("a")
+    c.queue("b")
+    for rack in range(4):
+        for i in range(2):
+            c.node(f"n{rack}{i}", cpu=2)
+            on = f"n{rack}{i}"
+            cpu = random.randint(1, 2)
+            tasks = random.randint(0, 2 // cpu)
+            if tasks:
+                name, queue = f"low{rack}{i}", random.choice("ab")
+                c.job(name, queue=queue, cpu=cpu, tasks=tasks, on=[on] * tasks, priority=1)
+        members = tuple(Member(False, "exact", f"n{rack}{i}") for i in range(2))
+        c.hyper_node(HyperNode(f"rack{rack}", 1, members=members))
+    for hall in range(2):
+        members = tuple(Member(True, "exact", f"rack{2 * hall + i}") for i in range(2))
+        c.hyper_node(HyperNode(f"hall{hall}", 2, members=members))
+    near = Topology(hard=True, highest_tier=1)
+    policy = SubGroupPolicy(
+        "part", size=2, minimum=2, topology=near, selector=(), match_label_keys=("part",)
+    )
+    cid = c.class_of(TaskClass(requests=c.requests(cpu=random.randint(1, 2), pods=1)))
+    roles = [
+        Role("w", cid, 2 * i, 2, labels=(("part", str(i)),), names=(f"w{i}0", f"w{i}1"))
+        for i in range(2)
+    ]
+    groups = (policy,) if parts else ()
+    wide = Topology(hard=True, highest_tier=2)
+    c.job("gang", queue="a", roles=roles, priority=2, topology=wide, sub_groups=groups)
+    session = c.open()
+    run_actions(session)
+    check_books(session)
+    tree, gang = session.world.tree, list(session.world.session_jobs())[-1]
+    assert tree is not None
+    placed = [task for task in gang.tasks if task.status is Status.PIPELINED]
+    assert len(placed) in (0, 4)
+    if placed:
+        assert tree.domains[reduce(tree.lca, (tree.leaf_of(t.row) for t in placed))].tier <= 2
+        for sub in gang.subs.values() if parts else ():
+            racks = {tree.leaf_of(task.row) for task in sub.tasks}
+            assert racks == {sub.nominated_hyper_node}
 
 
 def test_amounts_are_counted_as_the_books_do() -> None:
