@@ -92,6 +92,9 @@ class GangHunt:
             plans = [plan for domain in group if (plan := self._in_domain(domain)) is not None]
             if plans:
                 return self._keep(min(plans, key=lambda plan: plan.harm))
+        if not job.unschedulable and job.job.jid not in ssn.skipped:
+            word = "TopologyPlacementFailed" if asks_for_domains(job) else "NotEnoughResources"
+            ssn.skip(job, word, "no domain can be cleared far enough for the whole of it")
         return False
 
     def _keep(self, plan: Plan) -> bool:

@@ -129,6 +129,7 @@ class TestPreempt:
         run_actions(session)
         assert session.committed == []
         assert image(session) == before
+        assert session.skipped[1][0] == "TopologyPlacementFailed"
 
     def test_a_job_that_does_not_starve_evicts_nobody(self) -> None:
         c = cluster()
