@@ -64,6 +64,7 @@ class Capacity:
         ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
         ssn.tell_limits(self.lacking)
+        ssn.tell_shares(self.deserved)
         if self._devices:
             ssn.add_event_handler(EventHandler(self._allocated, self._deallocated))
 
@@ -72,6 +73,11 @@ class Capacity:
     def tree(self, cluster: ClusterInfo) -> Tree:
         """What each queue may have, deserves and is guaranteed now."""
         return self._grown.of(cluster)
+
+    def deserved(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
+        """What the queue deserves, of what it deserves anything; for people to read."""
+        branch = self.tree(cluster).branches.get(queue.queue.qid)
+        return {} if branch is None else dict(branch.written)
 
     def _grow(self, cluster: ClusterInfo) -> Tree:
         claims = self._claimed(cluster)

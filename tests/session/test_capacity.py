@@ -61,6 +61,9 @@ def test_what_is_deserved_lies_between_the_guarantee_and_what_may_be_had() -> No
     cluster.queue("nothing")
     _, of = plugin(cluster)
     assert [of[n].deserved[CPU] for n in ("much", "little", "nothing")] == [6000, 3000, 0]
+    session = cluster.open()
+    told = [session.deserved(q, session.world) for q in session.world.queues.values()]
+    assert told == [{CPU: 6000}, {CPU: 3000}, {}]
 
 
 def test_of_cpu_and_memory_a_capability_of_nothing_is_none() -> None:
