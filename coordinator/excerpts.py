@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.accounts import Accounts
 from coordinator.jobs import JobState
-from coordinator.spanning import Spanning
+from coordinator.spanning import OF_PLACING, Spanning
 from shard_worker.session import Session
 from shard_worker.workload import Amounts, QueueInfo, add
 from shared.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt, encode_excerpt
@@ -21,6 +21,15 @@ from shared.specs import encode_job, encode_queue
 
 TASKS = 20_000
 """Tasks of other jobs in one excerpt: some tens of milliseconds for the worker to open."""
+
+JOB_WEIGHT = 4
+"""A job costs as much as so many tasks, beside those it has."""
+
+RANK_SECONDS = 0.1
+"""Who is the least important is looked at anew so often at most; with very many jobs less often, so
+that it takes a tenth of the time."""
+
+RANK_SECONDS_A_JOB = 1e-5
 
 SAME_QUEUE = frozenset({"preempt", "gangpreempt"})
 OTHER_QUEUES = frozenset({"reclaim", "gangreclaim"})
@@ -42,19 +51,24 @@ class Excerpts:
         self.limit = TASKS
         self.cut = 0
         """Excerpts that had to leave jobs out, since the start."""
+        self._at = float("inf")
+        self._ranks: dict[int, list[int]] = {}
+        """Queue -> its jobs as :meth:`_ranked` has them, as they were at :attr:`_at`."""
         self._queues: dict[int, tuple[Queue, bytes]] = {}
         self._specs: dict[int, tuple[Job, bytes]] = {}
 
     def of(self, state: JobState, action: str, session: Session) -> tuple[bytes, list[str]]:
         """The excerpt for a turn of this job, and the keys that the turn touches."""
-        own = self._spanning.keys(state.job.jid)
+        jid, spanning = state.job.jid, self._spanning
+        own = spanning.keys(jid)
+        close = spanning.members(k for k in own if k.startswith(OF_PLACING)) - {jid}
         victims = list(self._victims(state, action, session)) if action in EVICTING else []
-        others = [found for jid in victims if (found := self._known(jid)) is not None]
-        keys = {key for other in others for key in self._spanning.keys(other.job.jid)} | {*own}
-        neighbours = self._spanning.members(sorted(keys)) - {state.job.jid, *victims}
-        others += [f for jid in sorted(neighbours) if (f := self._known(jid)) is not None]
+        keys = {key for victim in victims for key in spanning.keys(victim)} | {*own}
+        order = dict.fromkeys([*sorted(close), *victims, *sorted(spanning.members(keys))])
+        order.pop(jid, None)
+        others = [found for one in order if (found := self._known(one)) is not None]
         touched = sorted(keys)
-        return self._write(state, others, touched), touched
+        return self._write(state, others, touched, whole=len(close)), touched
 
     def of_running(
         self, states: Iterable[JobState], rows: frozenset[int]
@@ -82,15 +96,24 @@ class Excerpts:
                 if other != qid and info.queue.reclaimable and info.allocated
             ]
             queues.sort(key=lambda q: session.queue_key(cluster.queues[q], cluster), reverse=True)
-        ranks = {other: rank for rank, other in enumerate(queues)}
-        found = [
-            (ranks[info.qid], info.job.priority, -info.job.created, -jid)
-            for jid, info in cluster.jobs.items()
-            if info.qid in ranks and info.allocated and any(info.allocated.values())
-        ]
-        for *_, negative in sorted(found):
-            if -negative != state.job.jid:
-                yield -negative
+        for qid in queues:
+            for jid in self._ranked(qid):
+                if jid != state.job.jid:
+                    yield jid
+
+    def _ranked(self, qid: int) -> list[int]:
+        """Jobs of a queue that hold nodes: of low priority first, of equal the latest."""
+        cluster = self._accounts.cluster
+        every = max(RANK_SECONDS, RANK_SECONDS_A_JOB * len(cluster.jobs))
+        if not self._at <= cluster.now < self._at + every:
+            self._at = cluster.now
+            ranked: dict[int, list[tuple[int, float, int]]] = {}
+            for jid, info in cluster.jobs.items():
+                if info.using:
+                    rank = (info.job.priority, -info.job.created, -jid)
+                    ranked.setdefault(info.qid, []).append(rank)
+            self._ranks = {q: [-one[2] for one in sorted(found)] for q, found in ranked.items()}
+        return self._ranks.get(qid, [])
 
     # --- what ---------------------------------------------------------------------------------
 
@@ -99,11 +122,14 @@ class Excerpts:
         own: JobState | None,
         others: Iterable[JobState],
         keys: list[str],
+        *,
+        whole: int = 0,
     ) -> bytes:
+        """``whole``: so many of the first are never left out: the job's own rules ask for them."""
         jobs, left, left_out = [] if own is None else [self._job(own)], self.limit, 0
-        for state in others:
-            left -= len(state.states)
-            if left >= 0:
+        for number, state in enumerate(others):
+            left -= len(state.states) + JOB_WEIGHT
+            if left >= 0 or number < whole:
                 jobs.append(self._job(state))
             else:
                 left_out += len(state.states)

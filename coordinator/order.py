@@ -151,7 +151,7 @@ class Order(Sessions):
             world, keys = self.excerpts.of(state, action, self.session)
             if keys and self._steps_aside(state, keys):
                 return None
-        tail = 0 if keys is not None else self._tail(state, need)
+        tail = self._tail(state, need) if action == ALLOCATING else 0
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
         self.lines.stand(state, Standing.OPEN, state.reason)
         state.stamp += 1
@@ -272,9 +272,9 @@ class Order(Sessions):
         else:
             state.attempts += 1
             self.contention.refused(jid, now=self.now)
-        only = action == BACKFILL and found and not state.info.pending
-        why = of_counts(outcome.reasons).value if only else state.reason
-        self._enqueue(state, why or PENDING)
+        self._enqueue(state, state.reason or PENDING)
+        if action == BACKFILL and found and state.standing is Standing.WAITING:
+            self.lines.stand(state, Standing.WAITING, of_counts(outcome.reasons).value)
 
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts = state.conflicts = 0

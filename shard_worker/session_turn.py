@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 
+from shard_worker.candidates import feasible
 from shard_worker.columns import NOMINATED, RELEASING, USED
 from shard_worker.displace import give_back_own, rivals, settle, withdraw_all
 from shard_worker.excerpt_world import Decoded, Opened, open_world
@@ -36,6 +37,7 @@ from shared.messages import (
     Level,
     Turn,
 )
+from shared.skips import written
 
 NAMES_VICTIMS = {
     "gangpreempt": "UnifiedEvictable",
@@ -46,6 +48,9 @@ NAMES_VICTIMS = {
 }
 """Action -> the point at which rules name its victims."""
 BETWEEN_QUEUES = ("gangreclaim", "reclaim")
+
+LOOSE = {Status.ALLOCATED: Kind.ALLOCATE, Status.PIPELINED: Kind.PIPELINE}
+"""Statuses of tasks whose statement was neither committed nor discarded."""
 
 COLUMN = {Kind.ALLOCATE: USED, Kind.PIPELINE: NOMINATED, Kind.EVICT: RELEASING}
 
@@ -173,10 +178,10 @@ class SessionTurns:
         held_back = [row for row in held_back if row < view.size and view.aside[row]]
         view.aside[held_back] = False
         try:
-            _function(turn.action, f"{turn.action}_job")(session, job)
+            first = self._run(turn, session, job)
         finally:
             view.aside[held_back] = True
-        self._fill(made, turn, opened, session, _take_back(session, job))
+        self._fill(made, turn, opened, session, _take_back(session, job, first), first=first)
         if made.empty:
             statement.rollback()
             evicting = turn.action in NAMES_VICTIMS
@@ -187,6 +192,24 @@ class SessionTurns:
             if job.unschedulable:
                 made.reasons, made.failed_role = dict(job.unschedulable), job.failed_role
         return made
+
+    @staticmethod
+    def _run(turn: Turn, session: Session, job: SessionJob) -> int:
+        """Run the action for the job; returns how many operations its first step committed.
+
+        Of allocate a further step for each elastic task that the turn may carry beside the first,
+        as long as each is bound."""
+        step = _function(turn.action, f"{turn.action}_job")
+        left = turn.tail - 1 if session.ready(job) else turn.tail
+        step(session, job)
+        first = done = len(session.committed)
+        while turn.action == "allocate" and done and left > 0:
+            step(session, job)
+            if len(session.committed) == done:
+                break
+            done = len(session.committed)
+            left -= 1
+        return first
 
     def _world(self, excerpt: Excerpt, now: float) -> Opened:
         return open_world(excerpt, view=self._view, mode=self._mode, now=now, decoded=self._decoded)
@@ -200,8 +223,16 @@ class SessionTurns:
     # --- what it did, as a statement ------------------------------------------------------------
 
     def _fill(
-        self, made: SessionPlaced, turn: Turn, opened: Opened, session: Session, did: list[Did]
+        self,
+        made: SessionPlaced,
+        turn: Turn,
+        opened: Opened,
+        session: Session,
+        did: list[Did],
+        *,
+        first: int,
     ) -> None:
+        """``first``: so many of the placements stand or fall together, 0 = all."""
         job = opened.world.session_job(turn.jid)
         evictions = [one for one in did if one.kind is Kind.EVICT]
         places = [one for one in did if one.kind is not Kind.EVICT and one.task.job is job]
@@ -219,7 +250,7 @@ class SessionTurns:
                 kind=ALLOCATE if allocated else NOMINATE,
             )
         placed = made.statement.placed(before)
-        alone = 1 if turn.action == "backfill" else len(placed)
+        alone = 1 if turn.action == "backfill" else (first or len(placed))
         made.core, made.tail = placed[:alone], placed[alone:]
         if placed:
             self._moves(made, opened, [turn.jid])
@@ -298,23 +329,19 @@ def _guaranteed(job: SessionJob) -> bool:
     )
 
 
-def _take_back(session: Session, job: SessionJob | None) -> list[Did]:
-    """Undo on the view what the session left in effect there, and tell it, in order.
+def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list[Did]:
+    """Undo on the view what the session left in effect there, and tell what is to be kept.
 
-    Committed or not: a gang that is only pipelined is neither committed nor discarded."""
+    A gang that is only pipelined is neither committed nor discarded; of further steps, after one
+    that committed (its ``first`` operations), only what they committed counts."""
     world = session.world
     did = [Did(op.kind, op.task, op.row, op.reason) for op in session.committed]
     told = {id(one.task) for one in did if one.kind is not Kind.EVICT}
-    for task in [] if job is None else job.tasks:
-        if id(task) in told:
-            continue
-        if task.status is Status.ALLOCATED:
-            did.append(Did(Kind.ALLOCATE, task, task.row))
-        elif task.status is Status.PIPELINED:
-            did.append(Did(Kind.PIPELINE, task, task.row))
-    for one in reversed(did):
+    left = [] if job is None else [task for task in job.tasks if id(task) not in told]
+    loose = [Did(LOOSE[t.status], t, t.row) for t in left if t.status in LOOSE]
+    for one in reversed(did + loose):
         world.view.shift(COLUMN[one.kind], one.task.requests, one.row, -1)
-    return did
+    return did if first else did + loose
 
 
 def _satisfied(found: SessionPlaced, turn: Turn) -> bool:
@@ -325,14 +352,31 @@ def _satisfied(found: SessionPlaced, turn: Turn) -> bool:
 
 
 def _reasons(session: Session, job: SessionJob, turn: Turn) -> dict[str, int]:
-    """Why nothing came of it: reason -> nodes."""
+    """Why nothing came of it: reason -> nodes; or why the job was passed over as a whole."""
+    never = _never(session, job)
+    if never:
+        return never
+    nodes = int(session.world.view.exists().sum())
+    word, sentence = session.skipped.get(turn.jid, ("", ""))
+    if word and not (word == "NotEnoughResources" and job.unschedulable):
+        return {written(str(word), sentence or str(word)): nodes}
     if job.unschedulable:
         return dict(job.unschedulable)
-    nodes = int(session.world.view.exists().sum())
-    if (skipped := session.skipped.get(turn.jid)) is not None:
-        word, detail = skipped
-        return {detail or str(word): nodes}
     return {NOTHING_TO_DO if turn.action in ("allocate", "backfill") else NO_VICTIMS: nodes}
+
+
+def _never(session: Session, job: SessionJob) -> dict[str, int]:
+    """Why no node at all takes its tasks, whoever leaves; empty where one does.
+
+    Where amounts are short, that is what a session finds first, of every node."""
+    if not any(reason.startswith("Insufficient ") for reason in job.unschedulable):
+        return {}
+    failed = (t for t in job.pending_tasks() if t.role.name == job.failed_role)
+    task = next(failed, None)
+    if task is None or session.pre_predicate(task) is not None:
+        return {}
+    found = feasible(session, task, fit=False)
+    return {} if found.mask.any() else found.reasons
 
 
 def _spared(session: Session, job: SessionJob) -> dict[str, int]:
