@@ -101,6 +101,8 @@ class Session(Answers):
         super().__init__(policy)
         self.deserved: Shares = _no_shares
         """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
+        self.most: Shares = _no_shares
+        """What a queue may have at most by slot, as things stand; empty as above."""
 
         self.committed: list[Operation] = []
         """What statements over the world kept, in order; whoever runs the session takes it."""
@@ -146,9 +148,11 @@ class Session(Answers):
         answers = (lacks(queue, requests, cluster) for lacks in self._lacks)
         return next((answer for answer in answers if answer is not None), None)
 
-    def tell_shares(self, deserved: Shares) -> None:
-        """Tell what queues deserve; for people to read, no decision asks for it."""
+    def tell_shares(self, deserved: Shares, most: Shares | None = None) -> None:
+        """Tell what queues deserve, and the most they may have where that is more; for people to
+        read, no decision asks for it."""
         self.deserved = deserved
+        self.most = most or deserved
 
     @property
     def slow(self) -> tuple[str, ...]:

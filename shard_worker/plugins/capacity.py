@@ -64,7 +64,7 @@ class Capacity:
         ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
         ssn.tell_limits(self.lacking)
-        ssn.tell_shares(self.deserved)
+        ssn.tell_shares(self.deserved, self.most)
         if self._devices:
             ssn.add_event_handler(EventHandler(self._allocated, self._deallocated))
 
@@ -78,6 +78,11 @@ class Capacity:
         """What the queue deserves, of what it deserves anything; for people to read."""
         branch = self.tree(cluster).branches.get(queue.queue.qid)
         return {} if branch is None else dict(branch.written)
+
+    def most(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
+        """The most the queue may have as the tree stands; for people to read."""
+        branch = self.tree(cluster).branches.get(queue.queue.qid)
+        return {} if branch is None else {s: m for s, m in branch.real.items() if m != inf}
 
     def _grow(self, cluster: ClusterInfo) -> Tree:
         claims = self._claimed(cluster)

@@ -64,6 +64,8 @@ def test_what_is_deserved_lies_between_the_guarantee_and_what_may_be_had() -> No
     session = cluster.open()
     told = [session.deserved(q, session.world) for q in session.world.queues.values()]
     assert told == [{CPU: 6000}, {CPU: 3000}, {}]
+    most = [session.most(q, session.world)[CPU] for q in session.world.queues.values()]
+    assert most == [6000, 10000, 7000]
 
 
 def test_of_cpu_and_memory_a_capability_of_nothing_is_none() -> None:
