@@ -354,7 +354,7 @@ class JobBook:
 
     def _of_best_effort(self, state: JobState) -> str:
         """Why a job waits of which only tasks that ask for nothing are left."""
-        return "BestEffortNotInThisVersion"
+        return "NoBackfill"
 
     def _line_up(self, state: JobState, reason: str, *, urgent: bool) -> None:
         if urgent:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from coordinator.wording import plural, some
 from shard_worker.plugins.live_reasons import PASSING, is_missing
 from shard_worker.task_class import ASIDE, FOREIGN, PARTLY, STALE_SPEC
+from shared import skips
 
 LONGEST = 1024
 """Characters of a message: what an event may hold."""
@@ -60,7 +61,7 @@ _WORDS: dict[str, Reason] = {
     **{reason.value: reason for reason in Reason},
     "BindFailed": Reason.PENDING_EVALUATION,  # it was placed, and is placed again in a moment
     "GangReleased": Reason.PENDING_EVALUATION,  # until the rest of it has ended
-    "BestEffortNotInThisVersion": Reason.GATED,
+    "NoBackfill": Reason.GATED,  # the policy has no action for tasks that ask for nothing
     "": Reason.PENDING_EVALUATION,
 }
 
@@ -96,6 +97,8 @@ def of_counts(counts: Mapping[str, int]) -> Reason:
     take the task one day: while there is one, the job waits for room, however many others do not
     match.
     """
+    if (skip := skip_of(counts)) is not None:
+        return skip[0]
     seen = [text for text in counts if text not in (FOREIGN, STALE_SPEC, ASIDE)]
     if any(text.startswith(INSUFFICIENT) or text == PARTLY for text in seen):
         return Reason.NOT_ENOUGH_RESOURCES
@@ -106,6 +109,12 @@ def of_counts(counts: Mapping[str, int]) -> Reason:
     if any(text.startswith("node(s)") for text in seen):
         return Reason.NO_MATCHING_NODES
     return Reason.NOT_ENOUGH_RESOURCES
+
+
+def skip_of(counts: Mapping[str, int]) -> tuple[Reason, str] | None:
+    """The word and sentence where a session passed the job over as a whole."""
+    found = skips.read(counts, _WORDS)
+    return None if found is None else (word(found[0]), found[1])
 
 
 def told_counts(counts: Mapping[str, int]) -> str:

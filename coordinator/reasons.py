@@ -7,12 +7,21 @@ only a look at every node can tell is added by :mod:`coordinator.explain`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from coordinator.ceiling import Ceiling, ceiling_of
 from coordinator.core import Coordinator
-from coordinator.jobs import JobState, LastTry, Need, Standing, amounts, core_need
-from coordinator.lines import Line
+from coordinator.jobs import JobState, LastTry, Need, Standing, amounts, core_need, gated
+from coordinator.lines import Line, QueueState
+from coordinator.reason_facts import (
+    balance,
+    counted,
+    entry_figures,
+    held,
+    limits_of,
+    never,
+    upwards,
+    within_capability,
+)
 from coordinator.reason_words import (
     INSUFFICIENT,
     NEVER,
@@ -20,24 +29,27 @@ from coordinator.reason_words import (
     Why,
     cut,
     of_counts,
+    skip_of,
     told_counts,
     word,
 )
 from coordinator.wording import listed, name_of, plural, quantity, some
+from shard_worker.actions.enqueue import refusal
 from shard_worker.task_class import PARTLY
-from shard_worker.workload import Amounts, QueueInfo
+from shard_worker.workload import QueueInfo
 from shared.messages import OutcomeCode
-from shared.model import TaskClass
-from shared.slots import BASE, PODS
+from shared.slots import BASE
 
 __all__ = [
     "NEVER",
     "Reason",
     "Why",
+    "held",
     "line_reason",
     "never",
     "of_counts",
     "told_counts",
+    "upwards",
     "why",
     "word",
 ]
@@ -80,11 +92,21 @@ def line_reason(
     last = None if first is None else first.last
     if last is None or not last.reasons or last.code not in _LOOKED:
         return Reason.NOT_ENOUGH_RESOURCES
-    return _placeless(last.reasons)
+    return placeless(last.reasons)
 
 
-def _placeless(counts: Mapping[str, int]) -> Reason:
+def untried(core: Coordinator, queue: QueueState) -> Reason:
+    """The word for a queue's jobs that nothing is known against: as :func:`why` has it."""
+    if core.order.session.overused(queue.info, core.order.accounts.cluster):
+        return Reason.WAITING_FOR_QUOTA
+    waiting = sum(line.reasons.total() for line in queue.lines.values())
+    return Reason.WAITING_FOR_TURN if waiting > 1 else Reason.PENDING_EVALUATION
+
+
+def placeless(counts: Mapping[str, int]) -> Reason:
     """The word where the total suffices, but a session found no place."""
+    if (skip := skip_of(counts)) is not None:
+        return skip[0]
     reason = of_counts(counts)
     lacks = any(text.startswith(INSUFFICIENT) or text == PARTLY for text in counts)
     return Reason.FRAGMENTED if lacks and reason is Reason.NOT_ENOUGH_RESOURCES else reason
@@ -115,6 +137,8 @@ class _Judge:
         if not state.info.pending:
             return self._best_effort()
         need = self._need()
+        if not need:
+            return self._gated()
         found = never(self.core, self._queue(), need, classes=self.classes, names=self.names)
         if found is not None:
             return self._amounts(found[0], found[1], need)
@@ -126,11 +150,40 @@ class _Judge:
         return self._waits(need)
 
     def _best_effort(self) -> Why | None:
-        count = sum(self.state.info.best_effort[:1])
+        """Of a job of which only tasks that ask for nothing are left."""
+        state, count = self.state, sum(self.state.info.best_effort[:1])
         if not count:
             return None
-        text = f"{plural(count, 'task')} ask for no resource, which is not in this version"
-        return self._say(Reason.GATED, f"{text}; give them a request, such as cpu: 1m")
+        tasks = f"{plural(count, 'task')} ask for no resource"
+        if not self.order.fills:
+            text = f"{tasks}, and the policy has no action backfill, which places such tasks"
+            return self._say(Reason.GATED, f"{text}; add it, or give them a request: cpu: 1m")
+        if not self._queue().queue.open:
+            return self._say(Reason.QUEUE_CLOSED, f"queue {state.job.queue} is closed; open it")
+        missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
+        if missing is not None:
+            return self._say(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+        if state.job.jid in self.order.entry.waiting:
+            return self._at_the_door()
+        if state.last is not None and (found := self._after_try(state.last, ())) is not None:
+            return found
+        return self._say(Reason.PENDING_EVALUATION, f"{tasks}: backfill places them")
+
+    def _gated(self) -> Why:
+        """Nothing is left of it that may be tried."""
+        roles = [role for role in self.state.job.roles if gated(role)]
+        count = sum(len(self.state.pending(role, role.count)) or role.count for role in roles)
+        text = f"{plural(count, 'task')} have scheduling gates; they wait until whoever set those "
+        return self._say(Reason.GATED, f"{text}takes them away")
+
+    def _at_the_door(self) -> Why:
+        """Not let in by enqueue."""
+        told = self.order.entry.why.get(self.state.job.jid)
+        if told is None:
+            return self._say(Reason.PENDING_EVALUATION, "enqueue has not judged it yet")
+        _, text = refusal(self.order.session, self.order.accounts.cluster, self.state.info)
+        figures = entry_figures(self.core, self._queue(), self.state.info, self.names)
+        return self._say(word(told), f"not let in by enqueue: {text}{figures}")
 
     def _waits(self, need: Need) -> Why:
         state = self.state
@@ -141,6 +194,8 @@ class _Judge:
         if state.stopping:
             text = f"its gang was too small; the {plural(len(state.stopping), 'task')} left stop"
             return self._say(Reason.PENDING_EVALUATION, text)
+        if state.job.jid in self.order.entry.waiting:
+            return self._at_the_door()
         if state.reason == Reason.REPEATED_CONFLICT:
             told = f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
             return self._tried(Reason.REPEATED_CONFLICT, f"{told}; it is tried again", need)
@@ -185,12 +240,14 @@ class _Judge:
     def _after_try(self, last: LastTry, need: Need) -> Why | None:
         if not last.reasons or last.code not in _LOOKED:
             return None
-        reason = _placeless(last.reasons)
+        if (skip := skip_of(last.reasons)) is not None:
+            return self._tried(skip[0], skip[1], need)
+        reason = placeless(last.reasons)
         counts = told_counts(last.reasons)
         if reason is Reason.NO_MATCHING_NODES:
             return self._tried(reason, f"no node takes {self._tasks(last)}: {counts}", need)
         if reason is Reason.FRAGMENTED:
-            asked = listed(_counted(amounts(need, self.classes)), self.names)
+            asked = listed(counted(amounts(need, self.classes)), self.names)
             text = f"{asked} are free in total, but not where {self._tasks(last)} fit: {counts}"
             return self._tried(reason, text, need)
         return self._tried(reason, counts, need)
@@ -232,7 +289,7 @@ class _Judge:
         """Told with the first amount that goes beyond the queue's share or capability."""
         queue = self._queue()
         asked = amounts(need, self.classes)
-        limits = _limits(self.core, queue)
+        limits = limits_of(self.core, queue)
         over = {
             slot: amount - max(0.0, limits[slot] - queue.allocated.get(slot, 0))
             for slot, amount in asked.items()
@@ -259,7 +316,7 @@ class _Judge:
         )
 
     def _short(self, need: Need) -> str:
-        asked, could, short = _balance(self.core, need)
+        asked, could, short = balance(self.core, need)
         first = {slot: asked[slot] for slot in short}
         give = {slot: could[slot] for slot in short}
         gang = f"gang of {count} " if (count := sum(n for _, n in need)) > 1 else ""
@@ -273,6 +330,8 @@ class _Judge:
         ahead = sum(line.reasons.total() for line in lines) - 1
         if self.state.standing is Standing.OPEN:
             return self._say(Reason.PENDING_EVALUATION, "a shard is placing it now")
+        if self.order.session.overused(self._queue(), self.order.accounts.cluster):
+            return self._quota(self._need())
         if ahead <= 0:
             return self._say(Reason.PENDING_EVALUATION, "not looked at yet; its turn is next")
         queue = self.state.job.queue
@@ -282,13 +341,13 @@ class _Judge:
     # --- told -----------------------------------------------------------------------------------
 
     def _amounts(self, reason: Reason, text: str, need: Need) -> Why:
-        asked, could, short = _balance(self.core, need)
+        asked, could, short = balance(self.core, need)
         return self._say(reason, text, requested=asked, available=could, short=short)
 
     def _tried(self, reason: Reason, text: str, need: Need) -> Why:
         """Found by a session: whose, and when."""
         last = self._last()
-        asked, could, short = _balance(self.core, need)
+        asked, could, short = balance(self.core, need)
         if last is None:
             return self._say(reason, text, requested=asked, available=could, short=short)
         return Why(
@@ -321,120 +380,3 @@ class _Judge:
             available=available or {},
             short=short or {},
         )
-
-
-# --- facts --------------------------------------------------------------------------------------
-
-
-def never(
-    core: Coordinator,
-    queue: QueueInfo,
-    need: Need,
-    *,
-    classes: dict[int, TaskClass],
-    names: Sequence[str],
-) -> tuple[Reason, str] | None:
-    """What keeps every job of this need out of this queue as long as nobody changes anything."""
-    ceiling = ceiling_of(core)
-    if core.nodes:
-        for cid, _ in need:
-            for slot, amount in classes[cid].requests:
-                found = _too_large(ceiling, slot, amount, names)
-                if found is not None:
-                    return found
-    asked = amounts(need, classes)
-    for above in upwards(core, queue):
-        for slot, limit in above.queue.capability or ():
-            if asked.get(slot, 0) > limit:
-                resource = name_of(slot, names)
-                return Reason.EXCEEDS_CAPABILITY, (
-                    f"asks {quantity(resource, asked[slot])} {resource} at once, queue "
-                    f"{above.queue.name} may have {quantity(resource, limit)} at most; raise its "
-                    "capability or ask for less"
-                )
-    if core.order.walls and core.nodes and not ceiling.some_shard(asked):
-        return Reason.LARGER_THAN_SHARD, (
-            f"asks {listed(_counted(asked), names)} at once, which no shard has; use fewer "
-            "shards, mode soft, or a smaller gang"
-        )
-    return None
-
-
-def upwards(core: Coordinator, queue: QueueInfo) -> Iterator[QueueInfo]:
-    """A queue and those above it; the queue itself need not be known yet."""
-    queues = core.order.lines.queues
-    yield queue
-    at = queues.get(queue.queue.parent)
-    while at is not None:
-        yield at.info
-        at = queues.get(at.info.queue.parent)
-
-
-def within_capability(core: Coordinator, queue: QueueInfo, asked: Amounts) -> bool:
-    """Whether the queue and those above it may take so much more."""
-    return all(
-        held(core, above, slot) + asked[slot] <= limit
-        for above in upwards(core, queue)
-        for slot, limit in above.queue.capability or ()
-        if slot in asked
-    )
-
-
-def held(core: Coordinator, top: QueueInfo, slot: int) -> int:
-    """What a queue and all below it hold of a slot, leaving tasks included."""
-    queues = core.order.lines.queues
-    if all(queue.info.queue.parent != top.queue.qid for queue in queues.values()):
-        return top.allocated.get(slot, 0) + top.releasing.get(slot, 0)
-    return sum(
-        queue.info.allocated.get(slot, 0) + queue.info.releasing.get(slot, 0)
-        for queue in queues.values()
-        if any(above is top for above in upwards(core, queue.info))
-    )
-
-
-def _too_large(
-    ceiling: Ceiling, slot: int, amount: int, names: Sequence[str]
-) -> tuple[Reason, str] | None:
-    if slot >= len(names) or names[slot].startswith("port/"):
-        return None  # every node has its ports by nature
-    largest, resource = ceiling.node.get(slot, 0), names[slot]
-    if not largest:
-        return Reason.NO_MATCHING_NODES, f"no node has {resource}; ask for what nodes offer"
-    if amount > largest:
-        return Reason.EXCEEDS_NODE_CAPACITY, (
-            f"one task asks {quantity(resource, amount)} {resource}, the largest node has "
-            f"{quantity(resource, largest)}"
-        )
-    return None
-
-
-def _balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
-    """(asked, what the cluster could give now or soon, short by)."""
-    capacity = core.order.accounts.capacity
-    asked = _counted(amounts(need, core.order.accounts.classes))
-    could = {
-        slot: max(
-            0,
-            capacity.idle.get(slot, 0)
-            + capacity.releasing.get(slot, 0)
-            - capacity.promised.get(slot, 0),
-        )
-        for slot in asked
-        if slot in capacity.offered
-    }
-    short = {s: asked[s] - free for s, free in could.items() if asked[s] > free}
-    return asked, could, short
-
-
-def _limits(core: Coordinator, queue: QueueInfo) -> dict[int, float]:
-    """What the queue may have now: its share, and the capability of it and those above it."""
-    limits = dict(core.order.session.deserved(queue, core.order.accounts.cluster))
-    for above in upwards(core, queue):
-        for slot, limit in above.queue.capability or ():
-            limits[slot] = min(limits.get(slot, limit), limit)
-    return limits
-
-
-def _counted(asked: Amounts) -> Amounts:
-    """Amounts without the places among a node's pods, where anything else is asked."""
-    return {s: a for s, a in asked.items() if s != PODS} or asked

@@ -23,6 +23,8 @@ def note_try(state: JobState, outcome: Outcome, *, shard: int, epoch: str, at: f
             return
     elif code is OutcomeCode.INFEASIBLE:
         tries.infeasible += 1
+        if state.in_vain is not None and state.in_vain.kept is outcome.reasons:
+            return  # nobody could be evicted: what allocate found still holds
     elif code is not OutcomeCode.CONFLICT:
         return  # it says nothing about places: the job is read anew
     state.last = LastTry(

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coordinator.core import Coordinator
+from coordinator.jobbook import PENDING
 from coordinator.jobs import JobState, Standing
-from coordinator.reasons import Reason, kept_out_by, line_reason, word
+from coordinator.reasons import Reason, kept_out_by, line_reason, untried, word
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
 """``active``: its turn comes, or is under way. ``backoff``: tried in vain, tried again soon.
@@ -25,6 +26,8 @@ _BY_REASON = {
     "AttemptsExhausted": "backoff",
 }
 _BY_STANDING = {Standing.WAITING: "gated", Standing.NOMINATED: "nominated"}
+
+UNTRIED = ("", PENDING)
 
 UNKNOWN_QUEUE = -1
 """The qid of a job whose queue does not exist."""
@@ -49,6 +52,7 @@ def count_waiting(core: Coordinator, now: float, *, names: Sequence[str]) -> Wai
         for line in queue.lines.values()
         if (reason := kept_out_by(core, queue.info, line, names)) is not None
     }
+    turns = {qid: untried(core, queue) for qid, queue in order.lines.queues.items()}
     for jid, info in order.accounts.cluster.jobs.items():
         pending = info.pending + info.best_effort[0]
         if not pending:
@@ -62,6 +66,8 @@ def count_waiting(core: Coordinator, now: float, *, names: Sequence[str]) -> Wai
         found.tasks[_status(state)] += pending
         if not info.held[0]:
             reason = kept_out.get(id(state.line)) if state.line is not None else None
+            if reason is None and state.reason in UNTRIED and state.standing is Standing.READY:
+                reason = turns.get(info.qid)
             found.jobs[info.qid, reason or word(state.reason)] += 1
     for line in back.values():
         found.tasks[line.status] += line.tasks
@@ -84,7 +90,7 @@ def pending_reasons(core: Coordinator, now: float, *, names: Sequence[str]) -> d
                 told[line_reason(core, state.info, line, names)] += line.reasons.total()
             else:
                 for reason, count in line.reasons.items():
-                    told[word(reason)] += count
+                    told[untried(core, state) if reason in UNTRIED else word(reason)] += count
     return {reason.value: count for reason, count in (+told).items()}
 
 
