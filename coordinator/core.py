@@ -54,14 +54,7 @@ from coordinator.tries import note_try
 from coordinator.victims import Victims
 from shared.aside import Aside
 from shared.ledger.protocol import BindEntry, JobRecord, Nomination, PutPartition, TaskRecord
-from shared.messages import (
-    HOLDING,
-    NOBODY,
-    Epoch,
-    Outcome,
-    OutcomeCode,
-    StatusItem,
-)
+from shared.messages import HOLDING, NOBODY, Epoch, Outcome, OutcomeCode, StatusItem
 from shared.model import Job, Node
 
 __all__ = [
