@@ -160,6 +160,35 @@ class Run:
         return sum(self.sim.core.tally.evicted.values())
 
 
+def group(
+    name: str, members: int, *, needs: Item, seconds: float, annotations: Item | None = None
+) -> list[Item]:
+    """A PodGroup that says what it needs at least, and its pods of one core."""
+    marks = {"scheduling.k8s.io/group-name": name, "quadrant.dev/duration": str(seconds)}
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    return [
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"minMember": members, "minResources": needs},
+        },
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{name}-{i}",
+                    "namespace": "ns",
+                    "annotations": {**marks, **(annotations or {})},
+                },
+                "spec": {"containers": [container]},
+            }
+            for i in range(members)
+        ),
+    ]
+
+
 def hyper_node(name: str, tier: int, *nodes: str) -> Item:
     return {
         "apiVersion": "topology.volcano.sh/v1alpha1",

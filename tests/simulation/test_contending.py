@@ -6,7 +6,8 @@ import pytest
 
 from coordinator.simulation.timeline import Network
 from shard_worker.task_class import Mode
-from tests.simulation.contending import Run, job, priority, queue
+from shared.policy import parse_policy
+from tests.simulation.contending import Run, group, job, named_node, priority, queue
 
 HIGH = priority("high", 100)
 
@@ -96,3 +97,53 @@ def test_with_a_network_that_loses_messages_no_promise_breaks(seed: int) -> None
     report = run.end()
     assert run.evicted > 0
     assert report.summary.tasks_failed == 0
+
+
+def test_jobs_are_let_in_up_to_what_their_queue_may_hold() -> None:
+    """Both say what they need at least; together it is more than the cluster has."""
+    run = Run()
+    for name in ("first", "second"):
+        run.submit(*group(name, 6, needs={"cpu": "6"}, seconds=2), at=0.1)
+    run.until(1.5)
+    assert run.running("first") == 6
+    assert (run.running("second"), run.reason("second")) == (0, "WaitingForQuota")
+    report = run.end()
+    assert report.summary.tasks_finished == 12
+
+
+def test_a_shuffle_clears_nodes_whose_hours_are_over() -> None:
+    """The run begins at 00:16:40; the zone closes at 00:17."""
+    policy = parse_policy(
+        {
+            "actions": "allocate, backfill, shuffle",
+            "tiers": [
+                {"plugins": [{"name": "priority"}, {"name": "gang"}]},
+                {
+                    "plugins": [
+                        {
+                            "name": "tdm",
+                            "arguments": {
+                                "tdm.revocable-zone.rz1": "0:10-0:17",
+                                "tdm.evict.period": "5s",
+                                "tdm.evict.max-num": "10",
+                            },
+                        },
+                        {"name": "predicates"},
+                        {"name": "proportion"},
+                    ]
+                },
+            ],
+        }
+    )
+    run = Run(nodes=1, shards=1, policy=policy)
+    mine = named_node(7)
+    mine["metadata"]["labels"]["volcano.sh/revocable-zone"] = "rz1"
+    run.submit(mine, job("full", 4, seconds=90))
+    marks = {"volcano.sh/revocable-zone": "*", "volcano.sh/preemptable": "true"}
+    run.submit(*group("guest", 2, needs={}, seconds=90, annotations=marks), at=0.5)
+    run.until(15)
+    assert run.running("guest") == 2
+    assert run.evicted == 0
+    run.until(45)
+    assert run.evicted == 2
+    assert run.running("guest") == 0
