@@ -49,7 +49,7 @@ ENTRIES = (
     Entry(
         "story",
         f"{_HERE}.story",
-        "Tell what happened to a job or pod, from its submission on",
+        "Tell what happened to a job or pod, in order, from its submission on",
         ANSWERS,
     ),
     Entry("plan", f"{_HERE}.plan", "Tell where jobs would go, without submitting them", ANSWERS),
@@ -80,7 +80,7 @@ ENTRIES = (
     Entry(
         "scaling",
         f"{_HERE}.scaling",
-        "Compare numbers of shards by what they make of one backlog, on virtual time",
+        "Run the same backlog with more and more shards, on virtual time, and compare",
         RUN,
     ),
     Entry("chaos", f"{_HERE}.chaos", "Break things on purpose, and check histories", RUN, "app"),
