@@ -157,6 +157,9 @@ class Picking:
                     or self._lines.held_back(line, self._now)
                 ):
                     continue
-                if self._within_capability(queue.info, tuple(line.amounts.items())):
+                asked: Requests = tuple(sorted(line.amounts.items()))
+                if self._within_capability(queue.info, asked) and self._session.may_borrow(
+                    queue.info, asked, self._accounts.cluster
+                ):
                     return self._jobs[top[2]], need
         return None

@@ -108,6 +108,11 @@ class Registration:
         if flag is None or option.enabled(flag):
             self.hooks[point].append(Registered(tier, option.name, fn, scalar, scope, symmetric))
 
+    def listens(self, point: str) -> bool:
+        """Does the policy ask the plugin that registers now at this point?"""
+        flag = EXTENSION_POINTS[point].flag
+        return self._speaker is not None and (flag is None or self._speaker[1].enabled(flag))
+
     def warn(self, text: str) -> None:
         """Tell the operator of a setting that this version accepts without effect."""
         name = "" if self._speaker is None else f"{self._speaker[1].name}: "

@@ -122,6 +122,7 @@ class Session(Answers):
         self.ungated: list[TaskInfo] = []
         """Tasks whose queue has room for them, and whose own gate may go."""
         self._lacks: list[Lacks] = []
+        self._limits: list[Lacks] = []
 
     def ungate(self, task: TaskInfo) -> None:
         """Let the task's own gate be taken away; it may be placed once that has come about. Its
@@ -139,9 +140,17 @@ class Session(Answers):
         self.committed += operations
         self.on_commit(operations)
 
-    def tell_limits(self, lacking: Lacks) -> None:
-        """Tell why queues may not take requests; for people to read, no decision asks for it."""
+    def tell_limits(self, lacking: Lacks, *, hard: bool = False) -> None:
+        """Tell why queues may not take requests, for people to read. ``hard``: it is no share that
+        a queue may go beyond while nobody else wants what is idle, but a limit."""
         self._lacks.append(lacking)
+        if hard and self.listens("Allocatable"):
+            self._limits.append(lacking)
+
+    def may_borrow(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
+        """May a queue that Allocatable refuses take a request that nobody else can use? Not where
+        a limit is in the way, and not a share."""
+        return all(lacks(queue, requests, cluster) is None for lacks in self._limits)
 
     def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
         """Why a queue may not take a request now, as the first plugin tells that refuses it."""

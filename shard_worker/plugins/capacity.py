@@ -63,7 +63,7 @@ class Capacity:
         ssn.add_reclaimable_fn(self.reclaimable)
         ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
-        ssn.tell_limits(self.lacking)
+        ssn.tell_limits(self.lacking, hard=True)
         ssn.tell_shares(self.deserved, self.most)
         if self._devices:
             ssn.add_event_handler(EventHandler(self._allocated, self._deallocated))
