@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from shard_worker.queue_totals import figures, link
 from shard_worker.session_job import SessionJob, open_session_job
 from shard_worker.task_class import Mode
+from shard_worker.tasks import STATUS_OF
 from shard_worker.view import View
 from shard_worker.workload import QueueInfo
 from shard_worker.world import World
@@ -24,27 +26,37 @@ from shared.specs import decode_job, decode_queue
 REMEMBERED = 4096
 """Specifications that are kept decoded: jobs come as neighbours and victims again and again."""
 
-_STATES = tuple(TaskState)
+_STATUSES = tuple(STATUS_OF[state] for state in TaskState)
 _HOLDS = frozenset(int(state) for state in HOLDING)
 
 
 class Decoded:
     """Jobs by their encoded specifications, the last ones that were asked for."""
 
-    def __init__(self, limit: int = REMEMBERED) -> None:
+    def __init__(
+        self, limit: int = REMEMBERED, *, numbers: Mapping[int, int] | None = None
+    ) -> None:
+        """``numbers``: what classes are called here, by what they are called in jobs."""
         self._limit = limit
+        self._numbers = numbers or {}
         self._jobs: OrderedDict[bytes, Job] = OrderedDict()
 
     def job(self, spec: bytes) -> Job:
         """Errors: Malformed."""
         found = self._jobs.get(spec)
         if found is None:
-            found = self._jobs[spec] = decode_job(spec)
+            found = self._jobs[spec] = self._renumbered(decode_job(spec))
             if len(self._jobs) > self._limit:
                 self._jobs.popitem(last=False)
         else:
             self._jobs.move_to_end(spec)
         return found
+
+    def _renumbered(self, job: Job) -> Job:
+        if not self._numbers:
+            return job
+        roles = (replace(r, cid=self._numbers.get(r.cid, r.cid)) for r in job.roles)
+        return replace(job, roles=tuple(roles))
 
 
 @dataclass(slots=True)
@@ -106,7 +118,7 @@ def _job(job: Job, told: JobExcerpt, queue: QueueInfo | None, view: View) -> Ses
         job,
         queue=queue,
         classes=view.classes,
-        states=[_STATES[state] for state in told.states],
+        states=[_STATUSES[state] for state in told.states],
         rows=rows,
     )
     made.phase = told.phase

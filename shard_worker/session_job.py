@@ -213,7 +213,7 @@ class SessionJob(JobInfo):
             add(self.nominated, task.requests, by)
         elif status is Status.PENDING and task.best_effort:
             self._add(self.best_effort, group, by)
-        if status & OCCUPYING:
+        if bits & OCCUPYING._value_:
             self.using += by
             add(self.allocated, task.requests, by)
         elif status is Status.PENDING:
@@ -256,8 +256,12 @@ def open_session_job(
     marks = dict(job.annotations)
     made.allocated_hyper_node = marks.get("volcano.sh/job-allocated-hypernode", "")
     at, on = list(states), list(rows)
-    for role in job.roles:
+    alike: dict[tuple[int, int], list[TaskInfo]] = {}
+    for number, role in enumerate(job.roles):
         made.by_role.setdefault(role.name, Census())
+        if not role.count:
+            continue
+        sub = _sub_job(made, role)
         for i in range(role.count):
             tix = role.first + i
             task = TaskInfo(
@@ -268,12 +272,13 @@ def open_session_job(
             state = at[tix] if tix < len(at) else Status.PENDING
             task.status = state if isinstance(state, Status) else STATUS_OF[state]
             task.row = on[tix] if tix < len(on) else -1
-            task.sub = _sub_job(made, role)
-            task.sub.tasks.append(task)
+            task.sub = sub
+            sub.tasks.append(task)
             made.tasks.append(task)
+            alike.setdefault((number, task.status._value_), []).append(task)
     made.tasks.sort(key=lambda task: task.tix)
-    for task in made.tasks:
-        made._count(task, +1)
+    for tasks in alike.values():  # of one role, in one state: they count alike
+        made._count(tasks[0], len(tasks))
     return made
 
 

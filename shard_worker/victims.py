@@ -10,7 +10,7 @@ import numpy as np
 from shard_worker.priority_queue import PriorityQueue
 from shard_worker.rules import Mask
 from shard_worker.task_class import Mode
-from shard_worker.tasks import Status, TaskInfo
+from shard_worker.tasks import EVICTABLE, TaskInfo
 from shard_worker.workload import Amounts, add
 
 if TYPE_CHECKING:
@@ -137,7 +137,11 @@ def shard_groups(world: World, rows: Mask) -> list[Mask]:
 def inhabited(world: World, rows: Mask) -> Mask:
     """Those of the rows on which a task runs, or is about to."""
     found: Mask = np.zeros(world.size, np.bool_)
+    looked_at, bits = rows.tolist(), EVICTABLE._value_  # plain numbers: asked for every task
     for row, tasks in world.resident.items():
-        if rows[row] and any(task.status & (Status.BOUND | Status.RUNNING) for task in tasks):
-            found[row] = True
+        if looked_at[row]:
+            for task in tasks:
+                if task.status._value_ & bits:
+                    found[row] = True
+                    break
     return found

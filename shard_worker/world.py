@@ -60,8 +60,9 @@ class World(ClusterInfo):
 
         Amounts of nodes stay as they are: the view has them."""
         self.jobs[job.job.jid] = job
+        bits = ON_NODE._value_
         for task in job.tasks:
-            if task.row >= 0 and task.status & ON_NODE:
+            if task.row >= 0 and task.status._value_ & bits:
                 self.resident.setdefault(task.row, []).append(task)
 
     def tasks(self) -> Iterator[TaskInfo]:
