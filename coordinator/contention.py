@@ -24,7 +24,9 @@ CONFLICT_SECONDS = 0.02
 """How long it waits where another was faster; doubles each time, to the limit above."""
 
 LOOK_SECONDS = 0.01
-"""The lines are looked through for starving jobs at most so often."""
+LOOK_SECONDS_A_LINE = 2e-5
+"""The lines are looked through for starving jobs at most so often; with very many lines less often,
+so that it takes a small part of the time."""
 
 
 @dataclass(slots=True)
@@ -64,9 +66,9 @@ class Contention:
         room = bool(self.actions) and len(self.out) < OPEN
         return room and now >= self._looked + LOOK_SECONDS
 
-    def looked(self, now: float) -> None:
-        """Nobody was found."""
-        self._looked = now
+    def looked(self, now: float, *, lines: int) -> None:
+        """Nobody was found in so many lines."""
+        self._looked = now + max(0.0, lines * LOOK_SECONDS_A_LINE - LOOK_SECONDS)
 
     def action(self, jid: int, *, now: float, revision: int) -> str | None:
         """What the job may try now."""

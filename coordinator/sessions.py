@@ -220,7 +220,7 @@ class Sessions(Repairs):
                 state = self.jobs[top[2]]
                 if (action := self._action(state)) is not None:
                     return state, action
-        self.contention.looked(self.now)
+        self.contention.looked(self.now, lines=sum(len(q.lines) for _, _, q in by_key))
         return None
 
     def _action(self, state: JobState) -> str | None:
