@@ -7,8 +7,8 @@ from typing import Any
 
 from coordinator.reasons import Reason, Why
 from coordinator.wording import name_of, quantity
+from shard_worker.findings import RoleFunnel
 from shard_worker.funnel import Check
-from shard_worker.inquiry import RoleFunnel
 from shared.model import Job
 from shared.quantity import unit_of
 

@@ -29,8 +29,9 @@ from coordinator.standing import holders, place_in_queue
 from coordinator.telling import story_of
 from coordinator.verdict import KEPT, larger_than_shards, settled
 from coordinator.wording import by_name, name_of, plural, quantity
+from shard_worker.findings import Finding, RoleFunnel
 from shard_worker.funnel import Funnel
-from shard_worker.inquiry import Finding, Inquiry, RoleFunnel
+from shard_worker.inquiry import Inquiry
 from shared.messages import HOLDING, Level, OutcomeCode, TaskState
 
 API_VERSION = "quadrant.dev/v1alpha1"

@@ -13,7 +13,8 @@ from http import HTTPStatus
 
 from coordinator.kube.problems import Problem
 from coordinator.shards import Shards, WorkerLost
-from shard_worker.inquiry import Findings, Inquiry
+from shard_worker.findings import Findings
+from shard_worker.inquiry import Inquiry
 
 AT_ONCE = 4
 """Questions that are answered at a time."""

@@ -24,7 +24,8 @@ from coordinator.plan_report import report
 from coordinator.reasons import NEVER, Reason, Why, held, never, upwards
 from coordinator.verdict import can_ever, from_funnel, larger_than_shards
 from coordinator.wording import listed, name_of, quantity
-from shard_worker.inquiry import Finding, Inquiry
+from shard_worker.findings import Finding
+from shard_worker.inquiry import Inquiry
 from shard_worker.workload import Amounts, JobInfo, QueueInfo
 from shared.ledger.protocol import PutObject
 from shared.messages import OutcomeCode, Turn

@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from shard_worker.inquiry import Findings, Inquiry
+from shard_worker.findings import Findings
+from shard_worker.inquiry import Inquiry
 from shard_worker.transport import PlaceReply, WorkerConfig, encode_call
 from shared.checked import Malformed
 from shared.messages import Epoch, Turn

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from coordinator.reason_words import NEVER, Reason, Why, cut
 from coordinator.wording import listed, name_of, plural, quantity, some
+from shard_worker.findings import Finding, RoleFunnel
 from shard_worker.funnel import Funnel
-from shard_worker.inquiry import Finding, RoleFunnel
 from shared.messages import OutcomeCode
 from shared.model import Requests
 from shared.slots import PODS

@@ -16,7 +16,8 @@ import os
 import time
 
 from shard_worker.figures import WorkerFigures
-from shard_worker.inquiry import Findings, Inquiry
+from shard_worker.findings import Findings
+from shard_worker.inquiry import Inquiry
 from shard_worker.session import open_session
 from shard_worker.task_class import Mode
 from shard_worker.transport import PlaceReply, WorkerConfig, decode_call
@@ -185,7 +186,9 @@ class ShardServer:
         """Answer on the view as it is now; nothing of it stays."""
         await self._follow()
         until = time.monotonic() + INQUIRY_SECONDS
-        found = self._worker.inquire(inquiry, may_go_on=lambda: time.monotonic() < until)
+        found = self._worker.inquire(
+            inquiry, now=time.time(), may_go_on=lambda: time.monotonic() < until
+        )
         return Findings(self._log_id, found)
 
     async def _audit(self) -> None:

@@ -6,7 +6,7 @@ forms of the same questions are in :class:`shard_worker.session.Session`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -265,9 +265,14 @@ class Answers(Registration):
             for hook in self.hooks["Predicate"]
             for reason, mask in hook.fn(task.cls, world.view)
         ]
+        return found + self.live_checks(task)
+
+    def live_checks(self, task: TaskInfo) -> list[Check]:
+        """Those of the checks that change with what runs."""
+        found: list[Check] = []
         for hook in self.hooks["LivePredicate"]:
             if hook.symmetric or hook.fn(task.cls):
-                found += hook.scalar(task, world)
+                found += hook.scalar(task, self.world)
         return found
 
     def passes(self, task: TaskInfo, row: int) -> bool:
@@ -291,19 +296,30 @@ class Answers(Registration):
 
     def node_scores(self, task: TaskInfo, rows: NDArray[np.intp]) -> Scores:
         """The sum of NodeOrder, BatchNodeOrder, and NodeMap as reduced by its plugin."""
-        world = self.world
         total = np.zeros(len(rows), np.float64)
+        for _, part in self._score_parts(task, rows):
+            total += part
+        return total
+
+    def score_parts(self, task: TaskInfo, rows: NDArray[np.intp]) -> dict[str, Scores]:
+        """What each plugin adds to :meth:`node_scores`."""
+        found: dict[str, Scores] = {}
+        for plugin, part in self._score_parts(task, rows):
+            found[plugin] = found.get(plugin, 0.0) + part
+        return found
+
+    def _score_parts(self, task: TaskInfo, rows: NDArray[np.intp]) -> Iterator[tuple[str, Scores]]:
+        world = self.world
         for hook in self.hooks["NodeOrder"]:
-            total += hook.fn.rows(task.cls, world.view, rows)
+            yield hook.plugin, hook.fn.rows(task.cls, world.view, rows)
         for hook in self.hooks["BatchNodeOrder"]:
-            total += hook.scalar(task, rows, world)
+            yield hook.plugin, hook.scalar(task, rows, world)
         for hook in self.hooks["NodeMap"]:
             raw = np.array([hook.scalar(task, row, world) for row in rows.tolist()], np.float64)
             for reduce in self.hooks["NodeReduce"]:
                 if reduce.plugin == hook.plugin:
                     raw = np.asarray(reduce.scalar(task, raw), np.float64)
-            total += raw
-        return total
+            yield hook.plugin, raw
 
     def best_node(self, task: TaskInfo, rows: NDArray[np.intp], scores: Scores) -> int | None:
         """The row that a rule insists on, None where none does."""

@@ -8,7 +8,7 @@ what could start without it: all checks together cost three passes, whatever the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.plugins.node_checks import REPELLING, SELECTOR, TAINT, tolerated
+from shard_worker.rules import Check as Live
 from shard_worker.session import Mask, Session
 from shard_worker.task_class import ASIDE, FOREIGN, STALE_SPEC, Mode
 from shard_worker.view import View
@@ -38,7 +39,8 @@ class Check:
     """One line of the funnel. ``slot`` is -1 where it is no amount."""
 
     kind: str
-    """foreign, stale, aside, selector, affinity, taint, check (any other), amount or promised."""
+    """foreign, stale, aside, selector, affinity, taint, check (any other by class and node), live
+    (by what runs), amount or promised."""
     name: str
     slot: int
     count: int
@@ -113,11 +115,21 @@ class _Room:
         return room
 
 
-def funnel(cls: TaskClass, *, view: View, session: Session, mode: Mode, wanted: int) -> Funnel:
-    """``wanted``: how many tasks of the class have to start together."""
+def funnel(
+    cls: TaskClass,
+    *,
+    view: View,
+    session: Session,
+    mode: Mode,
+    wanted: int,
+    live: Sequence[Live] = (),
+) -> Funnel:
+    """``wanted``: how many tasks of the class have to start together. ``live``: checks that
+    change with what runs, of the first of these tasks."""
     view.reserve(cls.requests)
     rooms = [_room(view, slot, amount) for slot, amount in cls.requests]
     static = list(_static(cls, view, session, mode))
+    static += [_Judged("live", c.reason.removeprefix("node(s) "), -1, c.mask) for c in live]
     checks = [*static, *_amounts(rooms, view)]
     exists = view.exists()
     matching = exists.copy()

@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from shard_worker.columns import USED
 from shard_worker.displace import give_back_own
-from shard_worker.funnel import Check, Funnel, Near, funnel
+from shard_worker.findings import Finding, RoleFunnel
+from shard_worker.funnel import funnel
+from shard_worker.here import why_here
 from shard_worker.placing import Placed, place
+from shard_worker.rules import Check
+from shard_worker.session_turn import SessionTurns
 from shard_worker.statement import Place, Statement, runs_of
 from shard_worker.task_class import Classes
 from shard_worker.view import View
@@ -22,22 +29,25 @@ from shared.checked import (
     binary,
     boolean,
     count,
-    each,
-    indices,
-    integer,
     mapping,
     pack_sealed,
     row,
-    text,
     unpack_sealed,
 )
 from shared.messages import NOMINATE, OutcomeCode, Placement, TaskRun, Turn
 from shared.model import TaskClass
 from shared.specs import decode_class
-from shared.wire import decode_turns, encode_turns, outcome_code, placement, placement_row
+from shared.wire import decode_turns, encode_turns
+
+if TYPE_CHECKING:
+    from shard_worker.session import Session
+    from shard_worker.tasks import TaskInfo
 
 _INQUIRY = b"inquiry"
-_FINDINGS = b"findings"
+
+HERE = "here"
+"""Action of a turn that asks why one task is where it is. ``nominated`` tells both, the row -1
+where it is about where the task would go; its excerpt has the task pending."""
 
 ROLES = 4
 """Roles of a job that get a funnel."""
@@ -55,16 +65,20 @@ class Inquiry:
     implied: dict[int, int] = field(default_factory=dict)
     """Slots that nothing accepted names yet: what every node offers of them by nature."""
     funnels: bool = False
-    """Funnels also for turns that find a place."""
+    """Funnels also for turns that find a place, where they are the first."""
+    apart: bool = False
+    """Each turn on the view as it is, not on top of those before it."""
 
     def encode(self) -> bytes:
-        turns = encode_turns(self.turns)
-        return pack_sealed(_INQUIRY, [turns, self.wanted, self.classes, self.implied, self.funnels])
+        turns, flags = encode_turns(self.turns), [self.funnels, self.apart]
+        return pack_sealed(_INQUIRY, [turns, self.wanted, self.classes, self.implied, *flags])
 
     @classmethod
     def decode(cls, data: bytes) -> Inquiry:
         """Errors: Malformed."""
-        turns, wanted, classes, implied, funnels = row(unpack_sealed(_INQUIRY, data), "inquiry", 5)
+        turns, wanted, classes, implied, funnels, apart = row(
+            unpack_sealed(_INQUIRY, data), "inquiry", 6
+        )
         asked = decode_turns(binary(turns, "inquiry.turns"))
         return cls(
             turns=asked,
@@ -72,63 +86,26 @@ class Inquiry:
             classes=mapping(classes, "inquiry.classes", count, binary),
             implied=_counts(implied, "inquiry.implied"),
             funnels=boolean(funnels, "inquiry.funnels"),
+            apart=boolean(apart, "inquiry.apart"),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RoleFunnel:
-    """The funnel of one role's class."""
-
-    cid: int
-    role: str
-    wanted: int
-    funnel: Funnel
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What would come of one turn. ``code``: PLACED, NOMINATED, INFEASIBLE, or STALE where the view
-    does not know a class yet."""
-
-    jid: int
-    code: OutcomeCode
-    placements: list[Placement] = field(default_factory=list)
-    displaced: list[int] = field(default_factory=list)
-    reasons: dict[str, int] = field(default_factory=dict)
-    funnels: list[RoleFunnel] = field(default_factory=list)
-    """The role that found no place first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """``log_id``: how far the view had followed the ledger's log. Fewer findings than turns where
-    there was no time for the others."""
-
-    log_id: str
-    findings: list[Finding]
-
-    def encode(self) -> bytes:
-        return pack_sealed(_FINDINGS, [self.log_id, [_plain(found) for found in self.findings]])
-
-    @classmethod
-    def decode(cls, data: bytes) -> Findings:
-        """Errors: Malformed."""
-        log_id, findings = row(unpack_sealed(_FINDINGS, data), "findings", 2)
-        return cls(text(log_id, "findings.log_id"), each(findings, "findings", _finding))
 
 
 def examine(
     inquiry: Inquiry,
     classes: Classes,
     *,
+    turns: SessionTurns | None = None,
+    now: float = 0.0,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> list[Finding]:
     """One finding per turn, of as many as there is time for (of one at least).
 
-    The view of ``classes`` is as before when this returns, whatever happens."""
+    ``turns``: runs those that are not flat, at ``now`` (seconds since 1970); without it they are
+    STALE. The view of ``classes`` is as before when this returns, whatever happens."""
     view = classes.view
     with _known(view, inquiry) as numbers:
-        trial = _Trial(inquiry, classes, numbers)
+        aside = None if turns is None else turns.aside(numbers)
+        trial = _Trial(inquiry, classes, numbers, aside, now)
         try:
             found = [trial.turn(i, turn) for i, turn in enumerate(inquiry.turns[:1])]
             for i, turn in enumerate(inquiry.turns[1:], start=1):
@@ -168,7 +145,14 @@ def _known(view: View, inquiry: Inquiry) -> Iterator[dict[int, int]]:
 class _Trial:
     """Turns on a view, each on top of those before."""
 
-    def __init__(self, inquiry: Inquiry, classes: Classes, numbers: dict[int, int]) -> None:
+    def __init__(
+        self,
+        inquiry: Inquiry,
+        classes: Classes,
+        numbers: dict[int, int],
+        sessions: SessionTurns | None,
+        now: float,
+    ) -> None:
         """``numbers``: what the view calls the classes that came with the inquiry."""
         self._inquiry = inquiry
         self._view = classes.view
@@ -176,23 +160,37 @@ class _Trial:
         self._mode = classes.mode
         self._classes = classes
         self._numbers = numbers
+        self._sessions = sessions
+        self._now = now
         self.statements: list[Statement] = []
 
     def turn(self, index: int, asked: Turn) -> Finding:
         numbers, view = self._numbers, self._view
         runs = [replace(run, cid=numbers.get(run.cid, run.cid)) for run in asked.runs]
         turn = replace(asked, runs=runs)
+        if turn.world:
+            return self._by_session(index, turn)
         if not runs or any(run.cid not in view.classes for run in runs):
             return Finding(turn.jid, OutcomeCode.STALE)
         wanted, told = self._inquiry.wanted[index], list[RoleFunnel]()
-        if self._inquiry.funnels:
+        if self._inquiry.funnels and not index:
             told = self._funnels(turn, wanted)
         placed = place(turn, session=self._session, view=view, classes=self._classes)
-        if placed.core:
+        self._keep(placed)
+        if not placed.core:
+            told = told or self._funnels(turn, wanted)
+        return self._finding(turn, placed, told)
+
+    def _keep(self, placed: Placed) -> None:
+        """For the turns that follow, where they are on top of this one."""
+        if placed.core and not self._inquiry.apart:
             self.statements.append(placed.statement)
+        elif placed.core:
+            placed.statement.rollback()
+
+    def _finding(self, turn: Turn, placed: Placed, told: list[RoleFunnel]) -> Finding:
         code = _code(placed)
         if code is OutcomeCode.INFEASIBLE:
-            told = told or self._funnels(turn, wanted)
             told.sort(key=lambda funnel: funnel.role != placed.failed_role)
         return Finding(
             jid=turn.jid,
@@ -202,6 +200,69 @@ class _Trial:
             reasons=dict(placed.reasons),
             funnels=told,
         )
+
+    # --- turns that are not flat --------------------------------------------------------------
+
+    def _by_session(self, index: int, turn: Turn) -> Finding:
+        """As the worker would run it, over what the turn brings along."""
+        if self._sessions is None:
+            return Finding(turn.jid, OutcomeCode.STALE)
+        if turn.action == HERE:
+            return self._here(turn)
+        told: list[RoleFunnel] = []
+        if not index or not self._inquiry.apart:
+            told = self._funnels_of(turn, self._inquiry.wanted[index])
+        placed = self._sessions.place(turn, now=self._now)
+        if placed.stale:
+            return Finding(turn.jid, OutcomeCode.STALE)
+        self._keep(placed)
+        return self._finding(turn, placed, told)
+
+    def _funnels_of(self, turn: Turn, wanted: dict[int, int]) -> list[RoleFunnel]:
+        """Of each role that has tasks pending, with the checks that change with what runs."""
+        aside = Statement(self._view)
+        give_back_own(aside, self._view, turn)
+        try:
+            opened = None if self._sessions is None else self._sessions.opened(turn, now=self._now)
+            if opened is None:
+                return []
+            session, job = opened
+            first: dict[tuple[str, int], TaskInfo] = {}
+            for task in job.pending_tasks():
+                first.setdefault((task.role.name, task.cid), task)
+            return [self._live(session, task, wanted) for task in [*first.values()][:ROLES]]
+        finally:
+            aside.rollback()
+
+    def _live(self, session: Session, task: TaskInfo, wanted: dict[int, int]) -> RoleFunnel:
+        cid = {number: cid for cid, number in self._numbers.items()}.get(task.cid, task.cid)
+        live, reason = session.live_checks(task), session.pre_predicate(task)
+        if reason is not None:
+            live.insert(0, Check(reason, np.zeros(self._view.size, np.bool_)))
+        need, view = wanted.get(cid, 1), self._view
+        found = funnel(
+            task.cls, view=view, session=session, mode=self._mode, wanted=need, live=live
+        )
+        return RoleFunnel(cid, task.role.name, need, found)
+
+    def _here(self, turn: Turn) -> Finding:
+        """Why the turn's task is where ``turn.nominated`` says: as nodes stand without it."""
+        assert self._sessions is not None
+        ((tix, row),) = turn.nominated.items()
+        opened = self._sessions.opened(turn, now=self._now)
+        if opened is None or row >= self._view.size:
+            return Finding(turn.jid, OutcomeCode.STALE)
+        session, job = opened
+        task = job.tasks[tix]
+        if row >= 0:
+            self._view.shift(USED, task.requests, row, -1)
+        try:
+            return Finding(turn.jid, OutcomeCode.PLACED, here=[why_here(session, task, row)])
+        finally:
+            if row >= 0:
+                self._view.shift(USED, task.requests, row, 1)
+
+    # --- parts --------------------------------------------------------------------------------
 
     def _placements(self, places: list[Place]) -> list[Placement]:
         """With the class numbers of the inquiry."""
@@ -245,76 +306,3 @@ def _code(placed: Placed) -> OutcomeCode:
 
 def _counts(value: Any, at: str) -> dict[int, int]:
     return mapping(value, at, count, count)
-
-
-def _plain(f: Finding) -> list[object]:
-    places = [placement_row(p) for p in f.placements]
-    funnels = [[r.cid, r.role, r.wanted, _plain_funnel(r.funnel)] for r in f.funnels]
-    return [f.jid, int(f.code), places, f.displaced, f.reasons, funnels]
-
-
-def _plain_funnel(f: Funnel) -> list[object]:
-    checks = [[c.kind, c.name, c.slot, c.count, c.only, c.starts, c.examples] for c in f.checks]
-    near = [[n.row, n.lacks] for n in f.near]
-    figures = [f.total, f.fits, f.starts, f.later, f.matching, f.empty]
-    return [figures, f.idle, f.scarce, checks, near, f.smaller]
-
-
-def _finding(value: object, at: str) -> Finding:
-    jid, code, places, displaced, reasons, funnels = row(value, at, 6)
-    return Finding(
-        jid=count(jid, at),
-        code=outcome_code(code, at),
-        placements=each(places, f"{at}.placements", placement),
-        displaced=indices(displaced, f"{at}.displaced"),
-        reasons=mapping(reasons, f"{at}.reasons", text, count),
-        funnels=each(funnels, f"{at}.funnels", _role),
-    )
-
-
-def _role(value: object, at: str) -> RoleFunnel:
-    cid, role, wanted, told = row(value, at, 4)
-    figures, idle, scarce, checks, near, smaller = row(told, at, 6)
-    total, fits, starts, later, matching, empty = (count(n, at) for n in row(figures, at, 6))
-    found = Funnel(
-        total=total,
-        fits=fits,
-        starts=starts,
-        later=later,
-        matching=matching,
-        empty=empty,
-        idle=each(idle, f"{at}.idle", _amount),
-        scarce=indices(scarce, f"{at}.scarce"),
-        checks=each(checks, f"{at}.checks", _check),
-        near=each(near, f"{at}.near", _near),
-        smaller=each(smaller, f"{at}.smaller", _amount),
-    )
-    return RoleFunnel(integer(cid, at), text(role, at), count(wanted, at), found)
-
-
-def _amount(value: object, at: str) -> tuple[int, int]:
-    slot, amount = row(value, at, 2)
-    return count(slot, at), integer(amount, at)
-
-
-def _check(value: object, at: str) -> Check:
-    kind, name, slot, nodes, only, starts, examples = row(value, at, 7)
-    return Check(
-        kind=text(kind, at),
-        name=text(name, at),
-        slot=integer(slot, at),
-        count=count(nodes, at),
-        only=count(only, at),
-        starts=count(starts, at),
-        examples=indices(examples, at),
-    )
-
-
-def _near(value: object, at: str) -> Near:
-    node, lacks = row(value, at, 2)
-    return Near(count(node, at), each(lacks, at, _lack))
-
-
-def _lack(value: object, at: str) -> tuple[int, int, int, int]:
-    slot, needs, idle, later = (integer(figure, at) for figure in row(value, at, 4))
-    return slot, needs, idle, later

@@ -7,7 +7,7 @@ it, the view is as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 
@@ -117,6 +117,24 @@ class SessionTurns:
         self._mode = mode
         self._decoded = Decoded()
         self._memory: dict[str, float] = {}
+
+    def aside(self, numbers: Mapping[int, int]) -> SessionTurns:
+        """The same for turns that are only asked about: nothing that they remember stays.
+
+        ``numbers``: what the view calls classes for the time being, by the numbers that jobs in
+        excerpts have for them."""
+        apart = SessionTurns(self._open, view=self._view, mode=self._mode)
+        apart._memory = dict(self._memory)
+        apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded
+        return apart
+
+    def opened(self, turn: Turn, *, now: float) -> tuple[Session, SessionJob] | None:
+        """The session that a turn would get, before it does anything; None where the view does not
+        know a class of its job. Errors: Malformed."""
+        opened = self._world(decode_excerpt(turn.world), now)
+        if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
+            return None
+        return self._session(opened), opened.world.session_job(turn.jid)
 
     def place(self, turn: Turn, *, now: float) -> SessionPlaced:
         """Run a turn about one job. Nominations of lower rank are respected at first; a turn that

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from shard_worker.figures import WorkerFigures
-from shard_worker.inquiry import Finding, Inquiry, examine
+from shard_worker.findings import Finding
+from shard_worker.inquiry import Inquiry, examine
 from shard_worker.placing import Placed, place
 from shard_worker.session import Session, open_session
 from shard_worker.session_turn import SessionPlaced, SessionTurns
@@ -224,7 +225,7 @@ class Worker:
         return self._batch
 
     def inquire(
-        self, inquiry: Inquiry, *, may_go_on: Callable[[], bool] = lambda: True
+        self, inquiry: Inquiry, *, now: float, may_go_on: Callable[[], bool] = lambda: True
     ) -> list[Finding]:
         """What would come of these turns now; nothing of it stays, not even a compiled class."""
         apart = Classes(
@@ -234,7 +235,7 @@ class Worker:
             seed=self.classes.seed,
             limit=INQUIRY_CLASSES,
         )
-        return examine(inquiry, apart, may_go_on=may_go_on)
+        return examine(inquiry, apart, turns=self._turns, now=now, may_go_on=may_go_on)
 
     def take_figures(self) -> WorkerFigures:
         """What was counted since they were last taken."""

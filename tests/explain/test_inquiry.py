@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shard_worker.inquiry import Findings, Inquiry, examine
+from shard_worker.findings import Findings
+from shard_worker.inquiry import Inquiry, examine
 from shard_worker.placing import place
 from shard_worker.task_class import Mode
 from shard_worker.view import View

@@ -18,8 +18,9 @@ from coordinator.cluster.protocol import BindRequests, Reports
 from coordinator.cluster.wire import frame, unframe
 from coordinator.objects.document import Document, Key, decode_document, encode_document
 from shard_worker.figures import WorkerFigures
+from shard_worker.findings import Finding, Findings, RoleFunnel
 from shard_worker.funnel import Check, Funnel, Near
-from shard_worker.inquiry import Finding, Findings, Inquiry, RoleFunnel
+from shard_worker.inquiry import Inquiry
 from shard_worker.transport import PlaceReply, WorkerConfig
 from shared import specs
 from shared.excerpt import Excerpt, JobExcerpt, QueueExcerpt, decode_excerpt, encode_excerpt

@@ -21,7 +21,8 @@ from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Lis
 from coordinator.service import Service
 from coordinator.shards import WorkerLost
 from shard_worker.actor import ShardServer
-from shard_worker.inquiry import Findings, Inquiry
+from shard_worker.findings import Findings
+from shard_worker.inquiry import Inquiry
 from shard_worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
 from shared.ledger.redis_ledger import RedisLedger
