@@ -55,7 +55,8 @@ def test_a_starving_job_gets_a_turn_of_each_action_then_waits_longer_each_time()
     o = contending(queues=("a", "b"))
     filled(o)
     o.put_job(job(2, count=2, queue="b", priority=5))
-    now, seen, pauses = 100.0, [], []
+    now = 100.0
+    seen: list[tuple[float, str]] = []
     while len(seen) < 6:
         for turn in turns(o, now):
             seen.append((now, turn.action))
