@@ -51,6 +51,8 @@ def admit_pod(step: Step, new: PodManifest) -> None:
     template = new.template
     if template.node_name:
         step.check_template(new, template)
+    if step.observe and new.status:
+        read_status(new)  # refused here, before anything of the pod is taken
     key = f"{new.namespace}/{new.name}"
     if key in step.draft.pods or key in step.coming:
         _again(step, key, new)

@@ -28,6 +28,7 @@ from shared.ledger.protocol import (
 from shared.ledger.synchronous import at_once
 from shared.messages import Epoch, StatusBatch, StatusItem, TaskState
 from shared.model import Job, Node
+from shared.slots import PODS
 from shared.specs import encode_job, encode_node
 
 INTAKE = "intake"
@@ -85,7 +86,7 @@ def _stored(recorded: Recorded, *, gangs: bool, limits: bool) -> Iterator[Intake
                 if op.jid in jobs:
                     yield _put_job(op, jobs[op.jid], gangs=gangs)
             case PutQueue():
-                yield op if limits else replace(op, capability=None)
+                yield _put_queue(op, limits=limits)
             case _:
                 yield op
     for node in recorded.nodes:
@@ -95,6 +96,16 @@ def _stored(recorded: Recorded, *, gangs: bool, limits: bool) -> Iterator[Intake
     yield DropNode(ghost.row)
     for row, used in usage(recorded).items():
         yield Observe(row=row, used=sorted(used.items()))
+
+
+def _put_queue(op: PutQueue, *, limits: bool) -> PutQueue:
+    """As far as Volcano's rules look at a capability: they leave out ``pods``, and proportion deals
+    what is guaranteed whatever the capability says."""
+    if not limits or op.capability is None:
+        return replace(op, capability=None)
+    kept = dict(op.guarantee)
+    most = [(s, max(amount, kept.get(s, 0))) for s, amount in op.capability if s != PODS]
+    return replace(op, capability=most)
 
 
 def _put_job(op: PutJob, job: Job, *, gangs: bool) -> PutJob:

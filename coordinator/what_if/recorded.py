@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.admission.step import Placed
 from coordinator.intake import Admission, Intake
+from coordinator.what_if.stray import NOWHERE, without_stray
 from shard_worker.known_objects import KnownObjects
 from shard_worker.tasks import Status
 from shard_worker.world_building import Standing
@@ -60,6 +61,7 @@ def read_recorded(
 
     Raises RecordError where objects are refused."""
     intake = Intake(observe=True)
+    items, stray = without_stray(items)
     admission = intake.admit(items, now)
     if admission.refused:
         raise RecordError(_told(admission.refused))
@@ -67,7 +69,10 @@ def read_recorded(
     recorded = Recorded(
         admission=admission,
         nodes=sorted(admission.nodes, key=lambda node: node.row),
-        queues=list(admission.queues),
+        queues=[
+            replace(queue, parent=NOWHERE) if queue.name in stray else queue
+            for queue in admission.queues
+        ],
         classes=admission.classes,
         standings=[],
         hyper_nodes=list(admission.hyper_nodes),

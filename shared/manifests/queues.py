@@ -25,6 +25,7 @@ _QUEUE = frozenset(
 )
 _QUEUE_LATER = frozenset(("extendClusters", "type"))
 _STATES = ("Open", "Closed", "Closing", "Unknown")
+_UNLIMITED_AT_0 = frozenset(("cpu", "memory"))
 _PRIORITY_CLASS = frozenset(
     (
         "apiVersion",
@@ -40,7 +41,8 @@ _MAX_WEIGHT = 65535
 
 
 def read_queue(obj: dict[str, object]) -> QueueManifest:
-    """A capability of 0 counts (nothing may be used); a resource that is absent is unlimited.
+    """A capability of 0 counts (nothing may be used), but of cpu and memory, where Volcano takes it
+    as not said; a resource that is absent is unlimited.
 
     ``dequeueStrategy`` is known and decides nothing, as in Volcano."""
     meta = read_metadata(obj, namespaced=False, loose=True)
@@ -62,9 +64,9 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
         weight=spec.integer("weight", 1, high=_MAX_WEIGHT),
         parent=loose_name(parent, "spec.parent") if parent else "",
         priority=spec.integer("priority", 0, low=-INT32 - 1),
-        open=status.choice("state", _STATES, "Open") == "Open",
+        open=not status.data.get("state") or status.choice("state", _STATES, "") == "Open",
         reclaimable=spec.boolean("reclaimable", True),
-        capability=frozen(read_amounts(capability), zeros=True) if capability is not None else None,
+        capability=None if capability is None else _limits(capability),
         deserved=frozen(read_amounts(deserved), zeros=True),
         guarantee=frozen(read_amounts(guarantee)),
         deserved_set=deserved is not None,
@@ -72,6 +74,12 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
         annotations=annotations_of(meta),
         affinity=_affinity(spec),
     )
+
+
+def _limits(capability: Fields) -> tuple[tuple[str, int], ...]:
+    said = read_amounts(capability).items()
+    limits = {name: most for name, most in said if most or name not in _UNLIMITED_AT_0}
+    return frozen(limits, zeros=True)
 
 
 def _affinity(spec: Fields) -> NodeGroupAffinity | None:

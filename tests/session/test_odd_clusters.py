@@ -1,0 +1,96 @@
+"""Clusters as nobody should have them, and some do: a session over them, by the rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.replay import ScenarioError, replay
+
+Json = dict[str, Any]
+TREE = {"name": "capacity", "enableHierarchy": True}
+
+
+def policy(*plugins: str | Json, actions: str = "allocate, backfill") -> Json:
+    named = [{"name": plugin} if isinstance(plugin, str) else plugin for plugin in plugins]
+    return {"actions": actions, "tiers": [{"plugins": [{"name": "gang"}, *named]}]}
+
+
+def queue(name: str, *, state: str | None = "Open", **spec: Any) -> Json:
+    return {"metadata": {"name": name}, "spec": spec, "status": {"state": state}}
+
+
+def pod(name: str, *, cpu: str = "1", nominated: str = "") -> Json:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "annotations": {"scheduling.k8s.io/group-name": "g"},
+        },
+        "spec": {"containers": [{"resources": {"requests": {"cpu": cpu} if cpu else {}}}]},
+        "status": {"phase": "Pending", "nominatedNodeName": nominated},
+    }
+
+
+def session(rules: Json, queues: list[Json], pods: list[Json], **group: Any) -> Json:
+    node = {
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
+    groups = [
+        {
+            "metadata": {"name": "g", "namespace": "ns"},
+            "spec": {"minMember": 1, "queue": "q", **group},
+            "status": {"phase": "Inqueue"},
+        }
+    ]
+    cluster = {"nodes": [node], "queues": queues, "podGroups": groups, "pods": pods}
+    return replay({"id": "odd", "policy": rules, "cluster": cluster}).as_json()
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [
+        [queue("q", parent="q")],
+        [queue("q", parent="gone")],
+        [queue("q", parent="p"), queue("p", parent="r"), queue("r", parent="p")],
+    ],
+    ids=["itself", "unknown", "circle"],
+)
+def test_a_tree_of_queues_that_is_none_gives_nothing(queues: list[Json]) -> None:
+    assert session(policy(TREE), queues, [pod("a")])["binds"] == {}
+
+
+def test_rules_without_a_tree_ask_for_no_parent() -> None:
+    queues = [queue("q", parent="gone"), queue("p", parent="q")]
+    assert session(policy("proportion"), queues, [pod("a")])["binds"] == {"ns/a": "n1"}
+
+
+@pytest.mark.parametrize("rule", ["proportion", "capacity"])
+def test_no_cpu_at_all_is_no_limit(rule: str) -> None:
+    queues = [queue("q", capability={"cpu": "0", "memory": "4Gi"})]
+    assert session(policy(rule), queues, [pod("a")])["binds"] == {"ns/a": "n1"}
+
+
+@pytest.mark.parametrize("cpu", ["1", ""], ids=["allocate", "backfill"])
+def test_a_limit_of_pods_is_not_looked_at(cpu: str) -> None:
+    queues = [queue("q", capability={"cpu": "4", "memory": "8Gi", "pods": "1"})]
+    found = session(policy("capacity"), queues, [pod("a", cpu=cpu), pod("b", cpu=cpu)])
+    assert len(found["binds"]) == 2
+
+
+def test_what_is_guaranteed_is_dealt_beyond_the_capability() -> None:
+    queues = [queue("q", capability={"cpu": "1"}, guarantee={"resource": {"cpu": "2"}})]
+    found = session(policy("proportion"), queues, [pod("a"), pod("b"), pod("c")])
+    assert len(found["binds"]) == 2
+
+
+def test_a_queue_without_a_state_is_open() -> None:
+    found = session(policy("proportion"), [queue("q", state="")], [pod("a")])
+    assert found["binds"] == {"ns/a": "n1"}
+
+
+def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
+    with pytest.raises(ScenarioError, match=r"Pod ns/a: status\.nominatedNodeName"):
+        session(policy(), [queue("q")], [pod("a", nominated="No Name")])
