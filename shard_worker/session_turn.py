@@ -7,6 +7,7 @@ it, the view is as it was.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -22,7 +23,7 @@ from shard_worker.session import Session
 from shard_worker.session_job import SessionJob
 from shard_worker.statement import Statement
 from shard_worker.task_class import Mode
-from shard_worker.tasks import Status, TaskInfo
+from shard_worker.tasks import LOST, Status, TaskInfo
 from shard_worker.view import View
 from shard_worker.world_statement import Kind
 from shared import messages
@@ -321,7 +322,8 @@ def guards(session: Session, action: str, jobs: Iterable[SessionJob]) -> int:
     victims = list(jobs)
     speaks = {hook.plugin for hook in session.hooks[NAMES_VICTIMS[action]]}
     found = 0
-    if "gang" in speaks and all(map(_whole, victims)):
+    gone = Counter(op.task.job.job.jid for op in session.committed if op.kind is Kind.EVICT)
+    if "gang" in speaks and all(_whole(job, gone[job.job.jid]) for job in victims):
         found |= GUARD_GANG
     shares = action in BETWEEN_QUEUES and speaks & {"capacity", "proportion"}
     if shares and all(map(_guaranteed, victims)):
@@ -329,10 +331,14 @@ def guards(session: Session, action: str, jobs: Iterable[SessionJob]) -> int:
     return found
 
 
-def _whole(job: SessionJob) -> bool:
-    """Is nothing left of each of its groups, or the minimum?"""
+def _whole(job: SessionJob, evicted: int) -> bool:
+    """Is nothing left of each of its groups, or the minimum?
+
+    ``evicted``: members that this session evicts. Others that leave, or ask for nothing, are none
+    of the gang in a session; the ledger counts them, so that not nothing is left there."""
+    others = job.best_effort[0] + job.census.of(LOST) - evicted
     return all(
-        held == 0 or held >= group.minimum
+        held >= group.minimum or held + others <= 0
         for held, group in zip(job.held, job.job.groups, strict=True)
     )
 

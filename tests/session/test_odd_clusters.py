@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -33,19 +34,19 @@ def pod(name: str, *, cpu: str = "1", nominated: str = "") -> Json:
     }
 
 
-def session(rules: Json, queues: list[Json], pods: list[Json], **group: Any) -> Json:
+def session(
+    rules: Json, queues: list[Json], pods: list[Json], *, groups: Sequence[Json] = (), **group: Any
+) -> Json:
     node = {
         "metadata": {"name": "n1"},
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
     }
-    groups = [
-        {
-            "metadata": {"name": "g", "namespace": "ns"},
-            "spec": {"minMember": 1, "queue": "q", **group},
-            "status": {"phase": "Inqueue"},
-        }
-    ]
-    cluster = {"nodes": [node], "queues": queues, "podGroups": groups, "pods": pods}
+    first = {
+        "metadata": {"name": "g", "namespace": "ns"},
+        "spec": {"minMember": 1, "queue": "q", **group},
+        "status": {"phase": "Inqueue"},
+    }
+    cluster = {"nodes": [node], "queues": queues, "podGroups": [first, *groups], "pods": pods}
     return replay({"id": "odd", "policy": rules, "cluster": cluster}).as_json()
 
 
@@ -94,3 +95,25 @@ def test_a_queue_without_a_state_is_open() -> None:
 def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
     with pytest.raises(ScenarioError, match=r"Pod ns/a: status\.nominatedNodeName"):
         session(policy(), [queue("q")], [pod("a", nominated="No Name")])
+
+
+def test_what_a_tier_without_gangs_evicts_is_not_refused_for_members_that_ask_for_nothing() -> None:
+    """g has one of the three that it needs, and one that asks for nothing: gang lets none of it go,
+    pdb, in the next tier, all."""
+    rules = {
+        "actions": "reclaim",
+        "tiers": [{"plugins": [{"name": "gang"}]}, {"plugins": [{"name": "pdb"}]}],
+    }
+    full = pod("a", cpu="4")
+    full["spec"]["nodeName"], full["status"]["phase"] = "n1", "Running"
+    other = {
+        "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"minMember": 1, "queue": "p"},
+        "status": {"phase": "Inqueue"},
+    }
+    new = pod("c")
+    new["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "h"
+    queues = [queue("q"), queue("p")]
+    pods = [full, pod("b", cpu=""), new]
+    found = session(rules, queues, pods, groups=[other], minMember=3)
+    assert found["evicted"] == ["ns/a"]
