@@ -16,6 +16,8 @@ from coordinator.objects.times import rfc3339
 from coordinator.reasons import Reason, Why
 from coordinator.wording import by_name
 from shared.messages import TaskState
+from shared.model import Job
+from shared.topology import SubGroupPolicy, Topology
 
 Json = dict[str, Any]
 
@@ -57,8 +59,46 @@ def job_group(glance: Glance, job: Document, version: int) -> Json:
         value["spec"]["minMember"] = state.job.groups[0].minimum
         minima = dict(state.job.role_minima)
         value["spec"] |= {"minTaskMember": minima} if minima else {}
+        value["spec"] |= _closeness(state.job)
     value["status"] = group_status(glance, job)
     _annotate(glance, value, job.jid)
+    return value
+
+
+def _closeness(job: Job) -> Json:
+    """``networkTopology`` of a Job, and the sub groups that stand for its partitions."""
+    found: Json = {}
+    if job.topology is not None:
+        found["networkTopology"] = _topology(job.topology)
+    if job.sub_groups:
+        found["subGroupPolicy"] = [_sub_group(policy) for policy in job.sub_groups]
+    return found
+
+
+def _topology(topology: Topology) -> Json:
+    value: Json = {"mode": "hard" if topology.hard else "soft"}
+    if topology.highest_tier is not None:
+        value["highestTierAllowed"] = topology.highest_tier
+    if topology.highest_tier_name:
+        value["highestTierName"] = topology.highest_tier_name
+    return value
+
+
+def _sub_group(policy: SubGroupPolicy) -> Json:
+    value: Json = {
+        "name": policy.name,
+        "subGroupSize": policy.size,
+        "minSubGroups": policy.minimum,
+        "matchLabelKeys": list(policy.match_label_keys),
+    }
+    if policy.topology is not None:
+        value["networkTopology"] = _topology(policy.topology)
+    if policy.selector is not None:
+        expressions = [
+            {"key": r.key, "operator": r.operator, "values": list(r.values)}
+            for r in policy.selector
+        ]
+        value["labelSelector"] = {"matchExpressions": expressions}
     return value
 
 
