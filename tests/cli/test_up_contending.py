@@ -122,17 +122,22 @@ class Users:
 
     def runs(self, name: str, count: int) -> None:
         """Wait until so many of its pods run."""
-        _until(lambda: len(self.nodes(name)) == count, f"{count} of {name} that run")
+        _until(
+            lambda: len(self.nodes(name)) == count,
+            f"{count} of {name} that run",
+            lambda: self._quadrant("explain", "job", f"ns/{name}"),
+        )
 
     def delete(self, name: str) -> None:
         said = self._quadrant("delete", "jobs", name, "-n", "ns")
         assert said.code == 0, said
 
 
-def _until(true: Callable[[], object], what: str) -> None:
+def _until(true: Callable[[], object], what: str, why: Callable[[], object] = str) -> None:
     end = time.monotonic() + SECONDS
     while not true():
-        assert time.monotonic() < end, f"no {what}"
+        if time.monotonic() > end:
+            pytest.fail(f"no {what}: {why()}")
         time.sleep(0.1)
 
 
