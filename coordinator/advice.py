@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator.reasons import Reason, Why
-from coordinator.wording import name_of, quantity
-from shard_worker.findings import RoleFunnel
+from coordinator.wording import listed, name_of, quantity
+from shard_worker.findings import Finding, RoleFunnel
 from shard_worker.funnel import Check
+from shared.messages import ALLOCATE, OutcomeCode
 from shared.model import Job
 from shared.quantity import unit_of
 
@@ -17,17 +18,27 @@ LINES = 6
 
 
 def advice(
-    told: Why, role: RoleFunnel, names: Sequence[str], *, fits_now: bool
+    told: Why,
+    role: RoleFunnel,
+    names: Sequence[str],
+    *,
+    job: Job,
+    changes: Sequence[tuple[str, Finding]] = (),
+    fits_now: bool,
 ) -> list[dict[str, Any]]:
     """Each ``{change, fits, starts, nodes}``: with this change alone, would the tasks that have to
-    start together start now, how many would, and how many nodes more take one."""
+    start together start now, how many would, and how many nodes more take one.
+
+    ``changes``: those that a worker has tried."""
     f, wanted = role.funnel, role.wanted
     if told.reason is Reason.WAITING_FOR_QUOTA:
-        quota = _entry("more quota", f.starts, wanted, 0, fits=fits_now)
-        return [quota, *_within_quota(told, role, names, fits_now=fits_now)]
+        more = more_quota(told, job, names)
+        quota = [] if changes else [_entry(more, f.starts, wanted, 0, fits=fits_now)]
+        return [*map(_tried, changes), *quota, *_within_quota(told, role, names, fits_now=fits_now)]
     if fits_now or not f.total:
         return []
-    found = [
+    found = [_tried(change) for change in changes]
+    found += [
         _entry(f"{quantity(name, amount)} {name} per task", wanted, wanted, 0)
         for slot, amount in f.smaller
         for name in [name_of(slot, names)]
@@ -41,6 +52,17 @@ def advice(
         found.append(_entry(f"a minimum of {f.starts} instead of {wanted}", f.starts, f.starts, 0))
     found.sort(key=lambda entry: not entry["fits"])
     return found[:LINES]
+
+
+def _tried(change: tuple[str, Finding]) -> dict[str, Any]:
+    label, finding = change
+    starts = sum(len(p.tasks) for p in finding.placements if p.kind == ALLOCATE)
+    return _entry(label, starts, starts, 0, fits=finding.code is OutcomeCode.PLACED)
+
+
+def more_quota(told: Why, job: Job, names: Sequence[str]) -> str:
+    """By how much its queue falls short."""
+    return f"{listed(told.short, names)} more for queue {job.queue}" if told.short else "more quota"
 
 
 def _within_quota(

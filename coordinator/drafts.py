@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coordinator.core import Coordinator
 from coordinator.jobs import JobState, core_need, progress, task_runs
-from shard_worker.workload import Amounts
-from shared.messages import Group, Turn
+from shard_worker.inquiry import HERE
+from shard_worker.queue_totals import INQUEUE
+from shard_worker.workload import Amounts, add
+from shared.excerpt import TOTALS, decode_excerpt, encode_excerpt
+from shared.messages import Group, TaskState, Turn
 from shared.model import TaskClass
 
 TAIL = 2000
@@ -41,6 +46,37 @@ def draft_turn(
         nominated=dict(state.nominated),
     )
     return turn, dict(need)
+
+
+def session_turn(
+    core: Coordinator,
+    state: JobState,
+    turn: Turn,
+    *,
+    action: str = "allocate",
+    relief: Amounts | None = None,
+) -> Turn:
+    """The turn as one for a session, as if the job were let in.
+
+    ``relief``: what its queue is taken to have less than it has. ``state`` may be a changed copy of
+    what Order has."""
+    asked = replace(state, info=replace(state.info, phase=INQUEUE))
+    world, _ = core.order.excerpts.of(asked, action, core.order.session)
+    if relief:
+        excerpt = decode_excerpt(world)
+        at = list(core.order.accounts.cluster.queues).index(state.info.qid)
+        add(excerpt.queues[at].totals[TOTALS.index("allocated")], relief.items(), -1)
+        world = encode_excerpt(excerpt)
+    return replace(turn, action=action, world=world)
+
+
+def here_turn(core: Coordinator, state: JobState, turn: Turn, tix: int = -1) -> Turn:
+    """Why this task is where it is; -1: where the first that is pending would go."""
+    states, nominated = bytearray(state.states), {}
+    if tix >= 0:
+        states[tix], nominated = TaskState.PENDING, {tix: state.rows[tix]}
+    asked = session_turn(core, replace(state, states=states), turn)
+    return replace(asked, action=HERE, nominated=nominated)
 
 
 def best_shards(core: Coordinator, asked: Amounts, home: int = -1) -> list[int]:

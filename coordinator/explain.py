@@ -17,21 +17,21 @@ from typing import Any
 from coordinator.admission.registry import Registry, unpack_task
 from coordinator.advice import advice, next_step
 from coordinator.core import Coordinator
-from coordinator.drafts import best_shards, draft_turn
-from coordinator.inquiries import Inquiries, NoAnswer
-from coordinator.jobs import JobState, Standing, amounts
+from coordinator.here import here
+from coordinator.inquiries import Inquiries
+from coordinator.jobs import JobState, Standing
 from coordinator.kube.problems import not_found
+from coordinator.looking import Seen, look, look_here
 from coordinator.objects.kinds import BY_KIND
 from coordinator.objects.story import Stories
 from coordinator.outlook import estimate, gang, quota, victims
 from coordinator.reasons import Reason, Why, why
 from coordinator.standing import holders, place_in_queue
 from coordinator.telling import story_of
-from coordinator.verdict import KEPT, larger_than_shards, settled
+from coordinator.verdict import settled
 from coordinator.wording import by_name, name_of, plural, quantity
 from shard_worker.findings import Finding, RoleFunnel
 from shard_worker.funnel import Funnel
-from shard_worker.inquiry import Inquiry
 from shared.messages import HOLDING, Level, OutcomeCode, TaskState
 
 API_VERSION = "quadrant.dev/v1alpha1"
@@ -55,30 +55,6 @@ class Subject:
 
     jid: int
     tix: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a worker found."""
-
-    finding: Finding | None = None
-    shard: int = -1
-    silent: str = ""
-    """Why none answered."""
-    apart: str = ""
-    """Behind walls: said where no shard could ever hold what all together could."""
-
-
-def _best(found: list[tuple[int, Finding]]) -> _Seen:
-    """Behind walls each shard looks at its own nodes: the one that comes closest is told."""
-    if not found:
-        return _Seen(silent="no shard has a worker")
-    shard, best = min(found, key=lambda told: (told[1].code, -_starts(told[1])))
-    return _Seen(best, shard, apart=larger_than_shards([finding for _, finding in found]))
-
-
-def _starts(finding: Finding) -> int:
-    return finding.funnels[0].funnel.starts if finding.funnels else 0
 
 
 class Explainer:
@@ -156,41 +132,31 @@ class Explainer:
         told = why(core, state, names=names)
         answer |= {"gang": gang(state), "quota": quota(core, state, names)}
         if told is None:
-            return answer | _no_reason(state)
+            return answer | _no_reason(state) | await self._here(state, subject.tix)
         answer["victims"] = victims(state)
         answer["eta"] = estimate(core.tally.waits.likes, state, now)
-        seen = await self._look(state, told)
+        if subject.tix >= 0:
+            answer |= await self._here(state, subject.tix)
+        seen = await look(core, self._inquiries, state, told, names)
         finding = seen.finding
         if finding is not None and finding.funnels:
-            told = self._judge(state, told, seen, finding)
+            told = self._judge(state, why(core, state, names=names) or told, seen, finding)
+            if seen.here is not None and finding.code is OutcomeCode.PLACED:
+                answer.setdefault("here", here(core, state, seen.here))
         answer |= self._why(told, now, names)
         if seen.silent:
             answer["incomplete"] = f"{seen.silent}; what follows is what the coordinator remembers"
         if finding is not None and finding.funnels:
-            answer |= self._figures(told, finding, names)
+            answer |= self._figures(told, state, seen, finding, names)
         answer["next"] = next_step(told, state.job)
         return answer
 
-    async def _look(self, state: JobState, told: Why) -> _Seen:
-        look = told.reason not in KEPT or told.reason is Reason.EXCEEDS_CAPABILITY
-        if not look or not state.info.pending or state.info.qid < 0:
-            return _Seen()
-        core = self._core
-        turn, wanted = draft_turn(core, state, core.order.accounts.classes)
-        asked = amounts(tuple(wanted.items()), core.order.accounts.classes)
-        home = -1 if state.last is None else state.last.shard
-        shards = best_shards(core, asked, home)
-        inquiry = Inquiry(turns=[turn], wanted=[wanted], funnels=True)
-        try:
-            if core.order.walls:
-                found = [(n, await self._inquiries.ask(n, inquiry)) for n in shards]
-                return _best([(n, answer.findings[0]) for n, answer in found])
-            shard, answer = await self._inquiries.ask_any(shards, inquiry)
-            return _Seen(answer.findings[0], shard)
-        except NoAnswer as error:
-            return _Seen(silent=str(error))
+    async def _here(self, state: JobState, tix: int) -> dict[str, Any]:
+        """Why its task is where it is, where that can be told."""
+        found = await look_here(self._core, self._inquiries, state, tix)
+        return {} if found is None else {"here": here(self._core, state, found[0])}
 
-    def _judge(self, state: JobState, told: Why, seen: _Seen, finding: Finding) -> Why:
+    def _judge(self, state: JobState, told: Why, seen: Seen, finding: Finding) -> Why:
         requests = self._core.order.accounts.classes[finding.funnels[0].cid].requests
         found = settled(told, finding, requests, self._registry().slots.names)
         if seen.apart and found.reason in (Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED):
@@ -291,14 +257,16 @@ class Explainer:
             "short": by_name(told.short, names),
         }
 
-    def _figures(self, told: Why, finding: Finding, names: Sequence[str]) -> dict[str, Any]:
+    def _figures(
+        self, told: Why, state: JobState, seen: Seen, finding: Finding, names: Sequence[str]
+    ) -> dict[str, Any]:
         role = finding.funnels[0]
         fits_now = finding.code is OutcomeCode.PLACED
         return {
             "role": role.role,
             "nodes": self.nodes(role.funnel),
             "near": self._near(role.funnel, names),
-            "if": advice(told, role, names, fits_now=fits_now),
+            "if": advice(told, role, names, job=state.job, changes=seen.changes, fits_now=fits_now),
             "roles": [_role(r) for r in finding.funnels] if len(finding.funnels) > 1 else [],
         }
 

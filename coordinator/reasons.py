@@ -85,14 +85,16 @@ def line_reason(
     found = kept_out_by(core, queue, line, names)
     if found is not None:
         return found
+    first = order.jobs.get(line.heap[0][2]) if line.heap else None
+    last = None if first is None else first.last
+    looked = last is not None and bool(last.reasons) and last.code in _LOOKED
+    told = placeless(last.reasons) if last is not None and looked else None
+    if told is not None and told.rank < Reason.WAITING_FOR_QUOTA.rank:
+        return told
     if not order.accounts.capacity.covers(line.amounts):
         within = within_capability(core, queue, line.amounts)
         return Reason.NOT_ENOUGH_RESOURCES if within else Reason.WAITING_FOR_QUOTA
-    first = order.jobs.get(line.heap[0][2]) if line.heap else None
-    last = None if first is None else first.last
-    if last is None or not last.reasons or last.code not in _LOOKED:
-        return Reason.NOT_ENOUGH_RESOURCES
-    return placeless(last.reasons)
+    return told or Reason.NOT_ENOUGH_RESOURCES
 
 
 def untried(core: Coordinator, queue: QueueState) -> Reason:
@@ -202,6 +204,10 @@ class _Judge:
         if state.standing is Standing.OPEN:  # charged: totals count it as if it were placed
             last = self._last()
             return (last and self._after_try(last, need)) or self._turn()
+        last = self._last()
+        found = None if last is None else self._after_try(last, need)
+        if found is not None and found.reason.rank < Reason.WAITING_FOR_QUOTA.rank:
+            return found  # no room that is made, and no quota, would help
         capacity = self.order.accounts.capacity
         if not capacity.covers(amounts(need, self.classes)):
             if not within_capability(self.core, self._queue(), amounts(need, self.classes)):
@@ -209,8 +215,7 @@ class _Judge:
             return self._amounts(Reason.NOT_ENOUGH_RESOURCES, self._short(need), need)
         if state.reason == Reason.WAITING_FOR_QUOTA or not self._within_quota(need):
             return self._quota(need)
-        last = self._last()
-        if last is not None and (found := self._after_try(last, need)) is not None:
+        if found is not None:
             return found
         if state.reason == "BindFailed":
             text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks{self._who()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from coordinator.reason_words import NEVER, Reason, Why, cut
+from coordinator.reason_words import Reason, Why, cut, skip_of
 from coordinator.wording import listed, name_of, plural, quantity, some
 from shard_worker.findings import Finding, RoleFunnel
 from shard_worker.funnel import Funnel
@@ -27,21 +27,30 @@ KEPT = frozenset(
 """Reasons that no look at the nodes can change."""
 
 
+ROOM = frozenset({Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED})
+"""Which of the two it is follows from the totals of the cluster."""
+
+
 def settled(told: Why, finding: Finding, requests: Requests, names: Sequence[str]) -> Why:
-    """What the coordinator knew, and what a worker found since: the worse reason wins.
+    """What is known since a worker looked, with the figures of its funnel. The word stays what
+    everybody else tells of the job.
 
     ``requests``: of one task of the role that the finding's first funnel is about."""
     if told.reason in KEPT or finding.code is OutcomeCode.STALE:
         return told
-    if finding.code is not OutcomeCode.INFEASIBLE or not finding.funnels:
+    if finding.code is not OutcomeCode.INFEASIBLE:
         return _fits(told)
-    found = from_funnel(finding.funnels[0], requests, names)
-    lasting = told.reason in NEVER and not told.evaluated_at  # from totals, which hold now
-    if (
-        lasting or told.reason is Reason.WAITING_FOR_QUOTA
-    ) and told.reason.rank < found.reason.rank:
+    if told.reason is Reason.WAITING_FOR_QUOTA or not finding.funnels or skip_of(finding.reasons):
         return told
-    return found
+    found = from_funnel(finding.funnels[0], requests, names)
+    if found.reason is told.reason:
+        return found
+    if (
+        not {found.reason, told.reason} <= ROOM
+        or finding.funnels[0].funnel.starts >= finding.funnels[0].wanted
+    ):
+        return told
+    return replace(found, reason=told.reason)
 
 
 def _fits(told: Why) -> Why:

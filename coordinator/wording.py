@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.quantity import unit_of
+from shared.quantity import quantity
 
-_BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
-_BYTES = ("memory", "ephemeral-storage", "hugepages-")
-
-
-def quantity(resource: str, amount: float) -> str:
-    """An amount in its slot's unit as a quantity: ``1500m``, ``24``, ``64Gi``."""
-    whole = round(amount)
-    if resource.startswith(_BYTES):
-        return _bytes(whole)
-    unit = unit_of(resource)
-    if whole % unit == 0:
-        return str(whole // unit)
-    return f"{whole}m" if abs(whole) < unit else f"{whole / unit:.3f}".rstrip("0")
-
-
-def _bytes(amount: int) -> str:
-    for suffix, size in _BINARY:
-        if abs(amount) >= size:
-            return f"{amount / size:.1f}".removesuffix(".0") + suffix
-    return str(amount)
+__all__ = ["by_name", "listed", "name_of", "plural", "quantity", "some"]
 
 
 def name_of(slot: int, names: Sequence[str]) -> str:

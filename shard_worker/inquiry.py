@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _INQUIRY = b"inquiry"
 
 HERE = "here"
-"""Action of a turn that asks why one task is where it is. ``nominated`` tells both, the row -1
-where it is about where the task would go; its excerpt has the task pending."""
+"""Action of a turn that asks why one task is where it is. ``nominated`` tells both; without it, the
+question is where the first pending task would go. Its excerpt has the task pending."""
 
 ROLES = 4
 """Roles of a job that get a funnel."""
@@ -248,9 +248,10 @@ class _Trial:
     def _here(self, turn: Turn) -> Finding:
         """Why the turn's task is where ``turn.nominated`` says: as nodes stand without it."""
         assert self._sessions is not None
-        ((tix, row),) = turn.nominated.items()
         opened = self._sessions.opened(turn, now=self._now)
-        if opened is None or row >= self._view.size:
+        pending = [] if opened is None else opened[1].pending_tasks()
+        tix, row = next(iter(turn.nominated.items()), (pending[0].tix if pending else -1, -1))
+        if opened is None or not pending or row >= self._view.size:
             return Finding(turn.jid, OutcomeCode.STALE)
         session, job = opened
         task = job.tasks[tix]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from shard_worker.candidates import feasible
-from shard_worker.columns import NOMINATED, RELEASING, USED
+from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.displace import give_back_own, rivals, settle, withdraw_all
 from shard_worker.excerpt_world import Decoded, Opened, open_world
 from shard_worker.placing import Placed
@@ -22,7 +22,7 @@ from shard_worker.reserving import rows_for
 from shard_worker.session import Session
 from shard_worker.session_job import SessionJob
 from shard_worker.statement import Statement
-from shard_worker.task_class import Mode
+from shard_worker.task_class import TOO_LARGE, Mode, too_large
 from shard_worker.tasks import LOST, Status, TaskInfo
 from shard_worker.view import View
 from shard_worker.world_statement import Kind
@@ -400,7 +400,15 @@ def _never(session: Session, job: SessionJob) -> dict[str, int]:
     if task is None or session.pre_predicate(task) is not None:
         return {}
     found = feasible(session, task, fit=False)
-    return {} if found.mask.any() else found.reasons
+    if not found.mask.any():
+        return found.reasons
+    large, columns = found.mask.copy(), session.world.view.columns.views[ALLOCATABLE]
+    for slot, amount in task.requests:
+        large &= columns[slot] >= amount
+    if large.any():
+        return {}
+    text = too_large(task.requests, session.world.view, found.mask)
+    return {**found.reasons, written(TOO_LARGE, text): int(found.mask.sum())}
 
 
 def _spared(session: Session, job: SessionJob) -> dict[str, int]:

@@ -17,6 +17,9 @@ from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.pick import NEVER, BlockMaxima, Keys, noise
 from shard_worker.session import Session
 from shard_worker.view import View
+from shared.model import Requests
+from shared.quantity import quantity
+from shared.skips import written
 
 IDLE = 2.0**20
 """Added to the key of a row that fits now: every idle row comes before every future one."""
@@ -32,7 +35,23 @@ SomeRows = NDArray[np.intp] | slice
 FOREIGN = "node isn't in scheduler node shard"
 STALE_SPEC = "node's specification is being read again"
 ASIDE = "node is set aside: it refused bind after bind"
+TOO_LARGE = "ExceedsNodeCapacity"
 PARTLY = "node has room for a part of the gang only"
+
+
+def too_large(requests: Requests, view: View, matching: NDArray[np.bool_]) -> str:
+    """What one task asks for that no node has of those that match, even with nothing on it."""
+    names = []
+    for slot, amount in requests:
+        most = int(view.columns.views[ALLOCATABLE][slot][matching].max())
+        if most < amount:
+            name = view.slot_name(slot)
+            names.append(
+                f"{quantity(name, amount)} {name} (the largest has {quantity(name, most)})"
+            )
+    asked = " and ".join(names) or "more at once"
+    count = int(matching.sum())
+    return f"one task asks {asked}, which none of the {count} matching nodes has even when empty"
 
 
 class Mode(Enum):
@@ -271,6 +290,11 @@ class Compiled:
         charge(ASIDE, view.aside)
         for reason, mask in self._checks:
             charge(reason, ~mask)
+        large = left.copy()
+        for allocatable, *_, amount in self._columns:
+            large &= allocatable >= amount
+        if left.any() and not large.any():
+            charge(written(TOO_LARGE, too_large(self.requests, view, left)), left)
         for (slot, _), columns in zip(self.requests, self._columns, strict=True):
             allocatable, used, releasing, nominated, amount = columns
             short = allocatable - used + releasing - nominated < amount

@@ -76,3 +76,27 @@ def _parse(text: str, unit: int) -> int | None:
     if exact >= LIMIT:
         return LIMIT
     return int(exact.to_integral_value(rounding=ROUND_CEILING))
+
+
+# --- in words ----------------------------------------------------------------------------------
+
+_BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_SIZES = ("memory", "ephemeral-storage", "hugepages-")
+
+
+def quantity(resource: str, amount: float) -> str:
+    """An amount in its slot's unit as a quantity: ``1500m``, ``24``, ``64Gi``."""
+    whole = round(amount)
+    if resource.startswith(_SIZES):
+        return _size(whole)
+    unit = unit_of(resource)
+    if whole % unit == 0:
+        return str(whole // unit)
+    return f"{whole}m" if abs(whole) < unit else f"{whole / unit:.3f}".rstrip("0")
+
+
+def _size(amount: int) -> str:
+    for suffix, size in _BINARY:
+        if abs(amount) >= size:
+            return f"{amount / size:.1f}".removesuffix(".0") + suffix
+    return str(amount)

@@ -147,7 +147,12 @@ async def test_quota_capability_closed_and_missing_queues(tmp_path: Path, redis_
         nowhere = await explained(service, "nowhere")
     assert quota["reason"] == "WaitingForQuota"
     assert "queue lab uses 3 of the 4 nvidia.com/gpu it may have" in quota["message"]
-    assert {"change": "more quota", "fits": True, "starts": 5, "nodes": 0} in quota["if"]
+    assert {
+        "change": f"1 {GPU} more for queue lab",
+        "fits": True,
+        "starts": 5,
+        "nodes": 0,
+    } in quota["if"]
     assert never["reason"] == "ExceedsCapability"
     assert nowhere["reason"] == "Misconfigured"
     assert "create queue no-such" in nowhere["message"]
