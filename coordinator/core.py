@@ -247,9 +247,8 @@ class Coordinator:
         those of now, whenever the cluster answers."""
         stop: list[tuple[int, int]] = []
         for victims, tasks in self.victims.told(e for entry in entries for e in entry.evicts):
-            for tix in tasks:
-                self.observer.evicted(victims.jid, tix, victims.by, victims.reason)
-                stop.append((victims.jid, tix))
+            self.observer.evicted(victims.jid, tasks, victims.by, victims.reason)
+            stop += [(victims.jid, tix) for tix in tasks]
         return stop, self.victims.uids(stop)
 
     def failed(self, items: list[StatusItem]) -> None:

@@ -21,8 +21,8 @@ class Observer(Protocol):
         """The ledger recorded the state ``item.state`` of these tasks; Order knows of it."""
         ...
 
-    def evicted(self, jid: int, tix: int, by_jid: int, reason: str) -> None:
-        """A task has to leave its node; told again where a coordinator was lost meanwhile."""
+    def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
+        """Tasks have to leave their nodes; told again where a coordinator was lost meanwhile."""
         ...
 
     def job_moved(self, jid: int) -> None:
@@ -45,7 +45,7 @@ class Unobserved:
 
     def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None: ...
 
-    def evicted(self, jid: int, tix: int, by_jid: int, reason: str) -> None: ...
+    def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None: ...
 
     def job_moved(self, jid: int) -> None: ...
 

@@ -57,7 +57,7 @@ class Victims:
             leaving = [t for t in victims.tasks if t in state.evicted]
             if leaving:
                 self._order.departures.ask_later(victims.jid, leaving)
-                self._tally.evicted[_rule(victims.reason)] += len(leaving)
+                self._tally.evicted[rule_of(victims.reason)] += len(leaving)
                 found.append((victims, leaving))
         return found
 
@@ -193,6 +193,6 @@ def _divided(item: StatusItem, evicted: set[int]) -> list[StatusItem]:
     return parts
 
 
-def _rule(reason: str) -> str:
+def rule_of(reason: str) -> str:
     """The action and its rules; for whom it was is for people, and would be a count for each."""
     return reason.partition(": for ")[0]

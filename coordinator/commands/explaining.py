@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator.commands.answers import TIED, block
 from coordinator.commands.durations import age
+from coordinator.commands.here_table import here_table
 
 Answer = dict[str, Any]
 
@@ -18,6 +19,7 @@ def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
         (_subject(answer), _head(answer)),
         ("POD", _pod(answer)),
         ("WHY", _why(answer, now)),
+        ("EVICTED", _evicted(answer)),
         ("GANG", _gang(answer)),
         ("QUOTA", [_quota(row) for row in answer.get("quota") or () if _tells(row)]),
         ("NODES", _nodes(answer)),
@@ -27,6 +29,7 @@ def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
         ("AHEAD", _ahead(answer)),
         ("TRIED", _tried(answer)),
         ("PLACED", _places(answer)),
+        ("HERE", here_table(answer)),
         ("NEXT", _next(answer)),
     )
     return [line for word, text in parts for line in block(word, text, columns=columns)]
@@ -146,6 +149,16 @@ def _near(near: Answer) -> str:
 def _lack(lack: Answer) -> str:
     future = f", future idle {lack['futureIdle']}" if lack["futureIdle"] != lack["idle"] else ""
     return f"{lack['needs']} {lack['resource']}: idle {lack['idle']}{future}"
+
+
+def _evicted(answer: Answer) -> list[str]:
+    """Who evicted those that wait, and by which rule: the last time."""
+    told = [entry for entry in answer.get("story") or () if entry["reason"] == "Evicted"]
+    if not told or answer.get("reason") is None:
+        return []
+    last, at = told[-1], told[-1]["lastTime"]
+    tasks = "1 task" if last["tasks"] == 1 else f"{last['tasks']} tasks"
+    return [f"{tasks} {last['message'].removeprefix('evicted ')}, at {at[11:19]}"]
 
 
 def _victims(answer: Answer) -> list[str]:

@@ -17,6 +17,7 @@ from coordinator.objects.glance import NOT_TRIED, shard_name
 from coordinator.objects.kinds import Kind
 from coordinator.objects.story import Happening, Stories, Story, Whom
 from coordinator.reasons import Reason, Why, of_counts, why
+from coordinator.victims import rule_of
 from coordinator.wording import plural
 from shared.aside import Aside
 from shared.messages import ALLOCATE, Outcome, OutcomeCode, Placement, StatusItem, TaskState
@@ -113,13 +114,19 @@ class Observing:
             self._tell(story, "BindFailed", text, Whom.TASKS, warning=True, tasks=tasks)
         self._notify()
 
-    def evicted(self, jid: int, tix: int, by_jid: int, reason: str) -> None:
+    def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
+        """A statement tells one member that it evicts for; what is told here names the job."""
         state, by = self.core.order.known(jid), self.core.order.known(by_jid)
         if state is None:
             return
+        rule = f" by {rule_of(reason)}" if reason else ""
         whom = f"job {by_jid}" if by is None else by.job.key
-        text = f"evicted for {whom}" + (f": {reason}" if reason else "")
-        self._tell(self._move(state, [tix]), "Evicted", text, Whom.TASKS, tasks=[tix])
+        text = f"evicted{rule}" if jid == by_jid else f"evicted for {whom}{rule}"
+        tasks = sorted(tasks)
+        self._tell(self._move(state, tasks), "Evicted", text, Whom.TASKS, tasks=tasks)
+        if by is not None and jid != by_jid:
+            text = f"{plural(len(tasks), 'task')} of {state.job.key} evicted for it{rule}"
+            self._tell(self._move(by, ()), "Evicting", text, Whom.JOB)
         self._notify()
 
     def job_moved(self, jid: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.commands.explaining import explanation
 from coordinator.telling import story_of
 from tests.explain.cluster import job, node, send, settled
 from tests.explain.test_commands import Shell, plain_terminal, redis_url
@@ -59,6 +60,52 @@ def test_what_happens_again_is_counted_and_a_pod_hears_of_itself_alone() -> None
         3,
     )
     assert waited["lastTime"] > waited["time"]
-    world.objects.evicted(jid, 0, jid, "preempt, by priority")
+    world.objects.evicted(jid, [0], jid, "shuffle (tdm)")
     assert story_of(world.core, state, story, 0)[-1]["reason"] == "Evicted"
     assert story_of(world.core, state, story, 1)[-1]["reason"] == "FailedScheduling"
+
+
+def test_victims_and_whom_they_made_way_for_are_told_once_each() -> None:
+    world = World()
+    world.put(written("low", tasks=[task("w", replicas=3)]), written("high"))
+    jobs = {state.job.name: jid for jid, state in world.core.order.jobs.items()}
+    reason = "preempt (priority, gang): for ns/high-w-0"
+    world.objects.evicted(jobs["low"], [2, 0], jobs["high"], reason)
+    for name, word, text, names in (
+        ("low", "Evicted", "evicted for ns/high by preempt (priority, gang)", [0, 2]),
+        ("high", "Evicting", "2 tasks of ns/low evicted for it by preempt (priority, gang)", []),
+    ):
+        state = world.core.order.jobs[jobs[name]]
+        story = story_of(world.core, state, world.objects.stories.jobs[jobs[name]])
+        (told,) = [entry for entry in story if entry["reason"] == word]
+        assert told["message"] == text
+        assert told["names"] == [f"{name}-w-{index}" for index in names]
+
+
+def test_an_explanation_says_who_evicted_the_tasks_that_wait() -> None:
+    evicted = {
+        "time": "2026-01-02T03:04:05.000Z",
+        "lastTime": "2026-01-02T03:04:05.000Z",
+        "count": 1,
+        "reason": "Evicted",
+        "message": "evicted for ns/high by preempt (priority, gang)",
+        "tasks": 2,
+        "names": ["w-0", "w-1"],
+    }
+    answer = {
+        "of": {"kind": "Job", "namespace": "ns", "name": "low"},
+        "phase": "Running",
+        "ageSeconds": 1,
+        "queue": "q",
+        "tasks": {"total": 3, "minimum": 1},
+        "attempts": dict.fromkeys(
+            ("placed", "nominated", "infeasible", "trueConflicts", "readConflicts", "shards"), 0
+        ),
+        "places": [],
+        "message": "none can start now",
+        "story": [evicted],
+    }
+    line = "EVICTED 2 tasks for ns/high by preempt (priority, gang), at 03:04:05"
+    assert line in explanation(answer | {"reason": "Fragmented"}, columns=100, now=0.0)
+    runs = explanation(answer | {"reason": None}, columns=100, now=0.0)
+    assert not any("EVICTED" in text for text in runs)
