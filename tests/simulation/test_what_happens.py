@@ -125,9 +125,12 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
         resolve(self, jid, states)
 
     def counted_never(
-        self: Coordinator, tasks: list[tuple[int, int]], unknown: list[tuple[int, int]]
+        self: Coordinator,
+        tasks: list[tuple[int, int]],
+        uids: list[str],
+        unknown: list[tuple[int, int]],
     ) -> list[StatusItem]:
-        items = never(self, tasks, unknown)
+        items = never(self, tasks, uids, unknown)
         seen["never held"] += len(items)
         return items
 
