@@ -84,6 +84,11 @@ class Contention:
         trying = self._trying.get(jid)
         return set() if trying is None else trying.shards
 
+    def attempts(self, jid: int) -> int:
+        """Turns by the action that is next that came to nothing."""
+        trying = self._trying.get(jid)
+        return 0 if trying is None else trying.conflicts + len(trying.shards)
+
     def opened(self, jid: int, action: str) -> None:
         self.turns += 1
         self.out[jid] = action
@@ -105,6 +110,7 @@ class Contention:
         """On to the next action; after the last one the job waits."""
         trying = self._trying.setdefault(jid, Trying())
         trying.shards.clear()
+        trying.conflicts = 0
         trying.step += 1
         if trying.step >= len(self.actions):
             trying.step = 0

@@ -66,8 +66,9 @@ class Sessions(Repairs):
         self.entry.adopt(session)
         super().adopt(session)
         self._rules()
-        for state in list(self.entry.waiting.values()):
-            self._enqueue(state)
+        for state in self.entry.take():
+            if state.standing is Standing.WAITING:
+                self._enqueue(state)
         for state in list(self.jobs.values()):
             if state.standing is Standing.WAITING and any(state.info.best_effort):
                 self._enqueue(state, state.reason)
@@ -100,7 +101,8 @@ class Sessions(Repairs):
         self.departures.purged(jid)
 
     def resolve(self, jid: int, states: bytearray) -> None:
-        self.came_back(jid)
+        if self.came_back(jid) in self.contention.actions:
+            self.contention.forget(jid)
         super().resolve(jid, states)
 
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
@@ -150,8 +152,10 @@ class Sessions(Repairs):
         """Judge those that wait for entry."""
         for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):
             if not why:
+                self._filled_at = -1
+            if not why and state.standing is Standing.WAITING:
                 self._enqueue(state)
-            elif state.standing is Standing.WAITING:
+            elif why and state.standing is Standing.WAITING:
                 self.lines.stand(state, Standing.WAITING, why)
 
     # --- backfill -----------------------------------------------------------------------------
@@ -310,6 +314,8 @@ class Sessions(Repairs):
             return "allocate"
         self.spanning.out_now.discard(jid)
         for woken, stamp in self.spanning.give_back(jid):
+            if woken in self._unfilled:  # its backfill may have waited
+                self._unfilled[woken], self._filled_at = -1, -1
             state = self.jobs.get(woken)
             if state is not None and state.stamp == stamp:
                 self._enqueue(state, urgent=True)
