@@ -10,7 +10,9 @@ from shared.policy import PluginOption
 
 SYSTEM_NAMESPACE = "kube-system"
 SYSTEM_PRIORITY = 2_000_000_000
-"""Kubernetes' classes system-cluster-critical and system-node-critical begin here; no other may."""
+"""Kubernetes' classes of the two names below begin here; no other may."""
+SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+"""Their names count as well: a pod may say its class where the class itself is not known."""
 
 
 class Conformance:
@@ -27,8 +29,12 @@ class Conformance:
 
 def evictable(_: object, victims: Sequence[TaskInfo], *__: object) -> list[TaskInfo]:
     """Those of the candidates that may be evicted at all."""
-    return [
-        victim
-        for victim in victims
-        if victim.job.job.namespace != SYSTEM_NAMESPACE and victim.priority < SYSTEM_PRIORITY
-    ]
+    return [victim for victim in victims if not _keeps_alive(victim)]
+
+
+def _keeps_alive(task: TaskInfo) -> bool:
+    return (
+        task.job.job.namespace == SYSTEM_NAMESPACE
+        or task.priority >= SYSTEM_PRIORITY
+        or task.role.priority_class in SYSTEM_CLASSES
+    )

@@ -235,4 +235,4 @@ def _weights(text: str) -> dict[str, float]:
 
 def _unit(resource: str) -> int:
     """One of a resource as people count it, in the unit of its slot: a core, a gigabyte."""
-    return 2**30 if resource == "memory" else 1000
+    return 10**9 if resource == "memory" else 1000

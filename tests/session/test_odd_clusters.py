@@ -97,6 +97,25 @@ def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
         session(policy(), [queue("q")], [pod("a", nominated="No Name")])
 
 
+@pytest.mark.parametrize(("name", "gone"), [("system-node-critical", []), ("other", ["ns/a"])])
+def test_the_name_of_a_system_class_protects_where_the_class_is_not_known(
+    name: str, gone: list[str]
+) -> None:
+    running = pod("a", cpu="4")
+    running["spec"] |= {"nodeName": "n1", "priorityClassName": name}
+    running["status"]["phase"] = "Running"
+    new = pod("c")
+    new["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "h"
+    other = {
+        "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"minMember": 1, "queue": "q"},
+        "status": {"phase": "Inqueue"},
+    }
+    rules = policy("conformance", actions="preempt")
+    found = session(rules, [queue("q")], [running, new], groups=[other], minMember=0)
+    assert found["evicted"] == gone
+
+
 def test_what_a_tier_without_gangs_evicts_is_not_refused_for_members_that_ask_for_nothing() -> None:
     """g has one of the three that it needs, and one that asks for nothing: gang lets none of it go,
     pdb, in the next tier, all."""

@@ -77,6 +77,13 @@ def test_proportional_leaves_idle_what_the_scarce_resource_needs() -> None:
     assert bound(made, "gpu-0") == "gpus"
 
 
+def test_memory_is_kept_in_gigabytes() -> None:
+    """64 GiB are 68 GB: beside the 60 that one GPU needs there is room for 6 GiB."""
+    made = scarce("proportional", **{f"sra.proportional.{GPU}.memory": 60})
+    made.job("a", cpu=5, memory=6)
+    assert bound(made, "a-0") == "gpus"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
