@@ -70,6 +70,30 @@ def session_turn(
     return replace(turn, action=action, world=world)
 
 
+def planned_turn(
+    core: Coordinator, state: JobState, turn: Turn, classes: dict[int, TaskClass]
+) -> Turn:
+    """The turn of a job that need not exist, as one for a session where it needs that."""
+    if not state.info.pending:
+        return session_turn(core, state, turn, action="backfill")
+    job, order = state.job, core.order
+    spanning, known = order.spanning, order.known(job.jid)
+    spanning.put_job(job, classes)
+    try:
+        needs = bool(order.session.slow) or job.topology is not None or bool(job.sub_groups)
+        needs = needs or spanning.touches(job.jid)
+        if needs or not all(
+            order.session.fast(classes[role.cid], role.annotations + job.annotations)
+            for role in job.roles
+        ):
+            return session_turn(core, state, turn)
+        return turn
+    finally:
+        spanning.drop_job(job.jid)
+        if known is not None:
+            spanning.put_job(known.job, order.accounts.classes)
+
+
 def here_turn(core: Coordinator, state: JobState, turn: Turn, tix: int = -1) -> Turn:
     """Why this task is where it is; -1: where the first that is pending would go."""
     states, nominated = bytearray(state.states), {}

@@ -15,17 +15,20 @@ from http import HTTPStatus
 from typing import Any
 
 from coordinator.core import Coordinator
-from coordinator.drafts import best_shards, draft_turn
+from coordinator.drafts import best_shards, draft_turn, planned_turn
 from coordinator.inquiries import Inquiries, NoAnswer
 from coordinator.intake import Admission, Intake
 from coordinator.jobs import JobState, amounts, open_job
 from coordinator.kube.problems import Problem
 from coordinator.plan_report import report
+from coordinator.reason_facts import entry_figures
 from coordinator.reasons import NEVER, Reason, Why, held, never, upwards
-from coordinator.verdict import can_ever, from_funnel, larger_than_shards
+from coordinator.verdict import can_ever, from_funnel, from_session, larger_than_shards
 from coordinator.wording import listed, name_of, quantity
+from shard_worker.actions.enqueue import enqueueable, refusal
 from shard_worker.findings import Finding
 from shard_worker.inquiry import Inquiry
+from shard_worker.queue_totals import waits_for_entry
 from shard_worker.workload import Amounts, JobInfo, QueueInfo
 from shared.ledger.protocol import PutObject
 from shared.messages import OutcomeCode, Turn
@@ -220,8 +223,12 @@ class _Drawing:
             planned.why = Why(Reason.MISCONFIGURED, text)
             return None
         state = self._state(job, queue)
-        if not state.info.pending:
-            self._nothing_asked(planned, state.info)
+        if not state.info.pending and not any(state.info.best_effort):
+            planned.verdict = Verdict.NOW
+            return None
+        if not state.info.pending and not self._core.order.fills:
+            text = "its tasks ask for no resource, and the policy has no action backfill"
+            planned.why = Why(Reason.GATED, f"{text}; add it, or give them a request")
             return None
         turn, wanted = draft_turn(self._core, state, self.classes, whole=True)
         found = never(
@@ -231,7 +238,11 @@ class _Drawing:
             planned.verdict, planned.why = Verdict.NEVER, Why(*found)
             return None
         planned.why = self._obstacle(queue, state.info, wanted)
-        return None if planned.why is not None else _Asked(planned, turn, wanted)
+        if planned.why is not None:
+            return None
+        if queue.queue.qid in self._core.order.lines.queues:  # a session asks about it, too
+            turn = planned_turn(self._core, state, turn, self.classes)
+        return _Asked(planned, turn, wanted)
 
     def _obstacle(self, queue: QueueInfo, info: JobInfo, wanted: dict[int, int]) -> Why | None:
         """Why the job would get no turn now."""
@@ -241,6 +252,12 @@ class _Drawing:
         missing = self._core.order.session.job_valid(info, self._core.order.accounts.cluster)
         if missing is not None:
             return Why(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+        order, cluster = self._core.order, self._core.order.accounts.cluster
+        gate = order.entry.on and waits_for_entry(info.phase) and info.qid in cluster.queues
+        if gate and not enqueueable(order.session, cluster, info):
+            word, text = refusal(order.session, cluster, info)
+            text += entry_figures(self._core, queue, info, self.plan.names)
+            return Why(Reason(word), f"not let in by enqueue: {text}")
         return self._over(queue, amounts(tuple(wanted.items()), self.classes))
 
     def _state(self, job: Job, queue: QueueInfo) -> JobState:
@@ -250,13 +267,6 @@ class _Drawing:
         if known is not None:
             state.nominated = dict(known.nominated)
         return state
-
-    def _nothing_asked(self, planned: Planned, info: JobInfo) -> None:
-        if any(info.best_effort):
-            text = "its tasks ask for no resource, which is not in this version"
-            planned.why = Why(Reason.GATED, f"{text}; give them a request")
-        else:
-            planned.verdict = Verdict.NOW
 
     def _over(self, queue: QueueInfo, asked: Amounts) -> Why | None:
         """Why the queue may not take it now, jobs of this plan counted; else it is charged."""
@@ -322,6 +332,8 @@ class _Drawing:
                 hopeless = [told for told in finding.funnels if not can_ever(told)]
                 worst = (hopeless or finding.funnels)[0]
                 why = from_funnel(worst, self.classes[worst.cid].requests, self.plan.names)
+                if not hopeless:
+                    why = from_session(finding, worst) or why
                 return Verdict.NEVER if hopeless or why.reason in NEVER else Verdict.WAITS, why
             case _:
                 text = "the shard has not heard of it yet; plan again in a moment"

@@ -202,7 +202,10 @@ class Spanning:
     def _forget(self, key: str) -> None:
         term = self._terms.pop(key, None)
         for jid in () if term is None else term.members:
-            self._keys.get(jid, set()).discard(key)
+            keys = self._keys.get(jid, set())
+            keys.discard(key)
+            if not keys:
+                self._keys.pop(jid, None)
 
     # --- what turns ask -----------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from coordinator.reason_words import Reason, Why, cut, skip_of
+from coordinator.reason_words import Reason, Why, cut, of_counts, skip_of, told_counts
 from coordinator.wording import listed, name_of, plural, quantity, some
 from shard_worker.findings import Finding, RoleFunnel
 from shard_worker.funnel import Funnel
@@ -108,6 +108,15 @@ def _asks(asked: Mapping[int, float], give: Mapping[int, float], names: Sequence
     (slot,) = asked
     name = name_of(slot, names)
     return f"asks {quantity(name, asked[slot])}, could give {quantity(name, give[slot])}"
+
+
+def from_session(finding: Finding, role: RoleFunnel) -> Why | None:
+    """What a session said, where the figures of one role do not tell why; None where they do."""
+    if (skip := skip_of(finding.reasons)) is not None:
+        return Why(skip[0], cut(skip[1]))
+    if role.funnel.starts < role.wanted or not finding.reasons:
+        return None
+    return Why(of_counts(finding.reasons), cut(told_counts(finding.reasons)))
 
 
 def can_ever(role: RoleFunnel) -> bool:

@@ -183,3 +183,47 @@ async def test_more_quota_is_tried_by_a_session_too(tmp_path: Path, redis_url: s
         "starts": 2,
         "nodes": 0,
     }
+
+
+async def test_a_plan_asks_a_session_about_what_sessions_place(
+    tmp_path: Path, redis_url: str
+) -> None:
+    near = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": "db"}},
+            }
+        ]
+    }
+    beside = job("beside", 1, affinity={"podAntiAffinity": near})
+    db = role("db", 1, {"cpu": "1"})
+    db["template"]["metadata"] = {"labels": {"app": "db"}}
+    nothing = gang("nothing", [role("worker", 1, {})], minimum=1)
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("a", labels={"kubernetes.io/hostname": "a"}))
+        await settled(service, bound=0)
+        before = service.service.core.order.spanning.any
+        empty = await planned(service, beside)
+        await send(service, gang("db", [db], minimum=1))
+        await settled(service, bound=1)
+        full = await planned(service, beside)
+        best_effort = await planned(service, nothing)
+        assert service.service.core.order.spanning.any == before  # nothing of it is kept
+    assert (empty["verdict"], empty["tasks"]["now"]) == ("now", 1)
+    assert (full["verdict"], full["reason"]) == ("waits", "NotEnoughResources")
+    assert "didn't match pod anti-affinity rules" in full["message"]
+    assert best_effort["reason"] == "Gated"
+    assert "no action backfill" in best_effort["message"]
+
+
+async def planned(service: Running, item: Item) -> Item:
+    body = {"apiVersion": "v1", "kind": "List", "items": [item]}
+    async with (
+        asking(service) as client,
+        client.post("/apis/quadrant.dev/v1alpha1/plans", json=body) as answer,
+    ):
+        found: Item = await answer.json()
+        assert answer.status == 200, found
+        (told,) = found["jobs"]
+        return dict(told)
