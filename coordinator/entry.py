@@ -77,6 +77,13 @@ class Entry:
     def next_due(self) -> float | None:
         return self._asked + ASK_ANYHOW_SECONDS if self.waiting else None
 
+    def take(self) -> list[JobState]:
+        """All that wait, to be asked anew whether they :meth:`pass <passes>`."""
+        taken = list(self.waiting.values())
+        self.waiting.clear()
+        self.why.clear()
+        return taken
+
     def forget(self, jid: int) -> None:
         self.waiting.pop(jid, None)
         self.why.pop(jid, None)

@@ -35,6 +35,8 @@ SAME_QUEUE = frozenset({"preempt", "gangpreempt"})
 OTHER_QUEUES = frozenset({"reclaim", "gangreclaim"})
 EVICTING = SAME_QUEUE | OTHER_QUEUES
 
+Waits = Callable[[list[str]], bool]
+
 _EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
 
 
@@ -57,8 +59,11 @@ class Excerpts:
         self._queues: dict[int, tuple[Queue, bytes]] = {}
         self._specs: dict[int, tuple[Job, bytes]] = {}
 
-    def of(self, state: JobState, action: str, session: Session) -> tuple[bytes, list[str]]:
-        """The excerpt for a turn of this job, and the keys that the turn touches."""
+    def of(
+        self, state: JobState, action: str, session: Session, *, waits: Waits = lambda _: False
+    ) -> tuple[bytes, list[str]]:
+        """The excerpt for a turn of this job, and the keys that the turn touches. Nothing is
+        written where the turn ``waits`` for another one that touches some of them."""
         jid, spanning = state.job.jid, self._spanning
         own = spanning.keys(jid)
         close = spanning.members(k for k in own if k.startswith(OF_PLACING)) - {jid}
@@ -68,6 +73,8 @@ class Excerpts:
         order.pop(jid, None)
         others = [found for one in order if (found := self._known(one)) is not None]
         touched = sorted(keys)
+        if touched and waits(touched):
+            return b"", touched
         return self._write(state, others, touched, whole=len(close)), touched
 
     def of_running(

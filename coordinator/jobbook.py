@@ -140,7 +140,7 @@ class JobBook:
             self.lines.stand(state, Standing.DONE, "")
             state.stamp += 1
             self.accounts.retire(state)
-        elif state.standing is Standing.SETTLED and state.info.pending:
+        elif state.standing is Standing.SETTLED and state.unplaced:
             (self._bind_failed if state.refusals else self._enqueue)(state)
 
     def _bind_failed(self, state: JobState) -> None:
@@ -174,7 +174,7 @@ class JobBook:
         """A changed job: counted anew. A turn that is out comes back and is counted as it fell."""
         was_open, stamp, charge = state.standing is Standing.OPEN, state.stamp, state.charge
         self._forget(state)  # the ledger ended its nominations with the new specification
-        self.put_job(job, state.states)
+        self.put_job(state.let_in_still(job), state.states)
         again = self.jobs[job.jid]
         again.inherit(state)
         again.stamp += stamp + 1

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from shard_worker.queue_totals import waits_for_entry
 from shard_worker.workload import Amounts, JobInfo, Progress, add
 from shared.messages import HOLDING, Group, OutcomeCode, TaskRun, TaskState
 from shared.model import Job, Role, TaskClass
@@ -137,6 +138,17 @@ class JobState:
     """tix -> seconds since 1970, of tasks that began to run here; only where the policy evicts."""
     lives: dict[int, int] = field(default_factory=dict)
     """tix -> how many of its incarnations were evicted; tasks that never were are left out."""
+
+    @property
+    def unplaced(self) -> bool:
+        """Is any task pending, those that ask for nothing among them?"""
+        return bool(self.info.pending or any(self.info.best_effort))
+
+    def let_in_still(self, job: Job) -> Job:
+        """The job as it is specified now, let in where it was before."""
+        if waits_for_entry(job.phase) and not waits_for_entry(self.info.phase):
+            return replace(job, phase=self.info.phase)
+        return job
 
     def expected(self, tasks: list[int]) -> list[int]:
         """Those of which an outcome still tells something new: the bind of others, even their end,

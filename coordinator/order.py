@@ -148,8 +148,12 @@ class Order(Sessions):
         """None where the job has to wait for a turn that is out."""
         world, keys = b"", None
         if action != ALLOCATING or self.slow(state):
-            world, keys = self.excerpts.of(state, action, self.session)
-            if keys and self._steps_aside(state, keys):
+            world, keys = self.excerpts.of(
+                state, action, self.session, waits=lambda keys: self._steps_aside(state, keys)
+            )
+            if not world:
+                if action == BACKFILL:
+                    self.filled(state, in_vain=True)
                 return None
         tail = self._tail(state, need) if action == ALLOCATING else 0
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
@@ -175,7 +179,7 @@ class Order(Sessions):
             runs=task_runs(state, self.accounts.classes, self._roles(job), tail=tail),
             total=job.tasks,
             tail=tail,
-            attempt=state.attempts,
+            attempt=state.attempts if action == ALLOCATING else self.contention.attempts(job.jid),
             nominated=dict(state.nominated),
             action=action,
             world=world,
@@ -270,7 +274,6 @@ class Order(Sessions):
                 jid, shard=shard, elsewhere=elsewhere, now=self.now, revision=revision
             )
         else:
-            state.attempts += 1
             self.contention.refused(jid, now=self.now)
         self._enqueue(state, state.reason or PENDING)
         if action == BACKFILL and found and state.standing is Standing.WAITING:

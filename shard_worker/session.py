@@ -119,6 +119,9 @@ class Session(Answers):
         self.seed: int | None = None
         """Decides between equal nodes over a world, so that shards prefer different ones; None:
         always the first."""
+        self.lends = False
+        """Whether whoever opened it has asked what queues may take, and lets them go beyond their
+        share: then only limits are asked for."""
         self.ungated: list[TaskInfo] = []
         """Tasks whose queue has room for them, and whose own gate may go."""
         self._lacks: list[Lacks] = []
@@ -151,6 +154,14 @@ class Session(Answers):
         """May a queue that Allocatable refuses take a request that nobody else can use? Not where
         a limit is in the way, and not a share."""
         return all(lacks(queue, requests, cluster) is None for lacks in self._limits)
+
+    def queue_overused(self, queue: QueueInfo) -> bool:
+        return not self.lends and super().queue_overused(queue)
+
+    def task_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:
+        if self.lends:
+            return self.may_borrow(queue, task.requests, self.world)
+        return super().task_allocatable(queue, task)
 
     def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
         """Why a queue may not take a request now, as the first plugin tells that refuses it."""

@@ -16,6 +16,9 @@ from coordinator.simulation.workload import CORES
 CLEAN_UP = 2.5
 """Seconds after all else: everybody who had to wait for a name has come by then."""
 
+WAITED_FOR = 30.0
+"""Seconds after all else: all that can finish has by then."""
+
 NOWHERE = "nowhere"
 """A queue that does not exist."""
 
@@ -31,6 +34,8 @@ class _Changes:
     wishes: list[Wish] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     """Names of those that may never finish."""
+    elastic: list[str] = field(default_factory=list)
+    """Jobs that cannot, once too many members failed with a node while others wait."""
 
     def put(self, at: float, item: Item) -> None:
         self.wishes.append(Wish(at, (item,)))
@@ -66,6 +71,8 @@ def churn(
     last = max(wish.at for wish in (*wishes, *made.wishes))
     for name in made.groups:
         made.delete(last + CLEAN_UP + draw.uniform(0, 1), "PodGroup", name)
+    for name in made.elastic:
+        made.delete(last + WAITED_FOR, "Job", name)
     return made.wishes
 
 
@@ -108,6 +115,10 @@ def _group(made: _Changes, at: float, item: Item) -> None:
         for when, pod in members:
             if draw.random() < 0.7:
                 made.put(max(when, gone) + draw.uniform(0, 1), pod)
+
+
+def _width(job: Item) -> int:
+    return sum(role["replicas"] for role in job["spec"]["tasks"])
 
 
 def _member(made: _Changes, at: float, pod: Item) -> None:
@@ -173,6 +184,12 @@ def _nodes(made: _Changes, nodes: list[Item]) -> None:
         at = draw.uniform(0.1, 1.5)
         made.delete(at, "Node", node["metadata"]["name"])
         made.put(at + draw.uniform(0, 0.5), node)
+        made.elastic += [
+            item["metadata"]["name"]
+            for wish in made.before
+            for item in wish.items
+            if item["kind"] == "Job" and _width(item) > item["spec"]["minAvailable"]
+        ]
     if draw.random() < 0.5:
         members = [
             {"type": "Node", "selector": {"exactMatch": {"name": node["metadata"]["name"]}}}

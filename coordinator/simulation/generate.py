@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from coordinator.simulation.churn import churn
-from coordinator.simulation.scenario import Fault, FaultKind, Scenario
+from coordinator.simulation.contended import contended, policy
+from coordinator.simulation.scenario import Fault, FaultKind, Item, Scenario
 from coordinator.simulation.timeline import Network
 from coordinator.simulation.workload import (
     LARGE,
@@ -20,6 +21,9 @@ from shard_worker.task_class import Mode
 LARGE_EVERY = 16
 """One of so many seeds is large."""
 
+WHOLE_EVERY = 4
+"""Of one of so many triples of seeds the policy has every action."""
+
 
 def scenario(seed: int) -> Scenario:
     """The mode runs through the three with the seed; all else is drawn from it."""
@@ -28,9 +32,14 @@ def scenario(seed: int) -> Scenario:
     mode = (Mode.NONE, Mode.SOFT, Mode.HARD)[seed % 3]
     nodes = draw.randint(*size.nodes)
     shards = min(draw.choice([2, 2, 2, 3]), nodes)
-    limits = widest_jobs(mode, nodes, shards)
+    limits = widest_jobs(mode, nodes, shards, kept=whole_policy(seed))
     setup = cluster(draw, nodes, limits)
     wishes = workload(draw, size, nodes, limits)
+    rules: Item = {}
+    if whole_policy(seed):
+        apart = Random(seed + 3_000_003)
+        rules = policy(apart)
+        setup, wishes = contended(apart, setup, wishes, mode=mode, shards=shards)
     wishes += churn(Random(seed + 2_000_003), setup, wishes, QUEUES)
     return Scenario(
         seed=seed,
@@ -42,8 +51,14 @@ def scenario(seed: int) -> Scenario:
         wishes=tuple(wishes),
         faults=tuple(_faults(Random(seed + 1_000_003), shards)),
         standby=seed % 5 > 1,
-        evicting=seed // 3 % 2 == 1,
+        evicting=not rules and seed // 3 % 2 == 1,
+        policy=rules,
     )
+
+
+def whole_policy(seed: int) -> bool:
+    """Has its policy all actions? Of each mode, with and without faults of the cluster."""
+    return seed // 3 % WHOLE_EVERY == 2
 
 
 def _network(draw: Random) -> Network:

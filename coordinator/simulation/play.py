@@ -20,7 +20,7 @@ from coordinator.simulation.scenario import Scenario
 from coordinator.simulation.verdict import Broken, broken_rules, crashed
 from shard_worker.session import open_session
 from shard_worker.task_class import Mode
-from shared.policy import DEFAULT_POLICY
+from shared.policy import DEFAULT_POLICY, parse_policy
 
 FAULTS = Faults(
     refuse=0.05,
@@ -51,8 +51,10 @@ class Played:
 
 
 def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
+    policy = parse_policy(wanted.policy) if wanted.policy else DEFAULT_POLICY
+
     def core() -> Coordinator:
-        order = Order(open_session(DEFAULT_POLICY), window=16, walls=wanted.mode is Mode.HARD)
+        order = Order(open_session(policy), window=16, walls=wanted.mode is Mode.HARD)
         dispatcher = Dispatcher(wanted.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=wanted.mode.value)
 
@@ -71,7 +73,7 @@ def build(wanted: Scenario, notes: Notes | None = None) -> Simulation:
 
     simulation = Simulation(
         core,
-        session=lambda: open_session(DEFAULT_POLICY),
+        session=lambda: open_session(policy),
         kubelets=kubelets,
         mode=wanted.mode,
         seed=wanted.seed,

@@ -7,7 +7,7 @@ left of it when all that does not matter was taken away) can be kept and run aga
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -70,6 +70,8 @@ class Scenario:
     """Whether there is a second coordinator from the start."""
     evicting: bool = False
     """Whether workers evict those that are in their way."""
+    policy: Item = field(default_factory=dict)
+    """Its mapping; empty: the one that is there by itself."""
 
     @property
     def deletes(self) -> bool:

@@ -12,6 +12,7 @@ CORES = 4
 QUEUES = ("red", "green", "blue")
 GUARANTEED = "red"
 """Evictions leave something to this queue, where they are to."""
+GUARANTEE = 3
 LIMITED = "blue"
 """This queue has a capability, and no job wider than that."""
 
@@ -46,11 +47,13 @@ def cluster(draw: Random, nodes: int, limits: dict[str, int]) -> tuple[Item, ...
     return tuple(setup)
 
 
-def widest_jobs(mode: Mode, nodes: int, shards: int) -> dict[str, int]:
-    """The most tasks that a job of each queue may have and still fit."""
-    widest = nodes * CORES
+def widest_jobs(mode: Mode, nodes: int, shards: int, *, kept: bool = False) -> dict[str, int]:
+    """The most tasks that a job of each queue may have and still fit.
+
+    ``kept``: by the policy no other queue gets what one is guaranteed."""
+    widest = nodes * CORES - (GUARANTEE if kept else 0)
     if mode is Mode.HARD:  # a shard may have a node less than its part
-        widest = max(1, nodes // shards - 1) * CORES
+        widest = min(widest, max(1, nodes // shards - 1) * CORES)
     return dict.fromkeys(QUEUES, widest) | {LIMITED: max(1, min(widest, nodes * CORES // 3))}
 
 
@@ -99,7 +102,7 @@ def _queue(draw: Random, name: str, limit: int) -> Item:
     if name == LIMITED:
         spec["capability"] = {"cpu": str(limit)}
     elif name == GUARANTEED:
-        spec["guarantee"] = {"resource": {"cpu": "3"}}
+        spec["guarantee"] = {"resource": {"cpu": str(GUARANTEE)}}
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",

@@ -9,12 +9,12 @@ from coordinator.contention import AGAIN_LIMIT_SECONDS, OPEN
 from coordinator.order import Order
 from shard_worker.session import open_session
 from shared.excerpt import decode_excerpt
-from shared.messages import Outcome, OutcomeCode, TaskState, Turn
+from shared.messages import Outcome, OutcomeCode, Placement, TaskState, Turn
 from shared.model import Budget, Constraints, Job, PodTerm, Requirement, Role, TaskClass, Topology
 from shared.policy import parse_policy
 from shared.slots import CPU, PODS
 from shared.specs import decode_job
-from tests.order.helpers import POLICY, job, order, placed, turns
+from tests.order.helpers import POLICY, answer, job, order, placed, turns
 
 APP = (Requirement("app", "In", ("web",)),)
 APART = Constraints(pod_terms=(PodTerm("kubernetes.io/hostname", APP, anti=True),))
@@ -200,3 +200,60 @@ def test_gates_keep_members_from_being_placed() -> None:
     o.put_job(replace(job(2, count=2), roles=(Role("w", 0, 0, 2, gated=True),)))
     assert turns(o, 1.0) == []
     assert o.pending_reasons() == {"Gated": 1}
+
+
+def test_a_backfill_that_has_to_wait_is_asked_for_once_and_comes_when_the_other_is_back() -> None:
+    """It was asked for again and again within one step, for ever."""
+    o = contending()
+    o.put_job(labelled(job(2, cid=2)))
+    roles = (Role("w", 0, 0, 2, labels=WEB), Role("idle", 3, 2, 1, labels=WEB))
+    o.put_job(replace(job(3, minimum=2), roles=roles))
+    (first,) = turns(o, 1.0)
+    came(o, first, OutcomeCode.CONFLICT)
+    o.put_job(labelled(job(4, cid=2)))
+    written = o.excerpts.of
+    asked = itertools.count()
+
+    def limited(*args: object, **more: object) -> tuple[bytes, list[str]]:
+        assert next(asked) < 100, "the same is asked for again and again"
+        return written(*args, **more)  # type: ignore[arg-type]
+
+    o.excerpts.of = limited  # type: ignore[method-assign]
+    actions = []
+    for now in range(2, 9):
+        for turn in turns(o, float(now)):
+            actions.append(turn.action)
+            fill = turn.action == "backfill"
+            o.outcome(answer(turn, OutcomeCode.INFEASIBLE) if fill else placed(turn, row=now % 4))
+    assert actions.count("backfill") == 1
+    o.validate()
+
+
+def test_what_asks_for_nothing_is_placed_again_when_its_bind_was_refused() -> None:
+    o = contending()
+    roles = (Role("w", 0, 0, 1), Role("idle", 3, 1, 1))
+    o.put_job(replace(job(2, minimum=2), roles=roles))
+    (turn,) = turns(o, 1.0)
+    o.outcome(placed(turn))
+    (fill,) = turns(o, 2.0)
+    assert fill.action == "backfill"
+    placement = Placement(cid=3, kind=0, tasks=[1], rows=[0], levels=[1])
+    o.outcome(Outcome(jid=2, code=OutcomeCode.PLACED, placements=[placement], reasons={}))
+    o.task_changed(2, TaskState.PENDING, [1], [0])
+    assert [turn.action for turn in turns(o, 60.0)] == ["backfill"]
+
+
+def test_a_job_that_was_let_in_is_not_asked_again_when_it_changes() -> None:
+    """It stood among those that wait, with its turn out: let in a second time, it got another turn,
+    and the first one was never counted as back."""
+    o = contending("enqueue, allocate")
+    gate = replace(job(2, count=2), phase="Pending", min_resources=((CPU, 2000),))
+    o.put_job(gate)
+    (turn,) = turns(o, 1.0)
+    o.put_job(replace(gate, labels=WEB, spec=1))
+    assert not o.entry.waiting
+    assert turns(o, 5.0) == []
+    assert o.open == 1
+    o.validate()
+    came(o, turn, OutcomeCode.CONFLICT)
+    assert (o.open, len(turns(o, 6.0))) == (0, 1)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from shared.policy import parse_policy
-from tests.simulation.contending import HOSTNAME, Item, Run, hyper_node, job
+from tests.simulation.contending import HOSTNAME, Item, Run, hyper_node, job, queue
 
 POLICY = parse_policy(
     {
@@ -73,3 +73,12 @@ def test_members_that_keep_apart_do_so_across_shards(seed: int) -> None:
     assert len(there) == 6
     assert max(there.values()) == 1
     run.end()
+
+
+def test_what_nobody_else_can_use_goes_to_queues_beyond_their_share() -> None:
+    """As for flat jobs: with each of two queues deserving half, neither gang would ever start."""
+    run = Run(nodes=4, setup=[queue("red"), queue("blue")], policy=POLICY)
+    soft: Item = {"networkTopology": {"mode": "soft"}}
+    for name in ("red", "blue"):
+        run.submit(job(f"wide-{name}", 13, seconds=1, queue=name, **soft), at=0.1)
+    assert run.end().summary.tasks_finished == 26
