@@ -368,7 +368,7 @@ class Worker:
 
     def _accepted(self, attempt: Attempt, answer: Answer) -> Outcome:
         turn, message = attempt.turn, attempt.message
-        tail = accepted_runs(message.tail, answer.tail)
+        tail = accepted_runs(message.tail, answer.tail) if message.tail else []
         runs = [*message.core, *tail]
         for jid in message.displaced:
             self.view.nominations.pop(jid, None)
