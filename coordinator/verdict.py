@@ -43,12 +43,11 @@ def settled(told: Why, finding: Finding, requests: Requests, names: Sequence[str
     if told.reason is Reason.WAITING_FOR_QUOTA or not finding.funnels or skip_of(finding.reasons):
         return told
     found = from_funnel(finding.funnels[0], requests, names)
+    if _beyond(finding.funnels[0]):
+        return told
     if found.reason is told.reason:
         return found
-    if (
-        not {found.reason, told.reason} <= ROOM
-        or finding.funnels[0].funnel.starts >= finding.funnels[0].wanted
-    ):
+    if not {found.reason, told.reason} <= ROOM:
         return told
     return replace(found, reason=told.reason)
 
@@ -114,9 +113,15 @@ def from_session(finding: Finding, role: RoleFunnel) -> Why | None:
     """What a session said, where the figures of one role do not tell why; None where they do."""
     if (skip := skip_of(finding.reasons)) is not None:
         return Why(skip[0], cut(skip[1]))
-    if role.funnel.starts < role.wanted or not finding.reasons:
+    if not _beyond(role) or not finding.reasons:
         return None
     return Why(of_counts(finding.reasons), cut(told_counts(finding.reasons)))
+
+
+def _beyond(role: RoleFunnel) -> bool:
+    """Is it more than amounts that holds the tasks back?"""
+    live = any(check.kind == "live" for check in role.funnel.checks)
+    return live or role.funnel.starts >= role.wanted
 
 
 def can_ever(role: RoleFunnel) -> bool:

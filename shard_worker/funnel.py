@@ -74,7 +74,7 @@ class Funnel:
     later: int
     """Tasks that could start once all that is leaving has left."""
     matching: int
-    """Nodes that pass every check but those of amounts."""
+    """Nodes that pass every check but those of amounts, and of what runs."""
     empty: int
     """Tasks that the matching nodes would take if nothing ran on them."""
     idle: list[tuple[int, int]]
@@ -132,9 +132,11 @@ def funnel(
     static += [_Judged("live", c.reason.removeprefix("node(s) "), -1, c.mask) for c in live]
     checks = [*static, *_amounts(rooms, view)]
     exists = view.exists()
-    matching = exists.copy()
+    lasting, matching = exists.copy(), exists.copy()
     for check in static:
         matching &= check.passes
+        if check.kind != "live":
+            lasting &= check.passes
     counted, fitting = _count(checks, exists, rooms)
     starts = _sum(fitting, [room.tasks() for room in rooms])
     return Funnel(
@@ -142,8 +144,8 @@ def funnel(
         fits=int(fitting.sum()),
         starts=starts,
         later=_sum(matching, [np.maximum(r.future // r.amount, 0) for r in rooms]),
-        matching=int(matching.sum()),
-        empty=_sum(matching, [r.whole // r.amount for r in rooms]),
+        matching=int(lasting.sum()),
+        empty=_sum(lasting, [r.whole // r.amount for r in rooms]),
         idle=[(r.slot, int(np.maximum(r.free, 0)[matching].sum())) for r in rooms],
         scarce=[
             room.slot

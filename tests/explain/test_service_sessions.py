@@ -28,6 +28,20 @@ from tests.explain.cluster import (
 from tests.service.harness import Running, running
 
 
+NEAR = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+- plugins:
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: network-topology-aware
+"""
+
+
 @pytest.fixture
 def redis_url(embedded_server: EmbeddedServer) -> str:
     with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
@@ -73,7 +87,9 @@ async def words(service: Running, name: str) -> dict[str, Any]:
 async def test_a_gang_that_no_rack_holds_is_told_so_and_what_would_help(
     tmp_path: Path, redis_url: str
 ) -> None:
-    async with running(redis_url, tmp_path, shards=1) as service:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NEAR)
+    async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
         await send(
             service,
             *[node(f"n{n}", gpus=4) for n in range(4)],
