@@ -27,7 +27,6 @@ from tests.explain.cluster import (
 )
 from tests.service.harness import Running, running
 
-
 NEAR = """
 actions: "enqueue, allocate, backfill"
 tiers:
