@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from shard_worker.priority_queue import PriorityQueue
 from shard_worker.rules import Mask
 from shard_worker.task_class import Mode
 from shard_worker.tasks import EVICTABLE, TaskInfo
-from shard_worker.workload import Amounts, add
+from shard_worker.workload import Amounts, QueueInfo, add
 
 if TYPE_CHECKING:
     from shard_worker.session import Session
@@ -34,6 +34,24 @@ def starving_jobs(ssn: Session) -> list[SessionJob]:
         and ssn.job_valid(job, world) is None
         and ssn.job_starving(job)
     ]
+
+
+def by_turns(ssn: Session, starving: Iterable[SessionJob]) -> Iterator[SessionJob]:
+    """Starving jobs, one of a queue at a time, so that shares are looked at anew after each. A
+    queue that has its share, or no such job left, gets no further turn."""
+    jobs: dict[int, PriorityQueue[SessionJob]] = {}
+    mine: dict[int, QueueInfo] = {}
+    for job in starving:
+        if job.queue is not None:
+            jobs.setdefault(job.qid, PriorityQueue(ssn.compare_jobs)).push(job)
+            mine[job.qid] = job.queue
+    queues = PriorityQueue(ssn.compare_queues, mine.values())
+    while queues:
+        queue = queues.pop()
+        waiting = jobs[queue.queue.qid]
+        if waiting and not ssn.queue_overused(queue):
+            yield waiting.pop()
+            queues.push(queue)
 
 
 def waiting_tasks(ssn: Session, job: SessionJob) -> PriorityQueue[TaskInfo]:

@@ -48,7 +48,7 @@ def execute(ssn: Session) -> None:
     """Turns until no queue has a job left that could get one."""
     sheets: dict[int, Sheet] = {}
     jobs: dict[int, PriorityQueue[SessionJob]] = {}
-    queues = PriorityQueue(ssn.compare_queues)
+    queues = ssn.line_of_queues()
     for job in ssn.world.session_jobs():
         sheet = admitted(ssn, job)
         if sheet is None or job.queue is None:

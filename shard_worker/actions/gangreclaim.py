@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shard_worker.gang_hunt import GangHunt
-from shard_worker.priority_queue import PriorityQueue
 from shard_worker.rules import Purpose
 from shard_worker.tasks import Status, TaskInfo
-from shard_worker.victims import starving_jobs, waiting_tasks
+from shard_worker.victims import by_turns, starving_jobs, waiting_tasks
 
 if TYPE_CHECKING:
     from shard_worker.session import Session
@@ -18,19 +17,9 @@ NAME = "gangreclaim"
 
 
 def execute(ssn: Session) -> None:
-    """A job of a queue at a time, so that shares are looked at anew after each."""
-    starving = starving_jobs(ssn)
-    jobs = {job.qid: PriorityQueue(ssn.compare_jobs) for job in starving}
-    for job in starving:
-        jobs[job.qid].push(job)
-    mine = {job.qid: job.queue for job in starving if job.queue is not None}
-    queues = PriorityQueue(ssn.compare_queues, mine.values())
-    while queues:
-        queue = queues.pop()
-        waiting = jobs[queue.queue.qid]
-        if waiting and not ssn.queue_overused(queue):
-            gangreclaim_job(ssn, waiting.pop())
-            queues.push(queue)
+    """A job of a queue at a time."""
+    for job in by_turns(ssn, starving_jobs(ssn)):
+        gangreclaim_job(ssn, job)
 
 
 def gangreclaim_job(ssn: Session, job: SessionJob) -> None:

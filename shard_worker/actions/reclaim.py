@@ -13,9 +13,9 @@ import numpy as np
 from shard_worker.allocated_domains import asks_for_domains
 from shard_worker.candidates import choose, feasible
 from shard_worker.considered import WILLING, Tests, considered, may_go, tell
-from shard_worker.priority_queue import PriorityQueue
 from shard_worker.tasks import Status, TaskInfo
 from shard_worker.victims import (
+    by_turns,
     fits_now,
     in_order,
     inhabited,
@@ -39,17 +39,8 @@ NAME = "reclaim"
 def execute(ssn: Session) -> None:
     """Until no queue that may have more has a starving job left that was not tried."""
     starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
-    jobs = {job.qid: PriorityQueue(ssn.compare_jobs) for job in starving}
-    for job in starving:
-        jobs[job.qid].push(job)
-    mine = {job.qid: job.queue for job in starving if job.queue is not None}
-    queues = PriorityQueue(ssn.compare_queues, mine.values())
-    while queues:
-        queue = queues.pop()
-        waiting = jobs[queue.queue.qid]
-        if waiting and not ssn.queue_overused(queue):
-            _for_job(ssn, waiting.pop())
-            queues.push(queue)
+    for job in by_turns(ssn, starving):
+        _for_job(ssn, job)
 
 
 def reclaim_job(ssn: Session, job: SessionJob) -> None:
