@@ -89,7 +89,8 @@ def _asking(draw: Random, item: Item, *, apart: int, near: int) -> Item:
 
 def _job(draw: Random, item: Item, *, apart: int, near: int) -> Item:
     spec: Item = {**item["spec"], "priorityClassName": draw.choice(list(RANKS))}
-    spec["tasks"] = [_role(draw, role, apart=apart) for role in spec["tasks"]]
+    first, *others = spec["tasks"]
+    spec["tasks"] = [_role(draw, first, apart=apart), *others]
     width = sum(role["replicas"] for role in spec["tasks"])
     if draw.random() < 0.2:
         apart = any("affinity" in role["template"]["spec"] for role in spec["tasks"])

@@ -205,12 +205,11 @@ def test_gates_keep_members_from_being_placed() -> None:
 def test_a_backfill_that_has_to_wait_is_asked_for_once_and_comes_when_the_other_is_back() -> None:
     """It was asked for again and again within one step, for ever."""
     o = contending()
-    o.put_job(labelled(job(2, cid=2)))
     roles = (Role("w", 0, 0, 2, labels=WEB), Role("idle", 3, 2, 1, labels=WEB))
-    o.put_job(replace(job(3, minimum=2), roles=roles))
+    o.put_job(replace(job(3, minimum=3), roles=roles))
     (first,) = turns(o, 1.0)
-    came(o, first, OutcomeCode.CONFLICT)
-    o.put_job(labelled(job(4, cid=2)))
+    o.outcome(placed(first))
+    o.put_job(labelled(job(4, cid=2)))  # its term takes the other's tasks
     written = o.excerpts.of
     asked = itertools.count()
 
@@ -239,6 +238,8 @@ def test_what_asks_for_nothing_is_placed_again_when_its_bind_was_refused() -> No
     assert fill.action == "backfill"
     placement = Placement(cid=3, kind=0, tasks=[1], rows=[0], levels=[1])
     o.outcome(Outcome(jid=2, code=OutcomeCode.PLACED, placements=[placement], reasons={}))
+    o.accounts.capacity.freed()
+    assert turns(o, 3.0) == []
     o.task_changed(2, TaskState.PENDING, [1], [0])
     assert [turn.action for turn in turns(o, 60.0)] == ["backfill"]
 

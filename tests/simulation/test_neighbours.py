@@ -79,6 +79,6 @@ def test_what_nobody_else_can_use_goes_to_queues_beyond_their_share() -> None:
     """As for flat jobs: with each of two queues deserving half, neither gang would ever start."""
     run = Run(nodes=4, setup=[queue("red"), queue("blue")], policy=POLICY)
     soft: Item = {"networkTopology": {"mode": "soft"}}
-    for name in ("red", "blue"):
-        run.submit(job(f"wide-{name}", 13, seconds=1, queue=name, **soft), at=0.1)
+    names = ("red", "blue")
+    run.submit(*(job(f"wide-{n}", 13, seconds=1, queue=n, **soft) for n in names), at=0.1)
     assert run.end().summary.tasks_finished == 26
