@@ -127,7 +127,7 @@ def next_step(told: Why, job: Job) -> str:
         case Reason.QUEUE_CLOSED:
             return f"open queue {job.queue}"
         case Reason.GATED:
-            return "change the pods as said above"
+            return "do as said above"
         case Reason.NOT_ENOUGH_TASKS:
             return "create the members that are missing"
         case Reason.WAITING_FOR_QUOTA:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
+from coordinator.commands import explaining
 from coordinator.commands.plan import EXITS
 from coordinator.drafts import TAIL
 from coordinator.plan import JOBS
@@ -16,6 +18,22 @@ PAGE = (ROOT / "docs/explain.md").read_text()
 def test_every_reason_is_told_in_its_order() -> None:
     rows = re.findall(r"^\| `([A-Z]\w+)` \|", PAGE, re.MULTILINE)
     assert [word for word in rows if word in set(Reason)] == [reason.value for reason in Reason]
+
+
+def test_every_reason_has_a_remedy() -> None:
+    rows = re.findall(r"^\| `([A-Z]\w+)` \|([^|]+)\|([^|]+)\|$", PAGE, re.MULTILINE)
+    told = {word: (means.strip(), remedy.strip()) for word, means, remedy in rows}
+    assert set(told) == {reason.value for reason in Reason}
+    assert all(means and remedy for means, remedy in told.values())
+
+
+def test_every_line_of_an_explanation_is_told() -> None:
+    source = inspect.getsource(explaining.explanation)
+    lines = re.findall(r'^ {8}\("([A-Z]+)", ', source, re.MULTILINE)
+    first = re.findall(r"^\| ((?:`[A-Z]+`(?:, )?)+) \|", PAGE, re.MULTILINE)
+    told = re.findall(r"[A-Z]+", " ".join(first))
+    assert len(lines) > 10
+    assert set(told) == {"JOB", *lines}
 
 
 def test_exit_codes_and_bounds() -> None:
