@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.priority_queue import PriorityQueue
+from shard_worker.priority_queue import LiveQueue, PriorityQueue
 from shard_worker.queue_totals import link
 from shard_worker.registration import Registered, Registration
 from shard_worker.rules import Check, Purpose, Scores
@@ -63,6 +63,12 @@ class Answers(Registration):
         return found or _ties(
             (left.queue.created, left.queue.name), (right.queue.created, right.queue.name)
         )
+
+    def line_of_queues(self, queues: Iterable[QueueInfo] = ()) -> PriorityQueue[QueueInfo]:
+        """Pops by :meth:`compare_queues` as it is then. By keys only the queue whose turn it was
+        moves; by comparison others may."""
+        moved = any(hook.scalar is not None for hook in self.hooks["QueueOrder"])
+        return (LiveQueue if moved else PriorityQueue)(self.compare_queues, queues)
 
     def compare_tasks(self, left: TaskInfo, right: TaskInfo) -> float:
         """Negative where left goes first; then the lower index in the pod's name, the earlier

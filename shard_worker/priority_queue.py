@@ -63,3 +63,21 @@ class PriorityQueue(Generic[T]):
     def drain(self) -> list[T]:
         """Pop everything, in order."""
         return [self.pop() for _ in range(len(self))]
+
+
+class LiveQueue(PriorityQueue[T]):
+    """Pops what goes first now, wherever the order of those that wait has moved: in a tree of queues
+    a turn of one moves its relatives, too. Looks at all of them each time."""
+
+    __slots__ = ()
+
+    def push(self, item: T) -> None:
+        self._heap.append(item)
+
+    def pop(self) -> T:
+        """Take the first item away. Raises IndexError where there is none."""
+        items, first = self._heap, 0
+        for at in range(1, len(items)):
+            if self._compare(items[at], items[first]) < 0:
+                first = at
+        return items.pop(first)

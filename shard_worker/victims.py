@@ -45,7 +45,7 @@ def by_turns(ssn: Session, starving: Iterable[SessionJob]) -> Iterator[SessionJo
         if job.queue is not None:
             jobs.setdefault(job.qid, PriorityQueue(ssn.compare_jobs)).push(job)
             mine[job.qid] = job.queue
-    queues = PriorityQueue(ssn.compare_queues, mine.values())
+    queues = ssn.line_of_queues(mine.values())
     while queues:
         queue = queues.pop()
         waiting = jobs[queue.queue.qid]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_worker.priority_queue import PriorityQueue
+from shard_worker.priority_queue import LiveQueue, PriorityQueue
 
 
 @given(st.lists(st.integers(-5, 5)))
@@ -35,5 +35,15 @@ def test_pushing_back_the_one_popped_comes_round() -> None:
 def test_an_empty_queue_says_so() -> None:
     queue: PriorityQueue[int] = PriorityQueue(lambda a, b: a - b)
     assert not queue
+    with pytest.raises(IndexError):
+        queue.pop()
+
+
+def test_a_live_queue_sees_what_moved_while_it_waited() -> None:
+    """One's turn makes the others dearer that a heap would not look at again."""
+    share = {"a": 0, "b": 1, "c": 2}
+    queue = LiveQueue(lambda x, y: share[x] - share[y], share)
+    share["a"], share["b"] = 4, 3
+    assert queue.drain() == ["c", "b", "a"]
     with pytest.raises(IndexError):
         queue.pop()
