@@ -66,8 +66,8 @@ class PriorityQueue(Generic[T]):
 
 
 class LiveQueue(PriorityQueue[T]):
-    """Pops what goes first now, wherever the order of those that wait has moved: in a tree of queues
-    a turn of one moves its relatives, too. Looks at all of them each time."""
+    """Pops what goes first now, wherever the order of those that wait has moved: in a tree of
+    queues a turn of one moves its relatives, too. Looks at all of them each time."""
 
     __slots__ = ()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from shard_worker.harness import Cluster
@@ -164,6 +166,22 @@ def test_order_follows_what_the_session_does() -> None:
     assert first(session, "a", "b") > 0
     statement.rollback()
     assert first(session, "a", "b") < 0
+
+
+def test_turns_follow_shares_that_turns_of_others_moved() -> None:
+    """n1 wants both, n21 cores and n22 devices: each gets half of what there is."""
+    cluster = tree_cluster(
+        n1=("root/n1", "1/1"), n21=("root/n2/n21", "1/1/1"), n22=("root/n2/n22", "1/1/1")
+    )
+    wants = {"n1": {"cpu": 1.0, GPU: 1.0}, "n21": {"cpu": 1.0}, "n22": {GPU: 1.0}}
+    for queue, asks in wants.items():
+        devices = {GPU: asks[GPU]} if GPU in asks else {}
+        cpu = asks.get("cpu", 0.0)
+        cluster.job(queue, queue=queue, tasks=10, minimum=1, cpu=cpu, memory=0, resources=devices)
+    binds = cluster.run().binds
+    assert Counter(pod.partition("/")[2].partition("-")[0] for pod in binds) == dict.fromkeys(
+        wants, 5
+    )
 
 
 def test_a_task_goes_where_its_queue_would_still_have_more() -> None:
