@@ -36,8 +36,8 @@ class Notes:
     def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
         self.calls.append(("recorded", item.state, item.jid, tasks, rows))
 
-    def evicted(self, jid: int, tix: int, by_jid: int, reason: str) -> None:
-        self.calls.append(("evicted", jid, tix, by_jid, reason))
+    def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
+        self.calls.append(("evicted", jid, tasks, by_jid, reason))
 
     def job_moved(self, jid: int) -> None:
         self.calls.append(("moved", jid))

@@ -16,7 +16,8 @@ from coordinator.simulation.scenario import Fault, FaultKind
 from coordinator.simulation.timeline import CALM
 from shared.ledger import double_judge
 from shared.ledger.double import Batch, First, LedgerDouble
-from shared.ledger.double_judge import FINE, Finding, Judge, Operation
+from shared.ledger.double_evict import FINE, Finding
+from shared.ledger.double_judge import Judge, Operation
 from shared.messages import Statement, Verdict
 
 PAUSES = tuple(

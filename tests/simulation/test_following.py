@@ -90,7 +90,7 @@ def test_who_followed_knows_what_who_recovers_knows(
 
 
 def test_volumes_and_quotas_are_followed_too() -> None:
-    """What rules look at comes, changes and goes; whoever follows knows it as soon as it is told."""
+    """What rules look at comes, changes and goes; whoever follows knows it once it is told."""
     ledger, author = LedgerDouble(), Intake()
     leader = at_once(ledger.claim("coordinator"))
     run = at_once(ledger.bless(leader))
