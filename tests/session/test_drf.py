@@ -169,11 +169,11 @@ def test_order_follows_what_the_session_does() -> None:
 
 
 def test_turns_follow_shares_that_turns_of_others_moved() -> None:
-    """n1 wants both, n21 cores and n22 devices: each gets half of what there is."""
+    """n2 wants both, n11 cores and n12 devices: each gets half of what there is."""
     cluster = tree_cluster(
-        n1=("root/n1", "1/1"), n21=("root/n2/n21", "1/1/1"), n22=("root/n2/n22", "1/1/1")
+        n11=("root/n1/n11", "1/1/1"), n12=("root/n1/n12", "1/1/1"), n2=("root/n2", "1/1")
     )
-    wants = {"n1": {"cpu": 1.0, GPU: 1.0}, "n21": {"cpu": 1.0}, "n22": {GPU: 1.0}}
+    wants = {"n11": {"cpu": 1.0}, "n12": {GPU: 1.0}, "n2": {"cpu": 1.0, GPU: 1.0}}
     for queue, asks in wants.items():
         devices = {GPU: asks[GPU]} if GPU in asks else {}
         cpu = asks.get("cpu", 0.0)
