@@ -83,6 +83,7 @@ def pending_reasons(core: Coordinator, now: float, *, names: Sequence[str]) -> d
     """Why jobs wait, counted by line and not by job: for what is asked many times a second."""
     told = core.order.lines.outside()
     for state in core.order.lines.queues.values():
+        turn = untried(core, state) if state.lines else Reason.PENDING_EVALUATION
         for line in state.lines.values():
             if (kept_out := kept_out_by(core, state.info, line, names)) is not None:
                 told[kept_out] += line.reasons.total()
@@ -90,7 +91,7 @@ def pending_reasons(core: Coordinator, now: float, *, names: Sequence[str]) -> d
                 told[line_reason(core, state.info, line, names)] += line.reasons.total()
             else:
                 for reason, count in line.reasons.items():
-                    told[untried(core, state) if reason in UNTRIED else word(reason)] += count
+                    told[turn if reason in UNTRIED else word(reason)] += count
     return {reason.value: count for reason, count in (+told).items()}
 
 
