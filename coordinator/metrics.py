@@ -39,6 +39,7 @@ from coordinator.reconcile import SHOWN, Kind
 from coordinator.tally import ShardTally
 from coordinator.waiting import STATUSES, UNKNOWN_QUEUE, count_waiting
 from shard_worker.figures import CAUSES, RESULTS, WorkerFigures
+from shard_worker.session_turn import NAMES_VICTIMS
 from shard_worker.workload import Amounts, QueueInfo
 from shared.histogram import Histogram
 from shared.messages import Level, TaskState
@@ -200,6 +201,11 @@ class CoordinatorMetrics(Collector):
             page.put("binds_total", probes.binds[result], result)
         page.put_histogram("bind_duration_seconds", probes.bind_seconds)
         page.put("bind_backlog", core.order.accounts.tasks[TaskState.BINDING])
+        evicted = Counter[str]()
+        for rule, tasks in core.tally.evicted.items():
+            evicted[rule.partition(" ")[0]] += tasks
+        for action in sorted(NAMES_VICTIMS):
+            page.put("evictions_total", evicted[action], action)
 
     def _faults(self, page: Page) -> None:
         """What went wrong outside, and what was done about it."""

@@ -200,6 +200,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         _histogram("bind_duration_seconds", "A task's call to the cluster", BIND_SECONDS),
         _gauge("bind_backlog", "Tasks that are placed and whose bind is not recorded"),
+        _counter(
+            "evictions_total",
+            "Tasks that an action of the policy evicted",
+            "action",
+        ),
         _gauge("nodes_set_aside", "Nodes that get nothing now: they refused bind after bind"),
         _counter("nodes_set_aside_total", "Times that a node was set aside"),
         _counter(

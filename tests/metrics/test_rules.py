@@ -193,3 +193,13 @@ def test_every_outcome_has_its_word() -> None:
     counted = {result: seconds.count for (_, result), seconds in probes.attempts.items()}
     assert counted["error"] == 2
     assert sum(counted.values()) == len(OutcomeCode)
+
+
+def test_evictions_are_counted_by_the_action_whatever_rules_agreed(
+    core: Coordinator, registry: CollectorRegistry
+) -> None:
+    core.tally.evicted.update({"preempt (priority, gang)": 3, "preempt (drf)": 2, "shuffle": 1})
+    series = read(generate_latest(registry).decode())
+    assert total(series, "evictions_total", action="preempt") == 5
+    assert total(series, "evictions_total", action="shuffle") == 1
+    assert total(series, "evictions_total") == 6
