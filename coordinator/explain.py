@@ -25,7 +25,7 @@ from coordinator.looking import Seen, look, look_here
 from coordinator.objects.kinds import BY_KIND
 from coordinator.objects.story import Stories
 from coordinator.outlook import estimate, gang, quota, victims
-from coordinator.reasons import Reason, Why, why
+from coordinator.reasons import Why, why
 from coordinator.standing import holders, place_in_queue
 from coordinator.telling import story_of
 from coordinator.verdict import settled
@@ -159,8 +159,6 @@ class Explainer:
     def _judge(self, state: JobState, told: Why, seen: Seen, finding: Finding) -> Why:
         requests = self._core.order.accounts.classes[finding.funnels[0].cid].requests
         found = settled(told, finding, requests, self._registry().slots.names)
-        if seen.apart and found.reason in (Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED):
-            found = replace(found, reason=Reason.LARGER_THAN_SHARD, message=seen.apart)
         epoch = self._core.dispatcher.shards[seen.shard].epoch
         return replace(
             found,

@@ -16,6 +16,7 @@ from shard_worker.findings import Finding, Here
 from shard_worker.inquiry import Inquiry
 from shared.messages import HOLDING, OutcomeCode, TaskState, Turn
 from shared.model import Job, Topology
+from shared.skips import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,6 @@ class Seen:
     shard: int = -1
     silent: str = ""
     """Why none answered."""
-    apart: str = ""
-    """Behind walls: said where no shard could ever hold what all together could."""
     changes: list[tuple[str, Finding]] = field(default_factory=list)
     """What would come of the job if this were changed."""
     here: Here | None = None
@@ -64,13 +63,13 @@ async def look(
         return Seen(silent=str(error))
     all_found = [(shard, answer.findings) for shard, answer in answers]
     shard, found = min(all_found, key=lambda one: (one[1][0].code, -_starts(one[1][0])))
-    _note(core, state, found[0], shard)
+    apart = larger_than_shards([f[0] for _, f in all_found]) if core.order.walls else ""
+    _note(core, state, found[0], shard, apart)
     labels = [label for label, _ in changed]
     here = [one for finding in found[1 + len(labels) :] for one in finding.here]
     return Seen(
         found[0],
         shard,
-        apart=larger_than_shards([f[0] for _, f in all_found]) if core.order.walls else "",
         changes=list(zip(labels, found[1:], strict=False)),
         here=here[0] if here else None,
     )
@@ -103,7 +102,8 @@ def _starts(finding: Finding) -> int:
     return finding.funnels[0].funnel.starts if finding.funnels else 0
 
 
-def _note(core: Coordinator, state: JobState, finding: Finding, shard: int) -> None:
+def _note(core: Coordinator, state: JobState, finding: Finding, shard: int, apart: str) -> None:
+    """``apart``: behind walls, said where no shard could ever hold what all together could."""
     if finding.code is not OutcomeCode.INFEASIBLE or not finding.reasons:
         return
     if (
@@ -114,7 +114,7 @@ def _note(core: Coordinator, state: JobState, finding: Finding, shard: int) -> N
     epoch = core.dispatcher.shards[shard].epoch
     state.last = LastTry(
         code=finding.code,
-        reasons=finding.reasons,
+        reasons={written(Reason.LARGER_THAN_SHARD, apart): 1} if apart else finding.reasons,
         failed_role=finding.funnels[0].role if finding.funnels else "",
         conflicts_true=0,
         conflicts_read=0,

@@ -242,3 +242,20 @@ async def planned(service: Running, item: Item) -> Item:
         assert answer.status == 200, found
         (told,) = found["jobs"]
         return dict(told)
+
+
+async def test_a_pod_that_asks_for_nothing_is_explained_by_backfill(
+    tmp_path: Path, redis_url: str
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NEAR)
+    async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
+        await send(service, node("a", unschedulable=True))
+        await settled(service, bound=0)
+        await send(service, gang("nothing", [role("worker", 1, {})], minimum=1))
+        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        told = await explained(service, "nothing")
+        everywhere = await words(service, "nothing")
+    assert told["reason"] == everywhere["explanations"] == "NoMatchingNodes"
+    assert everywhere["event"] == "NoMatchingNodes" and everywhere["top"] == ["NoMatchingNodes"]
+    assert [check["check"] for check in told["nodes"]["first"]] == ["were unschedulable"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from coordinator.core import Changes, Coordinator
@@ -9,12 +10,14 @@ from coordinator.dispatch import Dispatcher, SendTurns
 from coordinator.order import Order
 from coordinator.reasons import Reason, Why, why
 from coordinator.waiting import pending_reasons
+from shard_worker.actions.enqueue import CLOSED, NO_ROOM, WRONG
 from shard_worker.session import open_session
 from shared import skips
 from shared.messages import Epoch, OutcomeCode
 from shared.model import Job, Node, Queue, TaskClass
 from shared.policy import parse_policy
 from shared.slots import CPU, PODS
+from tests.deploy.rendered import ROOT
 from tests.order.helpers import ONE, TWO, answer, job
 
 NAMES = ("cpu", "memory", "pods", "nvidia.com/gpu")
@@ -107,3 +110,15 @@ def test_who_waits_behind_others_is_told_so_everywhere() -> None:
     core = cluster(job(1), job(2))
     assert judged(core, 2).reason is Reason.WAITING_FOR_TURN
     assert top(core) == {"WaitingForTurn": 2}
+
+
+def test_every_word_that_a_session_skips_by_is_on_the_list() -> None:
+    """Words are written out where a job is skipped, or are constants of the module."""
+    words: set[str] = set()
+    for path in (ROOT / "shard_worker").rglob("*.py"):
+        text = path.read_text()
+        words.update(re.findall(r'\.skip\(\s*[\w.]+,\s*"(\w+)"', text))
+        words.update(re.findall(r'^(?:FRAGMENTED|TOO_LITTLE|TOO_LARGE) = "(\w+)"', text, re.M))
+    words.update((CLOSED, NO_ROOM, WRONG))
+    assert words >= {"TopologyPlacementFailed", "WaitingForQuota", "Gated", "ExceedsNodeCapacity"}
+    assert words <= set(Reason)
