@@ -413,8 +413,12 @@ def _never(session: Session, job: SessionJob) -> dict[str, int]:
 
 
 def _spared(session: Session, job: SessionJob) -> dict[str, int]:
-    """Who might have made way and does not: why -> tasks, where others count nodes."""
-    return dict(session.spared.get(job.job.jid, {}))
+    """Who might have made way and does not: why -> tasks, where others count nodes. Where nobody
+    was asked at all, why that is, of 0 tasks."""
+    jid = job.job.jid
+    if jid not in session.spared and jid in session.skipped:
+        return {session.skipped[jid][1]: 0}
+    return dict(session.spared.get(jid, {}))
 
 
 def _function(action: str, name: str) -> Callable[..., object]:

@@ -166,7 +166,8 @@ def _victims(answer: Answer) -> list[str]:
     if not found:
         return []
     if not found["considered"]:
-        return [f"{found['action']}: there is nobody who could be evicted"]
+        why = found["kept"][0]["why"] if found["kept"] else "there is nobody who could be evicted"
+        return [f"{found['action']}: {why}"]
     tasks = "1 task" if found["considered"] == 1 else f"{found['considered']} tasks"
     kept = ", ".join(f"{row['tasks']} {row['why']}" for row in found["kept"])
     return [f"{found['action']} looked at {tasks}: {kept or 'too few to make room'}"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from coordinator.commands.explaining import _victims
 from shard_worker.findings import Finding, Findings
 from shard_worker.inquiry import HERE, Inquiry
 from shard_worker.session import open_session
@@ -136,3 +137,18 @@ def test_the_parts_of_a_score_add_up_to_it() -> None:
     rows = np.array([0, 1, 2])
     parts = session.score_parts(of.tasks[0], rows)
     assert np.array_equal(sum(parts.values()), session.node_scores(of.tasks[0], rows))
+
+
+def test_why_nobody_was_asked_to_make_way_is_told() -> None:
+    polite = replace(cls(3), constraints=Constraints(preempts=False))
+    books = Books(CLASSES | {4: polite})
+    runs = books.job(1, [0])
+    waits = books.job(4, [-1], priority=5)
+    there = worker(books, 3)
+    there.view.classes[4] = polite
+    placed = there._turns.place(books.turn(waits, "preempt", [runs]), now=1.0)
+    assert placed.reasons == {"its preemptionPolicy is Never": 0}
+    answer = {"victims": {"action": "preempt", "considered": 0, "kept": []}}
+    assert _victims(answer) == ["preempt: there is nobody who could be evicted"]
+    answer["victims"]["kept"] = [{"why": why, "tasks": n} for why, n in placed.reasons.items()]
+    assert _victims(answer) == ["preempt: its preemptionPolicy is Never"]
