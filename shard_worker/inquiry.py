@@ -20,6 +20,7 @@ from shard_worker.findings import Finding, RoleFunnel
 from shard_worker.funnel import funnel
 from shard_worker.here import why_here
 from shard_worker.placing import Placed, place
+from shard_worker.plugins.extender import Extender
 from shard_worker.rules import Check
 from shard_worker.session_turn import SessionTurns
 from shard_worker.statement import Place, Statement, runs_of
@@ -205,7 +206,7 @@ class _Trial:
 
     def _by_session(self, index: int, turn: Turn) -> Finding:
         """As the worker would run it, over what the turn brings along."""
-        if self._sessions is None:
+        if self._sessions is None or self._asks_others():
             return Finding(turn.jid, OutcomeCode.STALE)
         if turn.action == HERE:
             return self._here(turn)
@@ -217,6 +218,11 @@ class _Trial:
             return Finding(turn.jid, OutcomeCode.STALE)
         self._keep(placed)
         return self._finding(turn, placed, told)
+
+    def _asks_others(self) -> bool:
+        """Would the session have to wait for answers from elsewhere? A question may not."""
+        hooks = self._session.hooks.values()
+        return any(hook.plugin == Extender.name for speaking in hooks for hook in speaking)
 
     def _funnels_of(self, turn: Turn, wanted: dict[int, int]) -> list[RoleFunnel]:
         """Of each role that has tasks pending, with the checks that change with what runs."""

@@ -14,6 +14,7 @@ from shard_worker.task_class import Mode
 from shard_worker.worker import Worker
 from shared.messages import OutcomeCode, TaskState, Turn
 from shared.model import Constraints, PodTerm, Requirement, TaskClass
+from shared.policy import parse_policy
 from shared.slots import CPU, PODS
 from shared.specs import encode_class
 from tests.place.sessions import EVERYTHING, Books
@@ -152,3 +153,18 @@ def test_why_nobody_was_asked_to_make_way_is_told() -> None:
     assert _victims(answer) == ["preempt: there is nobody who could be evicted"]
     answer["victims"]["kept"] = [{"why": why, "tasks": n} for why, n in placed.reasons.items()]
     assert _victims(answer) == ["preempt: its preemptionPolicy is Never"]
+
+
+def test_a_question_does_not_wait_for_an_extender() -> None:
+    arguments = {"extender.urlPrefix": "http://127.0.0.1:1", "extender.predicateVerb": "filter"}
+    plugins = [{"name": "gang"}, {"name": "extender", "arguments": arguments}]
+    policy = parse_policy({"actions": "allocate", "tiers": [{"plugins": plugins}]})
+    books = Books(CLASSES)
+    job = books.job(1, [-1])
+    plain = worker(books, 0)
+    asks = Worker(session=open_session(policy), view=plain.view, mode=Mode.NONE, shard=0)
+    turn = books.turn(job, "allocate")
+    (found,) = ask(plain, turn, wanted={1: 1})
+    assert found.code is OutcomeCode.PLACED
+    (found,) = ask(asks, turn, wanted={1: 1})
+    assert found.code is OutcomeCode.STALE
