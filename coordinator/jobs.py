@@ -62,6 +62,14 @@ class InVain:
     """Why tasks did not make way -> how many."""
     at: float
     """Seconds since 1970."""
+    seen: InVain | None = None
+    """Where nobody could be looked at: the last one of another action that looked at somebody."""
+
+    def then(self, action: str, kept: dict[str, int], at: float) -> InVain:
+        """The one that follows this one."""
+        seen = self if self.kept else self.seen
+        told = seen is None or kept or seen.action == action
+        return InVain(action, kept, at, None if told else seen)
 
 
 @dataclass(slots=True)

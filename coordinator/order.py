@@ -266,7 +266,9 @@ class Order(Sessions):
         elif action == RESERVE:
             self.aging.chosen(jid, (row for p in outcome.placements for row in p.rows))
         elif found:
-            state.in_vain = InVain(action, outcome.reasons, self.now)
+            reasons, before = outcome.reasons, state.in_vain
+            made = before.then if before is not None else InVain
+            state.in_vain = made(action, reasons, self.now)
             tried = self.contention.tried(jid) | {shard}
             elsewhere = self.walls and bool(self.reachable - tried)
             revision = self.accounts.cluster.revision

@@ -76,6 +76,7 @@ def victims(state: JobState) -> dict[str, Any] | None:
     vain = state.in_vain
     if vain is None or not state.info.pending:
         return None
+    vain = vain.seen or vain
     worst = sorted(vain.kept.items(), key=lambda item: (-item[1], item[0]))
     kept = [{"why": reason, "tasks": count} for reason, count in worst]
     return {"action": vain.action, "considered": sum(vain.kept.values()), "kept": kept}

@@ -123,6 +123,13 @@ def test_who_was_looked_at_and_which_rule_kept_them() -> None:
         "considered": 5,
         "kept": [{"why": "kept by gang", "tasks": 3}, {"why": "kept by priority", "tasks": 2}],
     }
+    for action in ("reclaim", "gangpreempt"):  # which had nobody to look at
+        state.in_vain = state.in_vain.then(action, {}, 2.0)
+        told = victims(state)
+        assert told is not None
+        assert (told["action"], told["considered"]) == ("preempt", 5)
+    state.in_vain = state.in_vain.then("preempt", {}, 3.0)
+    assert victims(state) == {"action": "preempt", "considered": 0, "kept": []}
 
 
 def test_a_session_counts_whom_its_rules_keep() -> None:
