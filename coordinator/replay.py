@@ -88,7 +88,9 @@ def _items(name: str, cluster: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 f"(known: {', '.join(KINDS)})"
             )
         version, kind = KINDS[field]
-        for obj in objects:
+        if not isinstance(objects, list | None) or any(type(o) is not dict for o in objects or ()):
+            raise ScenarioError(f"scenario {name!r}: cluster.{field}: not a list of objects")
+        for obj in objects or ():
             yield {"apiVersion": version, "kind": kind, **obj}
 
 

@@ -271,7 +271,7 @@ def _plugin(found: _Found, value: object, path: str) -> PluginOption:
 
 def _configurations(found: _Found, value: object) -> dict[str, dict[str, object]]:
     configurations: dict[str, dict[str, object]] = {}
-    items = _list(found, value, "configurations") if value is not None else []
+    items = _list(found, value, "configurations") if value not in (None, []) else []
     for i, item in enumerate(items):
         path = f"configurations[{i}]"
         with found.part():
@@ -318,6 +318,8 @@ def _argument(given: object, kind: type, path: str) -> object:
         given = given if read is None else read
     if kind is float and isinstance(given, int):
         kind = int
+    if kind is int and isinstance(given, float) and given.is_integer():
+        given = int(given)  # 10.0, as a file that went by way of JSON has it
     return _typed(given, kind, path)
 
 
@@ -343,8 +345,9 @@ def _kind(key: str, known: dict[str, type], prefixes: dict[str, type], path: str
     raise PolicyError(Problem(path, message, repr(key), near))
 
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS |= {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6}
 
 
 def read_duration(text: str) -> float | None:

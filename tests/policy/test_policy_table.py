@@ -129,7 +129,7 @@ GOOD: dict[type, list[tuple[Any, Any]]] = {
     bool: [(True, True), ("false", False)],
     dict: [({"a": {"weight": 2}}, {"a": {"weight": 2}})],
     float: [(2, 2), (0.5, 0.5), ("0.5", 0.5)],
-    int: [(3, 3), ("3", 3), (" 3 ", 3)],
+    int: [(3, 3), ("3", 3), (" 3 ", 3), (3.0, 3)],
     list: [([{"name": "x"}], [{"name": "x"}])],
     str: [("10m", "10m")],
 }
@@ -176,6 +176,7 @@ def test_durations_are_gos() -> None:
     assert read_duration("1h30m") == 5400.0
     assert read_duration("1.5s") == 1.5
     assert read_duration("300ms") == 0.3
+    assert read_duration("2us") == read_duration("2\u00b5s") == read_duration("2000ns") == 2e-6
     for wrong in ("", "5", "5 m", "m", "1m x", "-1m"):
         assert read_duration(wrong) is None
 

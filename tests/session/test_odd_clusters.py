@@ -97,6 +97,17 @@ def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
         session(policy(), [queue("q")], [pod("a", nominated="No Name")])
 
 
+def test_lists_may_be_left_empty() -> None:
+    rules = policy() | {"configurations": []}
+    cluster = {"nodes": None, "queues": [], "podGroups": None}
+    found = replay({"id": "empty", "policy": rules, "cluster": cluster}).as_json()
+    assert found["binds"] == {} and found["tasks"] == {}
+    mistakes: list[Any] = [{"n1": {}}, ["n1"], "n1"]
+    for wrong in mistakes:
+        with pytest.raises(ScenarioError, match=r"cluster\.nodes: not a list of objects"):
+            replay({"id": "wrong", "policy": rules, "cluster": {"nodes": wrong}})
+
+
 @pytest.mark.parametrize(("name", "gone"), [("system-node-critical", []), ("other", ["ns/a"])])
 def test_the_name_of_a_system_class_protects_where_the_class_is_not_known(
     name: str, gone: list[str]
