@@ -99,7 +99,7 @@ def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
 
 def test_lists_may_be_left_empty() -> None:
     rules = policy() | {"configurations": []}
-    cluster = {"nodes": None, "queues": [], "podGroups": None}
+    cluster: Json = {"nodes": None, "queues": [], "podGroups": None}
     found = replay({"id": "empty", "policy": rules, "cluster": cluster}).as_json()
     assert found["binds"] == {} and found["tasks"] == {}
     mistakes: list[Any] = [{"n1": {}}, ["n1"], "n1"]
