@@ -70,13 +70,14 @@ def progress(what: str, total: int | None) -> Iterator[Step]:
 
 
 def table_of(result: Result, title: str) -> str:
-    """What was decided, then every PodGroup: pods bound, evicted and promised, one a line."""
+    """What was decided, pods bound, evicted and promised, one a line; then every PodGroup, and the
+    pods without one that wait."""
     decided = [
         *(("bind", pod, node, "") for pod, node in sorted(result.binds.items())),
         *(("evict", pod, *result.victims.get(pod, ("", ""))) for pod in sorted(result.evicted)),
         *(("promise", pod, node, "") for pod, node in sorted(result.pipelined.items())),
     ]
-    waits = sum(counts.get("Pending", 0) for counts in result.tasks.values())
+    waits = sum(counts.get("Pending", 0) for counts in result.tasks.values()) + len(result.alone)
     counts = (
         f"{title}: {len(result.binds)} bound, {len(result.evicted)} evicted, "
         f"{len(result.pipelined)} promised a node, {waits} wait"
@@ -85,11 +86,13 @@ def table_of(result: Result, title: str) -> str:
         (key, str(group["phase"]), _states(result.tasks[key]), "; ".join(group["reasons"]))
         for key, group in sorted(result.pod_groups.items())
     ]
+    alone = [(pod, "; ".join(reasons)) for pod, reasons in sorted(result.alone.items())]
     return "\n".join(
         [
             counts,
             *_table(("DECISION", "POD", "NODE", "WHY"), decided),
             *_table(("PODGROUP", "PHASE", "PODS", "WHY"), groups),
+            *_table(("POD", "WHY"), alone),
         ]
     )
 

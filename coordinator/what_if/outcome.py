@@ -33,9 +33,12 @@ class Result:
     """PodGroup -> state -> how many of its tasks are in it."""
     victims: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Evicted pod -> its node, and the rule by which; for people."""
+    alone: dict[str, list[str]] = field(default_factory=dict)
+    """Pod without a PodGroup that waits -> why."""
 
     def as_json(self) -> dict[str, Any]:
-        return {
+        """``pods`` only where some without a PodGroup wait."""
+        told = {
             "id": self.id,
             "binds": self.binds,
             "evicted": self.evicted,
@@ -43,6 +46,8 @@ class Result:
             "podGroups": self.pod_groups,
             "tasks": self.tasks,
         }
+        alone = {pod: {"reasons": reasons} for pod, reasons in self.alone.items()}
+        return {**told, "pods": alone} if alone else told
 
 
 def result_of(name: str, ssn: Session, standings: Iterable[Standing]) -> Result:
@@ -74,6 +79,11 @@ def result_of(name: str, ssn: Session, standings: Iterable[Standing]) -> Result:
             op.task.key: (world.node(op.row).name, op.reason)
             for op in kept
             if op.kind is Kind.EVICT
+        },
+        alone={
+            job.job.key: reasons_of(ssn, job)
+            for job in world.session_jobs()
+            if job.job.kind == "Pod" and job.census.by_status.get(Status.PENDING)
         },
     )
     for standing in left:

@@ -45,6 +45,8 @@ def result_of_log(
             _take_group(result, standing, snapshot, gangs=speaks(policy, "gang"))
             if word := words.get(standing.job.jid, ""):
                 result.pod_groups[standing.job.key]["reasons"].append(word)
+        elif standing.job.kind == "Pod" and (word := words.get(standing.job.jid, "")):
+            result.alone[standing.job.key] = [word]
     return result
 
 

@@ -138,3 +138,16 @@ def test_a_mistake_is_one_sentence(quadrant: Quadrant, command: str, told: str) 
     assert said.out == ""
     assert told in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("shards", ["", " --shards 2"])
+def test_a_pod_of_its_own_that_waits_is_told(quadrant: Quadrant, shards: str) -> None:
+    items = [node("a"), pod("fits"), pod("too-large", cpu=9)]
+    quadrant.file("alone.yaml", {"apiVersion": "v1", "kind": "List", "items": items})
+    told = quadrant(f"alone.yaml --policy keeps.yaml{shards}")
+    assert "1 bound, 0 evicted, 0 promised a node, 1 wait" in told.out
+    assert ["POD", "WHY"] in [line.split() for line in told.out.splitlines()]
+    assert told.out.splitlines()[-1].startswith("ns/too-large")
+    [line] = quadrant(f"alone.yaml --policy keeps.yaml{shards} -o json").lines
+    assert [*line["pods"]] == ["ns/too-large"]
+    assert line["pods"]["ns/too-large"]["reasons"]
