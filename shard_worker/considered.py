@@ -22,7 +22,7 @@ ON_NODE: Tests = ((LEAVING, lambda victim, _: bool(victim.status & EVICTABLE)),)
 WILLING: Tests = ((UNWILLING, lambda victim, _: victim.preemptable),)
 """What every action asks."""
 OUT_OF_REACH = "on nodes that the task cannot use"
-TOO_LITTLE = "may be evicted, but too few on any one node"
+TOO_LITTLE = "may be evicted, but with them not all that it needs fits"
 
 
 def may_go(tests: Tests, victim: TaskInfo, evictor: TaskInfo) -> bool:

@@ -381,7 +381,7 @@ def test_who_may_go_but_is_too_little_is_told() -> None:
     run_actions(session)
     assert session.spared[1] == {
         "kept by gang": 1,
-        "may be evicted, but too few on any one node": 2,
+        "may be evicted, but with them not all that it needs fits": 2,
     }
 
 
