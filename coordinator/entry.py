@@ -53,6 +53,8 @@ class Entry:
         self, session: Session, cluster: ClusterInfo, now: float
     ) -> list[tuple[JobState, str]]:
         """Who was let in (reason "") or refused (why), of those that wait."""
+        for jid in [jid for jid, state in self.waiting.items() if not state.counted]:
+            self.forget(jid)  # all its tasks have ended: it takes no part any more
         if not self.waiting or not self._due(cluster, now):
             return []
         self._asked, self._revision = now, cluster.revision

@@ -387,7 +387,7 @@ class LedgerSide:
             return
         if old == PENDING:
             job.cids[tix], job.group_of[tix] = cid, group
-            self._hold(job, group, 1)
+            self._hold(job, group, cid not in self._best_effort)
         else:
             self.evictions.adopted(job, tix, state)
             self._give_back(job, tix, old)
@@ -415,9 +415,11 @@ class LedgerSide:
             return
         job.states[tix] = state
         job.changed[tix] = self._findings.line
+        asks_nothing = job.cids[tix] in self._best_effort  # it counts as being there until it fails
+        if asks_nothing and state == FAILED:
+            job.best_effort[job.group_of[tix]] -= 1
         if old == PENDING:  # deleted before it was placed: it holds nothing
-            if job.cids[tix] in self._best_effort:  # but it counted as being there
-                job.best_effort[job.group_of[tix]] -= 1
+            if asks_nothing:
                 self._hold(job, job.group_of[tix], -1)
             return
         if state == RELEASING:
@@ -425,7 +427,9 @@ class LedgerSide:
         elif state in (PENDING, SUCCEEDED, FAILED):
             evicted = tix in job.evicted
             self._give_back(job, tix, old)
-            self._hold(job, job.group_of[tix], self.evictions.members_after(job, tix, state))
+            more = self.evictions.members_after(job, tix, state)
+            waits = state == PENDING and job.cids[tix] in self._best_effort  # that counts, too
+            self._hold(job, job.group_of[tix], more + waits)
             if state == PENDING and not evicted:
                 self._repairs.refused(jid, job, job.group_of[tix], self._t)
             else:

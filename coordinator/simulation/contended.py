@@ -92,6 +92,8 @@ def _job(draw: Random, item: Item, *, apart: int, near: int) -> Item:
     first, *others = spec["tasks"]
     spec["tasks"] = [_role(draw, first, apart=apart), *others]
     width = sum(role["replicas"] for role in spec["tasks"])
+    if draw.random() < 0.5:  # more of it may be evicted
+        spec["minAvailable"] = draw.randint(1, max(1, width // 2))
     if draw.random() < 0.2:
         apart = any("affinity" in role["template"]["spec"] for role in spec["tasks"])
         if width <= (near // CORES if apart else near) and draw.random() < 0.7:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.history.story import GPU, GPU_TASK, Story, the_first
+from tests.history.story import BEST_EFFORT, GPU, GPU_TASK, Story, the_first
 
 GANG, GUARANTEE = 1, 2
 BOTH = {0: 0, 1: 0}
@@ -191,3 +191,22 @@ def test_what_is_pending_again_ended_in_the_cluster(tmp_path: Path) -> None:
             story.acts(end, 1, {0: 0})
         story.status("PENDING", 1, {0: 0})
         assert the_first(story, tmp_path)[0] == 6
+
+
+def test_a_member_that_asks_for_nothing_counts_still_when_its_bind_was_refused(
+    tmp_path: Path,
+) -> None:
+    story = Story()
+    story.job(1, 3, minimum=2, roles=[[GPU_TASK, 0, 2, 0], [BEST_EFFORT, 2, 1, 0]])
+    story.job(2, 1)
+    story.commit(1, BOTH)
+    story.acts("bind", 1, BOTH)
+    story.status("BOUND", 1, BOTH)
+    story.commit(1, {2: 0}, cid=BEST_EFFORT)
+    story.cluster("bind", ["1.2"], ["n0"], "REFUSED")
+    story.status("PENDING", 1, {2: 0})
+    story.commit(1, {2: 1}, cid=BEST_EFFORT)
+    evicting(story, {0: 0}, guards=GANG, nominate={0: 0})
+    assert story.check(tmp_path).ok
+    evicting(story, {1: 0}, guards=GANG, nominate={0: 0})
+    assert not story.check(tmp_path).ok
