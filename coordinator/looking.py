@@ -106,10 +106,7 @@ def _note(core: Coordinator, state: JobState, finding: Finding, shard: int, apar
     """``apart``: behind walls, said where no shard could ever hold what all together could."""
     if finding.code is not OutcomeCode.INFEASIBLE or not finding.reasons:
         return
-    if (
-        state.standing in (Standing.OPEN, Standing.NOMINATED)
-        or state.job.jid not in core.order.jobs
-    ):
+    if state.standing is Standing.NOMINATED or state.job.jid not in core.order.jobs:
         return
     epoch = core.dispatcher.shards[shard].epoch
     state.last = LastTry(
