@@ -155,9 +155,18 @@ def _short_role(info: JobInfo, groups: tuple[Group, ...]) -> str | None:
         members = [role for role in info.job.roles if role.group == group]
         count, needed = sum(role.count for role in members), groups[group].minimum
         if count < needed:
-            names = ", ".join(role.name for role in members) or f"of group {group}"
+            names = ", ".join(role.name for role in members) or _absent(info, group, needed)
             return f"NotEnoughPodsOfTask: {count} of the {needed} that role {names} needs exist"
     return None
+
+
+def _absent(info: JobInfo, group: int, needed: int) -> str:
+    """The name of a role that has a minimum and no member yet."""
+    present = {role.name for role in info.job.roles}
+    absent = (
+        role for role, least in info.job.role_minima if least == needed and role not in present
+    )
+    return next(absent, f"of group {group}")
 
 
 def _reached(minimum: list[int], present: Callable[[int], int]) -> bool:

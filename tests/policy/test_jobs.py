@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,10 @@ class TestGangValid:
     def test_a_role_without_members(self) -> None:
         reason = gang.job_valid(job([3, 1, 2], [5]), CLUSTER)
         assert reason == "NotEnoughPodsOfTask: 0 of the 2 that role of group 2 needs exist"
+        named = job([3, 1, 2], [5])
+        named = replace(named, job=replace(named.job, role_minima=(("r0", 1), ("ps", 2))))
+        reason = gang.job_valid(named, CLUSTER)
+        assert reason == "NotEnoughPodsOfTask: 0 of the 2 that role ps needs exist"
 
     def test_roles_are_bypassed(self) -> None:
         assert gang.job_valid(job([2, 1, 2], [3, 1]), CLUSTER) is None
