@@ -49,15 +49,18 @@ def capability_of(queue: Queue) -> Amounts:
     }
 
 
-def real_capability(total: Limits, guaranteed: Amounts, queue: Queue) -> dict[int, Amount]:
+def real_capability(
+    total: Limits, guaranteed: Amounts, queue: Queue, capability: Limits | None = None
+) -> dict[int, Amount]:
     """Volcano's realCapability: what is guaranteed to nobody, and what is to this queue; at most
-    its capability. ``guaranteed``: to all that share ``total``, this queue among them."""
+    its capability. ``guaranteed``: to all that share ``total``, this queue among them.
+    ``capability``: where it is not the queue's own alone."""
     own = dict(queue.guarantee)
     real: dict[int, Amount] = {
         slot: max(total.get(slot, 0) - guaranteed.get(slot, 0), 0) + own.get(slot, 0)
         for slot in {*total, *own}
     }
-    for slot, most in capability_of(queue).items():
+    for slot, most in (capability_of(queue) if capability is None else capability).items():
         real[slot] = min(real.get(slot, 0), most)
     return real
 

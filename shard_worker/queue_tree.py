@@ -116,20 +116,25 @@ def _grow(
     children: Mapping[int, list[Queue]],
     branches: dict[int, Branch],
 ) -> None:
-    """Add what is below ``parent``, level by level; ``above``: of its children."""
-    todo = [(parent, above)]
+    """Add what is below ``parent``, level by level; ``above``: of its children.
+
+    A limit that a queue does not write itself is its parent's, also one of the root, which may have
+    all that the cluster has itself."""
+    todo: list[tuple[Branch, tuple[Branch, ...], Limits]]
+    todo = [(parent, above, capability_of(parent.queue))]
     while todo:
-        parent, above = todo.pop()
+        parent, above, handed = todo.pop()
         mine = children.get(parent.qid, [])
         guaranteed = guarantees(mine)
         for queue in mine:
-            real = real_capability(parent.real, guaranteed, queue)
+            written = {**handed, **capability_of(queue)}
+            real = real_capability(parent.real, guaranteed, queue, written)
             leaf = queue.qid not in children
             deserved = _deserved(queue, real)
             branch = Branch(queue, real, deserved, above, leaf)
             branches[branch.qid] = branch
             if not leaf:
-                todo.append((branch, (branch, *above)))
+                todo.append((branch, (branch, *above), written))
 
 
 def _deserved(queue: Queue, real: Limits) -> Limits:

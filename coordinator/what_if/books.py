@@ -59,6 +59,7 @@ class Books:
             recorded,
             gangs=any(hook.plugin == "gang" for hook in ssn.hooks["JobReady"]),
             limits=bool(ssn.hooks["Allocatable"]),
+            tree=_looks_up(ssn),
             partition=self._partition(own),
         )
         self._run_id = filled.run_id
@@ -177,6 +178,17 @@ class Books:
             else:
                 del held[tix]
         return list(runs.values())
+
+
+def _looks_up(ssn: Session) -> bool:
+    """Does any rule look at the queues above one? Those that are known not to are left out."""
+    flat = {"proportion"} | {
+        option.name
+        for tier in ssn.policy.tiers
+        for option in tier
+        if option.name == "capacity" and not option.enabled("enableHierarchy")
+    }
+    return any(hook.plugin not in flat for hook in ssn.hooks["Allocatable"])
 
 
 def _add(

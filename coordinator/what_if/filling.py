@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from coordinator.admission.queues import ROOT
 from coordinator.what_if.recorded import Recorded
 from shard_worker.tasks import Status
 from shard_worker.world_building import Standing
@@ -57,14 +58,16 @@ def fill(
     *,
     gangs: bool = True,
     limits: bool = True,
+    tree: bool = True,
     partition: PutPartition | None = None,
 ) -> Filled:
     """``gangs``: does the policy keep gangs together? Else their minima bind nobody. ``limits``:
-    does it keep queues within their capability? Else that binds nobody."""
+    does it keep queues within their capability? Else that binds nobody.
+    ``tree``: also within those of the queues above them?"""
     leader = at_once(ledger.claim(COORDINATOR))
     run_id = at_once(ledger.bless(leader))
     intake = at_once(ledger.claim(INTAKE, leader=leader))
-    ops = list(_stored(recorded, gangs=gangs, limits=limits))
+    ops = list(_stored(recorded, gangs=gangs, limits=limits, tree=tree))
     if partition is not None:
         ops.append(partition)
     at_once(ledger.store(IntakeBatch(INTAKE, intake, 1, run_id, ops)))
@@ -76,7 +79,8 @@ def fill(
 # --- objects ----------------------------------------------------------------------------------
 
 
-def _stored(recorded: Recorded, *, gangs: bool, limits: bool) -> Iterator[IntakeOp]:
+def _stored(recorded: Recorded, *, gangs: bool, limits: bool, tree: bool) -> Iterator[IntakeOp]:
+    roots = {queue.qid for queue in recorded.queues if queue.name == ROOT}
     jobs = {s.job.jid: s.job for s in recorded.standings if not s.foreign}
     for op in recorded.admission.ops:
         match op:
@@ -86,7 +90,8 @@ def _stored(recorded: Recorded, *, gangs: bool, limits: bool) -> Iterator[Intake
                 if op.jid in jobs:
                     yield _put_job(op, jobs[op.jid], gangs=gangs)
             case PutQueue():
-                yield _put_queue(op, limits=limits)
+                placed = op if tree else replace(op, parent=-1)
+                yield _put_queue(placed, limits=limits and not (tree and op.qid in roots))
             case _:
                 yield op
     for node in recorded.nodes:
@@ -99,8 +104,8 @@ def _stored(recorded: Recorded, *, gangs: bool, limits: bool) -> Iterator[Intake
 
 
 def _put_queue(op: PutQueue, *, limits: bool) -> PutQueue:
-    """As far as Volcano's rules look at a capability: they leave out ``pods``, and proportion deals
-    what is guaranteed whatever the capability says."""
+    """As far as Volcano's rules look at a capability: they leave out ``pods`` and what root itself
+    may have, and proportion deals what is guaranteed whatever the capability says."""
     if not limits or op.capability is None:
         return replace(op, capability=None)
     kept = dict(op.guarantee)

@@ -87,6 +87,21 @@ def test_what_is_guaranteed_is_dealt_beyond_the_capability() -> None:
     assert len(found["binds"]) == 2
 
 
+@pytest.mark.parametrize("rule", ["proportion", "capacity"])
+def test_rules_without_a_tree_look_at_no_limit_of_a_parent(rule: str) -> None:
+    queues = [queue("p", capability={"cpu": "1"}), queue("q", parent="p")]
+    assert len(session(policy(rule), queues, [pod("a"), pod("b")])["binds"]) == 2
+
+
+@pytest.mark.parametrize(("own", "bound"), [({}, 1), ({"cpu": "2"}, 2)], ids=["handed", "own"])
+def test_a_limit_of_the_root_is_handed_down_where_a_queue_writes_none(
+    own: Json, bound: int
+) -> None:
+    queues = [queue("root", capability={"cpu": "1"}), queue("q", parent="root", capability=own)]
+    found = session(policy(TREE), queues, [pod("a"), pod("b"), pod("c")])
+    assert len(found["binds"]) == bound
+
+
 def test_a_queue_without_a_state_is_open() -> None:
     found = session(policy("proportion"), [queue("q", state="")], [pod("a")])
     assert found["binds"] == {"ns/a": "n1"}
