@@ -303,9 +303,11 @@ def _lost_if_late(shard: int, seconds: float) -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise WorkerLost(f"shard {shard}: no answer within {seconds:g} s") from error
+    except RayTaskError as error:  # raised in the actor, which lives on
+        cause = error.cause  # the error's own text is a traceback
+        raise WorkerLost(f"shard {shard}: {type(cause).__name__}: {cause}", alive=True) from error
     except RayError as error:
-        alive = isinstance(error, RayTaskError)  # raised in the actor, which lives on
-        raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}", alive=alive) from error
+        raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager
