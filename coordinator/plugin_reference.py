@@ -54,8 +54,10 @@ MEANING: dict[str, dict[str, str]] = {
         "extender.prioritizeVerb": "path that is asked for scores of nodes",
         "extender.preemptableVerb": "path that is asked for victims in the same queue",
         "extender.reclaimableVerb": "path that is asked for victims of other queues",
-        "extender.queueOverusedVerb": "path that is asked whether a queue has its share",
-        "extender.jobEnqueueableVerb": "path that is asked whether a job is let in",
+        "extender.queueOverusedVerb": "path that is asked whether a queue has its share; by "
+        "sessions alone",
+        "extender.jobEnqueueableVerb": "path that is asked whether a job is let in; in a replay "
+        "alone: the service lets jobs in without waiting for anybody",
         "extender.jobReadyVerb": "taken without effect",
         "extender.onSessionOpenVerb": "taken without effect: sessions are too many to tell of",
         "extender.onSessionCloseVerb": "taken without effect: sessions are too many to tell of",

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from shared.model import Requests
 
 Column = NDArray[np.int64]
+Block = NDArray[np.int64]
+"""``[kind][slot][row]``."""
 KINDS = ("allocatable", "used", "releasing", "nominated")
 ALLOCATABLE, USED, RELEASING, NOMINATED = range(4)
 FIRST_ROWS = 64
@@ -127,6 +129,17 @@ class Columns:
         """Every amount and every open part: two equal images are equal columns."""
         cut = (slice(None), slice(None), slice(0, self.size))
         return self._data[cut].tobytes() + self._open[cut].tobytes()
+
+    def kept(self) -> tuple[Block, Block]:
+        """A copy of everything, for :meth:`bring_back`: only where there is no list of what was
+        done that could be undone."""
+        return self._data.copy(), self._open.copy()
+
+    def bring_back(self, kept: tuple[Block, Block]) -> None:
+        """Let all amounts be what they were. Slots that came meanwhile stay, with nothing used."""
+        for mine, old in zip((self._data, self._open), kept, strict=True):
+            mine[1:] = 0
+            mine[:, : old.shape[1], : old.shape[2]] = old
 
     @property
     def settled(self) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from shard_worker.plugins.extender import FAILED, Question, Unanswered
+
+if TYPE_CHECKING:
+    from shard_worker.view import View
 
 T = TypeVar("T")
 
@@ -20,20 +24,53 @@ LONGEST = 10 * 2**20
 ROUNDS = 1000
 """How often a session may come to questions nobody thought of: then it is one that never ends."""
 
+PATIENCE_SECONDS = 1.5
+"""What answers of one session may take together; then all that is asked fails. A worker that does
+not come back is taken for dead after a little more."""
+
+NO_TIME = {FAILED: "no time was left to ask"}
+
 Ask = Callable[[Sequence[Question]], Mapping[str, object]]
 """Questions -> answers by their keys."""
 
 
-def with_answers(run: Callable[[], T], known: dict[str, object], ask: Ask) -> T:
+def with_answers(
+    run: Callable[[], T],
+    known: dict[str, object],
+    ask: Ask,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
     """Run a session again and again until all its questions are answered.
 
     ``run`` begins from nothing each time, and reads ``known``: the world's ``objects.extender``."""
+    until = clock() + patience
     for _ in range(ROUNDS):
         try:
             return run()
         except Unanswered as missing:
-            known.update(ask(missing.questions))
+            asked = missing.questions
+            known.update(ask(asked) if clock() < until else {q.key: NO_TIME for q in asked})
     raise RuntimeError(f"the session still had questions to the extender after {ROUNDS} rounds")
+
+
+def answered(run: Callable[[], T], *, view: View, ask: Ask) -> T:
+    """Run a session over a live view. One that has to ask ends in the middle: the view is brought
+    back, and it begins anew with the answers. They count for this session alone."""
+    known = view.known.objects.extender
+    known.clear()
+
+    def once() -> T:
+        kept = view.columns.kept()
+        try:
+            return run()
+        except Unanswered:
+            view.columns.bring_back(kept)
+            view.changes.mark_all(range(view.size))
+            raise
+
+    return with_answers(once, known, ask)
 
 
 def ask_over_http(questions: Sequence[Question]) -> dict[str, object]:

@@ -38,8 +38,8 @@ def why_here(ssn: Session, task: TaskInfo, row: int) -> Here:
             elif row in rows and all(one.row != row for one in best):
                 best += [one for one in some if one.row == row]
     if row >= 0 and all(one.row != row for one in best):
-        level = next((int(level) for level, rows in found if row in rows), 0)
-        plugins, alone = _scored(ssn, task, np.array([row], np.intp), level)
+        at = next((int(level) for level, rows in found if row in rows), 0)
+        plugins, alone = _scored(ssn, task, np.array([row], np.intp), at)
         best += alone
     return Here(task.tix, row, plugins, [len(rows) for _, rows in found], best)
 

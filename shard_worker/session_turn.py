@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from typing import TypeVar
 
 from shard_worker.candidates import feasible
 from shard_worker.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.displace import give_back_own, rivals, settle, withdraw_all
 from shard_worker.excerpt_world import Decoded, Opened, open_world
+from shard_worker.extender_http import Ask, answered, ask_over_http
 from shard_worker.placing import Placed
+from shard_worker.plugins.extender import Extender
 from shard_worker.queue_totals import used
 from shard_worker.reserving import rows_for
 from shard_worker.session import Session
@@ -40,6 +43,7 @@ from shared.messages import (
 )
 from shared.skips import written
 
+T = TypeVar("T")
 NAMES_VICTIMS = {
     "gangpreempt": "UnifiedEvictable",
     "gangreclaim": "UnifiedEvictable",
@@ -110,9 +114,19 @@ class Did:
 class SessionTurns:
     """Runs turns over their excerpts; one for each worker."""
 
-    def __init__(self, open_session: Callable[[], Session], *, view: View, mode: Mode) -> None:
+    def __init__(
+        self,
+        open_session: Callable[[], Session],
+        *,
+        view: View,
+        mode: Mode,
+        ask: Ask = ask_over_http,
+    ) -> None:
         """``open_session`` opens one by the worker's policy: each turn has its own, as each of
-        Volcano's cycles has."""
+        Volcano's cycles has. ``ask``: who answers the questions of the plugin extender."""
+        self._ask = ask
+        tiers = open_session().policy.tiers
+        self._asks = any(option.name == Extender.name for tier in tiers for option in tier)
         self._open = open_session
         self._view = view
         self._mode = mode
@@ -142,6 +156,13 @@ class SessionTurns:
         comes to less than all it wanted is tried again without them, and displaces those that are
         in its way. Errors: Malformed, where the excerpt is no excerpt."""
         excerpt = decode_excerpt(turn.world)
+        return self._answered(lambda: self._place(turn, excerpt, now))
+
+    def _answered(self, run: Callable[[], T]) -> T:
+        """Run with what an extender answers, where the policy names one."""
+        return answered(run, view=self._view, ask=self._ask) if self._asks else run()
+
+    def _place(self, turn: Turn, excerpt: Excerpt, now: float) -> SessionPlaced:
         found = self._attempt(turn, excerpt, now, withdraw=False)
         if found.stale or _satisfied(found, turn) or not rivals(self._view, turn):
             return found
@@ -163,6 +184,9 @@ class SessionTurns:
     def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
         """Run a turn about running tasks: one statement for each job that has victims."""
         excerpt = decode_excerpt(turn.world)
+        return self._answered(lambda: self._shuffle(excerpt, now))
+
+    def _shuffle(self, excerpt: Excerpt, now: float) -> list[SessionPlaced]:
         opened = self._world(excerpt, now)
         session = self._session(opened)
         _function("shuffle", "execute")(session)

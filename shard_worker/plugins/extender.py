@@ -132,10 +132,14 @@ class Extender:
 
     def _overused(self, queue: QueueInfo, cluster: ClusterInfo) -> bool:
         answer = self._asked_of(cluster, "queueOverused", {"queue": queue.queue.name})
+        if answer is None:
+            return False
         return not self._ignorable if FAILED in answer else bool(answer.get("overused"))
 
     def _enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
         answer = self._asked_of(cluster, "jobEnqueueable", {"job": info.job.key})
+        if answer is None:
+            return ABSTAIN
         if FAILED in answer:
             return ABSTAIN if self._ignorable else REJECT
         status = _number(answer.get("status"))
@@ -153,10 +157,12 @@ class Extender:
         url = f"{self.url}/{self._verbs[point]}"
         return Question(url, json.dumps(body, sort_keys=True), self.timeout)
 
-    def _asked_of(self, cluster: ClusterInfo, point: str, body: Mapping[str, object]) -> Answer:
-        """Of a question that Order asks as well, which has no objects: not answered there."""
+    def _asked_of(
+        self, cluster: ClusterInfo, point: str, body: Mapping[str, object]
+    ) -> Answer | None:
+        """None in Order: it does not wait for anybody. Only sessions ask."""
         if not isinstance(cluster, World):
-            return {FAILED: "nobody was asked"}
+            return None
         return self._answers([self._question(point, body)], cluster)[0]
 
     def _answers(self, questions: Sequence[Question], world: World) -> list[Answer]:
