@@ -42,6 +42,7 @@ from coordinator.instructions import (
     Reread,
     Stop,
     items_of,
+    never_placed,
 )
 from coordinator.jobs import JobState, Standing, amounts
 from coordinator.observer import Observer, Unobserved
@@ -209,14 +210,14 @@ class Coordinator:
 
     def _departures(self, now: float) -> list[Instruction]:
         """What is to be done about deleted jobs and members."""
-        going = self.order.departures
+        order, going = self.order, self.order.departures
         going.begin(now)
         out: list[Instruction] = []
         if going.stop:
             out.append(Stop(going.stop))
             going.stop = []
         if going.fail:
-            out.append(Fail(items_of(going.fail, lambda jid, tix: 0)))
+            out.append(Fail(never_placed(going.fail, order.jobs)))
             going.fail = []
         if going.purge_jobs or going.purge_members:
             out.append(Purge(going.purge_jobs, going.purge_members))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coordinator.dispatch import SendTurns
+from coordinator.jobs import JobState
 from shared.aside import Aside, aside_key, encode_aside
 from shared.ledger.protocol import IntakeOp, PutObject, PutPartition
 from shared.messages import StatusItem, TaskState
@@ -86,6 +87,21 @@ class Keep:
 
 
 Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge | LeaveOut | Keep
+
+
+def never_placed(tasks: list[tuple[int, int]], jobs: Mapping[int, JobState]) -> list[StatusItem]:
+    """Deleted members (jid, tix) that are pending as FAILED, one item a job, class and group: the
+    ledger has to know which of them ask for nothing, and counted for their groups until now."""
+    items: dict[tuple[int, int, int], StatusItem] = {}
+    for jid, tix in tasks:
+        if jid not in jobs:  # deleted as a whole meanwhile
+            continue
+        role = jobs[jid].job.role_of(tix)
+        new = StatusItem(TaskState.FAILED, jid, [], [], role.cid, role.group)
+        item = items.setdefault((jid, role.cid, role.group), new)
+        item.tasks.append(tix)
+        item.rows.append(0)
+    return list(items.values())
 
 
 def items_of(tasks: list[tuple[int, int]], row: Callable[[int, int], int]) -> list[StatusItem]:

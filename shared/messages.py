@@ -264,7 +264,8 @@ class StatusItem:
     was evicted has ended, and may be placed again, as another incarnation of the task.
 
     With ``cid`` the tasks are *adopted*: the cluster has them on these rows in this state (bound,
-    running or releasing), whatever the ledger believed. Only what has ended there stays so.
+    running or releasing), whatever the ledger believed. Only what has ended there stays so. Where
+    ``state`` is FAILED, ``cid`` and ``group`` say what those are that were never placed.
     """
 
     state: TaskState
@@ -272,12 +273,12 @@ class StatusItem:
     tasks: list[int]
     rows: list[int]
     cid: int = -1
-    """Of adopted tasks, -1 else: for those that the ledger held for pending."""
+    """Of adopted and of failed tasks, for those that the ledger held for pending; -1: not told."""
     group: int = -1
 
     @property
     def adopted(self) -> bool:
-        return self.cid >= 0
+        return self.cid >= 0 and self.state is not TaskState.FAILED
 
 
 @dataclass(frozen=True, slots=True)

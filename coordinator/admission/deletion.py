@@ -147,9 +147,6 @@ def _drop_pod(registry: Registry, key: Key, now: float, keep: bool) -> Admission
     if job.kind == "Pod":
         return _drop_job(registry, jid, now, keep)
     draft = Draft(registry)
-    role = job.role_of(tix)
-    if draft.best_effort(role.cid):
-        draft.hold(jid, role.group, -1)
     job = draft.jobs[jid] = replace(job, spec=job.spec + 1)
     out = Admission(ops=draft.operations(), jobs=[job], tasks_gone=[(jid, tix)], accepted=1)
     if (document := registry.documents.get(key)) is not None:

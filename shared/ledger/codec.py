@@ -192,7 +192,7 @@ def committed_of(s: Statement, verdict: Verdict, tail: list[Run], ended: list[in
 def pack_status(batch: StatusBatch) -> bytes:
     items = [
         [int(i.state), i.jid, i.tasks, i.rows, i.cid, i.group]
-        if i.adopted
+        if i.cid >= 0
         else [int(i.state), i.jid, i.tasks, i.rows]
         for i in batch.items
     ]

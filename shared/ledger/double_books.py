@@ -11,6 +11,7 @@ from shared.ledger import records
 from shared.ledger.protocol import JobRecord, Nomination, PutPartition, QueueRecord, TaskRecord
 from shared.ledger.records import ALLOCATABLE, NOMINATED, UNLIMITED, USED, WIDTH
 from shared.messages import Group
+from shared.slots import PODS
 
 Requests = list[tuple[int, int, int]]
 """(slot, amount, what a node offers without saying so)."""
@@ -226,6 +227,12 @@ class Overlay:
                 return
             yield qid, queue
             qid = queue.parent
+
+    def best_effort(self, cid: int) -> bool:
+        """Whether a known class asks for nothing but a place among a node's pods: its members count
+        for their groups from the time they are stored, placed or not."""
+        known = self.classes.get(cid)
+        return known is not None and all(slot == PODS for slot, _, _ in known)
 
     def charge(self, qid: int, cid: int, count: int) -> int | None:
         """Add requests to a queue and its ancestors; the first that is then over its limit."""

@@ -169,7 +169,8 @@ class Judge:
                 self.overlay.charge(job.qid, run.cid, -len(run.tasks))
         return finding
 
-    def _join_groups(self, job: JobBook, runs: list[Run]) -> Finding:
+    def _join_groups(self, job: JobBook, allocations: list[Run]) -> Finding:
+        runs = self._joining(allocations)
         before = list(job.groups)
         for run in runs:
             job.add(run.group, len(run.tasks))
@@ -181,9 +182,12 @@ class Judge:
                     return Verdict.GANG, index
         return FINE
 
-    @staticmethod
-    def _leave_groups(job: JobBook, runs: list[Run]) -> None:
-        for run in runs:
+    def _joining(self, runs: list[Run]) -> list[Run]:
+        """Members that ask for nothing are there already."""
+        return [run for run in runs if not self.overlay.best_effort(run.cid)]
+
+    def _leave_groups(self, job: JobBook, runs: list[Run]) -> None:
+        for run in self._joining(runs):
             job.add(run.group, -len(run.tasks))
 
     def _judge_domains(self, domains: list[DomainOp]) -> Finding:

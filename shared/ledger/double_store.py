@@ -74,7 +74,8 @@ def _adopt(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
     elif overlay.classes.get(cid) is None or group >= len(job.groups):
         return False
     else:
-        job.add(group, 1)
+        if not overlay.best_effort(cid):
+            job.add(group, 1)
         job.top = max(job.top, tix + 1)
         overlay.jobs.dirty.add(item.jid)
     overlay.add_to_node(row, cid, USED, 1)
@@ -94,7 +95,7 @@ def _adopt(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
 def _change(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
     known = overlay.tasks.get((item.jid, tix))
     if known is None or known.state == TaskState.PENDING:
-        return item.state is TaskState.FAILED and _fail_pending(overlay, item.jid, tix)
+        return item.state is TaskState.FAILED and _fail_pending(overlay, item, tix)
     reborn = item.state is TaskState.PENDING and known.by >= 0
     if known.row != row or not (reborn or known.state in _BEFORE[item.state]):
         return False
@@ -113,11 +114,17 @@ def _change(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
     return True
 
 
-def _fail_pending(overlay: Overlay, jid: int, tix: int) -> bool:
-    job = overlay.jobs.own(jid)
+def _fail_pending(overlay: Overlay, item: StatusItem, tix: int) -> bool:
+    jid, job = item.jid, overlay.jobs.own(item.jid)
     if job is None:
         return False
-    known = overlay.tasks.get((jid, tix)) or TaskRecord(0, 0, 0, 0)
+    known = overlay.tasks.get((jid, tix))
+    if known is None and item.cid in overlay.classes and item.group < len(job.groups):
+        known = TaskRecord(0, 0, item.cid, 0, item.group)
+    if known is not None and overlay.best_effort(known.cid):
+        job.add(known.group, -1)
+        overlay.jobs.dirty.add(jid)
+    known = known or TaskRecord(0, 0, 0, 0)
     failed = replace(known, state=int(TaskState.FAILED), version=known.version + 1)
     overlay.tasks.put((jid, tix), failed)
     if tix >= job.top:
@@ -127,9 +134,11 @@ def _fail_pending(overlay: Overlay, jid: int, tix: int) -> bool:
 
 
 def _free(overlay: Overlay, item: StatusItem, known: TaskRecord) -> None:
-    """Who was evicted left its group then, and comes back to it by ending well."""
+    """Who was evicted left its group then, and comes back to it by ending well. What asks for
+    nothing is a member while it is pending, too."""
     job = _vacate(overlay, item.jid, known)
-    members = (item.state is TaskState.SUCCEEDED) - (known.by < 0)
+    waits = item.state is TaskState.PENDING and overlay.best_effort(known.cid)
+    members = (item.state is TaskState.SUCCEEDED or waits) - (known.by < 0)
     if members:
         job.add(known.group, members)
         overlay.jobs.dirty.add(item.jid)

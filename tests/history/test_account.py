@@ -226,3 +226,15 @@ def test_a_task_on_a_node_that_is_not_known_is_not_adopted(tmp_path: Path) -> No
     story.job(1, 1)
     wrong = adopt(story, 1, {0: 77})
     assert the_first(story, tmp_path) == (6, story.line_of(wrong))
+
+
+def test_a_best_effort_member_that_failed_is_taken_away_once(tmp_path: Path) -> None:
+    """As it fails, and not once more as the job is stored again: two of three are enough then."""
+    story = Story()
+    roles = [[GPU_TASK, 0, 2, 0], [BEST_EFFORT, 2, 2, 0]]
+    story.job(1, 4, minimum=3, roles=roles)
+    story.commit(1, {2: 0}, cid=BEST_EFFORT)
+    story.status("FAILED", 1, {2: 0})
+    story.job(1, 4, minimum=3, roles=roles, spec=2)
+    story.commit(1, {0: 0, 1: 0})
+    assert story.check(tmp_path).broken == {}

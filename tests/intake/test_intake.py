@@ -143,11 +143,12 @@ def test_best_effort_members_are_held_once(bench: Bench) -> None:
     assert put_jobs(bench.take(group)) == []
 
 
-def test_a_best_effort_member_that_goes_is_no_longer_held(bench: Bench) -> None:
+def test_a_best_effort_member_that_goes_is_held_until_it_has_ended(bench: Bench) -> None:
+    """Then the ledger takes it away, whether it was placed meanwhile or not."""
     group = pod_group("g", minMember=1, minTaskMember={"w": 1})
     bench.take(group, pod("w-0", group="g", role="w", **BEST_EFFORT))
     (put,) = put_jobs(bench.remove("Pod", "w-0"))
-    assert [g.held for g in put.groups] == [-1, -1]
+    assert [g.held for g in put.groups] == [0, 0]
     assert put_jobs(bench.remove("Pod", "w-0")) == []
 
 

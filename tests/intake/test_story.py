@@ -14,7 +14,7 @@ from coordinator.intake import Admission, Intake
 from shared.ledger.double import LedgerDouble
 from shared.ledger.protocol import COORDINATOR, IntakeBatch, Snapshot
 from shared.ledger.synchronous import at_once
-from shared.messages import Epoch
+from shared.messages import Epoch, StatusBatch, StatusItem, TaskState
 from tests.intake.bench import BEST_EFFORT, kept_documents, same, state
 from tests.intake.objects import (
     hyper_node,
@@ -44,6 +44,17 @@ class Story:
         documents = kept_documents(admission)
         batch = IntakeBatch("intake", self.epoch, self.sequence, self.run, admission.ops, documents)
         at_once(self.ledger.store(batch))
+
+    def fail(self, members: list[tuple[int, int]]) -> None:
+        """As the coordinator does it: these are pending, and deleted."""
+        self.sequence += 1
+        roles = [self.intake.registry.jobs[jid].role_of(tix) for jid, tix in members]
+        items = [
+            StatusItem(TaskState.FAILED, jid, [tix], [0], role.cid, role.group)
+            for (jid, tix), role in zip(members, roles, strict=True)
+        ]
+        batch = StatusBatch("intake", self.epoch, self.sequence, self.run, items)
+        at_once(self.ledger.record(batch))
 
     def some_object(self) -> dict[str, Any]:
         r = self.rng
@@ -84,7 +95,9 @@ class Story:
         elif what < 0.8:
             meta = (obj := self.some_object())["metadata"]
             namespace = meta.get("namespace", "")
-            self.store(intake.remove(obj["kind"], namespace, meta["name"], self.now))
+            admission = intake.remove(obj["kind"], namespace, meta["name"], self.now)
+            self.store(admission)
+            self.fail(admission.tasks_gone)
         else:
             left = intake.registry
             jids = [jid for jid in left.leaving if r.random() < 0.7]

@@ -35,7 +35,7 @@ from shared.messages import (
 )
 
 CPU, MEMORY, PODS, PORT = 0, 1, 2, 4
-SMALL, BIG, PORTED = 1, 2, 3
+SMALL, BIG, PORTED, NOTHING = 1, 2, 3, 4
 ROOT, LEAF, OTHER = 0, 1, 2
 COORDINATOR = "coordinator"
 
@@ -45,6 +45,7 @@ CLASSES = [
     PutClass(SMALL, [(CPU, 1000, 0), (PODS, 1, 0)], b"small"),
     PutClass(BIG, [(CPU, 4000, 0), (MEMORY, 2**32, 0), (PODS, 1, 0)], b"big"),
     PutClass(PORTED, [(CPU, 1000, 0), (PODS, 1, 0), (PORT, 1, 1)], b"ported"),
+    PutClass(NOTHING, [(PODS, 1, 0)], b"nothing"),
 ]
 
 

@@ -136,7 +136,7 @@ async def test_what_cannot_be_counted_is_not_adopted(desk: Desk, item: StatusIte
     assert (after.tasks, after.nodes, after.jobs) == (before.tasks, before.nodes, before.jobs)
 
 
-@pytest.mark.parametrize("state", [S.PENDING, S.BINDING, S.SUCCEEDED, S.FAILED])
+@pytest.mark.parametrize("state", [S.PENDING, S.BINDING, S.SUCCEEDED])
 async def test_only_tasks_on_a_node_are_adopted(desk: Desk, state: TaskState) -> None:
     await placed(desk)
     with pytest.raises(LedgerArgument, match="job 7"):

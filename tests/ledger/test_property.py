@@ -71,6 +71,7 @@ from tests.ledger.support import (
     CPU,
     LEAF,
     MEMORY,
+    NOTHING,
     OTHER,
     PODS,
     PORTED,
@@ -86,6 +87,7 @@ WRITERS = ("0", "1", "2")
 JOBS, TASKS, ROWS = 5, 7, 4
 REQUESTS = {c.cid: c.requests for c in CLASSES}
 IMPLIED = {slot: implied for c in CLASSES for slot, _, implied in c.requests if implied}
+PLACED = (SMALL, BIG, PORTED, SMALL, BIG, PORTED, NOTHING)
 Batch = CommitBatch | StatusBatch | IntakeBatch
 
 
@@ -196,9 +198,7 @@ class Pair:
         specs = [known[row][1] + (r.random() < 0.01) if row in known else 1 for row in rows]
         return Run(
             kind=r.choice((ALLOCATE, ALLOCATE, NOMINATE)),
-            cid=r.choice(
-                (SMALL, SMALL, BIG, PORTED, 9) if r.random() < 0.1 else (SMALL, BIG, PORTED)
-            ),
+            cid=r.choice((SMALL, SMALL, BIG, PORTED, 9) if r.random() < 0.1 else PLACED),
             group=r.randrange(groups + (r.random() < 0.02)),
             tasks=[r.randrange(TASKS) for _ in range(n)] if r.random() < 0.2 else self.fresh(n),
             rows=rows,
@@ -247,6 +247,10 @@ class Pair:
             return self.adoption(jid, tasks)
         rows = [known[t].row if t in known and r.random() < 0.95 else 0 for t in tasks]
         state = r.choice([state for state in TaskState if state is not TaskState.BINDING])
+        if state is TaskState.FAILED and r.random() < 0.5:
+            return StatusItem(
+                state, jid, tasks, rows, r.choice((SMALL, NOTHING, 99)), r.randrange(3)
+            )
         return StatusItem(state, jid, tasks, rows)
 
     def adoption(self, jid: int, tasks: list[int]) -> StatusItem:
@@ -254,7 +258,7 @@ class Pair:
         r = self.rng
         states = (TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
         rows = [r.randrange(ROWS + (r.random() < 0.1)) for _ in tasks]
-        cid, group = r.choice((SMALL, BIG, PORTED, 99)), r.randrange(3)
+        cid, group = r.choice((SMALL, BIG, PORTED, NOTHING, 99)), r.randrange(3)
         return StatusItem(r.choice(states), jid, tasks, rows, cid, group)
 
     def status(self) -> StatusBatch:

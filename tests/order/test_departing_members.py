@@ -39,7 +39,7 @@ def test_a_pending_member_is_failed_and_not_placed_any_more() -> None:
     step(core)
     delete_members(core, 1, 0, 3)
     (fail,) = step(core)
-    assert fail == Fail([StatusItem(FAILED, 1, [0, 3], [0, 0])])
+    assert fail == Fail([StatusItem(FAILED, 1, [0, 3], [0, 0], 0, 0)])
     core.worker_up(0, Epoch(2, "y"))
     _, turn = opened(core)[1]
     assert turn.runs[0].tasks == [1, 2]
@@ -79,7 +79,7 @@ def test_a_member_is_deleted_while_its_turn_is_out() -> None:
     core.validate()
     instructions = step(core)
     assert Stop([(1, 0)]) in instructions
-    assert Fail([StatusItem(FAILED, 1, [1], [0])]) in instructions
+    assert Fail([StatusItem(FAILED, 1, [1], [0], 0, 0)]) in instructions
     assert not any(isinstance(i, SendTurns) for i in instructions)
 
 
@@ -91,7 +91,7 @@ def test_a_deleted_member_whose_bind_was_refused_is_not_placed_again() -> None:
     assert step(core) == [Stop([(1, 1)])]
     record(core, PENDING, 1, [1])
     assert stopped(core, [(1, 1)], [(1, 1)]) == []
-    assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0])])]
+    assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0], 0, 0)])]
 
 
 def test_the_cluster_is_told_of_a_member_whose_bind_was_refused_before_it_was_deleted() -> None:

@@ -361,7 +361,7 @@ def test_a_successor_goes_on_with_what_leaves() -> None:
     assert idle(core) == 3
     instructions = step(core)
     assert Stop([(1, 1)]) in instructions
-    assert Fail([StatusItem(FAILED, 2, [0], [0])]) in instructions
+    assert Fail([StatusItem(FAILED, 2, [0], [0], 0, 0)]) in instructions
     assert stopped(core, [], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
     record(core, FAILED, 1, [1])
     purge(core, 1)

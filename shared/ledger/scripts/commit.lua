@@ -113,7 +113,7 @@ do
         charge(rec[2], cls, -1)
         return QUEUE_FULL
       end
-      if join_group(rec, group, 1) then
+      if not cls.best_effort and join_group(rec, group, 1) then
         charge(rec[2], cls, -1)
         return GANG
       end

@@ -14,6 +14,7 @@ local USED, OBSERVED, RELEASING, NOMINATED = 1, 2, 3, 4  -- offsets from a slot'
 local LIMB = 1073741824
 local LIMIT = 9007199254740992
 local CHUNK = 2000
+local PODS = 2  -- the slot of places among a node's pods
 local SEQUENCES = 64
 
 local function reject(text)
@@ -187,9 +188,13 @@ local function parse_class(record)
   local count = sunpack('<I4', record)
   local flat = {sunpack(doubles(3 * count), record, 5)}
   local cls = {n = 0, slots = 0, base = {}, qbase = {}, amount = {}, high = {}, low = {}, implied = {}}
+  -- It asks for nothing but its place among a node's pods: its members count for their groups from
+  -- the time they are stored (put_job), placed or not.
+  cls.best_effort = true
   local n = 0
   for i = 1, 3 * count, 3 do
     local slot, amount = flat[i], flat[i + 1]
+    if slot ~= PODS then cls.best_effort = false end
     if amount > 0 then
       n = n + 1
       cls.base[n] = 4 + 5 * slot

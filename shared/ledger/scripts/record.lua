@@ -1,6 +1,7 @@
 -- What became of tasks: state changes that free or mark capacity, and nominations that lapsed.
 -- ARGV = writer, epoch, sequence, run id, packed {items, lapsed}; an item is {state, jid, tasks, rows},
--- or {state, jid, tasks, rows, class, group}: the cluster has these tasks there, whatever is known here.
+-- or {state, jid, tasks, rows, class, group}: the cluster has these tasks there, whatever is known here;
+-- where the state is FAILED: what those of them are that are not placed.
 local early = gate()
 if early then return early end
 
@@ -35,10 +36,11 @@ end
 
 -- An item that adopts names the rows and the class it needs itself.
 local function want_adopted(item)
+  want_class(item[5])
+  if item[1] == FAILED then return end
   if item[1] < BOUND or item[1] > RELEASING_STATE then
     reject('status item of job ' .. item[2] .. ': adopted tasks are bound, running or releasing')
   end
-  want_class(item[5])
   for _, row in ipairs(item[4]) do want_row(row) end
 end
 
@@ -76,16 +78,23 @@ local function load_all()
   load_classes()
 end
 
--- A task that is not placed is deleted: it only gets its final record.
-local function fail_pending(name, jid, tix)
-  local known = task[name]
+-- A task that is not placed is deleted: it gets its final record, and one that asks for nothing
+-- leaves its group.
+local function fail_pending(name, jid, tix, cid, group)
+  local known, rec = task[name], job[jid]
   if known then
+    cid, group = known[3], known[5]
     known[1], known[4] = FAILED, known[4] + 1
+  elseif cid and class[cid] and group < rec[4] then
+    task[name] = {FAILED, 0, cid, 1, group}
   else
-    task[name] = {FAILED, 0, 0, 1, 0}
+    cid, task[name] = nil, {FAILED, 0, 0, 1, 0}
   end
-  local rec = job[jid]
-  if rec and tix >= rec[5 + 3 * rec[4]] then
+  if cid and class[cid].best_effort then
+    add_to_groups(rec, group, -1)
+    job_dirty[jid] = true
+  end
+  if tix >= rec[5 + 3 * rec[4]] then
     rec[5 + 3 * rec[4]] = tix + 1
     job_dirty[jid] = true
   end
@@ -127,9 +136,11 @@ local function free(rec, jid, members)
 end
 
 -- What an end does to the group: who was evicted left it then, and comes back where it ended well.
+-- What asks for nothing is a member while it is pending, too.
 local function members_after(rec, state)
-  if is_evicted(rec) then return state == SUCCEEDED and 1 or 0 end
-  return state == SUCCEEDED and 0 or -1
+  local before = is_evicted(rec) and 0 or 1
+  local stays = state == SUCCEEDED or (state == 0 and class[rec[3]].best_effort)
+  return (stays and 1 or 0) - before
 end
 
 -- The task is where the cluster has it: what it held elsewhere is given back, what it holds there is
@@ -148,7 +159,7 @@ local function adopt(state, jid, tix, row, name, cid, group)
   elseif not class[cid] or group >= owner[4] then
     return false
   else
-    add_to_groups(owner, group, 1)
+    if not class[cid].best_effort then add_to_groups(owner, group, 1) end
     if tix >= owner[5 + 3 * owner[4]] then owner[5 + 3 * owner[4]] = tix + 1 end
     job_dirty[jid] = true
   end
@@ -178,11 +189,11 @@ local function finish(state, rec, jid, name)
 end
 
 -- True where the change happened.
-local function change(state, jid, tix, row, name)
+local function change(state, jid, tix, row, name, cid, group)
   local rec = task[name]
   if not rec or rec[1] == 0 then
     if state ~= FAILED or not job[jid] then return false end
-    fail_pending(name, jid, tix)
+    fail_pending(name, jid, tix, cid, group)
     return true
   end
   if rec[2] ~= row then return false end
@@ -204,7 +215,7 @@ local function judge(index)
   turn = index
   local item = items[index]
   local state, jid, tasks, rows, names = item[1], item[2], item[3], item[4], item.names
-  local move = item[5] and adopt or change
+  local move = item[5] and state ~= FAILED and adopt or change
   local done, at = {}, {}
   for i = 1, #tasks do
     if move(state, jid, tasks[i], rows[i], names[i], item[5], item[6]) then

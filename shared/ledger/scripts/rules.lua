@@ -83,10 +83,15 @@ end
 
 local give_back, judge_rank, judge_job, judge_core
 do
+  -- Members that ask for nothing are there already.
+  local function joins(r)
+    return runs[r + 1] == ALLOCATE and runs[r + 4] > 0 and not class[runs[r + 2]].best_effort
+  end
+
   local function each_allocation(first, last, act)
     for k = first, last do
       local r = 4 * k - 4
-      if runs[r + 1] == ALLOCATE and runs[r + 4] > 0 then
+      if joins(r) then
         local found = act(runs[r + 3], runs[r + 4])
         if found then return found end
       end
@@ -98,7 +103,7 @@ do
   local function join_groups(rec, first, last)
     if first == last then
       local r = 4 * first - 4
-      if runs[r + 1] ~= ALLOCATE or runs[r + 4] == 0 then return nil end
+      if not joins(r) then return nil end
       return join_group(rec, runs[r + 3], runs[r + 4])
     end
     local before = {}

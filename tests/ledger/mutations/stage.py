@@ -20,6 +20,7 @@ from shared.ledger.server import EmbeddedServer
 from tests.ledger import (
     test_accounts,
     test_adopt,
+    test_best_effort,
     test_evictions,
     test_forgetting,
     test_leases,
@@ -40,6 +41,7 @@ MODULES: tuple[ModuleType, ...] = (
     test_adopt,
     test_forgetting,
     test_evictions,
+    test_best_effort,
 )
 TOO_LONG = ("5000", "10_to_18", "thousands", "empty_seat")
 """Parts of the names of tests that take longer than all others together."""
