@@ -21,7 +21,7 @@ from shard_worker.task_class import Mode
 LARGE_EVERY = 16
 """One of so many seeds is large."""
 
-WHOLE_EVERY = 8
+WHOLE_EVERY = 16
 """Of one of so many triples of seeds the policy has every action."""
 
 
