@@ -23,6 +23,12 @@ AGAIN_LIMIT_SECONDS = 10.0
 CONFLICT_SECONDS = 0.02
 """How long it waits where another was faster; doubles each time, to the limit above."""
 
+EVICTED_SECONDS = 1.0
+"""How long a job whose tasks were evicted evicts nobody itself; doubles each time, to the limit.
+Rules of different actions may let two jobs take each other's place for ever."""
+
+EVICTED_LIMIT_SECONDS = 300.0
+
 LOOK_SECONDS = 0.01
 LOOK_SECONDS_A_LINE = 2e-5
 """The lines are looked through for starving jobs at most so often; with very many lines less often,
@@ -52,6 +58,8 @@ class Contention:
         self.turns = 0
         """Turns that evict, since the start."""
         self._trying: dict[int, Trying] = {}
+        self._evicted: dict[int, tuple[float, float]] = {}
+        """jid -> (when it may evict again, how long it had to wait for that)."""
         self._looked = float("-inf")
         self.adopt(policy)
 
@@ -59,6 +67,7 @@ class Contention:
         """By another policy everybody may try at once."""
         self.actions = tuple(name for name in policy.actions if name in EVICTING)
         self._trying.clear()
+        self._evicted.clear()
         self._looked = float("-inf")
 
     def may_look(self, now: float) -> bool:
@@ -72,6 +81,8 @@ class Contention:
 
     def action(self, jid: int, *, now: float, revision: int) -> str | None:
         """What the job may try now."""
+        if now < self._evicted.get(jid, (0.0, 0.0))[0]:
+            return None
         trying = self._trying.get(jid)
         if trying is None:
             return self.actions[0]
@@ -125,6 +136,22 @@ class Contention:
         trying.conflicts += 1
         trying.not_before = now + min(wait, AGAIN_LIMIT_SECONDS)
 
+    def was_evicted(self, jid: int, *, now: float) -> None:
+        """Tasks of the job have to leave for another one: it waits before it evicts itself. Those
+        of one moment count once."""
+        until, wait = self._evicted.get(jid, (0.0, 0.0))
+        if now < until:
+            return
+        if now > until + EVICTED_LIMIT_SECONDS:
+            wait = 0.0
+        wait = min(2 * wait or EVICTED_SECONDS, EVICTED_LIMIT_SECONDS)
+        self._evicted[jid] = (now + wait, wait)
+
+    def gone(self, jid: int) -> None:
+        """The job is deleted, or done."""
+        self._evicted.pop(jid, None)
+        self.forget(jid)
+
     def forget(self, jid: int) -> None:
         """The job got what it needed, or is gone."""
         self._trying.pop(jid, None)
@@ -132,4 +159,5 @@ class Contention:
     def next_due(self, now: float) -> float | None:
         """When somebody may try again though nothing happens."""
         due = [t.not_before for t in self._trying.values() if t.not_before > now]
+        due += [until for until, _ in self._evicted.values() if until > now]
         return min(due, default=None)

@@ -249,6 +249,7 @@ class Coordinator:
         stop: list[tuple[int, int]] = []
         for victims, tasks in self.victims.told(e for entry in entries for e in entry.evicts):
             self.observer.evicted(victims.jid, tasks, victims.by, victims.reason)
+            self.order.contention.was_evicted(victims.jid, now=self.order.now)
             stop += [(victims.jid, tix) for tix in tasks]
         return stop, self.victims.uids(stop)
 

@@ -33,6 +33,9 @@ RANK_SECONDS_A_JOB = 1e-5
 
 SAME_QUEUE = frozenset({"preempt", "gangpreempt"})
 OTHER_QUEUES = frozenset({"reclaim", "gangreclaim"})
+Usage = dict[str, dict[str, float]]
+"""Node name -> ``cpu`` and ``memory``, percent."""
+
 EVICTING = SAME_QUEUE | OTHER_QUEUES
 
 Waits = Callable[[list[str]], bool]
@@ -50,6 +53,8 @@ class Excerpts:
         self._accounts = accounts
         self._known = known
         self._spanning = spanning
+        self.usage: Callable[[], Usage] = dict
+        """What nodes really use, as far as the policy has somebody measure it."""
         self.limit = TASKS
         self.cut = 0
         """Excerpts that had to leave jobs out, since the start."""
@@ -152,8 +157,13 @@ class Excerpts:
                 jobs=jobs,
                 versions={key: versions.get(key, 0) for key in keys},
                 left_out=left_out,
+                usage=self._used(),
             )
         )
+
+    def _used(self) -> dict[str, list[float]]:
+        told = self.usage()
+        return {node: [u.get("cpu", -1.0), u.get("memory", -1.0)] for node, u in told.items()}
 
     def _queue(self, info: QueueInfo, own: JobState | None) -> QueueExcerpt:
         """Without what the job itself was charged for an open turn, or nominations: its session

@@ -59,6 +59,7 @@ from coordinator.serving import Door, Serving, StandbyDoor
 from coordinator.shards import RayLost, RayShards, Shards
 from coordinator.standby import Standby
 from coordinator.trim import trim_forever
+from coordinator.usage_source import usage_of
 from coordinator.waiting import pending_reasons
 from coordinator.workers import Workers
 from shared.checked import Malformed
@@ -260,6 +261,7 @@ class Service:
         for shard in range(self._settings.shards):
             group.create_task(self.workers.start(shard))
         group.create_task(self._loop(executor))
+        group.create_task(usage_of(self.core).follow_forever())
         group.create_task(executor.repartition_forever())
         group.create_task(self.workers.heartbeat_forever())
         group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read))
@@ -307,12 +309,7 @@ class Service:
                 list_codes=self.probes.list_codes,
                 objects=self.objects,
                 routes=[
-                    *virtual_routes(
-                        core=self.core,
-                        shards=self._shards,
-                        intake=self.intake,
-                        stories=self.objects.stories,
-                    ),
+                    *virtual_routes(self.core, self._shards, self.intake, self.objects.stories),
                     *record_routes(self.core),
                     *write_routes(Writing(writer, self.objects, may=may_write(self._names))),
                 ],

@@ -89,7 +89,7 @@ class Sessions(Repairs):
 
     def drop_job(self, jid: int) -> None:
         self.entry.forget(jid)
-        self.contention.forget(jid)
+        self.contention.gone(jid)
         self.aging.over(jid)
         self._unfilled.pop(jid, None)
         super().drop_job(jid)

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import structlog
 
+from coordinator.core import Coordinator
 from shared.metrics_source import MetricsSource
 
 CPU_QUERY = (
@@ -28,6 +29,8 @@ MEMORY_QUERY = (
 PERCENT = 100.0
 FORGET_AFTER = 300.0
 """Seconds without an answer until old figures count no more: what they average over."""
+IDLE = 1.0
+"""Seconds until it is looked again whether the policy names a source."""
 TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 Usage = dict[str, dict[str, float]]
@@ -37,43 +40,50 @@ _log = structlog.get_logger(__name__)
 
 
 class UsageSource:
-    """Keeps the newest figures at hand. :meth:`follow` runs until it is cancelled."""
+    """Keeps the newest figures at hand. :meth:`follow_forever` runs until it is cancelled."""
 
     def __init__(
-        self, source: MetricsSource, *, clock: Callable[[], float] = time.monotonic
+        self,
+        source: Callable[[], MetricsSource | None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``source``: what the policy names now."""
         self._source = source
         self._clock = clock
+        self._asked: MetricsSource | None = None
         self._usage: Usage = {}
         self._at = clock()
         self._failing = ""
 
-    @property
     def usage(self) -> Usage:
-        """The figures as they count now."""
-        return self._usage if self._clock() - self._at <= FORGET_AFTER else {}
+        """The figures as they count now: none where the policy names another source, or none."""
+        fresh = self._clock() - self._at <= FORGET_AFTER
+        return self._usage if fresh and self._asked == self._source() else {}
 
-    async def follow(self) -> None:
+    async def follow_forever(self) -> None:
         """Ask again and again; a failure is told once, and when it is over."""
         async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
             while True:
-                await self.look(session)
-                await asyncio.sleep(self._source.interval)
+                source = self._source()
+                if source is not None:
+                    await self.look(session, source)
+                await asyncio.sleep(IDLE if source is None else source.interval)
 
-    async def look(self, session: aiohttp.ClientSession) -> None:
+    async def look(self, session: aiohttp.ClientSession, source: MetricsSource) -> None:
         """Ask once."""
         try:
-            cpu = await self._ask(session, CPU_QUERY)
-            memory = await self._ask(session, MEMORY_QUERY)
+            cpu = await _ask(session, source, CPU_QUERY)
+            memory = await _ask(session, source, MEMORY_QUERY)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             if str(error) != self._failing:
-                _log.warning("metrics source failed", address=self._source.address, why=str(error))
+                _log.warning("metrics source failed", address=source.address, why=str(error))
             self._failing = str(error)
             return
         if self._failing:
-            _log.info("metrics source answers again", address=self._source.address)
+            _log.info("metrics source answers again", address=source.address)
         self._failing = ""
-        self._at = self._clock()
+        self._at, self._asked = self._clock(), source
         nodes = cpu.keys() | memory.keys()
         self._usage = {
             node: {
@@ -84,14 +94,15 @@ class UsageSource:
             for node in nodes
         }
 
-    async def _ask(self, session: aiohttp.ClientSession, query: str) -> dict[str, float]:
-        """Share in use by node name. Raises ValueError where the answer is none of a Prometheus."""
-        url = f"{self._source.address}/api/v1/query"
-        async with session.get(
-            url, params={"query": query}, ssl=not self._source.insecure
-        ) as response:
-            response.raise_for_status()
-            return read_vector(await response.json())
+
+async def _ask(
+    session: aiohttp.ClientSession, source: MetricsSource, query: str
+) -> dict[str, float]:
+    """Share in use by node name. Raises ValueError where the answer is none of a Prometheus."""
+    url = f"{source.address}/api/v1/query"
+    async with session.get(url, params={"query": query}, ssl=not source.insecure) as response:
+        response.raise_for_status()
+        return read_vector(await response.json())
 
 
 def read_vector(answer: Any) -> dict[str, float]:
@@ -109,3 +120,10 @@ def read_vector(answer: Any) -> dict[str, float]:
 def _node(labels: Mapping[str, str]) -> str:
     host: str = labels.get("node") or labels.get("instance", "").rpartition(":")[0]
     return host or labels.get("instance", "")
+
+
+def usage_of(core: Coordinator) -> UsageSource:
+    """The source that a coordinator's policy names; what it tells goes out with excerpts."""
+    made = UsageSource(lambda: core.order.session.policy.metrics)
+    core.order.excerpts.usage = made.usage
+    return made

@@ -73,6 +73,10 @@ class Opened:
 
 def open_world(excerpt: Excerpt, *, view: View, mode: Mode, now: float, decoded: Decoded) -> Opened:
     """Errors: Malformed, where a specification in the excerpt is."""
+    view.known.objects.usage = {
+        node: {name: used for name, used in zip(("cpu", "memory"), told, strict=True) if used >= 0}
+        for node, told in excerpt.usage.items()
+    }
     world = World(
         total=excerpt.total,
         free=excerpt.free,

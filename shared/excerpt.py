@@ -78,6 +78,9 @@ class Excerpt:
     had moved when this was written: part of the read set of a statement it matters to."""
     left_out: int = 0
     """Tasks of jobs that would have mattered, and are too many."""
+    usage: dict[str, list[float]] = field(default_factory=dict)
+    """Node name -> percent in use of its cpu and memory, -1 where not known; only for policies with
+    a rule that goes by it."""
 
 
 def encode_excerpt(excerpt: Excerpt) -> bytes:
@@ -91,6 +94,7 @@ def encode_excerpt(excerpt: Excerpt) -> bytes:
             [_job_row(job) for job in excerpt.jobs],
             excerpt.versions,
             excerpt.left_out,
+            excerpt.usage,
         ],
     )
 
@@ -103,8 +107,8 @@ def _job_row(job: JobExcerpt) -> list[Any]:
 def decode_excerpt(data: bytes) -> Excerpt:
     """Errors: Malformed."""
     at = "excerpt"
-    total, free, promised, *rest = row(unpack_sealed(_KIND, data), at, 7)
-    queues, jobs, versions, left_out = rest
+    total, free, promised, *rest = row(unpack_sealed(_KIND, data), at, 8)
+    queues, jobs, versions, left_out, usage = rest
     return Excerpt(
         total=_amounts(total, f"{at}.total"),
         free=_amounts(free, f"{at}.free"),
@@ -113,6 +117,7 @@ def decode_excerpt(data: bytes) -> Excerpt:
         jobs=each(jobs, f"{at}.jobs", _job),
         versions=mapping(versions, f"{at}.versions", text, count),
         left_out=count(left_out, f"{at}.left_out"),
+        usage=mapping(usage, f"{at}.usage", text, _percents),
     )
 
 
@@ -146,7 +151,11 @@ def _amounts(value: object, at: str) -> Amounts:
     return mapping(value, at, count, integer)
 
 
+def _percents(value: object, at: str) -> list[float]:
+    return [_seconds(percent, at) for percent in row(value, at, 2)]
+
+
 def _seconds(value: object, at: str) -> float:
     if type(value) is not float:
-        raise Malformed(f"{at}: seconds wanted, got {type(value).__name__}")
+        raise Malformed(f"{at}: a number wanted, got {type(value).__name__}")
     return value

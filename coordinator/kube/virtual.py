@@ -64,7 +64,7 @@ LIMITS = BodyLimits(body_bytes=1 << 20, waiting_bytes=8 << 20)
 
 
 def virtual_routes(
-    *, core: Coordinator, shards: Shards, intake: Intake, stories: Stories
+    core: Coordinator, shards: Shards, intake: Intake, stories: Stories
 ) -> list[web.RouteDef]:
     """Handlers raise :class:`coordinator.kube.problems.Problem`; the application renders it."""
     inquiries = Inquiries(shards)

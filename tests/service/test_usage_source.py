@@ -46,21 +46,25 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    source = UsageSource(MetricsSource(f"http://127.0.0.1:{port}"), clock=lambda: now)
+    named = MetricsSource(f"http://127.0.0.1:{port}")
+    source = UsageSource(lambda: named, clock=lambda: now)
     try:
         async with aiohttp.ClientSession() as session:
-            assert source.usage == {}
-            await source.look(session)
-            assert source.usage == {"n1": {"cpu": 50.0, "memory": 25.0}}
+            assert source.usage() == {}
+            await source.look(session, named)
+            assert source.usage() == {"n1": {"cpu": 50.0, "memory": 25.0}}
             server.broken = True
             now = FORGET_AFTER
-            await source.look(session)
-            assert source.usage == {"n1": {"cpu": 50.0, "memory": 25.0}}
+            await source.look(session, named)
+            assert source.usage() == {"n1": {"cpu": 50.0, "memory": 25.0}}
             now += 1.0
-            assert source.usage == {}
+            assert source.usage() == {}
             server.broken = False
-            await source.look(session)
-            assert source.usage
+            await source.look(session, named)
+            assert source.usage()
+            other = MetricsSource("http://other")
+            named = other
+            assert source.usage() == {}
     finally:
         await runner.cleanup()
 
