@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "quadrant.plugins"
@@ -9,4 +11,11 @@ GROUP = "quadrant.plugins"
 
 def third_party_plugins() -> dict[str, EntryPoint]:
     """By the name that a policy file uses. Nothing is loaded yet."""
+    return _found(tuple(sys.path))
+
+
+@lru_cache(maxsize=4)
+def _found(path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Looked for once for each search path: it reads the metadata of every installed package."""
+    del path
     return {entry.name: entry for entry in entry_points(group=GROUP)}
