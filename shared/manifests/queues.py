@@ -25,7 +25,7 @@ _QUEUE = frozenset(
 )
 _QUEUE_LATER = frozenset(("extendClusters", "type"))
 _STATES = ("Open", "Closed", "Closing", "Unknown")
-_UNLIMITED_AT_0 = frozenset(("cpu", "memory"))
+_UNLIMITED_AT_0 = ("cpu", "memory")
 _PRIORITY_CLASS = frozenset(
     (
         "apiVersion",
