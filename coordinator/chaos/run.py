@@ -110,6 +110,7 @@ class Chaos:
             finished = jobs.get("finished", 0) == jobs.get("submitted", -1)
             return finished and not tasks.get("running") and not stage.status.get("open_turns")
 
+        stage.status = {}  # the last one may be of long ago: nobody answered while it was struck
         try:
             await stage.until(settled, QUIET_SECONDS, "not everything finishes")
             self.timeline.note("everything is finished")
