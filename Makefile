@@ -12,6 +12,11 @@ WORKERS ?= 3
 SOAK_SEEDS ?= 0..19999
 SOAK_SEED ?= 1
 SOAK_SECONDS ?= 600
+PAIRS ?= 7
+SIZES ?= basic wide
+BOUND ?= 1.03
+POLICY ?= examples/policies/allocate-only.yaml
+OUTPUT ?= table
 DEMO := --backlog --mode soft --shards 4 --nodes 1000 --gpus-per-node 8 --jobs 2000
 CODE := coordinator shard_worker shared tests
 
@@ -22,18 +27,31 @@ RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help run test soak check fmt reference lock clean
+.PHONY: help install run test test-fast test-slow bench-compare soak check fmt reference lock clean
 
 help: ## Show what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+
+install: $(DEV_STAMP) ## Install what is locked, and the tools of development
 
 run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
 	@$(BIN)/quadrant demo $(DEMO)
 
 # Not one run with groups: xdist 3.8 does not see its groups under pytest 9.2, and says nothing.
 test: $(DEV_STAMP) ## All tests: the fast ones side by side, then one by one those that start Ray
+	@status=0; for part in test-fast test-slow; do $(MAKE) --no-print-directory $$part || status=1; done; \
+		exit $$status
+
+test-fast: $(DEV_STAMP) ## The fast tests, side by side
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+
+test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, one by one
 	@$(BIN)/python -m pytest -q -m slow
+
+bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision, in pairs (PAIRS=7, SIZES, BOUND)
+	@test -n "$(BASE)" || { echo "Name the revision to compare with: make bench-compare BASE=HEAD~1" >&2; exit 2; }
+	@$(BIN)/python -m tests.bench_compare --base "$(BASE)" --pairs $(PAIRS) --sizes $(SIZES) \
+		--bound $(BOUND) --policy $(POLICY) -o $(OUTPUT)
 
 soak: $(DEV_STAMP) ## Half an hour more: every state of the model, 20,000 seeds, ten minutes of real faults
 	@$(BIN)/quadrant chaos model --thorough
@@ -53,8 +71,8 @@ fmt: $(DEV_STAMP) ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix $(CODE)
 
 reference: $(RUN_STAMP) ## Write docs/reference and docs/metrics.md anew, from the code
-	@$(BIN)/python -m coordinator.reference docs
-	@$(BIN)/python -m coordinator.metrics_table > docs/metrics.md
+	@$(BIN)/python -m coordinator.cli.reference docs
+	@$(BIN)/python -m coordinator.service.metrics.table > docs/metrics.md
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-header --upgrade

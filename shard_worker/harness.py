@@ -1,4 +1,4 @@
-"""A small cluster to try a policy, or a plugin of your own, on: no service, no ledger, one session.
+"""A small cluster to try a policy, or your own plugin, on: no service, no ledger, one session.
 
     cluster = Cluster("gang", Mine)
     cluster.node("a", cpu=4)
@@ -17,22 +17,27 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shard_worker.session import Plugin, Session, open_session
-from shard_worker.session_job import SessionJob, open_session_job
-from shard_worker.task_class import Mode
-from shard_worker.tasks import OCCUPYING, Status
-from shard_worker.view import View
-from shard_worker.workload import QueueInfo, add
-from shard_worker.world import World
-from shard_worker.world_building import take_up
-from shard_worker.world_statement import Kind
-from shared.ledger.protocol import IntakeEntry, IntakeOp, PutClass, PutNode, PutPartition
-from shared.ledger.records import pack_node
-from shared.messages import Epoch, Group, Rows
-from shared.model import HyperNode, Job, Node, Queue, Requests, Role, Taint, TaskClass
-from shared.policy import PluginOption, Policy
-from shared.slots import Slots
-from shared.specs import encode_class, encode_node
+from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.operation import OpKind
+from shard_worker.framework.session import Plugin, Session
+from shard_worker.session_model.full_world import take_up
+from shard_worker.session_model.job import SessionJob, open_session_job
+from shard_worker.session_model.status import OCCUPYING, Status
+from shard_worker.session_model.workload import QueueInfo, add
+from shard_worker.session_model.world import World
+from shard_worker.view.mode import Mode
+from shard_worker.view.view import View
+from shared.ledger.class_op import put_class
+from shared.ledger.entries.intake_batch import IntakeOp, PutNode, PutPartition
+from shared.ledger.entries.log import IntakeEntry
+from shared.ledger.records import RELEASING, USED, WIDTH, pack_node, pack_thing
+from shared.messages.messages import Epoch, Group, Rows
+from shared.model.constraints import Taint
+from shared.model.model import Job, Node, Queue, Requests, Role, TaskClass
+from shared.model.topology import HyperNode
+from shared.policy.model import PluginOption, Policy
+from shared.records.specs import encode_node
+from shared.units.slots import Slots
 
 GIB = 2**30
 OWN, OTHER = 0, 1
@@ -108,7 +113,7 @@ class Cluster:
         annotations: Mapping[str, str] | None = None,
     ) -> Node:
         """``own``: a node of the shard whose session it is."""
-        made = Node(
+        node = Node(
             row=len(self._nodes),
             name=name,
             allocatable=self.requests(cpu=cpu, memory=memory, pods=pods, **(resources or {})),
@@ -118,9 +123,9 @@ class Cluster:
             spec=1,
             annotations=tuple(sorted((annotations or {}).items())),
         )
-        self._nodes.append((made, own))
-        add(self.world.total, made.allocatable, 1)
-        return made
+        self._nodes.append((node, own))
+        add(self.world.total, node.allocatable, 1)
+        return node
 
     def queue(self, name: str = "default", **fields: Any) -> Queue:
         """``parent`` by name; ``capability``, ``deserved``, ``guarantee``: {resource: amount}."""
@@ -129,9 +134,9 @@ class Cluster:
                 fields[limit] = self.requests(**fields[limit])
         if "parent" in fields:
             fields["parent"] = self.queue_named(fields["parent"]).queue.qid
-        made = Queue(qid=len(self.world.queues), name=name, **fields)
-        self.world.queues[made.qid] = QueueInfo(queue=made)
-        return made
+        queue = Queue(qid=len(self.world.queues), name=name, **fields)
+        self.world.queues[queue.qid] = QueueInfo(queue=queue)
+        return queue
 
     def queue_named(self, name: str) -> QueueInfo:
         for info in self.world.queues.values():
@@ -167,7 +172,7 @@ class Cluster:
         names = tuple(f"{name}-{i}" for i in range(tasks))
         listed = tuple(roles) or (replace(role, names=names),)
         total = sum(r.count for r in listed)
-        made = Job(
+        job = Job(
             jid=len(self._jobs),
             namespace=namespace,
             name=name,
@@ -182,19 +187,19 @@ class Cluster:
         )
         placed: list[str | None] = [*on, *[None] * (total - len(on))]
         states = [Status.PENDING if node is None else status for node in placed]
-        self._jobs.append((made, states, placed))
-        return made
+        self._jobs.append((job, states, placed))
+        return job
 
     def hyper_node(self, hyper: HyperNode) -> None:
         self.hyper_nodes.append(hyper)
 
     def requests(self, **amounts: float) -> Requests:
         """Amounts by resource name, in the units of slots."""
-        found = {}
+        by_slot = {}
         for name, amount in amounts.items():
             unit = {"cpu": 1000, "memory": GIB, "pods": 1}.get(name, 1000)
-            found[self.slots.intern(name)] = round(amount * unit)
-        return tuple(sorted((slot, amount) for slot, amount in found.items() if amount))
+            by_slot[self.slots.intern(name)] = round(amount * unit)
+        return tuple(sorted((slot, amount) for slot, amount in by_slot.items() if amount))
 
     def class_of(self, cls: TaskClass) -> int:
         """The number of a task class; equal ones have one."""
@@ -236,13 +241,13 @@ class Cluster:
 
     def _grow_tree(self, world: World) -> None:
         if self.hyper_nodes:
-            from shard_worker.hyper_tree import build_tree
+            from shard_worker.view.hyper_tree import build_tree
 
             world.tree = build_tree(self.hyper_nodes, world.view.nodes)
 
     def run(self) -> Result:
         """Open the session, run the policy's actions in order, and tell what came of it."""
-        from shard_worker.actions import run_actions
+        from shard_worker.dialects.volcano.actions.run import run_actions
 
         session = self.open()
         run_actions(session)
@@ -250,16 +255,16 @@ class Cluster:
 
     def result(self, session: Session) -> Result:
         """What a session did so far."""
-        world, done = session.world, session.committed
+        world, operations = session.world, session.committed
         name = [node.name for node, _ in self._nodes]
         return Result(
-            binds={op.task.key: name[op.row] for op in done if op.kind is Kind.ALLOCATE},
+            binds={op.task.key: name[op.row] for op in operations if op.kind is OpKind.ALLOCATE},
             pipelined={
                 task.key: name[task.row]
                 for task in world.tasks()
                 if task.status is Status.PIPELINED
             },
-            evicted=sorted(op.task.key for op in done if op.kind is Kind.EVICT),
+            evicted=sorted(op.task.key for op in operations if op.kind is OpKind.EVICT),
             phases={job.job.key: job.phase for job in world.session_jobs()},
         )
 
@@ -274,18 +279,17 @@ class Cluster:
                         add(leaving.setdefault(task.row, {}), task.requests, 1)
         ops: list[IntakeOp] = []
         for cls, cid in self._classes.items():
-            asks = [(slot, amount, self.slots.implied(slot)) for slot, amount in cls.requests]
-            ops.append(PutClass(cid=cid, requests=asks, spec=encode_class(cls)))
+            ops.append(put_class(cid, cls))
         records = []
         for node, _ in self._nodes:
             ops.append(PutNode(node.row, list(node.allocatable), 1, encode_node(node)))
             records.append(self._record(node, used.get(node.row, {}), leaving.get(node.row, {})))
         shards: dict[int, list[int]] = {OWN: [], OTHER: []}
-        for node, own in self._nodes:
-            shards[OWN if own else OTHER].append(node.row)
+        for node, is_own in self._nodes:
+            shards[OWN if is_own else OTHER].append(node.row)
         ops.append(PutPartition(revision=1, shards=shards))
         view = View(shard=OWN)
-        fresh = Rows(list(range(len(records))), records)
+        fresh = Rows(list(range(len(records))), records, _things(jobs))
         view.apply([IntakeEntry("1-0", "intake", Epoch(1, "harness"), 1, ops, fresh)])
         view.slot_names = list(self.slots.names)
         return view
@@ -294,3 +298,18 @@ class Cluster:
         parts: tuple[dict[int, int], ...] = (dict(node.allocatable), used, {}, leaving, {})
         width = len(self.slots)
         return pack_node(1, 1, [part.get(s, 0) for s in range(width) for part in parts])
+
+
+def _things(jobs: Sequence[SessionJob]) -> list[tuple[int, str, bytes]]:
+    """The records of the named things that tasks have."""
+    amounts: dict[tuple[int, str], list[int]] = {}
+    for job in jobs:
+        for task in job.tasks:
+            if task.row >= 0 and task.status & (OCCUPYING | Status.RELEASING):
+                for name, vector in task.cls.things:
+                    flat = amounts.setdefault((task.row, name), [0] * WIDTH * len(vector))
+                    for dimension, amount in enumerate(vector):
+                        flat[WIDTH * dimension + USED] += amount
+                        if task.status is Status.RELEASING:
+                            flat[WIDTH * dimension + RELEASING] += amount
+    return [(row, name, pack_thing(1, flat)) for (row, name), flat in amounts.items()]

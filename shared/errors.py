@@ -1,4 +1,4 @@
-"""How a mistake in an input is told: which object, which field, what is wrong, what to do."""
+"""How a mistake in an input is reported: which object, which field, what is wrong, what to do."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One object that was not taken, and why. Nothing of it was kept.
+    """One object that was refused, and why. Nothing of it was stored.
 
     ``field`` is the path from the top of the object (``spec.tasks[0].replicas``), "" for the whole.
-    ``value`` is what stood there, shortened; ``message`` ends with the remedy.
+    ``value`` is the value found there, shortened; ``message`` ends with the remedy.
     """
 
     kind: str
@@ -46,7 +46,8 @@ class InvalidInput(Exception):
 
 
 def not_in_this_version(field: str, value: object, instead: str = "leave it out") -> InvalidInput:
-    """For what is understood but not done yet: silently dropping it would change what was asked."""
+    """The error for a field that is understood but not implemented: dropping it silently would
+    change what was asked for."""
     return InvalidInput(field, value, f"not in this version; {instead}")
 
 
@@ -64,7 +65,7 @@ def shown(value: object) -> str:
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> str:
-    """What the first error of a group says; where parts have parts, groups hold groups."""
+    """The message of a group's first error, through nested groups."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
-from shared.ledger.server import EmbeddedServer
+from shared.ledger.redis.server import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,6 +37,36 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test sees the defaults, whatever this shell has set."""
     for name in [name for name in os.environ if name.upper().startswith("QUADRANT_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    """Undo ``configure_logging``: it is global, and which tests share a process is chance."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    if structlog.is_configured():
+        structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.fixture
+def log_lines() -> Iterator[list[EventDict]]:
+    """What is logged through structlog during the test, as events: wherever it would be written,
+    and at every level. Not for a test that configures logging itself."""
+    with capture_logs() as lines:
+        yield lines
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heard_interrupts() -> Iterator[None]:
+    """Children hear SIGINT also where a shell runs the tests in its background, ignoring it: a
+    child inherits what is ignored, and a ``quadrant up`` that is never stopped stays for ever."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

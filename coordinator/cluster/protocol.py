@@ -140,4 +140,9 @@ class ClusterDriver(Protocol):
         """The last log entry in the history, "" where none is kept: nothing after it may be cut."""
         ...
 
+    async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
+        """Note in the history, where one is kept, that users were told that these jobs are stored:
+        (first jid, how many). Raises ClusterTimeout."""
+        ...
+
     async def close(self) -> None: ...

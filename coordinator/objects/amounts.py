@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.quantity import unit_of
+from shared.units.quantity import unit_of
 
 _BINARY = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 
@@ -24,10 +24,10 @@ def exact(resource: str, units: int) -> str:
 def quantities(
     amounts: Mapping[int, int] | Iterable[tuple[int, int]], names: Sequence[str]
 ) -> dict[str, str]:
-    """Quantities by resource, host ports left out; negative amounts count as none."""
+    """Quantities by resource; negative amounts count as none."""
     pairs = dict(amounts)
     return {
         names[slot]: exact(names[slot], max(0, pairs[slot]))
         for slot in sorted(pairs)
-        if slot < len(names) and not names[slot].startswith("port/")
+        if slot < len(names)
     }

@@ -1,8 +1,8 @@
 """What changed since a version, put together when somebody asks.
 
 Two things are kept: a ring of what was published (with the last form of what is gone), and of each
-job when which of its tasks moved (:mod:`coordinator.objects.story`). The second only grows with the
-number of jobs, so that a watcher may fall far behind as long as few objects come and go.
+job when which of its tasks moved (:mod:`coordinator.objects.timeline`). The second only grows with
+the number of jobs, so that a watcher may fall far behind as long as few objects come and go.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coordinator.jobs import JobState
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.index import Record
+from coordinator.intake.documents.kinds import Kind
+from coordinator.jobs.state import JobState
 from coordinator.objects import events
-from coordinator.objects.document import Document, Key
-from coordinator.objects.glance import Glance, group_name
-from coordinator.objects.kinds import Kind
-from coordinator.objects.shelf import Record
-from coordinator.objects.story import Stories, Story
+from coordinator.objects.context import Glance, group_name
+from coordinator.objects.timeline import Stories, Story
 from coordinator.objects.watchers import Expired
-from shared.model import Job
+from shared.model.model import Job
 
 Json = dict[str, Any]
 
@@ -33,7 +33,7 @@ GONE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """What last became of one object. ``last`` tells how it was, where it is gone: rendered when it
     is asked, for a Job may have gone with a million pods. ``version``: from
     where to go on after this and all before it; the object itself may have a newer one."""
@@ -92,20 +92,20 @@ class Ring:
             raise Expired(f"version {version} is of an earlier coordinator")
         if version < self.floor:
             raise Expired(f"version {version} is too old; {self.floor} is the oldest kept")
-        found = []
+        published = []
         for item in reversed(self._items):
             if item.version <= version:
                 break
-            found.append(item)
-        found.reverse()
-        return found
+            published.append(item)
+        published.reverse()
+        return published
 
 
 Last = Callable[[Record, JobState | None, str, int], Json]
 """The last form of an object that is gone; see :meth:`coordinator.objects.store.Objects._last`."""
 
 
-class Reader:
+class ChangeReader:
     """One reading of the changes of one kind."""
 
     def __init__(self, glance: Glance, ring: Ring, stories: Stories, last: Last) -> None:
@@ -113,52 +113,58 @@ class Reader:
         self._ring = ring
         self._stories = stories
         self._last = last
-        self._found: dict[Key, Change] = {}
-        self._ended: list[Change] = []
+        self._found: dict[Key, ObjectChange] = {}
+        self._ended: list[ObjectChange] = []
         """Of objects that are gone, and another has their name now."""
 
     def read(
         self,
         since: int,
         kind: Kind,
-        told: list[events.Told],
-        moved: Iterable[tuple[Key, int]],
-    ) -> list[Change]:
-        """``told``: what happened in the cluster. ``moved``: other objects of this kind that moved,
-        with their versions."""
+        cluster_events: list[events.ClusterHappening],
+        changed: Iterable[tuple[Key, int]],
+    ) -> list[ObjectChange]:
+        """The changes of one kind since a version, oldest first.
+
+        ``changed``: other objects of this kind that changed, with their versions.
+        """
         for item in self._ring.since(since):
             for key, last in self._published(item, kind.kind):
-                self._note(Change(item.version, item.type, key, last))
+                self._note(ObjectChange(item.version, item.type, key, last))
         match kind.kind:
             case "Pod" | "PodGroup" | "Job":
                 for jid, story in self._stories.since(since):
                     for key, version in self._moved(jid, story, since, kind.kind):
                         self._touch(key, version)
             case "Event":
-                self._events(since, told)
+                self._events(since, cluster_events)
             case _:
-                for key, version in moved:
+                for key, version in changed:
                     self._touch(key, version)
         every = sorted([*self._ended, *self._found.values()], key=lambda change: change.version)
-        return [_resumable(one, following) for one, following in pairwise([*every, None]) if one]
+        return [
+            _resumable(item_change, following)
+            for item_change, following in pairwise([*every, None])
+            if item_change
+        ]
 
     # --- several changes are one ------------------------------------------------------------------
 
-    def _note(self, change: Change) -> None:
-        known = self._found.get(change.key)
-        if known is not None and known.type == "DELETED":
-            self._ended.append(known)
-        elif known is not None and known.type == "ADDED" and change.type == "MODIFIED":
-            change = Change(change.version, "ADDED", change.key)
+    def _note(self, change: ObjectChange) -> None:
+        earlier = self._found.get(change.key)
+        if earlier is not None and earlier.type == "DELETED":
+            self._ended.append(earlier)
+        elif earlier is not None and earlier.type == "ADDED" and change.type == "MODIFIED":
+            change = ObjectChange(change.version, "ADDED", change.key)
         self._found[change.key] = change
 
     def _touch(self, key: Key, version: int) -> None:
         """What the scheduler did with an object; what is gone stays gone."""
-        known = self._found.get(key)
-        if known is None:
-            self._found[key] = Change(version, "MODIFIED", key)
-        elif known.type != "DELETED" and version > known.version:
-            self._found[key] = Change(version, known.type, key)
+        earlier = self._found.get(key)
+        if earlier is None:
+            self._found[key] = ObjectChange(version, "MODIFIED", key)
+        elif earlier.type != "DELETED" and version > earlier.version:
+            self._found[key] = ObjectChange(version, earlier.type, key)
 
     # --- which objects ----------------------------------------------------------------------------
 
@@ -204,23 +210,25 @@ class Reader:
             case _:
                 pass
 
-    def _events(self, since: int, told: list[events.Told]) -> None:
-        for one in told:
-            if one.happening.version > since:
-                entry = events.EventEntry(self._glance, one.about, one.happening, -1)
-                event = "ADDED" if one.happening.number > since else "MODIFIED"
-                self._note(Change(one.happening.version, event, entry.key))
+    def _events(self, since: int, cluster_events: list[events.ClusterHappening]) -> None:
+        for cluster_event in cluster_events:
+            if cluster_event.happening.version > since:
+                entry = events.EventEntry(
+                    self._glance, cluster_event.about, cluster_event.happening, -1
+                )
+                event = "ADDED" if cluster_event.happening.number > since else "MODIFIED"
+                self._note(ObjectChange(cluster_event.happening.version, event, entry.key))
         for jid, story in self._stories.since(since):
             for version, event, key in events.changed(self._glance, jid, story, since):
-                self._note(Change(version, event, key))
+                self._note(ObjectChange(version, event, key))
 
 
-def _resumable(change: Change, following: Change | None) -> Change:
+def _resumable(change: ObjectChange, following: ObjectChange | None) -> ObjectChange:
     """Tasks that moved together have one version. Whoever has seen all but the last of them must
     not say that it has seen that version, or it would miss the rest when it comes again."""
     if following is None or following.version != change.version:
         return change
-    return Change(change.version - 1, change.type, change.key, change.last)
+    return ObjectChange(change.version - 1, change.type, change.key, change.last)
 
 
 def _names(document: Document, job: Job, kind: str) -> Iterator[tuple[int, str]]:

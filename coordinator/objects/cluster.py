@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.ceiling import ceiling_of
-from coordinator.dispatch import ShardState
+from coordinator.core.reasons.upper_bound import ceiling_of
+from coordinator.dispatch.dispatcher import ShardState
+from coordinator.intake.documents.document import Key, make_uid
+from coordinator.intake.documents.index import Record
+from coordinator.intake.documents.kinds import NAMESPACE, SHARD
+from coordinator.intake.documents.metadata import SHARD as SHARD_ANNOTATION
+from coordinator.intake.documents.metadata import annotate, condition, virtual, written
+from coordinator.intake.documents.times import rfc3339
 from coordinator.objects.amounts import quantities
-from coordinator.objects.document import Key, make_uid
-from coordinator.objects.glance import Glance, shard_name
-from coordinator.objects.kinds import NAMESPACE, SHARD
-from coordinator.objects.metadata import SHARD as SHARD_ANNOTATION
-from coordinator.objects.metadata import annotate, condition, virtual, written
-from coordinator.objects.shelf import Record
-from coordinator.objects.times import rfc3339
-from shard_worker.workload import Amounts
-from shared.aside import Aside
-from shared.model import Node
+from coordinator.objects.context import Glance, shard_name
+from shard_worker.session_model.workload import Amounts
+from shared.model.model import Node
+from shared.records.quarantine import Aside
 
 Json = dict[str, Any]
 
@@ -32,14 +32,14 @@ def written_node(glance: Glance, record: Record, version: int) -> Json:
     value["spec"] = value.get("spec") or {}
     metadata = value["metadata"]
     metadata["labels"] = {_HOST_NAME: document.key.name} | (metadata.get("labels") or {})
-    said = value.get("status") or {}
+    status_sent = value.get("status") or {}
     row = glance.core.rows.get(document.key.name, -1)
     node = glance.core.nodes.get(row)
     annotate(metadata, {SHARD_ANNOTATION: glance.shard_of(row)})
-    offered = said.get("allocatable") or said.get("capacity") or {}
+    offered = status_sent.get("allocatable") or status_sent.get("capacity") or {}
     status: Json = {
-        "capacity": said.get("capacity") or offered,
-        "allocatable": said.get("allocatable") or offered,
+        "capacity": status_sent.get("capacity") or offered,
+        "allocatable": status_sent.get("allocatable") or offered,
     }
     if node is not None:
         status["allocated"] = quantities(allocated(glance, node), glance.names)
@@ -54,17 +54,17 @@ def written_node(glance: Glance, record: Record, version: int) -> Json:
     ]
     if (aside := glance.core.aside.now.get(row)) is not None:
         status["conditions"].append(_set_aside(aside))
-    value["status"] = said | status
+    value["status"] = status_sent | status
     return value
 
 
 def _set_aside(aside: Aside) -> Json:
-    said, until = f": {aside.reason}" if aside.reason else "", rfc3339(aside.until)
+    cause, until = f": {aside.reason}" if aside.reason else "", rfc3339(aside.until)
     return condition(
         SET_ASIDE,
         True,
         reason="BindsRefused",
-        message=f"it refused bind after bind{said}; nothing is placed there until {until}",
+        message=f"it refused bind after bind{cause}; nothing is placed there until {until}",
         at=aside.since,
     )
 
@@ -81,7 +81,7 @@ def written_queue(glance: Glance, record: Record, version: int) -> Json:
     name = record.document.key.name
     counts = glance.groups_of(name)
     qid = glance.core.order.queue_ids.get(name, -1)
-    known = glance.core.order.lines.queues.get(qid)
+    queue_state = glance.core.order.lines.queues.get(qid)
     state = (value.get("status") or {}).get("state") or "Open"
     value["status"] = {
         "state": "Open" if state == "Open" else "Closed",
@@ -90,10 +90,12 @@ def written_queue(glance: Glance, record: Record, version: int) -> Json:
         "running": counts.get("Running", 0),
         "unknown": counts.get("Unknown", 0),
         "completed": counts.get("Completed", 0),
-        "allocated": {} if known is None else quantities(known.info.allocated, glance.names),
+        "allocated": {}
+        if queue_state is None
+        else quantities(queue_state.info.allocated, glance.names),
     }
-    if known is not None:
-        value["status"]["requested"] = quantities(known.info.requested, glance.names)
+    if queue_state is not None:
+        value["status"]["requested"] = quantities(queue_state.info.requested, glance.names)
     return value
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.objects.metadata import QUEUE, REASON, SHARD
-from coordinator.objects.times import moment, span
+from coordinator.intake.documents.metadata import QUEUE, REASON, SHARD
+from coordinator.intake.documents.times import moment, span
 
 Json = dict[str, Any]
 Cell = Callable[[Json, float], Any]
@@ -53,10 +53,10 @@ def table(kind: str, objects: list[Json], now: float) -> Json:
 
 def at(*path: str, otherwise: Any = NONE) -> Cell:
     def cell(value: Json, now: float) -> Any:
-        found: Any = value
+        part: Any = value
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return otherwise if found is None or found == "" else found
+            part = part.get(name) if isinstance(part, dict) else None
+        return otherwise if part is None or part == "" else part
 
     return cell
 
@@ -76,8 +76,8 @@ def _annotation(name: str) -> Cell:
 
 def _ready(value: Json, now: float) -> str:
     every = value["spec"].get("containers") or ()
-    known = value["status"].get("containerStatuses") or ()
-    return f"{sum(bool(c['ready']) for c in known)}/{len(every)}"
+    containers = value["status"].get("containerStatuses") or ()
+    return f"{sum(bool(c['ready']) for c in containers)}/{len(every)}"
 
 
 def pod_status(value: Json, now: float = 0.0) -> str:
@@ -86,7 +86,7 @@ def pod_status(value: Json, now: float = 0.0) -> str:
     if phase == "Succeeded":
         return "Completed"
     if phase == "Failed":
-        return "Failed"
+        return str(value["status"].get("reason") or "Failed")
     states = [c["state"] for c in value["status"].get("containerStatuses") or ()]
     leaving = any("running" in s for s in states) and phase == "Running" and not _is_ready(value)
     if metadata.get("deletionTimestamp") or leaving:
@@ -119,8 +119,8 @@ def _used(resource: str) -> Cell:
         offered = value["status"]["allocatable"].get(resource)
         if offered is None:
             return NONE
-        held = (value["status"].get("allocated") or {}).get(resource, "0")
-        return f"{held}/{offered}"
+        allocated = (value["status"].get("allocated") or {}).get(resource, "0")
+        return f"{allocated}/{offered}"
 
     return cell
 
@@ -134,8 +134,8 @@ def _gpu(value: Json, now: float) -> str:
 
 def _taints(value: Json, now: float) -> str:
     taints = value["spec"].get("taints") or ()
-    told = [f"{t['key']}={t.get('value', '')}:{t.get('effect', '')}" for t in taints]
-    return ",".join(told) or NONE
+    texts = [f"{t['key']}={t.get('value', '')}:{t.get('effect', '')}" for t in taints]
+    return ",".join(texts) or NONE
 
 
 def _labels(value: Json, now: float) -> str:
@@ -147,8 +147,8 @@ def _amounts(*path: str) -> Cell:
     read = at(*path, otherwise={})
 
     def cell(value: Json, now: float) -> str:
-        told = [f"{name}={amount}" for name, amount in read(value, now).items() if amount != "0"]
-        return ",".join(told) or NONE
+        texts = [f"{name}={amount}" for name, amount in read(value, now).items() if amount != "0"]
+        return ",".join(texts) or NONE
 
     return cell
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.index import Record
+from coordinator.intake.documents.kinds import POD, POD_GROUP
+from coordinator.intake.documents.labels import TASK_INDEX
+from coordinator.intake.documents.metadata import written
 from coordinator.objects.cluster import written_node, written_queue
-from coordinator.objects.document import Document, Key
+from coordinator.objects.context import Glance, group_name, role_of
 from coordinator.objects.gangs import job_group, written_group, written_job
-from coordinator.objects.glance import TASK_INDEX, Glance, group_name, role_of
-from coordinator.objects.kinds import POD, POD_GROUP
-from coordinator.objects.metadata import written
-from coordinator.objects.pods import Task, job_pod, node_of, phase_of, task_of, written_pod
-from coordinator.objects.shelf import Record
-from shared.manifests.metadata import TASK_SPEC
+from coordinator.objects.pods import PodTask, job_pod, node_of, phase_of, task_of, written_pod
+from shared.manifests.fields.metadata import TASK_SPEC
 
 Json = dict[str, Any]
 Render = Callable[[Glance, Record, int], Json]
 
 
-class Entry(Protocol):
+class ObjectEntry(Protocol):
     @property
     def key(self) -> Key: ...
 
@@ -79,7 +80,7 @@ class PodEntry(WrittenEntry):
 
     __slots__ = ("_task",)
 
-    def __init__(self, glance: Glance, record: Record, version: int, task: Task) -> None:
+    def __init__(self, glance: Glance, record: Record, version: int, task: PodTask) -> None:
         super().__init__(glance, record, version)
         self._task = task
 
@@ -184,7 +185,7 @@ def _named(key: Key, path: str, whole: Callable[[], Json]) -> str:
     return field_of(whole(), path)
 
 
-def _of_task(glance: Glance, key: Key, task: Task, path: str, whole: Callable[[], Json]) -> str:
+def _of_task(glance: Glance, key: Key, task: PodTask, path: str, whole: Callable[[], Json]) -> str:
     if path == "status.phase":
         return phase_of(task)
     if path == "spec.nodeName":
@@ -193,11 +194,11 @@ def _of_task(glance: Glance, key: Key, task: Task, path: str, whole: Callable[[]
 
 
 def field_of(value: Json, path: str) -> str:
-    found: Any = value
+    part: Any = value
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    if found is None:
+        part = part.get(name) if isinstance(part, dict) else None
+    if part is None:
         return "false" if path == "spec.unschedulable" else ""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return str(found)
+    if isinstance(part, bool):
+        return "true" if part else "false"
+    return str(part)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from coordinator.jobs import JobState
-from coordinator.objects.document import Document, Key, make_uid
-from coordinator.objects.glance import Glance, group_name, pod_uid, split_pod_name
-from coordinator.objects.kinds import BY_KIND, EVENT
-from coordinator.objects.metadata import virtual
-from coordinator.objects.story import Happening, Stories, Story, Whom
-from shared.messages import Level, TaskState
+from coordinator.intake.documents.document import Document, Key, make_uid
+from coordinator.intake.documents.kinds import BY_KIND, EVENT
+from coordinator.intake.documents.metadata import virtual
+from coordinator.jobs.state import JobState
+from coordinator.objects.context import Glance, group_name, pod_uid, split_pod_name
+from coordinator.objects.timeline import Happening, Stories, Story, Whom
+from shared.messages.messages import Level, TaskState
 
 Json = dict[str, Any]
 COMPONENT = "quadrant"
@@ -39,7 +39,7 @@ _LEVELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ClusterHappening:
     """Something that happened to an object of the cluster, or to a Job whatever incarnation."""
 
     about: Key
@@ -180,14 +180,21 @@ class EventEntry:
 
 
 def walk(
-    glance: Glance, stories: Stories, cluster: list[Told], namespace: str | None, start: Spot
+    glance: Glance,
+    stories: Stories,
+    cluster: list[ClusterHappening],
+    namespace: str | None,
+    start: Spot,
 ) -> Iterator[tuple[Spot, EventEntry]]:
     """Every event from a spot on, each with the spot that follows it."""
     if start.jid == _CLUSTER:
-        for told in cluster:
-            h, where = told.happening, told.about.namespace or "default"
+        for cluster_event in cluster:
+            h, where = cluster_event.happening, cluster_event.about.namespace or "default"
             if h.number >= start.number and namespace in (None, where):
-                yield Spot(_CLUSTER, h.number + 1, 0), EventEntry(glance, told.about, h, _CLUSTER)
+                yield (
+                    Spot(_CLUSTER, h.number + 1, 0),
+                    EventEntry(glance, cluster_event.about, h, _CLUSTER),
+                )
     for jid in stories.order.between(max(start.jid, 0)):
         story, state = stories.jobs[jid], glance.state(jid)
         if state is None or namespace not in (None, state.job.namespace):
@@ -195,8 +202,8 @@ def walk(
         for h in story.happenings:
             if jid == start.jid and h.number < start.number:
                 continue
-            here = jid == start.jid and h.number == start.number
-            for place, entry in _of(glance, state, h, start.place if here else JOB_ITSELF):
+            at_start = jid == start.jid and h.number == start.number
+            for place, entry in _of(glance, state, h, start.place if at_start else JOB_ITSELF):
                 yield Spot(jid, h.number, place + 1), entry
 
 
@@ -205,11 +212,11 @@ def _of(
 ) -> Iterator[tuple[int, EventEntry]]:
     """The events of one happening, from a place on."""
     job, jid = state.job, state.job.jid
-    if happening.whom is not Whom.TASKS:
+    if happening.audience is not Whom.TASKS:
         for place, about in _gangs(glance, state):
             if place >= start:
                 yield place, EventEntry(glance, about, _as_gang(happening), jid)
-    if happening.whom is Whom.JOB and job.kind != "Pod":
+    if happening.audience is Whom.JOB and job.kind != "Pod":
         return
     for place, tix in _tasks(state, happening, max(start, 0)):
         about = Key("Pod", job.namespace, job.pod_name(tix))
@@ -232,13 +239,21 @@ def _as_gang(happening: Happening) -> Happening:
         return happening
     h = happening
     return Happening(
-        h.number, h.version, "Unschedulable", h.message, h.whom, h.warning, h.first, h.last, h.count
+        h.number,
+        h.version,
+        "Unschedulable",
+        h.message,
+        h.audience,
+        h.warning,
+        h.first,
+        h.last,
+        h.count,
     )
 
 
 def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[int, int]]:
     """(place, task) of the pods it is told to, from a place on."""
-    if happening.whom is Whom.TASKS:
+    if happening.audience is Whom.TASKS:
         yield from enumerate(islice(happening.named(), start, None), start)
         return
     if len(state.states) == 1:  # a pod of its own keeps what it was told
@@ -252,24 +267,26 @@ def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[
 
 
 def find(
-    glance: Glance, stories: Stories, cluster: list[Told], namespace: str, name: str
+    glance: Glance, stories: Stories, cluster: list[ClusterHappening], namespace: str, name: str
 ) -> EventEntry | None:
     """The event of a name, None where there is none (any more)."""
     about, _, number = name.rpartition(".")
     about, _, whose = about.rpartition(".")
     try:
-        wanted = int(number, 16)
+        happening_number = int(number, 16)
         jid = _CLUSTER if whose == "c" else int(whose[1:], 16)
     except ValueError:
         return None
     if jid == _CLUSTER:
-        found = (t for t in cluster if t.happening.number == wanted and t.about.name == about)
-        told = next(found, None)
-        if told is None or namespace != (told.about.namespace or "default"):
+        matching = (
+            t for t in cluster if t.happening.number == happening_number and t.about.name == about
+        )
+        cluster_event = next(matching, None)
+        if cluster_event is None or namespace != (cluster_event.about.namespace or "default"):
             return None
-        return EventEntry(glance, told.about, told.happening, _CLUSTER)
+        return EventEntry(glance, cluster_event.about, cluster_event.happening, _CLUSTER)
     story, state = stories.jobs.get(jid), glance.state(jid)
-    happening = story.find(wanted) if story is not None else None
+    happening = story.find(happening_number) if story is not None else None
     if state is None or happening is None or state.job.namespace != namespace:
         return None
     kind = _KIND.get(whose[:1], "")

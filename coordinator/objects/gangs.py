@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.controller.rules import outcome
-from coordinator.jobs import JobState
-from coordinator.objects.document import Document, Key
-from coordinator.objects.glance import NOT_TRIED, Glance, group_name, phase
-from coordinator.objects.kinds import JOB, POD_GROUP
-from coordinator.objects.metadata import REASON as REASON_ANNOTATION
-from coordinator.objects.metadata import annotate, condition, owned_by, virtual, written
-from coordinator.objects.shelf import Record
-from coordinator.objects.times import rfc3339
-from coordinator.reasons import Reason, Why
-from coordinator.wording import by_name
-from shared.messages import TaskState
-from shared.model import Job
-from shared.topology import SubGroupPolicy, Topology
+from coordinator.controllers.job_rules import outcome
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.index import Record
+from coordinator.intake.documents.kinds import JOB, POD_GROUP
+from coordinator.intake.documents.metadata import REASON as REASON_ANNOTATION
+from coordinator.intake.documents.metadata import annotate, condition, owned_by, virtual, written
+from coordinator.intake.documents.times import rfc3339
+from coordinator.jobs.pending_reasons import Why
+from coordinator.jobs.state import JobState
+from coordinator.objects.context import NOT_TRIED, Glance, group_name, phase
+from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
+from shared.messages.reason import Reason
+from shared.model.model import Job
+from shared.model.topology import SubGroupPolicy, Topology
+from shared.units.amount_text import by_name
 
 Json = dict[str, Any]
 
 _STARTED = (
     TaskState.RUNNING,
     TaskState.RELEASING,
-    TaskState.SUCCEEDED,
-    TaskState.FAILED,
+    *ENDED,
 )
-NOT_ENOUGH_RESOURCES = "NotEnoughResources"
-NOT_ENOUGH_TASKS = "NotEnoughTasks"
 READY = "tasks in gang are ready to be scheduled"
 """Volcano's reason of the condition ``Scheduled``."""
 
@@ -67,12 +65,12 @@ def job_group(glance: Glance, job: Document, version: int) -> Json:
 
 def _closeness(job: Job) -> Json:
     """``networkTopology`` of a Job, and the sub groups that stand for its partitions."""
-    found: Json = {}
+    fields: Json = {}
     if job.topology is not None:
-        found["networkTopology"] = _topology(job.topology)
+        fields["networkTopology"] = _topology(job.topology)
     if job.sub_groups:
-        found["subGroupPolicy"] = [_sub_group(policy) for policy in job.sub_groups]
-    return found
+        fields["subGroupPolicy"] = [_sub_group(policy) for policy in job.sub_groups]
+    return fields
 
 
 def _topology(topology: Topology) -> Json:
@@ -124,13 +122,13 @@ def task_counts(state: JobState) -> dict[str, int]:
         "running": count(TaskState.RUNNING),
         "terminating": count(TaskState.RELEASING),
         "succeeded": count(TaskState.SUCCEEDED),
-        "failed": count(TaskState.FAILED),
+        "failed": sum(map(count, UNSUCCESSFUL)),
     }
 
 
 def _annotate(glance: Glance, value: Json, jid: int) -> None:
-    found = glance.why(jid)
-    annotate(value["metadata"], {REASON_ANNOTATION: found.reason.value if found else ""})
+    why = glance.why(jid)
+    annotate(value["metadata"], {REASON_ANNOTATION: why.reason.value if why else ""})
 
 
 # --- why it waits -------------------------------------------------------------------------------
@@ -138,48 +136,48 @@ def _annotate(glance: Glance, value: Json, jid: int) -> None:
 
 def _waits(glance: Glance, state: JobState, generation: int) -> Json:
     """Conditions in Volcano's words; the finer word among the explanations."""
-    jid, found = state.job.jid, glance.why(state.job.jid)
-    held, minimum = state.info.held[0], state.job.groups[0].minimum
+    jid, why = state.job.jid, glance.why(state.job.jid)
+    members, minimum = state.info.held[0], state.job.groups[0].minimum
     story = glance.stories.get(jid)
-    told = story.last("FailedScheduling") if story is not None else None
+    failure = story.last("FailedScheduling") if story is not None else None
     placed = story.last("Scheduled") if story is not None else None
     conditions = []
-    if held and held >= minimum:
+    if members and members >= minimum:
         at = placed.first if placed is not None else None
         conditions.append(condition("Scheduled", True, reason=READY, message="", at=at))
-    elif found is not None and found.reason not in NOT_TRIED:
-        few = found.reason is Reason.NOT_ENOUGH_TASKS
+    elif why is not None and why.reason not in NOT_TRIED:
+        few = why.reason is Reason.NOT_ENOUGH_TASKS
         conditions.append(
             condition(
                 "Unschedulable",
                 True,
-                reason=NOT_ENOUGH_TASKS if few else NOT_ENOUGH_RESOURCES,
-                message=f"{found.reason}: {found.message}",
-                at=told.first if told is not None else None,
+                reason=Reason.NOT_ENOUGH_TASKS if few else Reason.NOT_ENOUGH_RESOURCES,
+                message=f"{why.reason}: {why.message}",
+                at=failure.first if failure is not None else None,
             )
         )
     return {
         **({"conditions": conditions} if conditions else {}),
-        **({"explanations": [explanation(glance, found, generation)]} if found is not None else {}),
+        **({"explanations": [explanation(glance, why, generation)]} if why is not None else {}),
     }
 
 
-def explanation(glance: Glance, found: Why, generation: int) -> Json:
+def explanation(glance: Glance, why: Why, generation: int) -> Json:
     """Amounts only where there are some; what a session found says which."""
-    at = found.evaluated_at or glance.core.order.now
-    told: Json = {
-        "reason": found.reason.value,
-        "message": found.message,
+    at = why.evaluated_at or glance.core.order.now
+    result: Json = {
+        "reason": why.reason.value,
+        "message": why.message,
         "evaluatedAt": rfc3339(at),
         "observedGeneration": generation,
     }
-    if found.shard >= 0:
-        told |= {"shard": found.shard, "session": found.session, "epoch": found.epoch}
+    if why.shard >= 0:
+        result |= {"shard": why.shard, "session": why.session, "epoch": why.epoch}
     for name in ("requested", "available", "short"):
-        amounts = getattr(found, name)
+        amounts = getattr(why, name)
         if amounts:
-            told[name] = by_name(amounts, glance.names)
-    return told
+            result[name] = by_name(amounts, glance.names)
+    return result
 
 
 # --- Jobs ---------------------------------------------------------------------------------------
@@ -195,24 +193,24 @@ def written_job(glance: Glance, record: Record, version: int) -> Json:
 
 
 def _job_status(glance: Glance, document: Document, state: JobState | None) -> Json:
-    kept = document.state or {}
+    memory = document.state or {}
     if state is None:
-        return _ended(document, kept)
+        return _ended(document, memory)
     counts = task_counts(state)
-    found = glance.why(document.jid)
-    told: Json = {"phase": job_phase(document, state)}
-    if kept.get("reason"):
-        told |= {"reason": kept["reason"], "message": kept["message"]}
-    elif found is not None:
-        told |= {"reason": found.reason.value, "message": found.message}
+    why = glance.why(document.jid)
+    job_state: Json = {"phase": job_phase(document, state)}
+    if memory.get("reason"):
+        job_state |= {"reason": memory["reason"], "message": memory["message"]}
+    elif why is not None:
+        job_state |= {"reason": why.reason.value, "message": why.message}
     story = glance.stories.get(document.jid)
     if story is not None and story.moments:
-        told["lastTransitionTime"] = rfc3339(story.moments[-1][1])
+        job_state["lastTransitionTime"] = rfc3339(story.moments[-1][1])
     return {
-        "state": told,
+        "state": job_state,
         **counts,
         "minAvailable": state.job.groups[0].minimum,
-        "retryCount": kept.get("retryCount", 0),
+        "retryCount": memory.get("retryCount", 0),
         "version": document.generation,
         **_waits(glance, state, document.generation),
     }
@@ -221,19 +219,19 @@ def _job_status(glance: Glance, document: Document, state: JobState | None) -> J
 _KEPT = ("minAvailable", "succeeded", "failed")
 
 
-def _ended(document: Document, kept: Json) -> Json:
+def _ended(document: Document, memory: Json) -> Json:
     """A Job whose tasks are no more: what was remembered of them."""
-    told: Json = {"phase": job_phase(document, None)}
-    told |= {name: kept[name] for name in ("reason", "message") if name in kept}
-    if "ended" in kept:
-        told["lastTransitionTime"] = rfc3339(kept["ended"])
-    counts: Json = {name: kept[name] for name in _KEPT if name in kept}
+    job_state: Json = {"phase": job_phase(document, None)}
+    job_state |= {name: memory[name] for name in ("reason", "message") if name in memory}
+    if "ended" in memory:
+        job_state["lastTransitionTime"] = rfc3339(memory["ended"])
+    counts: Json = {name: memory[name] for name in _KEPT if name in memory}
     running: Json = {"pending": 0, "running": 0, "terminating": 0} if counts else {}
     return {
-        "state": told,
+        "state": job_state,
         **running,
         **counts,
-        "retryCount": kept.get("retryCount", 0),
+        "retryCount": memory.get("retryCount", 0),
         "version": document.generation,
     }
 
@@ -242,9 +240,9 @@ def job_phase(document: Document, state: JobState | None) -> str:
     """In Volcano's words; what a controller said of it comes first."""
     if document.deleting is not None:
         return "Terminating"
-    said = (document.state or {}).get("phase")
-    if said:
-        return str(said)
+    controller_phase = (document.state or {}).get("phase")
+    if controller_phase:
+        return str(controller_phase)
     if state is None:
         return "Pending"
     if phase(state) == "Completed":

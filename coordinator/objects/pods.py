@@ -6,15 +6,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from coordinator.objects.document import Document, Key
-from coordinator.objects.glance import (
-    TASK_INDEX,
-    Glance,
-    pod_uid,
-    role_of,
-)
-from coordinator.objects.kinds import JOB, POD
-from coordinator.objects.metadata import (
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.index import Record
+from coordinator.intake.documents.kinds import JOB, POD
+from coordinator.intake.documents.labels import TASK_INDEX
+from coordinator.intake.documents.metadata import (
     QUEUE,
     REASON,
     SHARD,
@@ -24,9 +20,9 @@ from coordinator.objects.metadata import (
     virtual,
     written,
 )
-from coordinator.objects.shelf import Record
-from coordinator.objects.times import rfc3339
-from shared.messages import TaskState
+from coordinator.intake.documents.times import rfc3339
+from coordinator.objects.context import Glance, pod_uid, role_of
+from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 
 Json = dict[str, Any]
 
@@ -41,12 +37,22 @@ _PHASES = {
     TaskState.RELEASING: "Running",
     TaskState.SUCCEEDED: "Succeeded",
     TaskState.FAILED: "Failed",
+    TaskState.LOST: "Failed",
 }
-_ENDED = (TaskState.SUCCEEDED, TaskState.FAILED)
+_READY_REASONS = {
+    TaskState.SUCCEEDED: "PodCompleted",
+    TaskState.FAILED: "PodFailed",
+    TaskState.LOST: "PodFailed",
+}
+"""Why a pod that has ended is not ready, in Kubernetes' words."""
+
+LOST_REASON = "NodeLost"
+"""``status.reason`` of a pod that vanished with its node; Kubernetes has the same word."""
+
 _STARTED = (TaskState.RUNNING, TaskState.RELEASING)
 
 
-class Task(NamedTuple):
+class PodTask(NamedTuple):
     """What the scheduler knows of one pod."""
 
     jid: int
@@ -56,26 +62,26 @@ class Task(NamedTuple):
     """Of its node, -1 for none."""
 
 
-def task_of(glance: Glance, jid: int, tix: int) -> Task:
-    return Task(jid, tix, *glance.task_state(jid, tix))
+def task_of(glance: Glance, jid: int, tix: int) -> PodTask:
+    return PodTask(jid, tix, *glance.task_state(jid, tix))
 
 
-def phase_of(task: Task) -> str:
+def phase_of(task: PodTask) -> str:
     return _PHASES[task.state]
 
 
-def node_of(glance: Glance, task: Task) -> str:
+def node_of(glance: Glance, task: PodTask) -> str:
     return glance.core.names.get(task.row, "") if task.row >= 0 else ""
 
 
-def written_pod(glance: Glance, record: Record, task: Task, version: int) -> Json:
+def written_pod(glance: Glance, record: Record, task: PodTask, version: int) -> Json:
     """A pod that was submitted as such."""
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
     return _with_state(glance, value, task)
 
 
-def job_pod(glance: Glance, job: Document, task: Task, *, name: str, version: int) -> Json:
+def job_pod(glance: Glance, job: Document, task: PodTask, *, name: str, version: int) -> Json:
     """One of the pods that a Job stands for."""
     state = glance.state(task.jid)
     assert state is not None, job.key
@@ -98,7 +104,7 @@ def job_pod(glance: Glance, job: Document, task: Task, *, name: str, version: in
 # --- what became of it --------------------------------------------------------------------------
 
 
-def _with_state(glance: Glance, value: Json, task: Task) -> Json:
+def _with_state(glance: Glance, value: Json, task: PodTask) -> Json:
     metadata, spec = value["metadata"], value["spec"]
     node = node_of(glance, task)
     spec.pop("nodeName", None)
@@ -115,23 +121,26 @@ def _with_state(glance: Glance, value: Json, task: Task) -> Json:
         },
     )
     status: Json = {"phase": phase_of(task), "conditions": _conditions(glance, task)}
+    if task.state is TaskState.LOST:
+        status["reason"] = LOST_REASON
+        status["message"] = "the pod vanished from the cluster, with its node or removed by others"
     status |= _started(glance, spec, task)
     value["status"] = status
     return value
 
 
-def _conditions(glance: Glance, task: Task) -> list[Json]:
+def _conditions(glance: Glance, task: PodTask) -> list[Json]:
     story = glance.stories.get(task.jid)
     if task.state is TaskState.PENDING:
         waits = glance.why(task.jid)
-        told = story.last("FailedScheduling") if story is not None else None
+        failure = story.last("FailedScheduling") if story is not None else None
         return [
             condition(
                 "PodScheduled",
                 False,
                 reason=UNSCHEDULABLE,
                 message=f"{waits.reason}: {waits.message}" if waits else "",
-                at=told.first if told is not None else None,
+                at=failure.first if failure is not None else None,
             )
         ]
     conditions = []
@@ -139,21 +148,20 @@ def _conditions(glance: Glance, task: Task) -> list[Json]:
         at = story.placed_at(task.tix) if story is not None else None
         conditions.append(condition("PodScheduled", True, reason="Scheduled", message="", at=at))
     ready = task.state is TaskState.RUNNING
-    reason = {TaskState.SUCCEEDED: "PodCompleted", TaskState.FAILED: "PodFailed"}
     at = story.time_of(task.state, task.tix) if story is not None else None
     conditions.append(
-        condition("Ready", ready, reason=reason.get(task.state, ""), message="", at=at)
+        condition("Ready", ready, reason=_READY_REASONS.get(task.state, ""), message="", at=at)
     )
     return conditions
 
 
-def _started(glance: Glance, spec: Json, task: Task) -> Json:
+def _started(glance: Glance, spec: Json, task: PodTask) -> Json:
     """startTime and containers, of a pod that the node knows."""
     if task.state in (TaskState.PENDING, TaskState.BINDING) or task.row < 0:
         return {}
     story = glance.stories.get(task.jid)
     started = story.time_of(TaskState.RUNNING, task.tix) if story is not None else None
-    ended = story.time_of(task.state, task.tix) if story and task.state in _ENDED else None
+    ended = story.time_of(task.state, task.tix) if story and task.state in ENDED else None
     status: Json = {}
     if started is not None:
         status["startTime"] = rfc3339(started)
@@ -179,7 +187,7 @@ def _container_state(state: TaskState, started: float | None, ended: float | Non
     at = {} if started is None else {"startedAt": rfc3339(started)}
     if state in _STARTED:
         return {"running": at}
-    failed = state is TaskState.FAILED
+    failed = state in UNSUCCESSFUL
     end = {} if ended is None else {"finishedAt": rfc3339(ended)}
-    said = {"exitCode": int(failed), "reason": "Error" if failed else "Completed"}
-    return {"terminated": {**said, **at, **end}}
+    outcome = {"exitCode": int(failed), "reason": "Error" if failed else "Completed"}
+    return {"terminated": {**outcome, **at, **end}}

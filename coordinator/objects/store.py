@@ -1,8 +1,8 @@
 """All objects as the outside sees them, and what changed of them since when.
 
 Documents are published here when they are durable; what the scheduler learns of jobs arrives
-through the :class:`~coordinator.observer.Observer` calls, which only note which job moved and keep
-references to lists of tasks. Everything else is worked out when somebody reads.
+through the :class:`~coordinator.core.observer.Observer` calls, which only note which job moved and
+keep references to lists of tasks. Everything else is worked out when somebody reads.
 
 One sequence of versions counts over all kinds. It begins anew, and higher, with every coordinator:
 nobody can have seen a version of this one that it does not know.
@@ -16,34 +16,28 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from coordinator.admission.registry import Registry, unpack_task
-from coordinator.core import Coordinator
-from coordinator.jobs import JobState
+from coordinator.core.coordinator import Coordinator
+from coordinator.intake.admission.registry import Registry, unpack_task
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.index import MARK, Record, Shelf
+from coordinator.intake.documents.kinds import EVENT, NAMESPACE, POD, POD_GROUP, SHARD, Kind
+from coordinator.jobs.state import JobState
 from coordinator.objects import events
-from coordinator.objects.changes import Change, Reader, Ring
+from coordinator.objects.changes import ChangeReader, ObjectChange, Ring
 from coordinator.objects.cluster import namespace as namespace_object
 from coordinator.objects.cluster import shard as shard_object
 from coordinator.objects.columns import table
-from coordinator.objects.document import Document, Key
+from coordinator.objects.context import Glance, QueueCounts, count_queues, group_name, shard_name
 from coordinator.objects.entries import (
-    Entry,
     JobGroupEntry,
     JobPodEntry,
     MadeEntry,
+    ObjectEntry,
     PodEntry,
     WrittenEntry,
 )
-from coordinator.objects.glance import (
-    Glance,
-    QueueCounts,
-    count_queues,
-    group_name,
-    shard_name,
-)
-from coordinator.objects.kinds import EVENT, NAMESPACE, POD, POD_GROUP, SHARD, Kind
-from coordinator.objects.observing import Observing
 from coordinator.objects.pods import task_of
-from coordinator.objects.shelf import MARK, Record, Shelf
+from coordinator.objects.recorder import Observing
 from coordinator.objects.watchers import Watchers
 
 Json = dict[str, Any]
@@ -57,8 +51,8 @@ JOBS_A_SECOND = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    items: Iterator[Entry]
+class ObjectPage:
+    items: Iterator[ObjectEntry]
     next: str
     """Where the next page begins, "" after the last."""
     remaining: int
@@ -102,12 +96,12 @@ class Objects(Observing):
             self._list(document.jid)
 
     def publish(
-        self, documents: Iterable[Document], gone: Iterable[Key], *, purged: Iterable[int] = ()
+        self, documents: Iterable[Document], deleted: Iterable[Key], *, purged: Iterable[int] = ()
     ) -> None:
         """These documents are durable, and those are no more. ``purged``: jobs that nothing is left
         of. To be called before the core learns of it, which may forget what these last looked like.
         """
-        for key in gone:
+        for key in deleted:
             self._take(key)
         for jid in purged:
             self.stories.forget(jid)
@@ -128,32 +122,32 @@ class Objects(Observing):
         key = document.key
         path, task = key.path, -1
         shelf = self._shelves[key.kind]
-        known = shelf.records.get(path)
+        before = shelf.records.get(path)
         if key.kind == "Pod":
-            task = self._registry().pods.get(path, -1 if known is None else known.task)
+            task = self._registry().pods.get(path, -1 if before is None else before.task)
         shelf.put(path, Record(document, version, task))
-        if known is None:
+        if before is None:
             self._enter(key.namespace, version)
             if key.kind == "Job":
                 self._stand(document)
         elif key.kind == "Job":
-            self._replace_behind(known, document)
-        return known
+            self._replace_behind(before, document)
+        return before
 
     def _stand(self, document: Document) -> None:
         for kind, count in self._behind(document):
             self._shelves[kind].mark(document.key.path, document.key.namespace, count)
 
-    def _replace_behind(self, known: Record, document: Document) -> None:
+    def _replace_behind(self, record: Record, document: Document) -> None:
         """Another incarnation of a Job, one that has more roles, or the end of the last one."""
-        key, before = document.key, known.document
+        key, before = document.key, record.document
         state = self.core.order.known(before.jid)
         if before.jid == document.jid and (state is None or self._tasks(before) == state.job.tasks):
             return
         for kind, count in self._stood(before):
             self._shelves[kind].unmark(key.path, key.namespace, count)
         if before.jid != document.jid:
-            self._ring.add(self.version, "DELETED", key, record=known, state=state, behind=True)
+            self._ring.add(self.version, "DELETED", key, record=record, state=state, behind=True)
             self.version += 1
         self._stand(document)
         self._ring.add(self.version, "ADDED", key, behind=True)
@@ -216,10 +210,10 @@ class Objects(Observing):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """The complete object, None where there is none."""
-        found = self.entry(kind, namespace, name)
-        return None if found is None else found.object()
+        entry = self.entry(kind, namespace, name)
+        return None if entry is None else entry.object()
 
-    def entry(self, kind: Kind, namespace: str, name: str) -> Entry | None:
+    def entry(self, kind: Kind, namespace: str, name: str) -> ObjectEntry | None:
         """The same before it is rendered."""
         glance = self._glance()
         key = Key(kind.kind, namespace if kind.namespaced else "", name)
@@ -240,8 +234,8 @@ class Objects(Observing):
 
     def node_of(self, namespace: str, name: str) -> str:
         """The node that a pod is on, "" for none."""
-        found = self.entry(POD, namespace, name)
-        return "" if found is None else found.field("spec.nodeName")
+        entry = self.entry(POD, namespace, name)
+        return "" if entry is None else entry.field("spec.nodeName")
 
     def _glance(self) -> Glance:
         return Glance(
@@ -261,7 +255,7 @@ class Objects(Observing):
             self._counted = now, count_queues(self.core)
         return self._counted[1]
 
-    def _written(self, glance: Glance, record: Record) -> Entry:
+    def _written(self, glance: Glance, record: Record) -> ObjectEntry:
         document = record.document
         key = document.key
         version = record.version
@@ -276,7 +270,7 @@ class Objects(Observing):
             version = max(version, self.node_version(key.name))
         return WrittenEntry(glance, record, version)
 
-    def _job_pod(self, glance: Glance, namespace: str, name: str) -> Entry | None:
+    def _job_pod(self, glance: Glance, namespace: str, name: str) -> ObjectEntry | None:
         """A pod without document: its Job is one whose name begins like its own."""
         stem = name.rpartition("-")[0]
         cut = stem.find("-")
@@ -290,10 +284,10 @@ class Objects(Observing):
             cut = stem.find("-", cut + 1)
         return None
 
-    def _pod_of(self, glance: Glance, job: Record, tix: int) -> Entry:
+    def _pod_of(self, glance: Glance, job: Record, tix: int) -> ObjectEntry:
         return JobPodEntry(glance, job.document, tix, self._version_of(glance, job))
 
-    def _job_group(self, glance: Glance, namespace: str, name: str) -> Entry | None:
+    def _job_group(self, glance: Glance, namespace: str, name: str) -> ObjectEntry | None:
         record = glance.record("Job", f"{namespace}/{name[:-37]}")
         if record is None or group_name(record.document) != name:
             return None
@@ -307,45 +301,47 @@ class Objects(Observing):
 
     def list(
         self, kind: Kind, *, namespace: str | None, after: str = "", limit: int | None
-    ) -> Page:
+    ) -> ObjectPage:
         """Objects in the order of their paths, the pods of a Job by number where its name stands.
 
         ``after`` is the ``next`` of the page before. ``namespace`` None: of all namespaces.
         """
-        seen, _, start = after.partition("|")
-        skipped = int(seen) if seen else 0
+        skipped_text, _, start = after.partition("|")
+        skipped = int(skipped_text) if skipped_text else 0
         walk = self._walk(kind, namespace, start)
         if limit is None:
-            return Page((entry for _, entry in [*walk]), "", 0)
-        found = [*islice(walk, limit)]
-        if len(found) < limit or next(walk, None) is None:
-            return Page((entry for _, entry in found), "", 0)
+            return ObjectPage((entry for _, entry in [*walk]), "", 0)
+        entries = [*islice(walk, limit)]
+        if len(entries) < limit or next(walk, None) is None:
+            return ObjectPage((entry for _, entry in entries), "", 0)
         skipped += limit
         remaining = max(1, self._total(kind, namespace) - skipped)
-        return Page((entry for _, entry in found), f"{skipped}|{found[-1][0]}", remaining)
+        return ObjectPage((entry for _, entry in entries), f"{skipped}|{entries[-1][0]}", remaining)
 
     def _total(self, kind: Kind, namespace: str | None) -> int:
         if kind is EVENT:
             return self.stories.happenings + len(self.told)
         return self._shelves[kind.kind].total(namespace)
 
-    def _walk(self, kind: Kind, namespace: str | None, start: str) -> Iterator[tuple[str, Entry]]:
+    def _walk(
+        self, kind: Kind, namespace: str | None, start: str
+    ) -> Iterator[tuple[str, ObjectEntry]]:
         """Each object from ``start`` on with the start of what follows it."""
         glance = self._glance()
         if kind is EVENT:
             spot = events.Spot.parse(start) if start else events.FIRST
-            told = events.walk(glance, self.stories, self.told, namespace, spot)
-            yield from ((str(following), entry) for following, entry in told)
+            event_entries = events.walk(glance, self.stories, self.told, namespace, spot)
+            yield from ((str(following), entry) for following, entry in event_entries)
             return
         if kind in (NAMESPACE, SHARD):
-            made = (e for e in self._made(glance, kind) if e.key.name >= start)
-            yield from ((f"{entry.key.name}\0", entry) for entry in made)
+            computed = (e for e in self._made(glance, kind) if e.key.name >= start)
+            yield from ((f"{entry.key.name}\0", entry) for entry in computed)
             return
         yield from self._walk_shelf(glance, kind, namespace, start)
 
     def _walk_shelf(
         self, glance: Glance, kind: Kind, namespace: str | None, start: str
-    ) -> Iterator[tuple[str, Entry]]:
+    ) -> Iterator[tuple[str, ObjectEntry]]:
         shelf = self._shelves[kind.kind]
         first, _, index = start.partition("#")
         end = None
@@ -360,7 +356,7 @@ class Objects(Observing):
 
     def _behind_mark(
         self, glance: Glance, kind: Kind, path: str, begin: int
-    ) -> Iterator[tuple[str, Entry]]:
+    ) -> Iterator[tuple[str, ObjectEntry]]:
         """What a Job stands for, from task ``begin`` on."""
         job = self._shelves["Job"].records[path.removesuffix(MARK)]
         state = glance.state(job.document.jid)
@@ -374,7 +370,7 @@ class Objects(Observing):
             for tix in range(max(role.first, begin), role.first + role.count):
                 yield f"{path}#{tix + 1}", self._pod_of(glance, job, tix)
 
-    def _made(self, glance: Glance, kind: Kind) -> Iterator[Entry]:
+    def _made(self, glance: Glance, kind: Kind) -> Iterator[ObjectEntry]:
         if kind is NAMESPACE:
             for name in sorted({DEFAULT, *self._namespaces} - {""}):
                 key = Key(kind.kind, "", name)
@@ -394,18 +390,20 @@ class Objects(Observing):
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def changes(self, since: int, kind: Kind) -> Sequence[Change]:
+    def changes(self, since: int, kind: Kind) -> Sequence[ObjectChange]:
         """What became of objects beyond a version, by version, each object once. Raises Expired
         where that is not known (any more)."""
-        reader = Reader(self._glance(), self._ring, self.stories, self._last)
+        reader = ChangeReader(self._glance(), self._ring, self.stories, self._last)
         return reader.read(since, kind, self.told, self.moved_cluster(kind, since))
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
         """An object that is gone as it last was. ``record``: its own, or of the Job it was of."""
-        gone = {} if state is None else {record.document.jid: state}
-        glance = Glance(self.core, self._registry(), self._shelves, self.stories.jobs, gone=gone)
-        own = record.document.key.kind
-        if own == kind:
+        deleted_jobs = {} if state is None else {record.document.jid: state}
+        glance = Glance(
+            self.core, self._registry(), self._shelves, self.stories.jobs, deleted_jobs=deleted_jobs
+        )
+        own_kind = record.document.key.kind
+        if own_kind == kind:
             return self._written(glance, record).object()
         if kind == "PodGroup":
             return JobGroupEntry(glance, record.document, record.version).object()

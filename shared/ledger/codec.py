@@ -7,16 +7,15 @@ and names are decoded one by one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import msgpack
 
-from shared.checked import Malformed, binary, count, indices, integer
-from shared.ledger.errors import LedgerArgument
-from shared.ledger.protocol import (
-    Committed,
+from shared.codec.checked import Malformed, binary, count, indices, integer
+from shared.ledger.entries.intake_batch import (
+    DropClass,
     DropJob,
     DropNode,
     DropQueue,
@@ -31,8 +30,11 @@ from shared.ledger.protocol import (
     PutPartition,
     PutQueue,
 )
+from shared.ledger.entries.log import Committed
+from shared.ledger.entries.stored import ThingAsk
+from shared.ledger.errors import LedgerArgument
 from shared.ledger.records import LIMB
-from shared.messages import (
+from shared.messages.messages import (
     ACCEPTED,
     DomainOp,
     EvictRun,
@@ -43,7 +45,12 @@ from shared.messages import (
     TaskState,
     Verdict,
 )
-from shared.wire import victims, victims_row
+from shared.messages.wire import victims, victims_row
+from shared.slices import Steps, at_once
+from shared.units.things import Vector
+
+_FEW_OPS = 200
+"""Operations that are packed in one go: 6 us each."""
 
 VERDICTS = tuple(Verdict)
 STATES = tuple(TaskState)
@@ -114,45 +121,47 @@ def _victims(run: EvictRun) -> list[Any]:
 
 def unpack_statements(data: bytes) -> list[Statement]:
     """Raises ValueError, TypeError or struct.error where that is no batch."""
+    return [*read_statements(data)]
+
+
+def read_statements(data: bytes) -> Iterator[Statement]:
+    """Unpack a batch's statements one at a time. Whether the batch is whole is known only after the
+    last one."""
     heads, runs, tasks, rows, versions, specs, levels, extras = unpack(data)
     packed = tasks, rows, versions, specs, levels
     columns = [struct.unpack(f"<{len(column) // 4}I", column) for column in packed]
     run_heads = _RUN.iter_unpack(runs)
     more = {extra[0]: extra[1:] for extra in extras}
     first = 0
-    found: list[Statement] = []
     for index, head in enumerate(_HEAD.iter_unpack(heads), 1):
         jid, version, qid, priority, ncore, ntail = head
-        own: list[Run] = []
+        statement_runs: list[Run] = []
         for kind, cid, group, size in islice(run_heads, ncore + ntail):
             lists = (list(column[first : first + size]) for column in columns)
-            own.append(Run(kind, cid, group, *lists))
+            statement_runs.append(Run(kind, cid, group, *lists))
             first += size
         displaced, domains, expiry, *evicting = more.get(index, ([], [], 0.0))
         evicted, guards, reason = evicting or ([], 0, b"")
-        found.append(
-            Statement(
-                jid=jid,
-                job_version=version,
-                qid=qid,
-                priority=priority,
-                core=own[:ncore],
-                tail=own[ncore:],
-                displaced=displaced,
-                domains=[DomainOp(d[0].decode(), d[1], d[2].decode(), d[3]) for d in domains],
-                expiry=float(expiry),
-                evictions=[victims(run, "victims") for run in evicted],
-                guards=count(guards, "guards"),
-                reason=reason.decode(),
-            )
+        yield Statement(
+            jid=jid,
+            job_version=version,
+            qid=qid,
+            priority=priority,
+            core=statement_runs[:ncore],
+            tail=statement_runs[ncore:],
+            displaced=displaced,
+            domains=[DomainOp(d[0].decode(), d[1], d[2].decode(), d[3]) for d in domains],
+            expiry=float(expiry),
+            evictions=[victims(run, "victims") for run in evicted],
+            guards=count(guards, "guards"),
+            reason=reason.decode(),
         )
     if next(run_heads, None) is not None or any(len(column) != first for column in columns):
         raise Malformed("runs or operations that belong to no statement")
-    return found
 
 
 def _chosen(values: list[int], keep: Sequence[bool]) -> list[int]:
-    return [value for value, kept in zip(values, keep, strict=True) if kept]
+    return [value for value, is_chosen in zip(values, keep, strict=True) if is_chosen]
 
 
 def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
@@ -165,8 +174,8 @@ def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
         keep = [v in ACCEPTED for v in verdicts[first : first + len(run.tasks)]]
         first += len(run.tasks)
         if any(keep):
-            kept = (_chosen(values, keep) for values in _lists(run))
-            chosen.append(Run(run.kind, run.cid, run.group, *kept))
+            columns = (_chosen(values, keep) for values in _lists(run))
+            chosen.append(Run(run.kind, run.cid, run.group, *columns))
     return chosen
 
 
@@ -204,7 +213,8 @@ def _flat(pairs: Iterable[tuple[int, ...]]) -> list[int]:
 
 
 def _limbs(amounts: list[tuple[int, int]]) -> list[int]:
-    """(slot, high limb, low limb): an amount may exceed what the script's numbers hold."""
+    """Amounts as (slot, high limb, low limb): an amount may exceed what the script's
+    numbers hold."""
     return _flat((slot, *divmod(amount, LIMB)) for slot, amount in amounts)
 
 
@@ -215,14 +225,15 @@ def _of_limbs(flat: list[int]) -> list[tuple[int, int]]:
 
 def _op(op: IntakeOp) -> list[Any]:
     match op:
-        case PutClass(cid, requests, spec):
-            return [1, cid, _flat(requests), spec]
+        case PutClass(cid, requests, spec, things):
+            asks = [[ask.name, list(ask.amounts), list(ask.offers)] for ask in things]
+            return [1, cid, _flat(requests), spec, asks]
         case PutNode(row, allocatable, spec_version, spec):
             return [2, row, _flat(allocatable), spec_version, spec]
         case DropNode(row):
             return [3, row]
-        case Observe(row, used):
-            return [4, row, _flat(used)]
+        case Observe(row, used, things):
+            return [4, row, _flat(used), [[name, list(amounts)] for name, amounts in things]]
         case PutQueue(qid, parent, capability, spec, guarantee):
             limits = False if capability is None else _limbs(capability)
             return [5, qid, parent, limits, spec, _limbs(guarantee)]
@@ -240,10 +251,34 @@ def _op(op: IntakeOp) -> list[Any]:
             return [10, qid]
         case PurgeJob(jid):
             return [11, jid]
+        case DropClass(cid):
+            return [12, cid]
 
 
 def pack_ops(ops: Iterable[IntakeOp]) -> bytes:
-    return pack([_op(op) for op in ops])
+    return at_once(packing_ops(list(ops)))
+
+
+def packing_ops(ops: Sequence[IntakeOp]) -> Steps[bytes]:
+    """Pack operations a few at a time, so that a long list does not block: an array is its head and
+    its elements one after the other."""
+    if len(ops) <= _FEW_OPS:
+        return pack([_op(op) for op in ops])
+    parts = [_array_head(len(ops))]
+    for at in range(0, len(ops), _FEW_OPS):
+        few = [_op(op) for op in ops[at : at + _FEW_OPS]]
+        parts.append(pack(few)[len(_array_head(len(few))) :])
+        yield
+    return b"".join(parts)
+
+
+def _array_head(count: int) -> bytes:
+    """How an array of so many elements begins, as msgpack has it."""
+    if count < 1 << 4:
+        return bytes((0x90 | count,))
+    if count < 1 << 16:
+        return b"\xdc" + struct.pack(">H", count)
+    return b"\xdd" + struct.pack(">I", count)
 
 
 def pack_documents(documents: Iterable[tuple[str, bytes | None]]) -> bytes:
@@ -269,13 +304,13 @@ def _partition_of(revision: int, shards: Any, moves: Any, mode: bytes) -> PutPar
     return PutPartition(count(revision, "revision"), owned, moving, mode.decode())
 
 
-def _queue_of(qid: int, parent: int, limits: Any, spec: bytes, kept: list[int]) -> PutQueue:
+def _queue_of(qid: int, parent: int, limits: Any, spec: bytes, guarantee: list[int]) -> PutQueue:
     return PutQueue(
         count(qid, "qid"),
         integer(parent, "parent"),
         None if limits is False else _of_limbs(limits),
         binary(spec, "queue"),
-        _of_limbs(kept),
+        _of_limbs(guarantee),
     )
 
 
@@ -285,9 +320,23 @@ def _job_of(jid: int, qid: int, version: int, flat: list[int], spec: bytes) -> P
     return PutJob(*numbers, groups, binary(spec, "job"))
 
 
-def _class_of(cid: int, flat: list[int], spec: bytes) -> PutClass:
+def _class_of(cid: int, flat: list[int], spec: bytes, things: Any = ()) -> PutClass:
+    """A task class from the log. Entries written before named things existed have none."""
     requests = list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-    return PutClass(count(cid, "cid"), requests, binary(spec, "class"))
+    asks = [
+        ThingAsk(name.decode(), _vector(amounts), _vector(offers))
+        for name, amounts, offers in things
+    ]
+    return PutClass(count(cid, "cid"), requests, binary(spec, "class"), asks)
+
+
+def _vector(amounts: Any) -> Vector:
+    return tuple([integer(amount, "things") for amount in amounts])
+
+
+def _observe_of(node: int, flat: list[int], things: Any = ()) -> Observe:
+    named = [(name.decode(), _vector(amounts)) for name, amounts in things]
+    return Observe(count(node, "row"), pairs(flat), named)
 
 
 def _node_of(node: int, flat: list[int], version: int, spec: bytes) -> PutNode:
@@ -302,7 +351,7 @@ _OPS: dict[int, Callable[..., IntakeOp]] = {
     1: _class_of,
     2: _node_of,
     3: lambda node: DropNode(count(node, "row")),
-    4: lambda node, flat: Observe(count(node, "row"), pairs(flat)),
+    4: _observe_of,
     5: _queue_of,
     6: _job_of,
     7: lambda jid: DropJob(count(jid, "jid")),
@@ -310,11 +359,14 @@ _OPS: dict[int, Callable[..., IntakeOp]] = {
     9: _partition_of,
     10: lambda qid: DropQueue(count(qid, "qid")),
     11: lambda jid: PurgeJob(count(jid, "jid")),
+    12: lambda cid: DropClass(count(cid, "cid")),
 }
 
 ALL_OPS: frozenset[int] = frozenset(_OPS)
-NODE_OPS = frozenset({1, 2, 3, 4, 8, 9})
+NODE_OPS = frozenset({1, 2, 3, 4, 8, 9, 12})
 """The kinds a view follows: all but queues and jobs."""
+TOTALS_OPS = frozenset({1, 5, 6, 7, 10, 11})
+"""The kinds that what totals are sums of depends on: classes, queues and jobs."""
 
 
 def op_of(packed: Any) -> IntakeOp:
@@ -325,4 +377,9 @@ def op_of(packed: Any) -> IntakeOp:
 
 
 def unpack_ops(data: bytes, kinds: Collection[int] = ALL_OPS) -> list[IntakeOp]:
-    return [op_of(op) for op in unpack(data) if op[0] in kinds or op[0] not in ALL_OPS]
+    return [*read_ops(data, kinds)]
+
+
+def read_ops(data: bytes, kinds: Collection[int] = ALL_OPS) -> Iterator[IntakeOp]:
+    """Unpack operations one at a time."""
+    return (op_of(op) for op in unpack(data) if op[0] in kinds or op[0] not in ALL_OPS)

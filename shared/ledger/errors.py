@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.messages import Epoch
+from shared.messages.messages import Epoch
 
 
 class LedgerError(Exception):
@@ -18,11 +18,11 @@ class LedgerUnavailable(LedgerError):
 
 
 class LedgerFault(LedgerError):
-    """The server failed at a batch and would fail again: a defect, not to be sent again."""
+    """The server failed on a batch and would fail again: a defect, not to be retried."""
 
 
 class LedgerArgument(LedgerError):
-    """The batch itself is wrong (names object and field). Nothing of it was applied."""
+    """The batch itself is wrong (the message names object and field). Nothing of it was applied."""
 
 
 class LedgerIdentity(LedgerError):
@@ -30,7 +30,7 @@ class LedgerIdentity(LedgerError):
 
 
 class LedgerBehind(LedgerIdentity):
-    """The server came back from an old copy: the log does not have what was already seen in it."""
+    """The server came back from an old copy: its log lacks an entry that was already seen in it."""
 
 
 class Deposed(LedgerError):
@@ -41,22 +41,23 @@ class LeaseHeld(LedgerError):
     """Another coordinator leads, and its lease has not run out yet."""
 
     def __init__(self, epoch: Epoch, seconds_left: float, holder: str) -> None:
-        who = f" ({holder})" if holder else ""
-        super().__init__(f"epoch {epoch}{who} leads for another {seconds_left:.3f} s")
+        suffix = f" ({holder})" if holder else ""
+        super().__init__(f"epoch {epoch}{suffix} leads for another {seconds_left:.3f} s")
         self.epoch = epoch
         self.seconds_left = seconds_left
         self.holder = holder
 
 
 class LedgerAltered(LedgerError):
-    """Something in the ledger, or on the way from it, is not as it was written. It is not used.
+    """A record, or a reply, is not as it was written. Nothing of it is used.
 
-    What a script refuses so was not applied."""
+    Where a script raises it, nothing of its batch was applied.
+    """
 
-    def __init__(self, what: str, why: str = "its bytes do not fit their seal") -> None:
+    def __init__(self, record_name: str, why: str = "its bytes do not fit their seal") -> None:
         super().__init__(
-            f"{what} is not as it was written: {why}; nothing of it was used. Take the ledger's "
-            "data from a copy, then run quadrant ledger restore"
+            f"{record_name} is not as it was written: {why}; nothing of it was used. Take the "
+            "ledger's data from a copy, then run quadrant ledger restore"
         )
 
 

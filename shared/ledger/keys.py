@@ -13,6 +13,7 @@ key            type     content
 ``job``        hash     jid -> packed record; ``jobspec``: jid -> specification bytes
 ``task``       hash     ``jid.tix`` -> packed record; a task without one is pending
 ``nom``        hash     jid -> packed nomination
+``thing``      hash     ``row/name`` -> packed record of a named thing that is in use
 ``domain``     hash     ``term/domain`` -> counter
 ``object``     hash     key -> bytes that the ledger only keeps
 ``partition``  string   packed partition
@@ -43,6 +44,7 @@ ORDER = (
     "object",
     "partition",
     "doc",
+    "thing",
 )
 """The order in which every script receives its keys; the writer's window comes last."""
 
@@ -66,6 +68,6 @@ def script_keys(writer: str) -> tuple[bytes, ...]:
 
 
 def log_position(entry_id: str) -> tuple[int, int]:
-    """An entry's id (``milliseconds-number``) as what it sorts by."""
+    """An entry id (``milliseconds-number``) as a sort key."""
     milliseconds, _, number = entry_id.partition("-")
     return int(milliseconds), int(number or 0)

@@ -3,6 +3,9 @@
 A node is ``[version, spec_version, nslots]`` and five doubles per slot: allocatable, used (by us),
 observed (used by others), releasing, nominated. Doubles hold every whole number below 2**53.
 A slot beyond ``nslots`` has what its class says a node implies, and nothing used.
+A named thing of a node is ``[version, ndimensions]`` and the same five doubles per dimension;
+allocatable is what the node declares, and what its kind implies is not written down. One that
+nobody uses and no node declares has no record.
 Totals of a queue exceed that, so they are pairs of limbs to the base 2**30: used, the limit,
 guaranteed, leaving.
 
@@ -25,15 +28,17 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.ledger.entries.stored import JobRecord, QueueRecord, TaskRecord, ThingAsk
 from shared.ledger.errors import LedgerAltered
-from shared.ledger.protocol import JobRecord, QueueRecord, TaskRecord
-from shared.messages import Group, TaskState
+from shared.messages.messages import Group, TaskState
 
 HEAD = 3
 """Doubles before the first slot of a node record."""
 WIDTH = 5
 """Doubles per slot of a node record."""
 ALLOCATABLE, USED, OBSERVED, RELEASING, NOMINATED = range(WIDTH)
+THING_HEAD = 2
+"""Doubles before the first dimension of a thing's record: version and how many dimensions."""
 QUEUE_WIDTH = 8
 """Doubles per slot of a queue record."""
 LIMB = 2**30
@@ -47,7 +52,9 @@ _EVICTED = struct.Struct("<Ii")
 _TASK_FACTORS = (65537, 65539, 65543, 65551, 65557)  # state, row, cid, version, group
 _JID_FACTOR, _TIX_FACTOR = 65563, 65579
 _MODULUS = 4294967291
-_COUNT = struct.Struct("<I")
+_COUNTS = struct.Struct("<HH")
+"""Slots and things that a class names. There were only slots once, counted in four bytes: there may
+not be so many that the last two of them were ever used."""
 
 
 @cache
@@ -60,42 +67,42 @@ def sealed(body: bytes) -> bytes:
 
 
 def fits(record: bytes) -> bool:
-    """Whether the seal is that of the record."""
+    """True where the seal is that of the record."""
     digest = hashlib.sha1(record[:-SEAL], usedforsecurity=False).hexdigest()
     return record[-SEAL:] == digest[:SEAL].encode()
 
 
-def opened(record: bytes, what: str) -> bytes:
+def opened(record: bytes, record_name: str) -> bytes:
     """The record without its seal."""
     if not fits(record):
-        raise LedgerAltered(what)
+        raise LedgerAltered(record_name)
     return record[:-SEAL]
 
 
-def check_seals(records: Iterable[tuple[object, bytes]], what: str) -> None:
-    """Of many records, each with its number or name."""
+def check_seals(records: Iterable[tuple[object, bytes]], kind: str) -> None:
+    """Check many records, each given with its number or name. Errors: LedgerAltered."""
     for name, record in records:
         if not fits(record):
-            raise LedgerAltered(f"{what} {name}")
+            raise LedgerAltered(f"{kind} {name}")
 
 
-def _whole(body: bytes, what: str) -> list[int]:
+def _whole(body: bytes, record_name: str) -> list[int]:
     """The doubles of a record, which all are whole numbers."""
     if len(body) % 8:
-        raise LedgerAltered(what, f"{len(body)} bytes are no list of numbers")
+        raise LedgerAltered(record_name, f"{len(body)} bytes are no list of numbers")
     values = _doubles(len(body) // 8).unpack(body)
     try:
-        found = list(map(int, values))
+        integers = list(map(int, values))
     except (ValueError, OverflowError):
-        found = []
-    if found != list(values):
-        raise LedgerAltered(what, "a number of it is not whole")
-    return found
+        integers = []
+    if integers != list(values):
+        raise LedgerAltered(record_name, "a number of it is not whole")
+    return integers
 
 
-def _fits(what: str, *, is_so: bool) -> None:
+def _fits(record_name: str, *, is_so: bool) -> None:
     if not is_so:
-        raise LedgerAltered(what, "its length does not fit what it says of itself")
+        raise LedgerAltered(record_name, "its length does not fit what it says of itself")
 
 
 # --- nodes ------------------------------------------------------------------------------------
@@ -107,19 +114,19 @@ def pack_node(version: int, spec_version: int, slots: Sequence[int]) -> bytes:
     return sealed(_doubles(HEAD + len(slots)).pack(*numbers))
 
 
-def unpack_node(record: bytes, what: str = "node") -> tuple[int, int, list[int]]:
+def unpack_node(record: bytes, record_name: str = "node") -> tuple[int, int, list[int]]:
     """(version, spec_version, five numbers per slot)."""
-    numbers = _whole(opened(record, what), what)
-    _fits(what, is_so=len(numbers) >= HEAD and len(numbers) == HEAD + WIDTH * numbers[2])
+    numbers = _whole(opened(record, record_name), record_name)
+    _fits(record_name, is_so=len(numbers) >= HEAD and len(numbers) == HEAD + WIDTH * numbers[2])
     return numbers[0], numbers[1], numbers[HEAD:]
 
 
 def unpack_nodes(records: Sequence[bytes]) -> NDArray[np.int64]:
-    """One line per record: head and slots. Shorter records are filled up with zeros.
+    """One line per record: head and slots. Shorter records are padded with zeros.
 
-    Column 2 tells how many slots a record really has; slot s starts at ``HEAD + WIDTH * s``. The
-    seals are not looked at: whoever read these records has (see :func:`check_seals`), or has
-    checked the seal of all they came with.
+    Column 2 holds how many slots a record really has; slot s starts at ``HEAD + WIDTH * s``. The
+    seals are not checked here: the reader of these records has done so (see :func:`check_seals`),
+    or has checked the seal of the reply they came with.
     """
     if not records:
         return np.zeros((0, HEAD), dtype=np.int64)
@@ -132,9 +139,39 @@ def unpack_nodes(records: Sequence[bytes]) -> NDArray[np.int64]:
     if longest % 8 or longest < 8 * HEAD + SEAL:
         raise LedgerAltered("node", f"{longest} bytes are no list of numbers")
     flat = np.frombuffer(b"".join(bodies), dtype="<f8").reshape(len(bodies), longest // 8)
-    found = flat[:, :-1].astype(np.int64)
-    _fits("node", is_so=bool((sizes == 8 * HEAD + SEAL + 8 * WIDTH * found[:, 2]).all()))
-    return found
+    table = flat[:, :-1].astype(np.int64)
+    _fits("node", is_so=bool((sizes == 8 * HEAD + SEAL + 8 * WIDTH * table[:, 2]).all()))
+    return table
+
+
+# --- named things -----------------------------------------------------------------------------
+
+
+def thing_field(row: int, name: str) -> bytes:
+    return b"%d/%s" % (row, name.encode())
+
+
+def row_and_name(field: bytes) -> tuple[int, str]:
+    """The inverse of :func:`thing_field`. Errors: LedgerAltered."""
+    row, _, name = field.partition(b"/")
+    if not (row.isdigit() and name):
+        record_name = f"thing {field.decode(errors='replace')}"
+        raise LedgerAltered(record_name, "that is no name of a thing")
+    return int(row), name.decode(errors="replace")
+
+
+def pack_thing(version: int, amounts: Sequence[int]) -> bytes:
+    """``version``: of the node when the thing moved last; ``amounts``: five for each dimension."""
+    numbers = (version, len(amounts) // WIDTH, *amounts)
+    return sealed(_doubles(len(numbers)).pack(*numbers))
+
+
+def unpack_thing(record: bytes, record_name: str = "thing") -> tuple[int, list[int]]:
+    """(version, five numbers for each dimension: as those of a slot)."""
+    numbers = _whole(opened(record, record_name), record_name)
+    _fits(record_name, is_so=len(numbers) > THING_HEAD)
+    _fits(record_name, is_so=len(numbers) == THING_HEAD + WIDTH * numbers[1])
+    return numbers[0], numbers[THING_HEAD:]
 
 
 # --- tasks, jobs, queues, classes -------------------------------------------------------------
@@ -153,11 +190,11 @@ def unpack_task(record: bytes, jid: int, tix: int) -> TaskRecord:
     if len(record) >= _TASK.size:
         state, row, cid, version, group, seal = _TASK.unpack_from(record)
         fields = (state, row, cid, version, group)
-        if seal == _task_seal(fields, jid, tix) and state <= TaskState.FAILED:
+        if seal == _task_seal(fields, jid, tix) and state <= TaskState.LOST:
             if len(record) == _TASK.size and state > 0:
                 return TaskRecord(*fields)
-            if (found := _evicted(record, jid, tix)) is not None:
-                return TaskRecord(*fields, *found)
+            if (eviction := _evicted(record, jid, tix)) is not None:
+                return TaskRecord(*fields, *eviction)
     raise LedgerAltered(f"task {jid}.{tix}")
 
 
@@ -190,16 +227,16 @@ def pack_job(job: JobRecord) -> bytes:
     return sealed(_doubles(len(numbers)).pack(*numbers))
 
 
-def unpack_job(record: bytes, what: str = "job") -> JobRecord:
-    numbers = _whole(opened(record, what), what)
-    _fits(what, is_so=len(numbers) > 4 and len(numbers) == 5 + 3 * numbers[3])
-    spec_version, qid, gone, _, *groups, top = numbers
-    if gone not in (0, 1) or top < 0:
-        raise LedgerAltered(what, "it is neither there nor gone")
+def unpack_job(record: bytes, record_name: str = "job") -> JobRecord:
+    numbers = _whole(opened(record, record_name), record_name)
+    _fits(record_name, is_so=len(numbers) > 4 and len(numbers) == 5 + 3 * numbers[3])
+    spec_version, qid, is_gone, _, *groups, top = numbers
+    if is_gone not in (0, 1) or top < 0:
+        raise LedgerAltered(record_name, "it is neither there nor gone")
     return JobRecord(
         spec_version=spec_version,
         qid=qid,
-        gone=bool(gone),
+        gone=bool(is_gone),
         groups=[Group(*groups[i : i + 3]) for i in range(0, len(groups), 3)],
         top=top,
     )
@@ -216,53 +253,76 @@ def pack_queue(
     nothing = [0] * len(used)
     limbs: list[int] = []
     columns = zip(used, capability, guarantee or nothing, leaving or nothing, strict=True)
-    for amount, limit, kept, left in columns:
+    for amount, limit, guaranteed, leaving_amount in columns:
         limbs += divmod(amount, LIMB)
         limbs += (UNLIMITED, 0) if limit == UNLIMITED else divmod(limit, LIMB)
-        limbs += divmod(kept, LIMB)
-        limbs += divmod(left, LIMB)
+        limbs += divmod(guaranteed, LIMB)
+        limbs += divmod(leaving_amount, LIMB)
     return sealed(_doubles(2 + len(limbs)).pack(parent, len(used), *limbs))
 
 
-def unpack_queue(record: bytes, what: str = "queue") -> QueueRecord:
-    """Slots of which there is nothing are left out of the dicts, as are those without a limit."""
-    numbers = _whole(opened(record, what), what)
-    _fits(what, is_so=len(numbers) >= 2 and len(numbers) == 2 + QUEUE_WIDTH * numbers[1])
-    found = QueueRecord(numbers[0], {}, {})
+def unpack_queue(record: bytes, record_name: str = "queue") -> QueueRecord:
+    """A queue's record; slots without any amount, and slots without a limit, are left out of the
+    dicts."""
+    numbers = _whole(opened(record, record_name), record_name)
+    _fits(record_name, is_so=len(numbers) >= 2 and len(numbers) == 2 + QUEUE_WIDTH * numbers[1])
+    queue = QueueRecord(numbers[0], {}, {})
     for slot in range(numbers[1]):
         first = 2 + QUEUE_WIDTH * slot
         high, low, limit_high, limit_low, *others = numbers[first : first + QUEUE_WIDTH]
         if amount := high * LIMB + low:
-            found.used[slot] = amount
+            queue.used[slot] = amount
         if limit_high != UNLIMITED:
-            found.capability[slot] = limit_high * LIMB + limit_low
-        if kept := others[0] * LIMB + others[1]:
-            found.guarantee[slot] = kept
-        if left := others[2] * LIMB + others[3]:
-            found.leaving[slot] = left
-    return found
+            queue.capability[slot] = limit_high * LIMB + limit_low
+        if guaranteed := others[0] * LIMB + others[1]:
+            queue.guarantee[slot] = guaranteed
+        if leaving := others[2] * LIMB + others[3]:
+            queue.leaving[slot] = leaving
+    return queue
 
 
-def pack_class(requests: Iterable[tuple[int, int, int]], spec: bytes) -> bytes:
+def pack_class(
+    requests: Iterable[tuple[int, int, int]], spec: bytes, things: Sequence[ThingAsk] = ()
+) -> bytes:
     """``requests``: (slot, amount, implied capacity)."""
     flat = [n for triple in requests for n in triple]
-    return sealed(_COUNT.pack(len(flat) // 3) + _doubles(len(flat)).pack(*flat) + spec)
+    head = _COUNTS.pack(len(flat) // 3, len(things)) + _doubles(len(flat)).pack(*flat)
+    for ask in things:
+        head += ask.name.encode() + b"\0" + bytes([len(ask.amounts)])
+        head += _doubles(2 * len(ask.amounts)).pack(*ask.amounts, *ask.offers)
+    return sealed(head + spec)
 
 
-def unpack_class(record: bytes, what: str = "class") -> tuple[list[tuple[int, int, int]], bytes]:
-    body = opened(record, what)
-    _fits(what, is_so=len(body) >= _COUNT.size)
-    end = _COUNT.size + 24 * _COUNT.unpack_from(body)[0]
-    _fits(what, is_so=len(body) >= end)
-    flat = _whole(body[_COUNT.size : end], what)
-    return [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)], body[end:]
+def unpack_class(
+    record: bytes, record_name: str = "class"
+) -> tuple[list[tuple[int, int, int]], bytes, list[ThingAsk]]:
+    """(requests, specification, named things)."""
+    body = opened(record, record_name)
+    _fits(record_name, is_so=len(body) >= _COUNTS.size)
+    slots, count = _COUNTS.unpack_from(body)
+    end = _COUNTS.size + 24 * slots
+    _fits(record_name, is_so=len(body) >= end)
+    flat = _whole(body[_COUNTS.size : end], record_name)
+    things: list[ThingAsk] = []
+    for _ in range(count):
+        first = body.find(b"\0", end) + 1
+        _fits(record_name, is_so=0 < first < len(body))
+        dimensions = body[first]
+        last = first + 1 + 16 * dimensions
+        _fits(record_name, is_so=len(body) >= last)
+        values = tuple(_whole(body[first + 1 : last], record_name))
+        name = body[end : first - 1].decode(errors="replace")
+        things.append(ThingAsk(name, values[:dimensions], values[dimensions:]))
+        end = last
+    requests = [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
+    return requests, body[end:], things
 
 
 def pack_count(count: int) -> bytes:
     return sealed(_doubles(1).pack(count))
 
 
-def unpack_count(record: bytes, what: str = "counter") -> int:
-    numbers = _whole(opened(record, what), what)
-    _fits(what, is_so=len(numbers) == 1)
+def unpack_count(record: bytes, record_name: str = "counter") -> int:
+    numbers = _whole(opened(record, record_name), record_name)
+    _fits(record_name, is_so=len(numbers) == 1)
     return numbers[0]

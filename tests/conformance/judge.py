@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.replay import Result
+from coordinator.verification.replay.outcome import ReplayResult
 
 KNOWN = {
     "bindsNum",
@@ -20,7 +20,7 @@ KNOWN = {
 GROUP_NAME = "scheduling.k8s.io/group-name"
 
 
-def differences(result: Result, scenario: Mapping[str, Any]) -> list[str]:
+def differences(result: ReplayResult, scenario: Mapping[str, Any]) -> list[str]:
     """One line for each thing that is not as expected."""
     expect: Mapping[str, Any] = scenario["expect"]
     found = [f"expects {key}: this test does not know it" for key in set(expect) - KNOWN]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from coordinator.replay import replay
+from coordinator.verification.replay.scenario import replay
 from tests.conformance.judge import differences
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "conformance" / "volcano"

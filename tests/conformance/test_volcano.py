@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.replay import replay
+from coordinator.verification.replay.scenario import replay
 from tests.conformance.judge import differences
 from tests.conformance.names import NAMES
 

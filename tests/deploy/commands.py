@@ -6,12 +6,12 @@ import functools
 import importlib.metadata
 import importlib.util
 
-from coordinator.cluster import server
+from coordinator.cluster.simulated import server
 
 
 def check_command(command: list[str]) -> None:
     match command:
-        case ["python", "-m", "coordinator.cluster.server", *rest]:
+        case ["python", "-m", "coordinator.cluster.simulated.server", *rest]:
             server._parser().parse_args(rest)
         case ["bash", "-euc", script]:
             *_, last = script.strip().splitlines()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from coordinator import ray_head
-from coordinator.gate.opening import open_gate
-from shared.settings import load_settings
+from coordinator.api.listener.policy import open_gate
+from coordinator.supervisor import ray_head
+from shared.settings.settings import load_settings
 from tests.deploy.commands import check_command, options_of
 from tests.deploy.rendered import ROOT, compose, environment, pods_of, render
 
@@ -106,6 +106,8 @@ def test_addresses_are_those_of_the_services() -> None:
     cluster = options_of(services()["cluster"]["command"])
     assert coordinator["QUADRANT_REDIS_URL"] == cluster["--redis"] == "redis://redis:6379"
     assert coordinator["QUADRANT_CLUSTER_SOCKET"] == cluster["--socket"]
+    assert coordinator["QUADRANT_ALLOWED_HOSTS"] == "ray-head", "others reach it by this name"
+    assert services()["coordinator"]["network_mode"] == "service:ray-head"
     head = options_of(services()["ray-head"]["command"])
     worker = options_of(services()["ray-worker"]["command"])
     address = f"ray-head:{head['--port']}"

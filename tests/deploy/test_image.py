@@ -10,7 +10,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from shared.settings import load_settings
+from shared.settings.settings import load_settings
 from tests.deploy.commands import check_command, entry_points
 from tests.deploy.rendered import ROOT, dockerfile, values_of
 

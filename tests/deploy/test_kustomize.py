@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from coordinator import ray_head
-from coordinator.gate.opening import open_gate
-from coordinator.gate.principal import Role
-from coordinator.gate.tokens import parse_tokens
-from coordinator.kube.app import make_app
-from shard_worker.session import open_session
-from shared.policy import parse_policy
-from shared.settings import Settings, load_settings
+from coordinator.api.app import make_app
+from coordinator.api.auth.tokens import parse_tokens
+from coordinator.api.listener.policy import open_gate
+from coordinator.api.listener.provenance import AllowedHosts
+from coordinator.intake.principal import TokenRole
+from coordinator.supervisor import ray_head
+from shard_worker.dialects.open_session import open_session
+from shared.policy.volcano import parse_policy
+from shared.settings.addresses import parse_names
+from shared.settings.settings import Settings, load_settings
 from tests.deploy.commands import check_command, check_ray_options, options_of
 from tests.deploy.fields import API_VERSIONS, check_object, check_pod, probes_of
 from tests.deploy.network import selects
@@ -168,12 +170,28 @@ def test_settings_are_known_and_valid(
             assert open_gate(settings) is not None, "it would not start without tokens"
 
 
+def test_the_names_of_the_service_are_allowed(objects: Objects) -> None:
+    service = one(objects, "Service", "quadrant")
+    name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
+    below = f"{name}.{namespace}"
+    (coordinator,) = [
+        given
+        for pods in pods_of(objects)
+        for container in pods.containers
+        if "QUADRANT_LISTEN_HOST" in (given := environment(container))
+    ]
+    hosts = AllowedHosts(parse_names(coordinator["QUADRANT_ALLOWED_HOSTS"]))
+    for host in (name, below, f"{below}.svc", f"{below}.svc.cluster.local"):
+        assert hosts.include(f"{host}:{service['spec']['ports'][0]['port']}"), host
+    assert not hosts.include("evil.svc.cluster.local")
+
+
 def test_the_tokens_of_the_demo_are_those_it_tells() -> None:
     text = (ROOT / "k8s/overlays/demo/tokens.yaml").read_text()
     token = text.partition("\n")[0].split()[-1]
     found = parse_tokens(text).find(token)
     assert found is not None
-    assert found.role is Role.ADMIN
+    assert found.role is TokenRole.ADMIN
     made = one(render("demo"), "Secret", "quadrant-tokens")["data"]
     assert base64.b64decode(made["tokens.yaml"]).decode() == text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from shared.ledger.server import find_binary
+from shared.ledger.redis.server import find_binary
 from tests.deploy.rendered import ROOT, compose, one, render
 
 PASSWORD = "s3cret-0123456789"

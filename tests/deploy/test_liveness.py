@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from coordinator.kube.app import make_app
+from coordinator.api.app import make_app
 from tests.deploy.rendered import one, render
 
 

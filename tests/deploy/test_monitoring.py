@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.metrics_table import PREFIX, TABLE, Metric
+from coordinator.service.metrics.table import PREFIX, TABLE, Metric
 from tests.deploy.network import selects
 from tests.deploy.rendered import FOR_METRICS, of_kind, one, pods_of, render
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.reference import command_page
+from coordinator.cli.reference import command_page
 from tests.conftest import ROOT
 from tests.docs.pages import PAGES, Block, blocks, mistakes, name
 from tests.docs.terminal import Up, kubectl, run
@@ -44,7 +44,7 @@ def test_what_is_not_run_names_what_is_there(block: Block) -> None:
     for path in re.findall(rf"\b(?:{'|'.join(FOLDERS)})/[\w./-]+", block.text):
         assert MADE_BY_HAND.fullmatch(path) or (ROOT / path).exists(), (block.place, path)
     if block.options["needs"] == "make":
-        for target in re.findall(r"^make (\w+)", block.text, re.MULTILINE):
+        for target in re.findall(r"^make ([\w-]+)", block.text, re.MULTILINE):
             subprocess.run(["make", "-n", target], cwd=ROOT, check=True, timeout=30)
 
 
@@ -82,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(block.runs for block in blocks(page))], ids=name
 )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from shard_worker.extension_points import EXTENSION_POINTS
-from shard_worker.registration import Registration
-from shard_worker.session import open_session
-from shared.policy import parse_policy
+from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.extension_points import EXTENSION_POINTS, NODE_ORDER
+from shard_worker.framework.registration import Registration
+from shared.policy.volcano import parse_policy
 from tests.conftest import ROOT
 from tests.docs.pages import blocks
 
@@ -50,7 +50,7 @@ def test_it_takes_fifteen_lines(files: dict[str, str]) -> None:
 def test_a_policy_names_it_once_it_is_installed(installed: dict[str, str]) -> None:
     session = open_session(parse_policy(installed["with-lab.yaml"]))
     assert session.spoken["lab"] == ["Predicate", "NodeOrder"]
-    assert [hook.plugin for hook in session.hooks["NodeOrder"]] == ["lab"]
+    assert [hook.plugin for hook in session.rules(NODE_ORDER)] == ["lab"]
     assert not session.slow
 
 

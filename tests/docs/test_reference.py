@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.commands.catalogue import ENTRIES
-from coordinator.plugin_reference import unexplained
-from coordinator.reference import pages
-from shared.policy_names import PLUGINS_HERE
-from shared.settings import PREFIX, Settings
+from coordinator.cli.catalogue import ENTRIES
+from coordinator.cli.plugin_reference import unexplained
+from coordinator.cli.reference import pages
+from shared.policy.volcano_names import PLUGINS_HERE
+from shared.settings.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.docs.pages import PAGES, name
 
@@ -50,4 +50,4 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_contributing_names_every_folder_of_tests() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     folders = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
-    assert sorted(f for f in folders if f"`tests/{f}`" not in text) == []
+    assert sorted(f for f in folders if f"`tests/{f}" not in text) == []

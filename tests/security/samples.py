@@ -7,25 +7,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from coordinator.cluster.calls import (
+from coordinator.cluster.protocol import BindRequests, Reports
+from coordinator.cluster.simulated.calls import (
     bind_columns,
     read_bind,
     read_bind_answers,
     read_reports,
     report_columns,
 )
-from coordinator.cluster.protocol import BindRequests, Reports
-from coordinator.cluster.wire import frame, unframe
-from coordinator.objects.document import Document, Key, decode_document, encode_document
-from shard_worker.figures import WorkerFigures
-from shard_worker.findings import Finding, Findings, RoleFunnel
-from shard_worker.funnel import Check, Funnel, Near
-from shard_worker.inquiry import Inquiry
-from shard_worker.transport import PlaceReply, WorkerConfig
-from shared import specs
-from shared.excerpt import Excerpt, JobExcerpt, QueueExcerpt, decode_excerpt, encode_excerpt
-from shared.ledger.access import Access
-from shared.messages import (
+from coordinator.cluster.simulated.wire import frame, unframe
+from coordinator.intake.documents.document import Document, Key, decode_document, encode_document
+from shard_worker.inquiry.findings import InquiryFinding, InquiryFindings, RoleFunnel
+from shard_worker.inquiry.funnel import Funnel, FunnelCheck, Near
+from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shared.ledger.redis.access import Access
+from shared.messages.excerpt import (
+    Excerpt,
+    JobExcerpt,
+    QueueExcerpt,
+    decode_excerpt,
+    encode_excerpt,
+)
+from shared.messages.messages import (
     ALLOCATE,
     Epoch,
     Group,
@@ -36,29 +41,13 @@ from shared.messages import (
     Turn,
     Verdict,
 )
-from shared.model import (
-    Constraints,
-    DeviceAsk,
-    DeviceRequest,
-    HyperNode,
-    Job,
-    Node,
-    NodeGroupAffinity,
-    PodTerm,
-    PriorityClass,
-    Queue,
-    Requirement,
-    ResourceClaim,
-    Role,
-    Spread,
-    SubGroupPolicy,
-    Taint,
-    TaskClass,
-    Toleration,
-    Topology,
-)
-from shared.slots import Slots
-from shared.wire import decode_outcomes, decode_turns, encode_outcomes, encode_turns
+from shared.messages.wire import decode_outcomes, decode_turns, encode_outcomes, encode_turns
+from shared.model.constraints import Constraints, PodTerm, Requirement, Spread, Taint, Toleration
+from shared.model.devices import DeviceAsk, DeviceRequest, ResourceClaim
+from shared.model.model import Job, Node, NodeGroupAffinity, PriorityClass, Queue, Role, TaskClass
+from shared.model.topology import HyperNode, SubGroupPolicy, Topology
+from shared.records import specs, specs_jobs
+from shared.units.slots import Slots
 
 
 class Sample(NamedTuple):
@@ -116,11 +105,11 @@ FUNNEL = Funnel(
     empty=5,
     idle=[(0, 100)],
     scarce=[1],
-    checks=[Check("amount", "cpu", 0, 3, 1, 2, [5, 6])],
+    checks=[FunnelCheck("amount", "cpu", 0, 3, 1, 2, [5, 6])],
     near=[Near(5, [(0, 10, 5, 5)])],
     smaller=[(0, 50)],
 )
-FINDING = Finding(
+FINDING = InquiryFinding(
     7, OutcomeCode.INFEASIBLE, [PLACED], [9], {"no room": 3}, [RoleFunnel(4, "worker", 2, FUNNEL)]
 )
 NODE = Node(
@@ -185,7 +174,7 @@ def figures() -> WorkerFigures:
 
 def samples() -> dict[str, Sample]:
     reply = PlaceReply([OUTCOME], "5-1", 0.25, figures())
-    inquiry = Inquiry([TURN], [{4: 2}], {4: specs.encode_class(CLASS)}, {3: 110}, funnels=True)
+    inquiry = Inquiry([TURN], [{4: 2}], {4: specs.encode_class(CLASS)}, funnels=True)
     hyper = HyperNode.of("rack", 1, ("n3",), ("leaf",))
     urgent = PriorityClass("high", 1000)
     return {
@@ -195,11 +184,13 @@ def samples() -> dict[str, Sample]:
         "worker": Sample(b"worker", CONFIG.encode(), WorkerConfig.decode),
         "placed": Sample(b"placed", reply.encode(), PlaceReply.decode),
         "inquiry": Sample(b"inquiry", inquiry.encode(), Inquiry.decode),
-        "findings": Sample(b"findings", Findings("5-1", [FINDING]).encode(), Findings.decode),
+        "findings": Sample(
+            b"findings", InquiryFindings("5-1", [FINDING]).encode(), InquiryFindings.decode
+        ),
         "node": Sample(b"node", specs.encode_node(NODE), specs.decode_node),
         "class": Sample(b"class", specs.encode_class(CLASS), specs.decode_class),
         "queue": Sample(b"queue", specs.encode_queue(QUEUE), specs.decode_queue),
-        "job": Sample(b"job", specs.encode_job(JOB), specs.decode_job),
+        "job": Sample(b"job", specs_jobs.encode_job(JOB), specs_jobs.decode_job),
         "hypernode": Sample(b"hypernode", specs.encode_hyper_node(hyper), specs.decode_hyper_node),
         "resource claim": Sample(
             b"resourceclaim",
@@ -210,7 +201,7 @@ def samples() -> dict[str, Sample]:
             b"priorityclass", specs.encode_priority_class(urgent), specs.decode_priority_class
         ),
         "slots": Sample(b"slots", specs.encode_slots(Slots()), specs.decode_slots),
-        "numbers": Sample(b"numbers", specs.encode_numbers(9, 4), specs.decode_numbers),
+        "numbers": Sample(b"numbers", specs.encode_numbers(9, 4, 7), specs.decode_numbers),
         "document": Sample(
             f"document {DOCUMENT.key}".encode(),
             encode_document(DOCUMENT),

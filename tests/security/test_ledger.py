@@ -13,23 +13,18 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.ledger import codec, records, told
-from shared.ledger.calls import call_seal, script
+from shared.ledger import codec, records, replies
+from shared.ledger.entries.intake_batch import Move, PutObject, PutPartition
+from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.errors import LedgerAltered
 from shared.ledger.keys import key, script_keys
-from shared.ledger.protocol import (
-    JobRecord,
-    Move,
-    PutObject,
-    PutPartition,
-    TaskRecord,
-)
-from shared.ledger.redis_ledger import RedisLedger
-from shared.ledger.seals import check_records
-from shared.ledger.server import EmbeddedServer
-from shared.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict
-from tests.ledger.support import Desk, cluster, job, run, statement
+from shared.ledger.redis.calls import call_seal, script
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.integrity import check_records
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict
 from tests.security.alter import altered, refuses, survives, turned
+from tests.shared.ledger.support import Desk, cluster, job, run, statement
 
 RECORDS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "node": (records.pack_node(7, 2, [8000, 100, 0, 0, 0, 110, 1, 0, 0, 0]), records.unpack_node),
@@ -46,11 +41,11 @@ RECORDS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "counter": (records.pack_count(3), records.unpack_count),
     "nominations": (
         records.sealed(codec.pack([5, 1.5, 9.5, [[4, 1, [0, 1], [5, 6], [3, 4]]]])),
-        lambda data: told.unpack_nomination(7, data),
+        lambda data: replies.unpack_nomination(7, data),
     ),
     "partition": (
         records.sealed(codec.pack([9, 3, [[0, [1, 2]], [1, []]], [[0, 1, [2]]], b"soft"])),
-        told.unpack_partition,
+        replies.unpack_partition,
     ),
 }
 
@@ -93,12 +88,14 @@ async def desk(embedded_server: EmbeddedServer) -> AsyncIterator[Desk]:
     with redis.Redis.from_url(embedded_server.url) as client:
         client.flushall()
     ledger = RedisLedger(embedded_server.url)
-    desk = await Desk(ledger).open()
-    await desk.store(*cluster(), job(1), job(2), PutObject("numbers", b"x"))
-    partition = PutPartition(1, {0: [0, 1], 1: [2]}, [Move(0, 1, [1])], "soft")
-    await desk.store(partition)
-    yield desk
-    await ledger.close()
+    try:
+        desk = await Desk(ledger).open()
+        await desk.store(*cluster(), job(1), job(2), PutObject("numbers", b"x"))
+        partition = PutPartition(1, {0: [0, 1], 1: [2]}, [Move(0, 1, [1])], "soft")
+        await desk.store(partition)
+        yield desk
+    finally:
+        await ledger.close()
 
 
 @pytest.fixture
@@ -120,8 +117,8 @@ async def test_an_altered_entry_of_a_stream_is_refused(desk: Desk, client: Any) 
     assert len(entries) >= 7
     assert len(binds) == 1
     for at, fields in entries:
-        _refuses_fields(told.unpack_entry, at.decode(), fields)
-    _refuses_fields(told.unpack_binds, binds[0][0].decode(), binds[0][1])
+        _refuses_fields(replies.unpack_entry, at.decode(), fields)
+    _refuses_fields(replies.unpack_binds, binds[0][0].decode(), binds[0][1])
 
 
 def _refuses_fields(read: Any, at: str, fields: dict[bytes, bytes]) -> None:
@@ -137,19 +134,19 @@ def _refuses_fields(read: Any, at: str, fields: dict[bytes, bytes]) -> None:
 
 async def test_no_entry_behind_a_seal_that_fits_crashes_a_reader(desk: Desk, client: Any) -> None:
     await busy(desk)
-    for read, stream in ((told.unpack_entry, "log"), (told.unpack_binds, "binds")):
+    for read, stream in ((replies.unpack_entry, "log"), (replies.unpack_binds, "binds")):
         for at, fields in client.xrange(key(stream)):
-            for name in {told.PAYLOAD, told.RECORDS} & fields.keys():
+            for name in {replies.PAYLOAD, replies.RECORDS} & fields.keys():
                 for other in altered(fields[name], most=400):
                     with contextlib.suppress(LedgerAltered):
                         read(at.decode(), _resealed(fields | {name: other}))
 
 
 def _resealed(fields: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    seal = told._sha1(fields[told.PAYLOAD])
-    if told.RECORDS in fields:
-        seal += told._sha1(fields[told.RECORDS])
-    return fields | {told.SEAL: seal}
+    seal = replies._sha1(fields[replies.PAYLOAD])
+    if replies.RECORDS in fields:
+        seal += replies._sha1(fields[replies.RECORDS])
+    return fields | {replies.SEAL: seal}
 
 
 async def test_an_altered_answer_is_refused(desk: Desk) -> None:
@@ -159,14 +156,14 @@ async def test_an_altered_answer_is_refused(desk: Desk) -> None:
     arguments = (str(batch.epoch), batch.sequence, batch.run_id)
     packed = codec.pack_statements(batch.statements)
     answer = await ledger._run("commit", "0", *arguments, packed, "")
-    told.open_reply(answer)
+    replies.open_reply(answer)
     for index, part in enumerate(answer):
         parts = [1 - part] if isinstance(part, int) else list(altered(part, most=800))
         for other in parts:
             with pytest.raises(LedgerAltered):
-                told.open_reply([*answer[:index], other, *answer[index + 1 :]])
+                replies.open_reply([*answer[:index], other, *answer[index + 1 :]])
     with pytest.raises(LedgerAltered):
-        told.open_reply(answer[:-1])
+        replies.open_reply(answer[:-1])
 
 
 def everything(client: Any) -> dict[bytes, bytes]:

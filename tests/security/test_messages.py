@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.cluster.wire import frame, unframe
-from coordinator.objects.document import Document, Key, decode_document, encode_document
-from shared.checked import SEAL, Malformed, pack_sealed, seal
-from shared.wire import decode_turns
+from coordinator.cluster.simulated.wire import frame, unframe
+from coordinator.intake.documents.document import Document, Key, decode_document, encode_document
+from shared.codec.checked import SEAL, Malformed, pack_sealed, seal
+from shared.messages.wire import decode_turns
 from tests.security.alter import refuses, survives
 from tests.security.samples import DOCUMENT, Sample, samples
 

@@ -11,20 +11,20 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from coordinator.doctor import Doubt, Failed
-from coordinator.doctor_ledger import external_ledger
-from shared.ledger.access import Access
-from shared.ledger.care import Care
+from coordinator.cli.admin.doctor import Doubt, Failed
+from coordinator.cli.admin.doctor_ledger import external_ledger
+from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.intake_batch import DropJob, DropQueue, PurgeJob, PutPartition, PutQueue
 from shared.ledger.errors import LedgerError
-from shared.ledger.identity import Known
-from shared.ledger.moved import Moved
-from shared.ledger.protocol import DropJob, DropQueue, PurgeJob, PutPartition, PutQueue
-from shared.ledger.redis_ledger import RedisLedger
-from shared.ledger.rights import COMMANDS, USER, acl_rule
-from shared.ledger.server import EmbeddedServer
-from shared.messages import NOMINATE, StatusItem, TaskState, Verdict
-from shared.settings import load_settings
-from tests.ledger.support import Desk, cluster, job, run, statement
+from shared.ledger.redis.acceptance import Care
+from shared.ledger.redis.access import Access
+from shared.ledger.redis.acl import COMMANDS, USER, acl_rule
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.identity import LedgerIdentityNote
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import NOMINATE, StatusItem, TaskState, Verdict
+from shared.settings.settings import load_settings
+from tests.shared.ledger.support import Desk, cluster, job, run, statement
 
 PASSWORD = "of-the-scheduler"
 
@@ -87,7 +87,7 @@ async def everything(access: Access) -> None:
         await ledger.close()
     care = Care(access)
     try:
-        await care.accept(await care.look(Known()), Known())
+        await care.accept(await care.look(LedgerIdentityNote()), LedgerIdentityNote())
     finally:
         await care.close()
 

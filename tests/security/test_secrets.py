@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.child import descendants
-from coordinator.supervisor import SECRET_FILES
-from shared.ledger.access import Access
-from shared.settings import load_settings
-from tests.gate.files import entry, write_tokens
+from coordinator.supervisor.child_process import descendants
+from coordinator.supervisor.supervisor import SECRET_FILES
+from shared.ledger.redis.access import Access
+from shared.settings.settings import load_settings
+from tests.coordinator.api.auth.files import entry, write_tokens
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -72,9 +72,13 @@ def processes(up: int) -> Iterator[tuple[str, bytes]]:
 
 
 def files(path: Path) -> Iterator[tuple[str, bytes]]:
-    for file in path.rglob("*"):
-        if file.is_file() and not file.is_symlink():
-            yield str(file.relative_to(path)), file.read_bytes()
+    for folder, _, names in os.walk(path):
+        for file in (Path(folder, name) for name in names):
+            if file.is_file() and not file.is_symlink():
+                try:
+                    yield str(file.relative_to(path)), file.read_bytes()
+                except FileNotFoundError:
+                    continue  # a temporary one of a process at work
 
 
 def listening(up: int) -> set[str]:

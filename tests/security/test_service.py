@@ -9,19 +9,25 @@ import aiohttp
 import pytest
 import redis
 
-import coordinator.service
-from coordinator.cluster.local import LocalCluster
-from coordinator.service import Service
-from coordinator.workloads import pod_items
-from shared.checked import Malformed
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.service import __main__
+from coordinator.service.service import Service
+from coordinator.verification.workloads.generators import pod_items
+from shared.codec.checked import Malformed
 from shared.ledger.errors import LedgerAltered, LedgerError
 from shared.ledger.keys import key
-from shared.ledger.redis_ledger import RedisLedger
-from shared.ledger.server import EmbeddedServer
-from shared.settings import load_settings
-from tests.gate.objects import a_list, node
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.server import EmbeddedServer
+from shared.settings.settings import load_settings
+from tests.coordinator.api.auth.objects import a_list, node
+from tests.end_to_end.one_process.harness import (
+    PATIENCE,
+    DirectCluster,
+    DirectShards,
+    Running,
+    running,
+)
 from tests.security.alter import turned
-from tests.service.harness import DirectCluster, DirectShards, Running, running
 
 LISTS = "/apis/quadrant.dev/v1alpha1/lists"
 
@@ -42,7 +48,7 @@ async def ends(path: Path, url: str) -> BaseException:
     service = Service(made, ledger=ledger, cluster=cluster, shards=shards)
     try:
         with pytest.raises(BaseException) as caught:
-            async with asyncio.timeout(10.0):
+            async with asyncio.timeout(PATIENCE):
                 await service.run(asyncio.Event())
         return caught.value
     finally:
@@ -81,8 +87,9 @@ def test_it_says_why_in_a_line(
     async def serve(_: object) -> None:
         raise ExceptionGroup("tasks", [error])
 
-    monkeypatch.setattr(coordinator.service, "serve", serve)
-    assert coordinator.service.main() == 1
+    monkeypatch.setattr(__main__, "serve", serve)
+    monkeypatch.setattr(__main__, "walk_young_objects_only", lambda: None)  # for good
+    assert __main__.main() == 1
     said = capsys.readouterr()
     assert str(error) in said.out + said.err
     assert "Traceback" not in said.out + said.err

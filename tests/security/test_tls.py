@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from shared.ledger.access import Access
 from shared.ledger.errors import LedgerUnavailable
-from shared.ledger.redis_ledger import RedisLedger
-from shared.ledger.server import EmbeddedServer
-from shared.messages import Verdict
-from shared.settings import SettingsError, load_settings
-from tests.ledger.support import Desk, cluster
+from shared.ledger.redis.access import Access
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.renewal import RedisRenewal
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import Verdict
+from shared.settings.settings import SettingsError, load_settings
 from tests.security.tls import Authority, tls_before
+from tests.shared.ledger.support import Desk, cluster
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +39,11 @@ def server(embedded_server: EmbeddedServer) -> EmbeddedServer:
 
 async def refused(access: Access, why: str) -> None:
     ledger = RedisLedger(access)
-    with pytest.raises(LedgerUnavailable, match=why):
-        await ledger.open()
-    await ledger.close()
+    try:
+        with pytest.raises(LedgerUnavailable, match=why):
+            await ledger.open()
+    finally:
+        await ledger.close()
 
 
 async def test_the_ledger_over_tls_with_certificates_on_both_sides(
@@ -57,6 +61,15 @@ async def test_the_ledger_over_tls_with_certificates_on_both_sides(
         desk = await Desk(ledger).open()
         assert (await desk.store(*cluster())).verdict is Verdict.COMMITTED
         assert await ledger.read_log("0")
+        # the thread that keeps the lease has a connection of its own, by the same rules
+        epoch = desk.epochs["0"]
+        renewal = RedisRenewal(given.access(), timeout=5.0)
+        assert await asyncio.to_thread(renewal.renew, "0", epoch, lease=1.0)
+        renewal.close()
+        stranger = RedisRenewal(Access(url, ca=str(theirs.certificate)), timeout=5.0)
+        with pytest.raises(LedgerUnavailable, match="certificate verify failed"):
+            await asyncio.to_thread(stranger.renew, "0", epoch, lease=1.0)
+        stranger.close()
         await ledger.close()
         await refused(Access(url, ca=ca), "no answer")  # shows nothing
         await refused(Access(url, ca=ca, certificate=other, key=other_key), "no answer")

@@ -12,7 +12,7 @@ from shutil import which
 
 import pytest
 
-from shared.ledger.server import EmbeddedServer
+from shared.ledger.redis.server import EmbeddedServer
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
@@ -20,7 +20,7 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 def openssl(*arguments: str | Path) -> None:
     command = which("openssl") or pytest.skip("no openssl here: no certificate can be made")
     done = subprocess.run(
-        [command, *map(str, arguments)], capture_output=True, text=True, timeout=30, check=False
+        [command, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
 
@@ -58,21 +58,37 @@ async def tls_before(
         rules.verify_mode = ssl.CERT_REQUIRED
         rules.load_verify_locations(clients)
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
+    links: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(1 << 16):
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    async def link(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner = await asyncio.open_unix_connection(server.socket)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(carry(reader, inner[1]))
-            group.create_task(carry(inner[0], writer))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(carry(reader, inner[1]))
+                group.create_task(carry(inner[0], writer))
+        finally:
+            inner[1].close()
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        made = asyncio.create_task(link(reader, writer))
+        links.add(made)
+        made.add_done_callback(links.discard)
+        made.add_done_callback(lambda _: writer.close())  # also of one that never began
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=rules)
     try:
         yield listening.sockets[0].getsockname()[1]
     finally:
         listening.close()
+        for made in list(links):
+            made.cancel()
+        await asyncio.gather(*links, return_exceptions=True)

@@ -6,7 +6,9 @@
 if writer == COORDINATOR then
   local other, left = holding(COORDINATOR)
   if left and left > 0 then
-    return {1, other, left, call('HGET', EPOCHS, COORDINATOR .. '/holder') or ''}
+    local holder = call('HGET', EPOCHS, COORDINATOR .. '/holder') or ''
+    flush()
+    return {1, other, left, holder}
   end
 elseif not owns(COORDINATOR, ARGV[3]) then return {2}
 end
@@ -15,9 +17,16 @@ local before = call('HGET', EPOCHS, writer)
 if before then counter = tonumber(string.match(before, '^(%d+):')) end
 counter = counter + 1
 local text = string.format('%d:%s', counter, ARGV[2])
-call('HSET', EPOCHS, writer, text, writer .. '/holder', ARGV[5])
+-- Nothing is added to the log of a run that nobody has accepted: who reads on in an old copy would find
+-- entries newer than all that he saw, and what he saw and is missing would not be looked for (bless).
+if call('HGET', META, 'run') == run_id() then
+  plan_entry(LOG, {3, writer, text})
+else
+  plan_call('HSET', EPOCHS, writer .. '/untold', '1')
+end
+plan_call('HSET', EPOCHS, writer, text, writer .. '/holder', ARGV[5])
 local length = tonumber(ARGV[4])
-if length > 0 then set_lease(writer, length) else call('HDEL', EPOCHS, writer .. '/lease') end
-call('DEL', WINDOW)
-tell(LOG, {3, writer, text})
+if length > 0 then set_lease(writer, length) else plan_call('HDEL', EPOCHS, writer .. '/lease') end
+plan_call('DEL', WINDOW)
+flush()
 return {0, text}

@@ -205,13 +205,13 @@ end
 
 local write_all
 do
-  local function write_domains()
+  local function plan_domains()
     local args, n = {}, 0
     for name in pairs(domain_dirty) do
       args[n + 1], args[n + 2] = name, sealed(spack('<d', domain[name]))
       n = n + 2
     end
-    each_chunk('HSET', DOMAIN, args, n)
+    plan_chunks('HSET', DOMAIN, args, n)
   end
 
   local function add_asked(touched, records)
@@ -231,35 +231,46 @@ do
     return all_rows, all_records
   end
 
-  function write_all()
-    local touched, records = write_nodes()
-    each_chunk('HSET', TASK, task_args, task_count)
-    write_jobs(job_dirty)
-    write_queues()
-    write_nominations(nomination_dirty)
-    write_domains()
-    local logged
-    local packed = pack_records(records)
-    if statement_count > 0 then
-      logged = tell(LOG, {0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped, touched}, packed)
+  -- What operations name on the rows that are shown to the writer although they did not change: of
+  -- other rows it sees what moved.
+  local function asked_things()
+    local on, wanted = {}, {}
+    for i = 1, asked_count do on[asked[i]] = true end
+    for k = 1, run_count do
+      local cls = class[runs[4 * k - 2]]
+      for o = first_op[k], cls and cls.things and first_op[k + 1] - 1 or -1 do
+        for _, t in ipairs(on[rows[o]] and cls.things or NONE) do
+          wanted[#wanted + 1] = {rows[o], t}
+        end
+      end
     end
-    if bind_count > 0 or #evicts > 0 then tell(BINDS, {binds, lives, evicts}) end
+    return wanted
+  end
+
+  function write_all()
+    local touched, records = moved_nodes()
+    local things = named.moved(version_of)
+    local packed = pack_records(records, things)
+    if statement_count > 0 then
+      local entry = {0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped, touched}
+      plan_entry(LOG, entry, packed)
+    end
+    if bind_count > 0 or #evicts > 0 then plan_entry(BINDS, {binds, lives, evicts}) end
+    plan_nodes(touched, records)
+    named.plan()
+    plan_chunks('HSET', TASK, task_args, task_count)
+    plan_jobs(job_dirty)
+    plan_queues()
+    plan_nominations(nomination_dirty)
+    plan_domains()
     if asked_count > 0 then
       touched, records = add_asked(touched, records)
-      packed = pack_records(records)
+      packed = pack_records(records, named.shown(things, asked_things(), version_of))
     end
-    return answer({COMMITTED, verdicts, ats, tails, touched}, packed, logged)
+    return write_and_answer({COMMITTED, verdicts, ats, tails, touched}, packed)
   end
 end
 
-read_batch()
-collect()
-load_owners()
-load_holders()
-load_nodes()
-load_classes()
-load_tasks()
-load_victims()
-load_domains()
+load_all()
 for index = 1, statement_count do judge(index) end
 return write_all()

@@ -8,7 +8,7 @@ do  -- see the prelude: local names are few
     local owner, cls, n = job[run[1]], class[run[3]], #run[5]
     if n == 0 then return end
     for _, row in ipairs(run[6]) do
-      add_to_node(node[row], cls, RELEASING, sign)
+      add_to_node(row, cls, RELEASING, sign)
       mark(row, node[row])
     end
     add_to_groups(owner, run[4], -sign * n)

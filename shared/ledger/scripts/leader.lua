@@ -2,4 +2,6 @@
 local found, left = holding(COORDINATOR)
 if not found then return nil end
 if not left or left < 0 then left = 0 end
-return {found, call('HGET', EPOCHS, COORDINATOR .. '/holder') or '', left}
+local holder = call('HGET', EPOCHS, COORDINATOR .. '/holder') or ''
+flush()
+return {found, holder, left}

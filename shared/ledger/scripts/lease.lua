@@ -8,7 +8,7 @@ local function given_back(lease)
 end
 
 local function set_lease(name, length)
-  call('HSET', EPOCHS, name .. '/lease',
+  plan_call('HSET', EPOCHS, name .. '/lease',
     string.format('%.0f %.0f', server_time() + length, length))
 end
 

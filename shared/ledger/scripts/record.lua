@@ -21,6 +21,7 @@ local allowed = {
 allowed[SUCCEEDED] =
   {[BINDING] = true, [BOUND] = true, [RUNNING] = true, [RELEASING_STATE] = true}
 allowed[FAILED] = allowed[SUCCEEDED]
+allowed[LOST] = allowed[SUCCEEDED]
 
 local function load_tasks()
   local values = fetch(TASK, fields, field_count)
@@ -121,9 +122,9 @@ end
 -- `members`: by how many its group grows.
 local function free(rec, jid, members)
   local cls, row, owner = class[rec[3]], rec[2], job[jid]
-  add_to_node(node[row], cls, USED, -1)
+  add_to_node(row, cls, USED, -1)
   if rec[1] == RELEASING_STATE then
-    add_to_node(node[row], cls, RELEASING, -1)
+    add_to_node(row, cls, RELEASING, -1)
     begin_leaving(owner[2], rec[3], -1)
   end
   touch(row, node[row])
@@ -163,9 +164,9 @@ local function adopt(state, jid, tix, row, name, cid, group)
     if tix >= owner[5 + 3 * owner[4]] then owner[5 + 3 * owner[4]] = tix + 1 end
     job_dirty[jid] = true
   end
-  add_to_node(node[row], class[cid], USED, 1)
+  add_to_node(row, class[cid], USED, 1)
   if state == RELEASING_STATE then
-    add_to_node(node[row], class[cid], RELEASING, 1)
+    add_to_node(row, class[cid], RELEASING, 1)
     begin_leaving(owner[2], cid, 1)
   end
   touch(row, node[row])
@@ -199,7 +200,7 @@ local function change(state, jid, tix, row, name, cid, group)
   if rec[2] ~= row then return false end
   if not allowed[state][rec[1]] and not (state == 0 and is_evicted(rec)) then return false end
   if state == RELEASING_STATE then
-    add_to_node(node[row], class[rec[3]], RELEASING, 1)
+    add_to_node(row, class[rec[3]], RELEASING, 1)
     touch(row, node[row])
     begin_leaving(job[jid][2], rec[3], 1)
   elseif state == 0 or state >= SUCCEEDED then
@@ -248,7 +249,7 @@ local function pack_name(name, rec)
   return pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5], rec.life, rec.by, rec.why)
 end
 
-local function write_tasks()
+local function plan_tasks()
   local args, n, gone, m = {}, 0, {}, 0
   for name in pairs(task_dirty) do
     local rec = task[name]
@@ -260,22 +261,23 @@ local function write_tasks()
       gone[m] = name
     end
   end
-  each_chunk('HSET', TASK, args, n)
-  each_chunk('HDEL', TASK, gone, m)
+  plan_chunks('HSET', TASK, args, n)
+  plan_chunks('HDEL', TASK, gone, m)
 end
 
 load_all()
 for index = 1, #items do judge(index) end
 local ended = judge_lapsed()
 count_leaving()
-local rows, moved = write_nodes()
-local records = pack_records(moved)
-write_tasks()
-write_jobs(job_dirty)
-write_queues()
-write_nominations(nomination_dirty)
-local logged
+local rows, moved = moved_nodes()
+local records = pack_records(moved, named.moved(version_of))
 if #log_items > 0 or #ended > 0 then
-  logged = tell(LOG, {1, writer, epoch, sequence, log_items, ended, rows}, records)
+  plan_entry(LOG, {1, writer, epoch, sequence, log_items, ended, rows}, records)
 end
-return answer({COMMITTED, applied, rows}, records, logged)
+plan_nodes(rows, moved)
+named.plan()
+plan_tasks()
+plan_jobs(job_dirty)
+plan_queues()
+plan_nominations(nomination_dirty)
+return write_and_answer({COMMITTED, applied, rows}, records)

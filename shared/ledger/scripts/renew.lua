@@ -2,4 +2,5 @@
 -- was not given back. ARGV = writer, epoch, length in microseconds. Answers 1 or 0.
 if not owns(writer, epoch) then return 0 end
 set_lease(writer, tonumber(ARGV[3]))
+flush()
 return 1

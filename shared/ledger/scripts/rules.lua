@@ -5,7 +5,8 @@
 local promised, moved  -- of the statement being judged: tasks it nominated; saw an old version
 
 -- COMMITTED where the request fits; FIT goes before NOMINATION.
-local function misfit(rec, cls, kind)
+local function misfit(row, cls, kind)
+  local rec = node[row]
   local base, amount, offers = cls.base, cls.amount, cls.implied
   local limit = 4 + 5 * rec[3]
   local verdict = COMMITTED
@@ -20,7 +21,9 @@ local function misfit(rec, cls, kind)
     if kind == ALLOCATE and idle > capacity then return FIT end
     if future > capacity then verdict = NOMINATION end
   end
-  return verdict
+  if not cls.things then return verdict end
+  local word = named.misfit(row, cls, kind == ALLOCATE)
+  return word == COMMITTED and verdict or word
 end
 
 local function judge_operation(o, kind, cls)
@@ -29,7 +32,7 @@ local function judge_operation(o, kind, cls)
   local row = rows[o]
   local rec = node[row]
   if not rec or rec[2] ~= specs[o] then return NODE_MOVED, row end
-  return misfit(rec, cls, kind), row
+  return misfit(row, cls, kind), row
 end
 
 local function apply_operation(o, kind, cls)
@@ -44,11 +47,11 @@ local function apply_operation(o, kind, cls)
   end
   if kind == ALLOCATE then
     taken[names[o]] = true
-    add_to_node(rec, cls, USED, 1)
+    add_to_node(row, cls, USED, 1)
   else
     promised = promised or {}
     promised[names[o]] = true
-    add_to_node(rec, cls, NOMINATED, 1)
+    add_to_node(row, cls, NOMINATED, 1)
   end
 end
 
@@ -57,9 +60,9 @@ local function undo_operation(o, kind, cls)
   local rec = node[row]
   if kind == ALLOCATE then
     taken[names[o]] = nil
-    add_to_node(rec, cls, USED, -1)
+    add_to_node(row, cls, USED, -1)
   else
-    add_to_node(rec, cls, NOMINATED, -1)
+    add_to_node(row, cls, NOMINATED, -1)
   end
   untouch(row, rec)
 end

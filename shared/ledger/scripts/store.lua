@@ -3,7 +3,7 @@
 -- An operation is an array that begins with its kind; slots and groups come as flat lists, limits of
 -- queues as (slot, high limb, low limb).
 local PUT_CLASS, PUT_NODE, DROP_NODE, OBSERVE, PUT_QUEUE, PUT_JOB, DROP_JOB, PUT_OBJECT,
-  PUT_PARTITION, DROP_QUEUE, PURGE_JOB = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+  PUT_PARTITION, DROP_QUEUE, PURGE_JOB, DROP_CLASS = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 
 local early = gate()
 if early then return early end
@@ -13,7 +13,7 @@ local class_raw, class_new = {}, {}
 local specs = {[NODESPEC] = {}, [QUEUESPEC] = {}, [JOBSPEC] = {}, [OBJECT] = {}}
 local job_dirty, nomination_dirty, dropped = {}, {}, {}
 local job_tasks = {}  -- jid -> task records of a job that changes its queue or is forgotten
-local job_gone, queue_gone = {}, {}
+local job_gone, queue_gone, class_gone = {}, {}, {}
 local task_gone, task_gone_count = {}, 0
 local partition, implied_dirty
 
@@ -22,9 +22,9 @@ local partition, implied_dirty
 local N, T, S, ANY = 'number', 'table', 'string', 'any'
 -- What follows the kind in an operation; ANY: bytes, a list, or false for none.
 local shapes = {
-  [PUT_CLASS] = {N, T, S}, [PUT_NODE] = {N, T, N, S}, [DROP_NODE] = {N}, [OBSERVE] = {N, T},
+  [PUT_CLASS] = {N, T, S, T}, [PUT_NODE] = {N, T, N, S}, [DROP_NODE] = {N}, [OBSERVE] = {N, T, T},
   [PUT_QUEUE] = {N, N, ANY, S, T}, [DROP_QUEUE] = {N}, [PUT_JOB] = {N, N, N, T, S}, [DROP_JOB] = {N},
-  [PURGE_JOB] = {N}, [PUT_OBJECT] = {S, ANY}, [PUT_PARTITION] = {N, T, T, S},
+  [PURGE_JOB] = {N}, [DROP_CLASS] = {N}, [PUT_OBJECT] = {S, ANY}, [PUT_PARTITION] = {N, T, T, S},
 }
 
 local function check_shape(index, op)
@@ -139,6 +139,29 @@ local function check_amounts(what, flat, width)
   end
 end
 
+-- Things are {name, vector, ...}: `vectors` of them, all as long.
+local function check_things(what, things, vectors)
+  local seen = {}
+  for _, t in ipairs(things) do
+    local name = type(t) == T and t[1]
+    if type(name) ~= S or #name == 0 or #name > 128 or string.find(name, '%z') or seen[name] then
+      reject(what .. ': a thing without a proper name, or named twice')
+    end
+    seen[name] = true
+    for v = 2, 1 + vectors do
+      local vector = t[v]
+      if type(vector) ~= T or #vector == 0 or #vector > 4 or #vector ~= #t[2] then
+        reject(what .. ': ' .. name .. ' wants 1 to 4 amounts')
+      end
+      for _, amount in ipairs(vector) do
+        if amount < 0 or amount >= LIMIT or amount ~= floor(amount) then
+          reject(what .. ': an amount of ' .. name .. ' is not a whole number below 2^53')
+        end
+      end
+    end
+  end
+end
+
 local function check_groups(jid, flat)
   if #flat == 0 or #flat % 3 ~= 0 then reject('job ' .. jid .. ': groups are missing') end
   for i = 1, #flat, 3 do
@@ -161,30 +184,6 @@ local function check_parent(qid, parent)
   end
 end
 
--- Classes and nodes ------------------------------------------------------------------------------
-
-local function put_class(cid, flat, spec)
-  check_amounts('class ' .. cid, flat, 3)
-  local packed = spack('<I4', #flat / 3) .. spack(doubles(#flat), unpack(flat))
-  local known = class_raw[cid]
-  if known and string.sub(known, 1, #packed) ~= packed then
-    reject('class ' .. cid .. ': its requests cannot change; use a new class')
-  end
-  class_raw[cid] = packed .. spec
-  class_new[cid] = true
-  for i = 1, #flat, 3 do
-    if flat[i + 2] > implied_of(flat[i]) then
-      implied[flat[i]] = flat[i + 2]
-      implied_dirty = true
-    end
-  end
-end
-
-local function node_of(row)
-  if not node[row] then node[row] = {0, 0, 0} end
-  return node[row]
-end
-
 local function slots_needed(flat, width)
   local most = 0
   for i = 1, #flat, width do
@@ -193,212 +192,263 @@ local function slots_needed(flat, width)
   return most
 end
 
-local function set_part(rec, part, flat, default)
-  local most = slots_needed(flat, 2)
-  if most > rec[3] then grow(rec, most) end
-  for slot = 0, rec[3] - 1 do rec[4 + 5 * slot + part] = default(slot) end
-  for i = 1, #flat, 2 do rec[4 + 5 * flat[i] + part] = flat[i + 1] end
-end
+local handlers = {}  -- by the kind of an operation; called with its fields
 
-local function nothing() return 0 end
+-- Classes and nodes ------------------------------------------------------------------------------
 
-local function put_node(row, flat, spec_version, spec)
-  check_amounts('node ' .. row, flat, 2)
-  local rec = node_of(row)
-  set_part(rec, 0, flat, implied_of)
-  rec[1], rec[2] = rec[1] + 1, spec_version
-  specs[NODESPEC][row] = spec
-end
+do
+  local function pack_things(things)
+    local parts = {}
+    for i, t in ipairs(things) do
+      local size = #t[2]
+      parts[i] = t[1] .. spack('<BB', 0, size) .. pack_doubles(t[2], size) .. pack_doubles(t[3], size)
+    end
+    return table.concat(parts)
+  end
 
-local function drop_node(row)
-  local rec = node[row]
-  if not rec then return end
-  set_part(rec, 0, {}, nothing)
-  rec[1], rec[2] = rec[1] + 1, rec[2] + 1
-  specs[NODESPEC][row] = false
-end
+  local function put_class(cid, flat, spec, things)
+    check_amounts('class ' .. cid, flat, 3)
+    check_things('class ' .. cid, things, 2)
+    local packed = spack('<I2I2', #flat / 3, #things) .. pack_doubles(flat, #flat)
+      .. pack_things(things)
+    local known = class_raw[cid]
+    if known and string.sub(known, 1, #packed) ~= packed then
+      reject('class ' .. cid .. ': its requests cannot change; use a new class')
+    end
+    class_raw[cid] = packed .. spec
+    class_new[cid], class_gone[cid] = true, nil
+    for i = 1, #flat, 3 do
+      if flat[i + 2] > implied_of(flat[i]) then
+        implied[flat[i]] = flat[i + 2]
+        implied_dirty = true
+      end
+    end
+  end
 
-local function observe(row, flat)
-  check_amounts('node ' .. row, flat, 2)
-  local rec = node[row]
-  if not rec then return end
-  set_part(rec, OBSERVED, flat, nothing)
-  rec[1] = rec[1] + 1
+  local function drop_class(cid)
+    class_raw[cid], class_new[cid] = nil, nil
+    class_gone[cid] = true
+  end
+
+  local function node_of(row)
+    if not node[row] then node[row] = {0, 0, 0} end
+    return node[row]
+  end
+
+  local function set_part(rec, part, flat, default)
+    local most = slots_needed(flat, 2)
+    if most > rec[3] then grow(rec, most) end
+    for slot = 0, rec[3] - 1 do rec[4 + 5 * slot + part] = default(slot) end
+    for i = 1, #flat, 2 do rec[4 + 5 * flat[i] + part] = flat[i + 1] end
+  end
+
+  local function nothing() return 0 end
+
+  local function put_node(row, flat, spec_version, spec)
+    check_amounts('node ' .. row, flat, 2)
+    local rec = node_of(row)
+    set_part(rec, 0, flat, implied_of)
+    rec[1], rec[2] = rec[1] + 1, spec_version
+    specs[NODESPEC][row] = spec
+  end
+
+  local function drop_node(row)
+    local rec = node[row]
+    if not rec then return end
+    set_part(rec, 0, {}, nothing)
+    rec[1], rec[2] = rec[1] + 1, rec[2] + 1
+    specs[NODESPEC][row] = false
+  end
+
+  local function observe(row, flat, things)
+    check_amounts('node ' .. row, flat, 2)
+    check_things('node ' .. row, things, 1)
+    local rec = node[row]
+    if not rec then return end
+    set_part(rec, OBSERVED, flat, nothing)
+    for _, t in ipairs(things) do named.observe(row, t[1], t[2]) end
+    rec[1] = rec[1] + 1
+  end
+
+  handlers[PUT_CLASS], handlers[DROP_CLASS] = put_class, drop_class
+  handlers[PUT_NODE], handlers[DROP_NODE], handlers[OBSERVE] = put_node, drop_node, observe
 end
 
 -- Queues -----------------------------------------------------------------------------------------
 
--- Add the totals of one queue to another and its ancestors, or take them away.
-local function add_totals(qid, from, sign)
-  while qid >= 0 and queue[qid] do
-    local rec = queue[qid]
-    if from[2] > rec[2] then grow_queue(rec, from[2]) end
-    for b = 3, 2 + QUEUE_WIDTH * from[2], QUEUE_WIDTH do
-      for at = b, b + LEAVING, LEAVING do
-        local lo = rec[at + 1] + sign * from[at + 1]
-        local carry = floor(lo / LIMB)
-        rec[at], rec[at + 1] = rec[at] + sign * from[at] + carry, lo - carry * LIMB
+do
+  -- Add the totals of one queue to another and its ancestors, or take them away.
+  local function add_totals(qid, from, sign)
+    while qid >= 0 and queue[qid] do
+      local rec = queue[qid]
+      if from[2] > rec[2] then grow_queue(rec, from[2]) end
+      for b = 3, 2 + QUEUE_WIDTH * from[2], QUEUE_WIDTH do
+        for at = b, b + LEAVING, LEAVING do
+          local lo = rec[at + 1] + sign * from[at + 1]
+          local carry = floor(lo / LIMB)
+          rec[at], rec[at + 1] = rec[at] + sign * from[at] + carry, lo - carry * LIMB
+        end
       end
+      qid = rec[1]
     end
-    qid = rec[1]
   end
-end
 
--- Two limbs of each slot, `none` where the list says nothing of it.
-local function set_limbs(rec, at, flat, none)
-  for b = 3 + at, 2 + QUEUE_WIDTH * rec[2], QUEUE_WIDTH do rec[b], rec[b + 1] = none, 0 end
-  for i = 1, #flat, 3 do
-    local b = 3 + QUEUE_WIDTH * flat[i] + at
-    rec[b], rec[b + 1] = flat[i + 1], flat[i + 2]
+  -- Two limbs of each slot, `none` where the list says nothing of it.
+  local function set_limbs(rec, at, flat, none)
+    for b = 3 + at, 2 + QUEUE_WIDTH * rec[2], QUEUE_WIDTH do rec[b], rec[b + 1] = none, 0 end
+    for i = 1, #flat, 3 do
+      local b = 3 + QUEUE_WIDTH * flat[i] + at
+      rec[b], rec[b + 1] = flat[i + 1], flat[i + 2]
+    end
   end
-end
 
-local function put_queue(qid, parent, flat, spec, kept)
-  flat = flat or {}
-  check_amounts('queue ' .. qid, flat, 3)
-  check_amounts('queue ' .. qid, kept, 3)
-  check_parent(qid, parent)
-  local rec = queue[qid]
-  if not rec then
-    rec = {parent, 0}
-    queue[qid] = rec
-  elseif rec[1] ~= parent then
+  local function put_queue(qid, parent, flat, spec, kept)
+    flat = flat or {}
+    check_amounts('queue ' .. qid, flat, 3)
+    check_amounts('queue ' .. qid, kept, 3)
+    check_parent(qid, parent)
+    local rec = queue[qid]
+    if not rec then
+      rec = {parent, 0}
+      queue[qid] = rec
+    elseif rec[1] ~= parent then
+      mark_queue(qid)
+      add_totals(rec[1], rec, -1)
+      rec[1] = parent
+      add_totals(parent, rec, 1)
+      queue_dirty[qid] = nil
+    end
+    local most = math.max(slots_needed(flat, 3), slots_needed(kept, 3))
+    if most > rec[2] then grow_queue(rec, most) end
+    set_limbs(rec, 2, flat, -1)
+    set_limbs(rec, GUARANTEED, kept, 0)
     mark_queue(qid)
-    add_totals(rec[1], rec, -1)
-    rec[1] = parent
-    add_totals(parent, rec, 1)
-    queue_dirty[qid] = nil
+    queue_gone[qid] = nil
+    specs[QUEUESPEC][qid] = spec
   end
-  local most = math.max(slots_needed(flat, 3), slots_needed(kept, 3))
-  if most > rec[2] then grow_queue(rec, most) end
-  set_limbs(rec, 2, flat, -1)
-  set_limbs(rec, GUARANTEED, kept, 0)
-  mark_queue(qid)
-  queue_gone[qid] = nil
-  specs[QUEUESPEC][qid] = spec
-end
 
-local function drop_queue(qid)
-  local rec = queue[qid]
-  if not rec then return end
-  for b = 3, 2 + QUEUE_WIDTH * rec[2], QUEUE_WIDTH do
-    if rec[b] ~= 0 or rec[b + 1] ~= 0 then reject('queue ' .. qid .. ': its jobs still use something') end
+  local function drop_queue(qid)
+    local rec = queue[qid]
+    if not rec then return end
+    for b = 3, 2 + QUEUE_WIDTH * rec[2], QUEUE_WIDTH do
+      if rec[b] ~= 0 or rec[b + 1] ~= 0 then reject('queue ' .. qid .. ': its jobs still use something') end
+    end
+    for other, above in pairs(queue) do
+      if above[1] == qid then reject('queue ' .. qid .. ': queue ' .. other .. ' is below it') end
+    end
+    queue[qid], queue_dirty[qid] = nil, nil
+    queue_gone[qid] = true
+    specs[QUEUESPEC][qid] = false
   end
-  for other, above in pairs(queue) do
-    if above[1] == qid then reject('queue ' .. qid .. ': queue ' .. other .. ' is below it') end
-  end
-  queue[qid], queue_dirty[qid] = nil, nil
-  queue_gone[qid] = true
-  specs[QUEUESPEC][qid] = false
+
+  handlers[PUT_QUEUE], handlers[DROP_QUEUE] = put_queue, drop_queue
 end
 
 -- Jobs -------------------------------------------------------------------------------------------
 
-local function drop_nomination(jid)
-  local held = nomination[jid]
-  if not held then return end
-  shift_nomination(held, -1, touch)
-  nomination[jid] = nil
-  nomination_dirty[jid] = true
-  dropped[#dropped + 1] = jid
-end
-
-local function move_queue(jid, from, to)
-  if to >= 0 and not queue[to] then
-    reject('job ' .. jid .. ': queue ' .. to .. ' is not known; store the queue first')
+do
+  local function drop_nomination(jid)
+    local held = nomination[jid]
+    if not held then return end
+    shift_nomination(held, -1, touch)
+    nomination[jid] = nil
+    nomination_dirty[jid] = true
+    dropped[#dropped + 1] = jid
   end
-  for _, record in ipairs(job_tasks[jid] or {}) do
-    if record[1] >= BINDING and record[1] <= RELEASING_STATE then
-      charge(from, class[record[3]], -1)
-      charge(to, class[record[3]], 1)
-      if record[1] == RELEASING_STATE then
-        leave(from, class[record[3]], -1)
-        leave(to, class[record[3]], 1)
+
+  local function move_queue(jid, from, to)
+    if to >= 0 and not queue[to] then
+      reject('job ' .. jid .. ': queue ' .. to .. ' is not known; store the queue first')
+    end
+    for _, record in ipairs(job_tasks[jid] or {}) do
+      if record[1] >= BINDING and record[1] <= RELEASING_STATE then
+        charge(from, class[record[3]], -1)
+        charge(to, class[record[3]], 1)
+        if record[1] == RELEASING_STATE then
+          leave(from, class[record[3]], -1)
+          leave(to, class[record[3]], 1)
+        end
+        mark_queue(from)
+        mark_queue(to)
       end
-      mark_queue(from)
-      mark_queue(to)
     end
   end
-end
 
--- What a job held stays with it. A group that is no longer named keeps its members, without minimum.
-local function inherit(rec, old)
-  for group = rec[4], old[4] - 1 do
-    local b = 5 + 3 * group
-    rec[b], rec[b + 1], rec[b + 2] = old[b], 0, 0
-  end
-  if old[4] > rec[4] then rec[4] = old[4] end
-  for group = 0, old[4] - 1 do rec[7 + 3 * group] = rec[7 + 3 * group] + old[7 + 3 * group] end
-  rec[5 + 3 * rec[4]] = old[5 + 3 * old[4]]
-end
-
-local function put_job(jid, qid, spec_version, flat, spec)
-  check_groups(jid, flat)
-  local old = job[jid]
-  local rec = {spec_version, qid, 0, #flat / 3}
-  for i = 1, #flat do rec[4 + i] = flat[i] end
-  rec[5 + #flat] = 0
-  if old then
-    inherit(rec, old)
-    if old[2] ~= qid then move_queue(jid, old[2], qid) end
-    if old[1] ~= spec_version then drop_nomination(jid) end
-  end
-  for group = 0, rec[4] - 1 do
-    if rec[7 + 3 * group] < 0 then rec[7 + 3 * group] = 0 end
-  end
-  job_gone[jid] = nil
-  job[jid] = rec
-  job_dirty[jid] = true
-  specs[JOBSPEC][jid] = spec
-end
-
-local function drop_job(jid)
-  local rec = job[jid]
-  if not rec or rec[3] ~= 0 then return end
-  rec[1], rec[3] = rec[1] + 1, 1
-  job_dirty[jid] = true
-  drop_nomination(jid)
-end
-
-local function purge_job(jid)
-  local rec = job[jid]
-  if not rec then return end
-  if rec[3] == 0 then reject('job ' .. jid .. ': it is not gone; drop it first') end
-  for _, record in ipairs(job_tasks[jid] or {}) do
-    if record[1] >= BINDING and record[1] <= RELEASING_STATE then
-      reject('job ' .. jid .. ': a task of it still holds node ' .. record[2])
+  -- What a job held stays with it. A group that is no longer named keeps its members, without minimum.
+  local function inherit(rec, old)
+    for group = rec[4], old[4] - 1 do
+      local b = 5 + 3 * group
+      rec[b], rec[b + 1], rec[b + 2] = old[b], 0, 0
     end
+    if old[4] > rec[4] then rec[4] = old[4] end
+    for group = 0, old[4] - 1 do rec[7 + 3 * group] = rec[7 + 3 * group] + old[7 + 3 * group] end
+    rec[5 + 3 * rec[4]] = old[5 + 3 * old[4]]
   end
-  for tix = 0, rec[5 + 3 * rec[4]] - 1 do
-    task_gone_count = task_gone_count + 1
-    task_gone[task_gone_count] = jid .. '.' .. tix
-  end
-  job[jid], job_dirty[jid] = nil, nil
-  job_gone[jid] = true
-  specs[JOBSPEC][jid] = false
-end
 
-local function put_partition(op)
-  partition = sealed(mpack(op))
+  local function put_job(jid, qid, spec_version, flat, spec)
+    check_groups(jid, flat)
+    local old = job[jid]
+    local rec = {spec_version, qid, 0, #flat / 3}
+    for i = 1, #flat do rec[4 + i] = flat[i] end
+    rec[5 + #flat] = 0
+    if old then
+      inherit(rec, old)
+      if old[2] ~= qid then move_queue(jid, old[2], qid) end
+      if old[1] ~= spec_version then drop_nomination(jid) end
+    end
+    for group = 0, rec[4] - 1 do
+      if rec[7 + 3 * group] < 0 then rec[7 + 3 * group] = 0 end
+    end
+    job_gone[jid] = nil
+    job[jid] = rec
+    job_dirty[jid] = true
+    specs[JOBSPEC][jid] = spec
+  end
+
+  local function drop_job(jid)
+    local rec = job[jid]
+    if not rec or rec[3] ~= 0 then return end
+    rec[1], rec[3] = rec[1] + 1, 1
+    job_dirty[jid] = true
+    drop_nomination(jid)
+  end
+
+  local function purge_job(jid)
+    local rec = job[jid]
+    if not rec then return end
+    if rec[3] == 0 then reject('job ' .. jid .. ': it is not gone; drop it first') end
+    for _, record in ipairs(job_tasks[jid] or {}) do
+      if record[1] >= BINDING and record[1] <= RELEASING_STATE then
+        reject('job ' .. jid .. ': a task of it still holds node ' .. record[2])
+      end
+    end
+    for tix = 0, rec[5 + 3 * rec[4]] - 1 do
+      task_gone_count = task_gone_count + 1
+      task_gone[task_gone_count] = jid .. '.' .. tix
+    end
+    job[jid], job_dirty[jid] = nil, nil
+    job_gone[jid] = true
+    specs[JOBSPEC][jid] = false
+  end
+
+  handlers[PUT_JOB], handlers[DROP_JOB], handlers[PURGE_JOB] = put_job, drop_job, purge_job
 end
 
 -- Judge and write --------------------------------------------------------------------------------
 
-local handlers = {
-  [PUT_CLASS] = put_class, [PUT_NODE] = put_node, [DROP_NODE] = drop_node, [OBSERVE] = observe,
-  [PUT_QUEUE] = put_queue, [DROP_QUEUE] = drop_queue, [PUT_JOB] = put_job, [DROP_JOB] = drop_job,
-  [PURGE_JOB] = purge_job,
-  [PUT_OBJECT] = function(name, spec) specs[OBJECT][name] = spec end,
-}
+handlers[PUT_OBJECT] = function(name, spec) specs[OBJECT][name] = spec end
 
 local function judge(index)
   local op = ops[index]
   turn = index
-  if op[1] == PUT_PARTITION then return put_partition(op) end
+  if op[1] == PUT_PARTITION then
+    partition = sealed(mpack(op))
+    return
+  end
   handlers[op[1]](op[2], op[3], op[4], op[5], op[6])
 end
 
-local function write_specs()
+local function plan_specs()
   for key, values in pairs(specs) do
     local args, n, gone, m = {}, 0, {}, 0
     for id, spec in pairs(values) do
@@ -410,26 +460,31 @@ local function write_specs()
         gone[m] = id
       end
     end
-    each_chunk('HSET', key, args, n)
-    each_chunk('HDEL', key, gone, m)
+    plan_chunks('HSET', key, args, n)
+    plan_chunks('HDEL', key, gone, m)
   end
 end
 
-local function forget(key, gone)
+local function plan_gone(key, gone)
   local ids, n = {}, 0
   for id in pairs(gone) do
     n = n + 1
     ids[n] = id
   end
-  each_chunk('HDEL', key, ids, n)
+  plan_chunks('HDEL', key, ids, n)
 end
 
--- Returns the keys, for who follows the log and wants to read the documents anew.
-local function write_documents()
+-- Keys of the documents, for who follows the log and wants to read them anew.
+local function document_keys()
+  local keys = {}
+  for i = 1, #documents, 2 do keys[(i + 1) / 2] = documents[i] end
+  return keys
+end
+
+local function plan_documents()
   local flat = documents
-  local args, n, gone, m, keys = {}, 0, {}, 0, {}
+  local args, n, gone, m = {}, 0, {}, 0
   for i = 1, #flat, 2 do
-    keys[(i + 1) / 2] = flat[i]
     if flat[i + 1] then
       args[n + 1], args[n + 2] = flat[i], flat[i + 1]
       n = n + 2
@@ -438,44 +493,47 @@ local function write_documents()
       gone[m] = flat[i]
     end
   end
-  each_chunk('HSET', DOC, args, n)
-  each_chunk('HDEL', DOC, gone, m)
-  return keys
+  plan_chunks('HSET', DOC, args, n)
+  plan_chunks('HDEL', DOC, gone, m)
 end
 
-local function write_classes()
+local function plan_classes()
   local args, n = {}, 0
   for cid in pairs(class_new) do
     args[n + 1], args[n + 2] = cid, sealed(class_raw[cid])
     n = n + 2
   end
-  each_chunk('HSET', CLASS, args, n)
+  plan_chunks('HSET', CLASS, args, n)
   if implied_dirty then
     local flat = {}
     for slot, capacity in pairs(implied) do
       flat[#flat + 1] = slot
       flat[#flat + 1] = capacity
     end
-    call('HSET', META, 'implied', sealed(mpack(flat)))
+    plan_call('HSET', META, 'implied', sealed(mpack(flat)))
   end
 end
 
 check_documents()
 load_all()
 for index = 1, #ops do judge(index) end
-local rows, moved = write_nodes()
-local records = pack_records(moved)
-write_specs()
-write_classes()
-write_queues()
-forget(QUEUE, queue_gone)
-write_jobs(job_dirty)
-forget(JOB, job_gone)
-each_chunk('HDEL', TASK, task_gone, task_gone_count)
-write_nominations(nomination_dirty)
-if partition then call('SET', PARTITION, partition) end
-local keys, logged = write_documents(), nil
+local rows, moved = moved_nodes()
+local records = pack_records(moved, named.moved(version_of))
+local keys = document_keys()
 if #ops > 0 or #keys > 0 then
-  logged = tell(LOG, {2, writer, epoch, sequence, ARGV[5], dropped, rows, keys}, records)
+  plan_entry(LOG, {2, writer, epoch, sequence, ARGV[5], dropped, rows, keys}, records)
 end
-return answer({COMMITTED, rows}, records, logged)
+plan_nodes(rows, moved)
+named.plan()
+plan_specs()
+plan_classes()
+plan_gone(CLASS, class_gone)
+plan_queues()
+plan_gone(QUEUE, queue_gone)
+plan_jobs(job_dirty)
+plan_gone(JOB, job_gone)
+plan_chunks('HDEL', TASK, task_gone, task_gone_count)
+plan_nominations(nomination_dirty)
+if partition then plan_call('SET', PARTITION, partition) end
+plan_documents()
+return write_and_answer({COMMITTED, rows}, records)

@@ -1,1 +1,0 @@
-"""Judging submitted objects against what is known: new, changed, unchanged, or refused."""

@@ -1,0 +1,208 @@
+"""May they write these objects? Judged where objects are known, by the queue a job would go to, its
+namespace, and what it asks for.
+
+What changes an object needs the right to the queue it is in and to the one it goes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from coordinator.api.auth.middleware import KEY
+from coordinator.api.auth.privileges import not_permitted
+from coordinator.api.write.bulk import SubmitItems
+from coordinator.api.write.handlers import May
+from coordinator.errors import Problem
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.documents.kinds import Kind
+from coordinator.intake.principal import ANYONE, CALLER, Principal, TokenRole, may_reach, may_submit
+from coordinator.intake.queue_of import (
+    Item,
+    QueueNames,
+    group_job,
+    group_of,
+    is_submitted,
+    key_of,
+    name_of,
+    namespace_of,
+    present_queue,
+    queue_of,
+)
+from shared.errors import SHOWN, Refusal, shown
+
+FORBIDDEN = "Forbidden"
+
+
+def authorize_objects(
+    principal: Principal, items: Sequence[Any], names: QueueNames
+) -> tuple[list[Any], list[Refusal]]:
+    """The objects of a list that the principal may write, in their order, and the refused ones.
+
+    Pods of a PodGroup that comes in the same list go to that one's queue.
+    """
+    if principal.role >= TokenRole.ADMIN:
+        return list(items), []
+    coming = {
+        key_of(item): queue_of(item, names)
+        for item in items
+        if isinstance(item, Mapping) and item.get("kind") == "PodGroup"
+    }
+    allowed: list[Any] = []
+    refused: list[Refusal] = []
+    for item in items:
+        why = _why_not(principal, item, names, coming) if isinstance(item, Mapping) else ""
+        if why:
+            refused.append(_refusal(item, why))
+        else:
+            allowed.append(item)
+    return allowed, refused
+
+
+def _why_not(
+    principal: Principal, item: Item, names: QueueNames, coming: Mapping[str, str] | None = None
+) -> str:
+    """Why the principal may not write this object; "" where he may."""
+    return _why_not_here(principal, item, names, coming) or not_permitted(principal, item, names)
+
+
+def _why_not_here(
+    principal: Principal, item: Item, names: QueueNames, coming: Mapping[str, str] | None = None
+) -> str:
+    """The same as far as kind, namespace and queue tell."""
+    if principal.role >= TokenRole.ADMIN:
+        return ""
+    has = f"the token {principal.name} has role {principal.role.word}"
+    if not is_submitted(item):
+        return f"this kind needs role admin; {has}"
+    if principal.role < TokenRole.SUBMIT:
+        return f"writing needs role submit; {has}"
+    if principal.queues is None and principal.namespaces is None:
+        return ""  # the usual case, of each pod of a large list
+    return _beyond_namespaces(principal, namespace_of(item)) or _beyond_queues(
+        principal, item, names, coming
+    )
+
+
+def _beyond_namespaces(principal: Principal, namespace: str) -> str:
+    if may_reach(principal, namespace):
+        return ""
+    has = ", ".join(sorted(principal.namespaces or ()))
+    return f"it is in namespace {shown(namespace)}; the token {principal.name} is for {has} only"
+
+
+def _beyond_queues(
+    principal: Principal, item: Item, names: QueueNames, coming: Mapping[str, str] | None
+) -> str:
+    if principal.queues is None:
+        return ""
+    kind = item.get("kind")
+    token_name = f"the token {principal.name}"
+    goes_to = [queue_of(item, names), present_queue(kind, key_of(item), names)]
+    if coming and kind == "Pod" and (group := group_of(item)) in coming:
+        if group_job(group, names) is not None:  # what comes may be refused: then it stays as it is
+            goes_to.append(coming[group])
+        else:
+            goes_to[0] = coming[group]
+    for queue in goes_to:
+        if queue is not None and not may_submit(principal, queue):
+            has = ", ".join(sorted(principal.queues or ()))
+            return (
+                f"it goes to, or is in, queue {shown(queue)}; {token_name} may submit to {has} only"
+            )
+    return ""
+
+
+def _refusal(item: Item, why: str) -> Refusal:
+    kind = item.get("kind")
+    kind_text = kind[:SHOWN] if isinstance(kind, str) else shown(kind)
+    return Refusal(kind_text, name_of(item)[:SHOWN], "", "", why, FORBIDDEN)
+
+
+# --- the doors --------------------------------------------------------------------------------
+
+
+def may_write(names: Callable[[], QueueNames]) -> May:
+    """For what writes one object: raises Problem where the principal of the request may not."""
+
+    def may(
+        request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
+    ) -> None:
+        principal = request.get(KEY, ANYONE)
+        # what an admin gave to an object in a tenant's queue does not keep him from deleting it
+        judge = _why_not_here if as_it_is else _why_not
+        why = judge(principal, {**obj, "kind": kind.kind}, names())
+        if why:
+            name = name_of({**obj, "kind": ""})
+            raise Problem(
+                HTTPStatus.FORBIDDEN,
+                FORBIDDEN,
+                f'{kind.resource} "{name}" is forbidden: {why}',
+                kind=kind.plural,
+                group=kind.group,
+                name=name,
+            )
+
+    return may
+
+
+def guarded(submit: SubmitItems, names: Callable[[], QueueNames]) -> SubmitItems:
+    """The same door for lists; each object that its caller may not write is refused."""
+
+    async def guarded_submit(items: list[dict[str, Any]], *, atomic: bool = False) -> Admission:
+        allowed, refused = authorize_objects(CALLER.get(), items, names())
+        if refused and (atomic or not allowed):
+            raise Problem(
+                HTTPStatus.FORBIDDEN,
+                FORBIDDEN,
+                f"nothing was taken: {len(refused)} of {len(items)} objects are forbidden, "
+                f"the first: {refused[0]}",
+                refused=[_told(refusal) for refusal in refused],
+            )
+        admission = await submit(allowed, atomic=atomic)
+        admission.refused += refused
+        return admission
+
+    return guarded_submit
+
+
+def may_plan(principal: Principal, items: Sequence[Any], names: QueueNames) -> None:
+    """A plan is for what its author could send. Raises Problem where he could not.
+
+    Who may only look may plan for every queue; other kinds than jobs and pods are looked at as if
+    they were there, and kept nowhere."""
+    refused = [
+        _refusal(item, why)
+        for item in items
+        if isinstance(item, Mapping)
+        and is_submitted(item)
+        and (why := _why_not_planned(principal, item, names))
+    ]
+    if refused:
+        raise Problem(
+            HTTPStatus.FORBIDDEN,
+            FORBIDDEN,
+            f"nothing was planned: {len(refused)} of {len(items)} objects are forbidden, "
+            f"the first: {refused[0]}",
+            refused=[_told(refusal) for refusal in refused],
+        )
+
+
+def _why_not_planned(principal: Principal, item: Item, names: QueueNames) -> str:
+    return (
+        _beyond_namespaces(principal, namespace_of(item))
+        or _beyond_queues(principal, item, names, None)
+        or not_permitted(principal, item, names)
+    )
+
+
+def _told(refusal: Refusal) -> dict[str, str]:
+    return {
+        "kind": refusal.kind,
+        "name": refusal.name,
+        "reason": refusal.reason,
+        "message": refusal.message,
+    }

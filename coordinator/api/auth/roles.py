@@ -1,0 +1,73 @@
+"""Which role a request needs: from its method and the route it found, nothing else.
+
+==============================================  ==================================================
+open                                            for probes: ``/livez``, ``/healthz``, ``/readyz``,
+                                                ``/health``
+``view``                                        everything that reads; explanations and plans
+``submit``                                      writing Pods, PodGroups, Jobs; lists of objects
+``admin``                                       writing anything else
+==============================================  ==================================================
+
+The queue a job goes to is judged where the object is known
+(:mod:`coordinator.api.auth.authorization`).
+"""
+
+from __future__ import annotations
+
+from coordinator.intake.documents.kinds import JOB, KINDS, POD, POD_GROUP, Kind
+from coordinator.intake.principal import TokenRole
+
+RECORD = "/apis/quadrant.dev/v1alpha1/record"
+_OPEN = ("livez", "healthz", "readyz", "health")
+_READS = ("GET", "HEAD", "OPTIONS")
+_ASKED = ("explain", "plans")
+"""Asked by POST, and changing nothing."""
+_SUBMITTED = frozenset(
+    (*((kind.group, kind.plural) for kind in (POD, POD_GROUP, JOB)), ("quadrant.dev", "lists"))
+)
+
+
+def _base(kind: Kind) -> str:
+    return f"/{'apis' if kind.group else 'api'}/{kind.api_version}"
+
+
+def needed(method: str, route: str | None) -> TokenRole | None:
+    """The role; None = no token is needed.
+
+    ``route`` is the pattern of the path (``/api/v1/namespaces/{namespace}/pods``): what a handler
+    will run, however the path was written. None where there is no handler: whoever may look may
+    know that.
+    """
+    if route is None:
+        return TokenRole.VIEW
+    parts = route.strip("/").split("/")
+    if parts[0] in _OPEN and method in _READS:
+        return None
+    if method in _READS or (method == "POST" and parts[-1] in _ASKED):
+        return TokenRole.VIEW
+    return TokenRole.SUBMIT if _resource(parts) in _SUBMITTED else TokenRole.ADMIN
+
+
+_EVERYWHERE = frozenset(
+    (*(f"{_base(kind)}/{kind.plural}" for kind in KINDS if kind.namespaced), RECORD)
+)
+"""Routes that show what is in all namespaces. ``/stream`` does too, and leaves out what is not for
+its caller; it would otherwise be of no use to a tenant."""
+
+
+def shows_all_namespaces(route: str) -> bool:
+    return route in _EVERYWHERE
+
+
+def _resource(parts: list[str]) -> tuple[str, str]:
+    """Group and plural of ``api/v1/...`` or ``apis/GROUP/VERSION/...``; "" where there is none."""
+    match parts:
+        case ["api", _, *rest]:
+            group = ""
+        case ["apis", group, _, *rest]:
+            pass
+        case _:
+            return "", ""
+    if rest[:2] == ["namespaces", "{namespace}"]:
+        rest = rest[2:]
+    return group, rest[0] if rest else ""

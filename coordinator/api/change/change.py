@@ -1,0 +1,336 @@
+"""From a request and the object as it is to the object as it should be. Pure functions.
+
+Each gets the newest document and how the object is shown now, and returns what is to be admitted.
+What cannot be is a Problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+
+from coordinator.api.change.authored import authored
+from coordinator.api.change.bodies import APPLY, MERGE, STRATEGIC, bad, object_of, patch_of
+from coordinator.api.change.refusals import (
+    already_exists,
+    being_deleted,
+    belongs,
+    conflict,
+    invalid,
+    modified,
+)
+from coordinator.api.patch.apply import Conflicts, apply
+from coordinator.api.patch.errors import PatchError
+from coordinator.api.patch.json_patch import json_patch
+from coordinator.api.patch.managed_fields import updated
+from coordinator.api.patch.merge_keys import shape_of
+from coordinator.api.patch.merge_patch import merge_patch
+from coordinator.api.patch.strategic_merge import strategic_merge
+from coordinator.errors import Cause, Problem, not_found
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.kinds import Kind
+from shared.errors import shown
+from shared.manifests.text.errors import TextError
+from shared.manifests.text.text import read_object
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The object as it is. Both None: there is none. ``before`` alone None: it is shown, but it
+    belongs to another object (the pods of a Job). ``written``: the version at which its author last
+    changed it; 0 where that is not known."""
+
+    before: Document | None
+    live: dict[str, Any] | None
+    written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes, and when (RFC 3339). ``force``: take fields of others."""
+
+    manager: str
+    time: str
+    force: bool = False
+
+
+class Verb(StrEnum):
+    CREATE = "create"
+    REPLACE = "replace"
+    PATCH = "patch"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRequest:
+    """A request that writes one object, without its body. ``name`` "": the body says it.
+    ``language``: the media type of the body. ``suffix``: ends a name that is to be made."""
+
+    verb: Verb
+    kind: Kind
+    namespace: str
+    name: str
+    language: str
+    author: Author
+    suffix: str = ""
+
+    def sent(self, body: bytes) -> Any:
+        """The object or patch of the body. Raises Problem (400, 415, 422)."""
+        match self.verb:
+            case Verb.CREATE:
+                sent = object_of(body, self.language)
+                obj = identified(sent, self.kind, self.namespace, None)
+                return named(obj, lambda: self.suffix)
+            case Verb.REPLACE:
+                sent = object_of(body, self.language)
+                return identified(sent, self.kind, self.namespace, self.name)
+            case Verb.PATCH:
+                return patch_of(body, self.language)
+
+    def made(self, sent: Any, now: Now) -> dict[str, Any]:
+        """The object to be admitted. Raises Problem."""
+        match self.verb:
+            case Verb.CREATE:
+                return created(now, sent, self.kind, self.author)
+            case Verb.REPLACE:
+                return replaced(now, sent, self.kind, self.author)
+            case Verb.PATCH:
+                key = Key(self.kind.kind, self.namespace, self.name)
+                return patched(now, sent, self.kind, self.author, key=key, language=self.language)
+
+
+def identified(
+    sent: dict[str, Any], kind: Kind, namespace: str, name: str | None
+) -> dict[str, Any]:
+    """The object with the kind and namespace that its path says, or a Problem where it says others.
+
+    ``name`` None: the path says none, so that the object must.
+    """
+    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+        sent_value = sent.get(field)
+        if sent_value is not None and sent_value != expected:
+            raise bad(
+                f"{field} is {shown(sent_value)}, but the path is that of {expected}; correct one"
+            )
+    metadata = {} if sent.get("metadata") is None else sent["metadata"]
+    if not isinstance(metadata, dict):
+        raise bad("metadata is not an object; write the name in it")
+    sent_namespace = metadata.get("namespace") or ""
+    if sent_namespace not in ("", namespace):
+        where = f"namespace {namespace} of the path" if kind.namespaced else "a kind that has none"
+        raise bad(f"the namespace of the object ({shown(sent_namespace)}) does not match {where}")
+    sent_value = metadata.get("name") or ""
+    if name is not None and sent_value not in ("", name):
+        raise bad(
+            f"the name of the object ({shown(sent_value)}) does not match that of the path ({name})"
+        )
+    metadata = {k: v for k, v in metadata.items() if k not in ("namespace", "name")}
+    metadata["name"] = name or sent_value
+    if kind.namespaced:
+        metadata["namespace"] = namespace
+    return sent | {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:
+    """The object with a name: its own, or ``generateName`` and a suffix."""
+    metadata = obj["metadata"]
+    if metadata["name"]:
+        return obj
+    prefix = metadata.get("generateName")
+    if not isinstance(prefix, str) or not prefix:
+        message = "Required value: name or generateName is required"
+        cause = Cause("metadata.name", message, "FieldValueRequired")
+        raise Problem(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "Invalid",
+            f'{obj["kind"]} "" is invalid: {cause.field}: {cause.message}',
+            kind=obj["kind"],
+            causes=(cause,),
+        )
+    return obj | {"metadata": metadata | {"name": f"{prefix[:_LONGEST_PREFIX]}{suffix()}"}}
+
+
+_LONGEST_PREFIX = 58
+"""Characters of ``generateName`` that are kept, as in Kubernetes."""
+
+
+def created(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
+    check_free(now, kind, obj["metadata"]["name"])
+    if obj["metadata"].get("resourceVersion"):
+        raise bad("metadata.resourceVersion is set on an object to be created; leave it out")
+    authored_part = authored(kind, obj, None, None)
+    return _updated(None, authored_part, kind, author)
+
+
+def check_free(now: Now, kind: Kind, name: str) -> None:
+    """May an object of this name be created? Raises Problem."""
+    if now.before is not None and now.before.deleting is not None:
+        raise being_deleted(kind, name)
+    if now.before is not None or now.live is not None:
+        raise already_exists(kind, name)
+
+
+def replaced(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
+    name = obj["metadata"]["name"]
+    before, live = _existing(now, kind, name)
+    _check_versions(obj, live, kind, name, now.written)
+    authored_part = authored(kind, obj, before, live)
+    return _updated(before.object(), authored_part, kind, author)
+
+
+def patched(
+    now: Now, patch: Any, kind: Kind, author: Author, *, key: Key, language: str
+) -> dict[str, Any]:
+    """``language`` is the media type of the patch."""
+    if language == APPLY:
+        return _applied(now, key, patch, kind, author)
+    before, live = _existing(now, kind, key.name)
+    try:
+        obj = _plain(_merged(live, patch, language, kind))
+    except PatchError as error:
+        raise _unfit(error, kind, key.name) from error
+    obj = identified(obj, kind, key.namespace, key.name)
+    _check_versions(obj, live, kind, key.name, now.written)
+    authored_part = authored(kind, obj, before, live)
+    return _updated(before.object(), authored_part, kind, author)
+
+
+def _merged(base: dict[str, Any], patch: Any, language: str, kind: Kind) -> Any:
+    if language == STRATEGIC:
+        return strategic_merge(base, patch, shape_of(kind.kind))
+    return merge_patch(base, patch) if language == MERGE else json_patch(base, patch)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A deep copy of a patched object, checked against the limits of a body."""
+    try:
+        return read_object(orjson.dumps(value), form="json")
+    except (TextError, TypeError) as error:
+        message = f"what comes of it cannot be taken: {error}"
+        raise PatchError(message, malformed=False) from error
+
+
+def _unfit(error: PatchError, kind: Kind, name: str) -> Problem:
+    if error.malformed:
+        return bad(f"the patch is wrong: {error}")
+    cause = Cause("patch", f"Invalid value: {error}")
+    return invalid(kind, name, cause)
+
+
+# --- server-side apply ------------------------------------------------------------------------
+
+
+def _applied(
+    now: Now, key: Key, config: dict[str, Any], kind: Kind, author: Author
+) -> dict[str, Any]:
+    applied = identified(config, kind, key.namespace, key.name)
+    if applied["metadata"].get("managedFields"):
+        raise bad("metadata.managedFields must be nil; leave it out of what is applied")
+    live = None
+    base = None
+    if now.before is not None or now.live is not None:
+        before, live = _existing(now, kind, key.name)
+        base = before.object()
+        _check_versions(applied, live, kind, key.name, now.written)
+    applied = authored(kind, applied, None, None)
+    try:
+        new = apply(
+            base,
+            applied,
+            shape_of(kind.kind),
+            manager=author.manager,
+            now=author.time,
+            force=author.force,
+        )
+    except Conflicts as error:
+        raise _conflicts(error, kind, key.name) from error
+    except PatchError as error:
+        raise _unfit(error, kind, key.name) from error
+    return new
+
+
+def _conflicts(error: Conflicts, kind: Kind, name: str) -> Problem:
+    causes = tuple(
+        Cause(conflict.field, f"conflict with {conflict.said}", "FieldManagerConflict")
+        for conflict in error.found
+    )
+    return Problem(
+        HTTPStatus.CONFLICT,
+        "Conflict",
+        str(error),
+        kind=kind.plural,
+        group=kind.group,
+        name=name,
+        causes=causes,
+    )
+
+
+# --- conditions -------------------------------------------------------------------------------
+
+
+def _updated(
+    old: dict[str, Any] | None, new: dict[str, Any], kind: Kind, author: Author
+) -> dict[str, Any]:
+    try:
+        return updated(old, new, shape_of(kind.kind), manager=author.manager, now=author.time)
+    except PatchError as error:
+        name = str(new["metadata"]["name"])
+        raise invalid(kind, name, Cause("metadata.managedFields", str(error))) from error
+
+
+def _existing(now: Now, kind: Kind, name: str) -> tuple[Document, dict[str, Any]]:
+    """The object's document and how it is shown. Raises Problem where it is nobody's own."""
+    if now.live is None and now.before is None:
+        raise not_found(kind.plural, name, group=kind.group)
+    if now.before is None:
+        raise belongs(kind, name, _owner(now.live or {}))
+    if now.before.deleting is not None:
+        raise conflict(kind, name, "it is being deleted; wait until it is gone")
+    return now.before, now.live or now.before.object()
+
+
+def _owner(live: dict[str, Any]) -> str:
+    owners = live.get("metadata", {}).get("ownerReferences") or [{}]
+    return f"{owners[0].get('kind', 'an object')} {owners[0].get('name', '')}".strip()
+
+
+def check_deletion(now: Now, kind: Kind, name: str, *, uid: str, version: str) -> None:
+    """May the object be deleted? Raises Problem."""
+    if now.live is None and now.before is None:
+        raise not_found(kind.plural, name, group=kind.group)
+    if now.before is None:
+        raise belongs(kind, name, _owner(now.live or {}))
+    precondition = {"uid": uid, "resourceVersion": version}
+    live = now.live or {"metadata": {}}
+    _check_versions({"metadata": precondition}, live, kind, name, now.written)
+
+
+def _check_versions(
+    obj: dict[str, Any], live: dict[str, Any], kind: Kind, name: str, written: int
+) -> None:
+    """Is it the incarnation and the version that the author read? What he does not say fits.
+
+    Members of a gang have a new version whenever another of them moves, and a watch tells most of
+    them at an older one: what was read since the object was last written is the latest of what an
+    author may write.
+    """
+    sent, current = obj["metadata"], live["metadata"]
+    uid, version = sent.get("uid"), sent.get("resourceVersion")
+    if uid and "uid" in current and uid != current["uid"]:
+        why = f"Precondition failed: UID in precondition: {shown(uid)}"
+        raise conflict(kind, name, f"{why}, UID in object meta: {current['uid']}")
+    newest = current.get("resourceVersion")
+    if not version or newest is None or version == newest:
+        return
+    if not written or not written <= _number(version) <= _number(newest):
+        raise modified(kind, name)
+
+
+def _number(version: Any) -> int:
+    """-1 for what is no version of ours."""
+    plain = isinstance(version, str) and version.isascii() and version.isdigit()
+    return int(version) if plain and len(version) <= 19 else -1

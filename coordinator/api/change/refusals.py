@@ -1,0 +1,131 @@
+"""Refusals as Kubernetes words them, so that its tools print what their users know."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from coordinator.errors import Cause, Problem, not_found
+from coordinator.intake.admission.step import Notice
+from coordinator.intake.documents.kinds import Kind
+from shared.errors import Refusal
+
+_REASONS = (
+    ("missing", "FieldValueRequired", "Required value"),
+    ("unknown field", "FieldValueForbidden", "Forbidden"),
+    ("unknown", "FieldValueNotSupported", "Unsupported value"),
+    ("not in this version", "FieldValueNotSupported", "Unsupported value"),
+    ("cannot change", "FieldValueForbidden", "Forbidden"),
+    ("too many", "FieldValueTooMany", "Too many"),
+    ("too long", "FieldValueTooLong", "Too long"),
+)
+"""By the beginning of a message: Kubernetes' reason, and how its messages begin."""
+_INVALID = ("", "FieldValueInvalid", "Invalid value")
+_LONGEST_WARNING = 500
+
+
+def of_refusal(kind: Kind, name: str, refusal: Refusal, *, exists: bool = False) -> Problem:
+    """The answer to a refusal by admission. ``name`` without namespace. ``exists``: the object was
+    to be changed, not to be created."""
+    if exists and refusal.field == "metadata.name" and "cannot change" in refusal.message:
+        remedy = "delete it and create it anew; labels and annotations can change"
+        message = f"Forbidden: the specification of a {kind.kind} cannot change; {remedy}"
+        return invalid(kind, name, Cause("spec", message, "FieldValueForbidden"))
+    match refusal.reason:
+        case "NotFound":
+            return not_found(kind.plural, name, group=kind.group)
+        case "AlreadyExists":
+            return being_deleted(kind, name)
+        case "Conflict":
+            return conflict(kind, name, refusal.message)
+        case "Forbidden":
+            return forbidden(kind, name, refusal.message)
+        case _:
+            return invalid(kind, name, _cause(refusal))
+
+
+def _cause(refusal: Refusal) -> Cause:
+    message = refusal.message
+    _, reason, wording = next((r for r in _REASONS if message.startswith(r[0])), _INVALID)
+    bare = reason in ("FieldValueRequired", "FieldValueForbidden") or not refusal.value
+    got = "" if bare else f": {refusal.value}"
+    return Cause(refusal.field or "metadata", f"{wording}{got}: {message}", reason)
+
+
+def invalid(kind: Kind, name: str, *causes: Cause) -> Problem:
+    """422. Each cause's message begins with Kubernetes' words for its reason."""
+    text = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    text = f"[{text}]" if len(causes) > 1 else text
+    group = f".{kind.group}" if kind.group else ""
+    return Problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "Invalid",
+        f'{kind.kind}{group} "{name}" is invalid: {text}',
+        kind=kind.kind,
+        group=kind.group,
+        name=name,
+        causes=causes,
+    )
+
+
+def conflict(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -> Problem:
+    return _about(
+        kind,
+        name,
+        "Conflict",
+        f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}',
+        causes,
+    )
+
+
+def forbidden(kind: Kind, name: str, why: str) -> Problem:
+    return Problem(
+        HTTPStatus.FORBIDDEN,
+        "Forbidden",
+        f'{kind.resource} "{name}" is forbidden: {why}',
+        kind=kind.plural,
+        group=kind.group,
+        name=name,
+    )
+
+
+def modified(kind: Kind, name: str) -> Problem:
+    why = "the object has been modified; please apply your changes to the latest version"
+    return conflict(kind, name, f"{why} and try again")
+
+
+def already_exists(kind: Kind, name: str) -> Problem:
+    return _about(kind, name, "AlreadyExists", f'{kind.resource} "{name}" already exists')
+
+
+def being_deleted(kind: Kind, name: str) -> Problem:
+    message = f'object is being deleted: {kind.resource} "{name}" already exists'
+    return _about(kind, name, "AlreadyExists", f"{message}; wait until it is gone")
+
+
+def _about(
+    kind: Kind, name: str, reason: str, message: str, causes: tuple[Cause, ...] = ()
+) -> Problem:
+    return Problem(
+        HTTPStatus.CONFLICT,
+        reason,
+        message,
+        kind=kind.plural,
+        group=kind.group,
+        name=name,
+        causes=causes,
+    )
+
+
+def belongs(kind: Kind, name: str, owner: str) -> Problem:
+    """For what is shown but was not made by anybody: the pods and the PodGroup of a Job."""
+    remedy = f"Forbidden: it belongs to {owner}; change or delete that instead"
+    return invalid(kind, name, Cause("metadata.ownerReferences", remedy, "FieldValueForbidden"))
+
+
+def warning(notice: Notice) -> str:
+    """The value of a ``Warning`` header."""
+    count = f" ({notice.count} times)" if notice.count > 1 else ""
+    text = f"{notice.message}{count}"[:_LONGEST_WARNING]
+    plain = "".join(c if " " <= c <= "~" else "?" for c in text)
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'

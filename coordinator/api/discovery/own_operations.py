@@ -1,0 +1,93 @@
+"""The operations that are no objects', as OpenAPI describes them: lists, status, plans, explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.api.discovery.operations import NAME, NAMESPACE_PARAMETER
+from coordinator.intake.documents.kinds import JOB, POD, POD_GROUP, SHARD
+
+Json = dict[str, Any]
+_OBJECT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_LIST: Json = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "items"],
+    "properties": {
+        "apiVersion": {"type": "string", "enum": ["v1"]},
+        "kind": {"type": "string", "enum": ["List"]},
+        "metadata": _OBJECT,
+        "items": {"type": "array", "items": _OBJECT, "description": "Objects of any kind."},
+    },
+}
+_ADMISSION: Json = {
+    "type": "object",
+    "required": ["accepted", "unchanged", "refused", "notices"],
+    "properties": {
+        "accepted": {"type": "integer", "minimum": 0, "description": "Objects that were taken."},
+        "unchanged": {"type": "integer", "minimum": 0, "description": "Those that were so before."},
+        "refused": {"type": "array", "items": _OBJECT, "description": "Which not, and why."},
+        "notices": {"type": "array", "items": _OBJECT, "description": "What is good to know."},
+    },
+}
+_ATOMIC: Json = {
+    "name": "atomic",
+    "in": "query",
+    "description": "true: all objects are taken or none.",
+    "schema": {"type": "boolean"},
+}
+
+
+def own_operations(api_version: str) -> Json:
+    """Path -> what can be done there, of one group and version."""
+    paths: Json = {}
+    for kind in (POD, POD_GROUP, JOB):
+        if kind.api_version == api_version:
+            root = f"/{'apis' if kind.group else 'api'}/{api_version}"
+            explain = f"{root}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"
+            text = f"Why this {kind.kind} waits, or where it is."
+            paths[explain] = {
+                "parameters": [NAMESPACE_PARAMETER, NAME],
+                "get": _operation(f"explain{kind.kind}", text, _kind("Explanation")),
+                "post": _operation(f"ask{kind.kind}", text, _kind("Explanation")),
+            }
+    if api_version == SHARD.api_version:
+        paths |= _of_our_group(f"/apis/{api_version}")
+    return paths
+
+
+def _of_our_group(root: str) -> Json:
+    lists = _operation("submitList", "Take many objects in; each is judged alone.", _ADMISSION)
+    lists |= _body(_LIST, "application/json") | {"parameters": [_ATOMIC]}
+    plans = _operation("plan", "What would come of these objects; nothing is kept.", _kind("Plan"))
+    plans |= _body(_OBJECT, "application/json", "application/yaml")
+    return {
+        f"{root}/lists": {"post": lists},
+        f"{root}/plans": {"post": plans},
+        f"{root}/record": {"get": _operation("readRecord", "Beside the objects.", _OBJECT)},
+        f"{root}/status": {"get": _operation("readStatus", "Counts of everything.", _OBJECT)},
+    }
+
+
+def _kind(name: str) -> Json:
+    return _OBJECT | {"required": ["kind"], "properties": {"kind": {"enum": [name]}}}
+
+
+def _body(schema: Json, *types: str) -> Json:
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {name: {"schema": schema} for name in types},
+        }
+    }
+
+
+def _operation(name: str, description: str, answer: Json) -> Json:
+    status = {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}}
+    return {
+        "operationId": name,
+        "description": description,
+        "responses": {
+            "200": {"description": "Done.", "content": {"application/json": {"schema": answer}}},
+            "default": {"description": "Not done; the Status says why.", "content": status},
+        },
+    }

@@ -1,0 +1,1 @@
+"""What every answer is made with: responses, failures, health, media types, traces."""

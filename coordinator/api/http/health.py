@@ -1,0 +1,105 @@
+"""Whether this process lives and may be given work: for probes, and for people.
+
+``/livez`` and ``/readyz`` answer in plain text as Kubernetes' own servers do: ``?verbose`` names
+each check, ``?exclude=NAME`` leaves one out, ``/readyz/NAME`` asks one. ``/healthz`` is another
+name of ``/livez``. ``/health`` has it all as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from coordinator.api.http.responses import json_answer
+from coordinator.errors import Problem
+from shared.errors import shown
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """``look`` says what is wrong, "" where nothing is. It must not wait for anything.
+
+    A check that is not ``needed`` is told, and does not make the process unready.
+    """
+
+    name: str
+    look: Callable[[], str]
+    needed: bool = True
+
+
+PING = HealthCheck("ping", lambda: "")
+"""That the process answers at all."""
+
+
+def health_routes(checks: Sequence[HealthCheck]) -> list[web.RouteDef]:
+    return [
+        *_probe("livez", [PING]),
+        *_probe("healthz", [PING]),
+        *_probe("readyz", [PING, *checks]),
+        web.get("/health", _health(checks)),
+    ]
+
+
+def _probe(path: str, checks: Sequence[HealthCheck]) -> list[web.RouteDef]:
+    by_name = {check.name: check for check in checks}
+
+    async def all_of_them(request: web.Request) -> web.StreamResponse:
+        left_out = set(request.query.getall("exclude", []))
+        unknown = left_out - by_name.keys()
+        if unknown:
+            raise _no_check(min(unknown), by_name)
+        chosen = [c for c in checks if c.name not in left_out and (c.needed or _verbose(request))]
+        return _told(path, chosen, verbose=_verbose(request))
+
+    async def one(request: web.Request) -> web.StreamResponse:
+        name = request.match_info["check"]
+        if name not in by_name:
+            raise _no_check(name, by_name)
+        return _told(f"{path}/{name}", [by_name[name]], verbose=_verbose(request))
+
+    return [web.get(f"/{path}", all_of_them), web.get(f"/{path}/{{check}}", one)]
+
+
+def _told(path: str, checks: Sequence[HealthCheck], *, verbose: bool) -> web.Response:
+    lines = []
+    passed = True
+    single = len(checks) == 1
+    for check in checks:
+        wrong = check.look()
+        lines.append(f"[-]{check.name} failed: {wrong}" if wrong else f"[+]{check.name} ok")
+        passed = passed and not (wrong and (check.needed or single))
+    lines.append(f"{path} check {'passed' if passed else 'failed'}")
+    status = HTTPStatus.OK if passed else HTTPStatus.SERVICE_UNAVAILABLE
+    text = "ok" if passed and not verbose else "\n".join(lines)
+    return web.Response(status=status, text=text + "\n")
+
+
+def _health(checks: Sequence[HealthCheck]) -> Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        results = [(check, check.look()) for check in checks]
+        ready = not any(wrong for check, wrong in results if check.needed)
+        body = {
+            "healthy": not any(wrong for _, wrong in results),
+            "ready": ready,
+            "checks": [
+                {"name": c.name, "healthy": not wrong, "needed": c.needed, "message": wrong or "ok"}
+                for c, wrong in results
+            ],
+        }
+        status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return json_answer(body, status=status)
+
+    return handler
+
+
+def _verbose(request: web.Request) -> bool:
+    return request.query.get("verbose", "false") in ("", "true", "1")
+
+
+def _no_check(name: str, by_name: dict[str, HealthCheck]) -> Problem:
+    message = f"there is no check {shown(name)}; there are {', '.join(by_name)}"
+    return Problem(HTTPStatus.NOT_FOUND, "NotFound", message)

@@ -1,0 +1,1 @@
+"""Connections: which are accepted, how many, from where, and which give way."""

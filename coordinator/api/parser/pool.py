@@ -1,0 +1,240 @@
+"""The parser processes of one service: a few, each with one request at a time.
+
+A process is started with the first large body, started again where it died or was killed for being
+late, and ended with the service. Whoever asks waits in a line of its own token; the processors'
+time is shared between the tokens (:mod:`coordinator.intake.fair_turns`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+import structlog
+
+from coordinator.api.parser.frames import FRAME, LONGEST_FRAME, Letter, request_frame
+from coordinator.api.parser.tasks import problem, text_error
+from coordinator.errors import Problem
+from coordinator.intake.fair_queue import LineFull
+from coordinator.intake.fair_turns import FairTurns
+from coordinator.intake.principal import CALLER
+from shared.manifests.text.errors import TextError
+
+PROCESSES = 2
+"""One tenant's megabytes leave a process to the others."""
+WAITING = 32
+"""Requests that may wait for a process: at half a second each for the worst, as long as clients
+wait."""
+ANSWER_SECONDS = 20.0
+"""The worst body takes half a second of a processor; after so long the process is killed."""
+END_SECONDS = 2.0
+PIECE = 1 << 18
+"""Bytes that are given to a pipe before others get their turn."""
+RETRY_SECONDS = 1.0
+TRIES = 2
+"""A process may die of something that has nothing to do with the body."""
+
+
+log = structlog.get_logger(__name__)
+
+
+class ParserLost(Exception):
+    """The process died, or did not answer in time."""
+
+
+class Parsers:
+    """For one event loop. :meth:`close` ends the processes."""
+
+    def __init__(
+        self,
+        *,
+        processes: int = PROCESSES,
+        waiting: int = WAITING,
+        seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        self._turns = FairTurns(slots=processes, size=waiting)
+        self._seconds = seconds
+        self._idle: list[asyncio.subprocess.Process] = []
+        self._all: set[asyncio.subprocess.Process] = set()
+        self._killed: list[asyncio.subprocess.Process] = []
+        """Killed, and not known to be gone."""
+        self._closed = False
+        self.results: Counter[str] = Counter()
+        """What became of requests: answered, refused, lost or full."""
+        self.seconds = 0.0
+        """Processor seconds of the processes, as far as they answered."""
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._all]
+
+    async def ask(self, request: dict[str, Any], body: bytes) -> list[Any]:
+        """The values of the answer. Raises Problem (429, 503, what the request raised), TextError.
+
+        They are built a part at a time, and others get their turn in between."""
+        caller = CALLER.get().name
+        try:
+            await self._turns.take(caller)
+        except LineFull as error:
+            self.results["full"] += 1
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                f"{error} to be read; send this one again after the time in Retry-After",
+                retry_after=RETRY_SECONDS,
+            ) from error
+        spent = Spent()
+        try:
+            return await self._try(request, body, spent)
+        finally:
+            self.seconds += spent.seconds
+            self._turns.give_back(caller, spent.seconds)
+
+    async def _try(self, request: dict[str, Any], body: bytes, spent: Spent) -> list[Any]:
+        for _ in range(TRIES):
+            try:
+                values = await self._once(request, body, spent)
+            except ParserLost as error:
+                self.results["lost"] += 1
+                log.warning("Lost a parser process", why=str(error), bytes=len(body))
+                continue
+            except (Problem, TextError):
+                self.results["refused"] += 1
+                raise
+            self.results["answered"] += 1
+            return values
+        raise Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            "the process that reads large bodies was lost; send it again, or in smaller parts",
+            retry_after=RETRY_SECONDS,
+        )
+
+    async def _once(self, request: dict[str, Any], body: bytes, spent: Spent) -> list[Any]:
+        """One exchange. Raises ParserLost; then, and where it is cancelled, the process is killed:
+        what it would still say belongs to nobody."""
+        process = await self._process()
+        whole = False
+        began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(self._seconds):
+                values = await self._exchange(process, request, body, spent)
+            whole = True
+            return values
+        except TimeoutError as error:
+            raise ParserLost(f"no answer within {self._seconds:g} s") from error
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise ParserLost(f"it ended: {type(error).__name__}") from error
+        except (Problem, TextError):
+            whole = True
+            raise
+        finally:
+            if whole and not self._closed:
+                self._idle.append(process)
+            else:
+                # Nobody tells what it used: it is charged as if it had worked all the time.
+                spent.seconds += asyncio.get_running_loop().time() - began
+                self._kill(process)
+
+    async def _exchange(
+        self,
+        process: asyncio.subprocess.Process,
+        request: dict[str, Any],
+        body: bytes,
+        spent: Spent,
+    ) -> list[Any]:
+        assert process.stdin is not None
+        process.stdin.write(request_frame(request, body))
+        for at in range(0, len(body), PIECE):
+            process.stdin.write(body[at : at + PIECE])
+            await process.stdin.drain()
+        values: list[Any] = []
+        wrong: TextError | Problem | None = None
+        async for letter, content in _frames(process):
+            match letter:
+                case Letter.PART:
+                    values += orjson.loads(content)
+                    await asyncio.sleep(0)  # several parts may have arrived together
+                case Letter.TEXT_ERROR:
+                    wrong = text_error(orjson.loads(content))
+                case Letter.PROBLEM:
+                    wrong = problem(orjson.loads(content))
+                case Letter.DONE:
+                    spent.seconds += orjson.loads(content)
+        if wrong is not None:
+            raise wrong
+        return values
+
+    async def _process(self) -> asyncio.subprocess.Process:
+        while self._idle:
+            process = self._idle.pop()
+            if process.returncode is None:
+                return process
+            self._all.discard(process)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "coordinator.api.parser.process",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=PIECE,
+        )
+        self._all.add(process)
+        return process
+
+    def _kill(self, process: asyncio.subprocess.Process) -> None:
+        self._all.discard(process)
+        self._killed = [killed for killed in self._killed if killed.returncode is None]
+        if process.returncode is None:
+            self._killed.append(process)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+    async def run_forever(self) -> None:
+        """Be there as long as a service is: whoever cancels this ends the processes."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End the processes: by the end of their input, and by force where that does not do."""
+        self._closed = True
+        for process in self._all:
+            if process.stdin is not None:
+                process.stdin.close()
+        for process in list(self._all):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await process.wait()
+            self._kill(process)
+        for process in self._killed:
+            await process.wait()
+
+
+class Spent:
+    """Processor seconds of one request, in whatever number of tries."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
+async def _frames(process: asyncio.subprocess.Process) -> AsyncIterator[tuple[Letter, bytes]]:
+    """Up to the one that ends the answer. Raises IncompleteReadError, ParserLost."""
+    assert process.stdout is not None
+    while True:
+        name, size = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
+        if size > LONGEST_FRAME:
+            raise ParserLost(f"a frame of {size} bytes")
+        letter = Letter(name)
+        yield letter, await process.stdout.readexactly(size)
+        if letter is Letter.DONE:
+            return

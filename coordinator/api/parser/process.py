@@ -1,0 +1,57 @@
+"""A parser process: requests from its standard input, answers to its standard output.
+
+It knows nothing and holds nothing between two requests, and ends with its input: so it ends with
+the service, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import orjson
+
+from coordinator.api.parser.frames import Letter, answer_frame, read_request
+from coordinator.api.parser.tasks import perform, said_of_problem, said_of_text_error
+from coordinator.errors import Problem
+from shared.manifests.text.errors import TextError
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Until the end of ``source``."""
+    while (request := read_request(source)) is not None:
+        began = time.process_time()
+        for letter, content in _answer(*request):
+            sink.write(answer_frame(letter, content))
+            sink.flush()
+        spent = orjson.dumps(time.process_time() - began)
+        sink.write(answer_frame(Letter.DONE, spent))
+        sink.flush()
+        request = None  # a large body is not kept until the next one comes
+
+
+def _answer(request: dict[str, Any], body: bytes) -> Iterator[tuple[Letter, bytes]]:
+    """The parts; where something is wrong, that instead of the rest of them."""
+    try:
+        for part in perform(request, body):
+            yield Letter.PART, part
+    except Problem as error:
+        yield Letter.PROBLEM, orjson.dumps(said_of_problem(error))
+    except TextError as error:
+        yield Letter.TEXT_ERROR, orjson.dumps(said_of_text_error(error))
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the service ends us in order
+    try:
+        serve(sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:
+        os._exit(0)  # the service is gone: nobody to flush for
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The four patch languages of Kubernetes, and managed fields. Pure."""

@@ -1,0 +1,1 @@
+"""Reading objects: get, list, watch, server-sent events."""

@@ -1,0 +1,154 @@
+"""What a request asks to read: kind, namespace, selectors, form, page, and since when."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import orjson
+from aiohttp import web
+
+from coordinator.api.http.negotiation import AnswerForm, form_of
+from coordinator.api.read.selectors import Selector, selector_of
+from coordinator.errors import Problem
+from coordinator.intake.documents.kinds import BY_KIND, Kind
+from shared.errors import shown
+
+LARGEST_PAGE = 2**31 - 1
+_INVOLVED = tuple(
+    f"involvedObject.{name}"
+    for name in ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+)
+_FIELDS = {
+    "Pod": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+    ),
+    "Node": ("spec.unschedulable",),
+    "Event": (*_INVOLVED, "reason", "reportingComponent", "source", "type"),
+    "PodGroup": ("spec.queue", "status.phase"),
+    "Job": ("spec.queue", "status.state.phase"),
+    "Queue": ("spec.parent", "status.state"),
+    "Namespace": ("status.phase",),
+}
+FIELDS = {
+    name: frozenset(("metadata.name", "metadata.namespace", *_FIELDS.get(name, ())))
+    for name in BY_KIND
+}
+"""What fieldSelector can name, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadQuestion:
+    """``namespace`` None: all namespaces, and kinds that are in none."""
+
+    kind: Kind
+    namespace: str | None
+    selector: Selector
+    form: AnswerForm
+    include: str
+    """What rows of a table carry of their object: None, Metadata or Object."""
+    limit: int | None = None
+    token: Token | None = None
+    version: int | None = None
+    """resourceVersion; None where nothing was said."""
+    match: str = ""
+    """resourceVersionMatch: "", Exact or NotOlderThan."""
+    watch: bool = False
+    bookmarks: bool = False
+    initial: bool | None = None
+    """sendInitialEvents; None where nothing was said."""
+    seconds: float | None = None
+    """timeoutSeconds of a watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Where the next page begins, and the version that the first page had."""
+
+    version: int
+    after: str
+
+    def text(self) -> str:
+        return base64.urlsafe_b64encode(orjson.dumps([1, self.version, self.after])).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        """Raises Problem (400)."""
+        try:
+            match orjson.loads(base64.b64decode(text.encode(), altchars=b"-_", validate=True)):
+                case [1, int(version), str(after)]:
+                    return cls(version, after)
+                case _:
+                    pass
+        except (ValueError, UnicodeEncodeError, binascii.Error):
+            pass
+        raise _bad("continue", text, "is not a token of this server; begin the list anew")
+
+
+def question_of(request: web.Request, kind: Kind) -> ReadQuestion:
+    """Raises Problem (400, 406). Parameters that are not known are not looked at, as Kubernetes
+    does: clients send more than any server needs."""
+    query = request.query
+    watch = _flag(query.get("watch", "false"), "watch")
+    limit = _integer(query.get("limit", ""), "limit")
+    token = Token.parse(query["continue"]) if query.get("continue") else None
+    match = query.get("resourceVersionMatch", "")
+    if match not in ("", "Exact", "NotOlderThan"):
+        raise _bad("resourceVersionMatch", match, "is unknown; write Exact or NotOlderThan")
+    version = _integer(query.get("resourceVersion", ""), "resourceVersion")
+    if match and version is None and not watch:
+        raise _bad("resourceVersionMatch", match, "needs a resourceVersion; add one")
+    if token is not None and version:
+        raise _bad("resourceVersion", str(version), "must not be said where continue is")
+    include = query.get("includeObject", "Metadata")
+    if include not in ("None", "Metadata", "Object"):
+        raise _bad("includeObject", include, "is unknown; write None, Metadata or Object")
+    initial = query.get("sendInitialEvents")
+    return ReadQuestion(
+        kind=kind,
+        namespace=request.match_info.get("namespace"),
+        selector=selector_of(
+            query.get("labelSelector", ""),
+            query.get("fieldSelector", ""),
+            selectable=FIELDS[kind.kind],
+        ),
+        form=form_of(request.headers.get("Accept", "")),
+        include=include,
+        limit=limit or None,
+        token=token,
+        version=version,
+        match=match,
+        watch=watch,
+        bookmarks=_flag(query.get("allowWatchBookmarks", "false"), "allowWatchBookmarks"),
+        initial=None if initial is None else _flag(initial, "sendInitialEvents"),
+        seconds=_integer(query.get("timeoutSeconds", ""), "timeoutSeconds"),
+    )
+
+
+def _flag(text: str, name: str) -> bool:
+    if text in ("", "1", "true", "True"):
+        return True
+    if text in ("0", "false", "False"):
+        return False
+    raise _bad(name, text, "is no boolean; write true or false")
+
+
+def _integer(text: str, name: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise _bad(name, text, "is not allowed; write a whole number from 0 up")
+    value = int(text)
+    if name == "limit":
+        return min(value, LARGEST_PAGE)
+    return value
+
+
+def _bad(name: str, text: str, why: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", f"{name} {shown(text)} {why}")

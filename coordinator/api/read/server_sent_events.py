@@ -1,0 +1,148 @@
+"""``GET /stream``: changes of objects as server-sent events, for pages and scripts.
+
+``?kind=Pod&kind=Job`` chooses the kinds. Each event is named ADDED, MODIFIED or DELETED, its data
+is the object, its id the version: a client that comes again with ``Last-Event-ID`` goes on from
+there. The first event is ``ready``; where the id is too old it is ``reset``: load everything anew,
+changes follow from its id on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from itertools import pairwise
+from typing import Any
+
+import orjson
+from aiohttp import ClientConnectionResetError, web
+from aiohttp_sse import EventSourceResponse
+
+from coordinator.api.read.source import Change, Source
+from coordinator.api.read.streaming import Streams
+from coordinator.api.read.watch import LONGEST_SECONDS, SLICE, at_version, last_of
+from coordinator.errors import Problem
+from coordinator.intake.documents.kinds import BY_KIND, JOB, NODE, POD_GROUP, QUEUE, SHARD, Kind
+from coordinator.intake.principal import CALLER, may_reach
+from coordinator.objects.watchers import Expired
+from shared.errors import shown
+
+USUAL = (JOB, POD_GROUP, QUEUE, NODE, SHARD)
+"""What is told where no kind is chosen: not each pod."""
+HEARTBEAT_SECONDS = 15.0
+RETRY_MILLISECONDS = 2000
+
+
+def stream_routes(objects: Source, streams: Streams) -> list[web.RouteDef]:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        kinds = _kinds(request)
+        since = _since(request)
+        with streams.one():
+            response = EventSourceResponse(
+                send_timeout=streams.send_seconds, ping_interval=HEARTBEAT_SECONDS
+            )
+            await response.prepare(request)
+            try:
+                async with response:
+                    await _Telling(objects, streams, kinds, request, response).run(since)
+            except TimeoutError:
+                raise ClientConnectionResetError("the client was too slow") from None
+            return response
+
+    return [web.get("/stream", handler, allow_head=False)]
+
+
+def _kinds(request: web.Request) -> tuple[Kind, ...]:
+    names = request.query.getall("kind", [])
+    for name in names:
+        if name not in BY_KIND:
+            raise _bad(f"kind {shown(name)} is unknown; write one of {', '.join(BY_KIND)}")
+    return tuple(BY_KIND[name] for name in dict.fromkeys(names)) or USUAL
+
+
+def _since(request: web.Request) -> int | None:
+    """The version to go on from. What is no version of ours counts as too old."""
+    text = request.headers.get("Last-Event-ID") or request.query.get("lastEventId")
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
+
+
+class _Telling:
+    """One open stream."""
+
+    def __init__(
+        self,
+        objects: Source,
+        streams: Streams,
+        kinds: tuple[Kind, ...],
+        request: web.Request,
+        response: EventSourceResponse,
+    ) -> None:
+        self._objects = objects
+        self._streams = streams
+        self._kinds = kinds
+        self._request = request
+        self._response = response
+        self._since = 0
+
+    async def run(self, since: int | None) -> None:
+        """Until the server stops; once an hour the client is asked to come again."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + LONGEST_SECONDS
+        await self._greet(since)
+        while not self._streams.ended and clock() < end:
+            try:
+                await self._catch_up()
+            except Expired:
+                await self._greet(0)
+            await self._streams.moved(self._request, self._since, end - clock())
+
+    async def _greet(self, since: int | None) -> None:
+        now = self._objects.version
+        if since is not None and 0 < since <= now:
+            self._since = since
+            return
+        self._since = now
+        event = "ready" if since is None else "reset"
+        data = orjson.dumps({"resourceVersion": str(now)}).decode()
+        await self._response.send(data, id=str(now), event=event, retry=RETRY_MILLISECONDS)
+
+    async def _catch_up(self) -> None:
+        upto = self._objects.version
+        if upto <= self._since:
+            return
+        caller = CALLER.get()
+        changes = [
+            (change, kind)
+            for kind in self._kinds
+            for change in self._objects.changes(self._since, kind)
+            if not kind.namespaced or may_reach(caller, change.key.namespace)
+        ]
+        changes.sort(key=lambda pair: pair[0].version)
+        ids = resumable([change.version for change, _ in changes])
+        for start in range(0, len(changes), SLICE):
+            async with self._streams.turn():
+                pairs = changes[start : start + SLICE]
+                messages = [(c, self._value(c, kind)) for c, kind in pairs]
+            for (change, value), number in zip(messages, ids[start : start + SLICE], strict=True):
+                if value is not None:
+                    data = orjson.dumps(value).decode()
+                    await self._response.send(data, id=str(number), event=change.type)
+        self._since = upto
+
+    def _value(self, change: Change, kind: Kind) -> dict[str, Any] | None:
+        """The object; None where it went meanwhile, which the next round will tell."""
+        if change.type == "DELETED":
+            return last_of(change, kind)
+        value = self._objects.get(kind, change.key.namespace, change.key.name)
+        return None if value is None else at_version(value, change.version)
+
+
+def resumable(versions: list[int]) -> list[int]:
+    """From where to go on after each of these changes, which are in order: a Job and its PodGroup
+    change together, and who has seen one of them has not seen that version whole."""
+    return [version - (version == later) for version, later in pairwise([*versions, 0])]
+
+
+def _bad(message: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)

@@ -1,0 +1,112 @@
+"""What a snapshot needs beside the objects: ``GET /apis/quadrant.dev/v1alpha1/record``.
+
+Objects do not tell the policy that counts, when a job came to the fraction of a second and which
+of two came first, who waits for a promised node, and which pods are on their way out.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from coordinator.api.auth.roles import RECORD
+from coordinator.core.coordinator import Coordinator
+from coordinator.jobs.state import JobState
+from shared.messages.messages import TaskState
+from shared.policy.model import Policy
+from shared.secrets.credentials import without_credentials
+from shared.slices import Steps, in_slices
+
+JOBS_AT_ONCE = 200
+"""Jobs that are written down before others get their turn: 1.2 us each."""
+PODS_AT_ONCE = 1000
+"""The same of pods on their way out: 1 us each."""
+
+
+def record_routes(core: Coordinator) -> list[web.RouteDef]:
+    async def show(_: web.Request) -> web.StreamResponse:
+        body = await in_slices(record(core, time.time()))
+        return web.Response(body=body, content_type="application/json")
+
+    return [web.get(RECORD, show)]
+
+
+def record(core: Coordinator, now: float) -> Steps[bytes]:
+    """Jobs in the order in which they came; pods by ``namespace/name``. A job that comes or goes
+    while this is made may be missing: whoever takes a snapshot looks whether anything moved."""
+    states_of = core.order.jobs
+    jids = sorted(states_of)
+    promised: dict[str, str] = {}
+    leaving: list[str] = []
+    jobs: list[bytes] = []
+    for at in range(0, len(jids), JOBS_AT_ONCE):
+        states = [states_of[jid] for jid in jids[at : at + JOBS_AT_ONCE] if jid in states_of]
+        for state in states:
+            for tix, row in state.nominated.items():
+                promised[_pod(state, tix)] = core.names.get(row, "")
+            leaving += yield from _leaving(state)
+        if states:
+            jobs.append(orjson.dumps([_job(state) for state in states])[1:-1])
+        yield
+    head = {
+        "apiVersion": "quadrant.dev/v1alpha1",
+        "kind": "Record",
+        "takenAt": now,
+        # a plugin's argument may be an address with a password; nobody decides by it from here
+        "policy": without_credentials(written(core.order.session.policy)),
+        "shards": len(core.dispatcher.shards),
+    }
+    tail = {"promised": promised, "leaving": leaving}
+    both = orjson.dumps(head)[:-1], orjson.dumps(tail)[1:]
+    return b"".join((both[0], b',"jobs":[', b",".join(jobs), b"],", both[1]))
+
+
+def _leaving(state: JobState) -> Steps[list[str]]:
+    """A job may have a million tasks: most are passed over by a search for a byte."""
+    names: list[str] = []
+    tix = state.states.find(TaskState.RELEASING)
+    while tix >= 0:
+        names.append(_pod(state, tix))
+        if len(names) % PODS_AT_ONCE == 0:
+            yield
+        tix = state.states.find(TaskState.RELEASING, tix + 1)
+    return names
+
+
+def written(policy: Policy) -> dict[str, Any]:
+    """A policy as its file has it."""
+    tiers = [
+        {
+            "plugins": [
+                {"name": option.name, **option.flags}
+                | ({"arguments": option.arguments} if option.arguments else {})
+                for option in tier
+            ]
+        }
+        for tier in policy.tiers
+    ]
+    document: dict[str, Any] = {"actions": ", ".join(policy.actions), "tiers": tiers}
+    if policy.configurations:
+        document["configurations"] = [
+            {"name": name, "arguments": arguments}
+            for name, arguments in policy.configurations.items()
+        ]
+    return document
+
+
+def _job(state: JobState) -> dict[str, Any]:
+    job = state.job
+    return {
+        "kind": job.kind,
+        "namespace": job.namespace,
+        "name": job.name,
+        "number": job.jid,
+        "created": job.created,
+    }
+
+
+def _pod(state: JobState, tix: int) -> str:
+    return f"{state.job.namespace}/{state.job.pod_name(tix)}"

@@ -1,0 +1,136 @@
+"""Verbs as resources that are asked and never stored: ``.../NAME/explain`` and ``plans``.
+
+=============================================================  ==================================
+``GET``, ``POST .../namespaces/NS/podgroups/NAME/explain``      why the job waits, or where it is
+``GET``, ``POST .../namespaces/NS/jobs/NAME/explain``           the same of a Job
+``GET``, ``POST .../namespaces/NS/pods/NAME/explain``           the same of a pod's job, and the pod
+``POST /apis/quadrant.dev/v1alpha1/plans``                      what would come of a List of objects
+=============================================================  ==================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from coordinator.api.change.bodies import Bodies, BodyLimits, is_small, unreadable, unsupported
+from coordinator.api.parser.pool import Parsers
+from coordinator.api.parser.tasks import ParserTask
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.inquiry_client import Inquiries
+from coordinator.dispatch.worker_client import Shards
+from coordinator.explain.explainer import Explainer
+from coordinator.explain.planner import Planner
+from coordinator.intake.documents.kinds import JOB, POD, POD_GROUP, Kind
+from coordinator.intake.intake import Intake
+from coordinator.objects.timeline import Stories
+from shared.manifests.text.errors import TextError, TextLimits
+from shared.manifests.text.text import Form, read_objects
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+EXPLAINED = (POD, POD_GROUP, JOB)
+VIRTUAL = (
+    *(
+        (
+            kind.api_version,
+            {
+                "name": f"{kind.plural}/explain",
+                "singularName": "",
+                "namespaced": True,
+                "group": "quadrant.dev",
+                "version": "v1alpha1",
+                "kind": "Explanation",
+                "verbs": ["create", "get"],
+            },
+        )
+        for kind in EXPLAINED
+    ),
+    (
+        "quadrant.dev/v1alpha1",
+        {
+            "name": "plans",
+            "singularName": "plan",
+            "namespaced": False,
+            "kind": "Plan",
+            "verbs": ["create"],
+        },
+    ),
+)
+"""What discovery says of them: group and version, and the entry there."""
+PLANS = "/apis/quadrant.dev/v1alpha1/plans"
+FORMS: dict[str, Form] = {"application/json": "json", "application/yaml": "yaml"}
+LIMITS = BodyLimits(body_bytes=1 << 20, waiting_bytes=8 << 20)
+"""A plan is for what a person is about to send; reading so much YAML takes a second of a processor,
+in a process of its own."""
+PLAN_OBJECTS = 500
+"""Objects of one plan: they are judged in one go, 20 us each, for what they are judged by must not
+move meanwhile."""
+
+
+MayPlan = Callable[[Sequence[Any]], None]
+"""May the caller plan these objects? Raises Problem."""
+
+
+def virtual_routes(
+    core: Coordinator,
+    shards: Shards,
+    intake: Intake,
+    stories: Stories,
+    parsers: Parsers,
+    *,
+    may_plan: MayPlan = lambda items: None,
+) -> list[web.RouteDef]:
+    """Handlers raise :class:`coordinator.errors.Problem`; the application renders it."""
+    inquiries = Inquiries(shards)
+    explainer = Explainer(core, inquiries, lambda: intake.registry, stories=stories)
+    routes: list[web.RouteDef] = []
+    for kind in EXPLAINED:
+        path = f"{_root(kind)}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"
+        handler = _explains(explainer, kind)
+        routes += [web.get(path, handler), web.post(path, handler)]
+    planner = Planner(core, inquiries, intake)
+    return [*routes, web.post(PLANS, _plans(planner, Bodies(LIMITS), parsers, may_plan))]
+
+
+def _root(kind: Kind) -> str:
+    return f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+
+
+def _explains(explainer: Explainer, kind: Kind) -> Handler:
+    async def explain(request: web.Request) -> web.StreamResponse:
+        at = request.match_info
+        return _json(await explainer.explain(kind.kind, at["namespace"], at["name"]))
+
+    return explain
+
+
+def _plans(planner: Planner, bodies: Bodies, parsers: Parsers, may_plan: MayPlan) -> Handler:
+    async def plan(request: web.Request) -> web.StreamResponse:
+        with bodies.take(request):
+            items = await _items(await bodies.read(request), request.content_type, parsers)
+            may_plan(items)
+            return _json(await planner.plan(items))
+
+    return plan
+
+
+async def _items(body: bytes, content_type: str, parsers: Parsers) -> list[dict[str, Any]]:
+    """The objects of a body: one, a List, or several YAML documents."""
+    form = FORMS.get(content_type)
+    if form is None:
+        raise unsupported(content_type, tuple(FORMS))
+    limits = TextLimits(size=LIMITS.body_bytes, objects=PLAN_OBJECTS)
+    try:
+        if is_small(body, content_type):
+            return read_objects(body, form=form, limits=limits)
+        ask = {"size": limits.size, "objects": limits.objects}
+        return await parsers.ask({"task": ParserTask.OBJECTS, "form": form, "limits": ask}, body)
+    except TextError as error:
+        raise unreadable(error) from error
+
+
+def _json(value: dict[str, Any]) -> web.Response:
+    return web.Response(body=orjson.dumps(value), content_type="application/json")

@@ -1,0 +1,222 @@
+"""The bulk door: ``POST .../lists`` takes a JSON List of objects and answers for each of them.
+
+Each object is judged alone; with ``?atomic=true`` all are taken or none. This is the fast way in:
+the objects of a list are parsed, numbered and stored together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from coordinator.api.http.responses import json_answer
+from coordinator.api.parser.pool import Parsers
+from coordinator.api.parser.tasks import ParserTask
+from coordinator.errors import Problem
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.step import Notice
+from coordinator.intake.writer import IntakeFull
+from shared.errors import Refusal, shown
+from shared.manifests.text.errors import TextError, TextLimits
+from shared.manifests.text.text import read_list
+
+BASE = "/apis/quadrant.dev/v1alpha1"
+RETRY_AFTER = 0.2
+"""Seconds a client should wait when the door is full: a store takes a few milliseconds."""
+
+
+class SubmitItems(Protocol):
+    def __call__(
+        self, items: list[dict[str, Any]], *, atomic: bool = False
+    ) -> Awaitable[Admission]:
+        """Judge and store; raises IntakeFull at once where too many requests wait."""
+        ...
+
+
+SMALL_BYTES = 1 << 18
+SMALL_BRACKETS = 16_000
+"""Lists up to both are read on the event loop, within 5 ms: 500 pods, as this command sends them,
+have 200 kB and 5,000 brackets, and a trip to a process would cost 4 us a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkLimits:
+    """What one request, and all waiting ones together, may cost."""
+
+    body_bytes: int = 16 << 20
+    objects: int = 2_500
+    """Storing a list takes a turn of the writer, which others wait for: 0.2 s for so many pods; and
+    what is done of it in one go (a gang whose members are all in it) takes 10 ms."""
+    waiting_bytes: int = 128 << 20
+    """Bodies that are being read, judged or stored; beyond it the answer is 429."""
+    body_seconds: float = 20.0
+    store_seconds: float = 25.0
+
+
+def counted(handler: Handler, codes: Counter[int] | None) -> Handler:
+    """The same handler; its answers are counted by HTTP status."""
+    if codes is None:
+        return handler
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+        try:
+            response = await handler(request)
+            status = response.status
+        except Problem as problem:
+            status = problem.status
+            raise
+        finally:
+            codes[int(status)] += 1
+        return response
+
+    return counting
+
+
+class Lists:
+    """Takes lists in, as many at a time as the limits allow."""
+
+    def __init__(self, submit: SubmitItems, limits: BulkLimits, parsers: Parsers) -> None:
+        self._submit = submit
+        self._parsers = parsers
+        self._limits = limits
+        self._text = TextLimits(size=limits.body_bytes, objects=limits.objects)
+        self._waiting = 0
+
+    async def post(self, request: web.Request) -> web.Response:
+        atomic = _atomic(request)
+        if request.content_type != "application/json":
+            raise Problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "UnsupportedMediaType",
+                f"Content-Type is {request.content_type}; send application/json",
+            )
+        size = self._size(request)
+        self._waiting += size
+        try:
+            items = await self._items(await self._body(request))
+            admission = await self._store(items, atomic=atomic)
+        finally:
+            self._waiting -= size
+        refused = [_refusal(r) for r in admission.refused]
+        if atomic and refused:
+            raise Problem(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                "Invalid",
+                f"nothing was taken: {len(refused)} of {len(items)} objects are wrong, "
+                f"the first: {admission.refused[0]}",
+                refused=refused,
+            )
+        return json_answer(
+            {
+                "accepted": admission.accepted,
+                "unchanged": admission.unchanged,
+                "refused": refused,
+                "notices": [_notice(n) for n in admission.notices],
+            }
+        )
+
+    def _size(self, request: web.Request) -> int:
+        """Bytes to set aside for a body; one that does not say its size counts as the largest."""
+        size = request.content_length
+        size = self._limits.body_bytes if size is None else size
+        if size > self._limits.body_bytes:
+            raise _too_large(self._limits)
+        if self._waiting and self._waiting + size > self._limits.waiting_bytes:
+            raise _full(f"{self._waiting} bytes of lists wait to be stored")
+        return size
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            raise _too_large(self._limits) from error
+        except TimeoutError as error:
+            message = "the body did not arrive in time; send it again"
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, "Timeout", message) from error
+
+    async def _items(self, body: bytes) -> list[dict[str, Any]]:
+        try:
+            if is_small(body):
+                return read_list(body, limits=self._text)
+            limits = {"size": self._limits.body_bytes, "objects": self._limits.objects}
+            return await self._parsers.ask({"task": ParserTask.LIST, "limits": limits}, body)
+        except TextError as error:
+            raise _bad(str(error)) from error
+
+    async def _store(self, items: list[dict[str, Any]], *, atomic: bool) -> Admission:
+        try:
+            async with asyncio.timeout(self._limits.store_seconds):
+                return await self._submit(items, atomic=atomic)
+        except IntakeFull as error:
+            raise _full(str(error)) from error
+        except TimeoutError as error:
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "not stored in time, but it may still be; send the same list again, that is safe",
+                retry_after=RETRY_AFTER,
+            ) from error
+
+
+def _atomic(request: web.Request) -> bool:
+    for name in request.query:
+        if name != "atomic":
+            raise _bad(f"query parameter {shown(name)} is unknown; leave it out")
+    value = request.query.get("atomic", "false")
+    if value not in ("true", "false"):
+        raise _bad(f"atomic is {shown(value)}; write true or false")
+    return value == "true"
+
+
+def is_small(body: bytes) -> bool:
+    """May the event loop read a list itself?"""
+    if len(body) > SMALL_BYTES:
+        return False
+    return body.count(b"[") + body.count(b"{") <= SMALL_BRACKETS
+
+
+def _refusal(refusal: Refusal) -> dict[str, str]:
+    reason, _, remedy = refusal.message.partition("; ")
+    return {
+        "kind": refusal.kind,
+        "name": refusal.name,
+        "field": refusal.field,
+        "value": refusal.value,
+        "message": refusal.message,
+        "reason": reason,
+        "remedy": remedy,
+    }
+
+
+def _notice(notice: Notice) -> dict[str, str | int]:
+    return {
+        "kind": notice.kind,
+        "name": notice.name,
+        "message": notice.message,
+        "count": notice.count,
+    }
+
+
+def _bad(message: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+
+def _full(why: str) -> Problem:
+    message = f"{why}; send the list again after the time in Retry-After"
+    return Problem(
+        HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", message, retry_after=RETRY_AFTER
+    )
+
+
+def _too_large(limits: BulkLimits) -> Problem:
+    message = f"the body is larger than {limits.body_bytes} bytes; send smaller lists"
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)

@@ -1,0 +1,369 @@
+"""Objects over HTTP, the half that writes: create, replace, patch, apply and delete one object.
+
+Each request becomes one function of the newest object, run by the single writer of intake between
+all other changes, so that no two authors can overwrite each other unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from coordinator.api.change.bodies import (
+    APPLY,
+    RETRY_AFTER,
+    SMALL_JSON,
+    Bodies,
+    bad,
+    is_small,
+    object_of,
+    unreadable,
+)
+from coordinator.api.change.change import (
+    Author,
+    ChangeRequest,
+    Now,
+    Verb,
+    check_deletion,
+    check_free,
+)
+from coordinator.api.change.options import Options, manager_is_required, read_deletion, read_options
+from coordinator.api.change.refusals import modified, of_refusal, warning
+from coordinator.api.http.responses import json_answer
+from coordinator.api.parser.pool import Parsers
+from coordinator.api.parser.tasks import write_request
+from coordinator.api.write.dry_run import preview
+from coordinator.errors import Problem
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.kinds import KINDS, Kind
+from coordinator.intake.documents.times import rfc3339
+from coordinator.intake.writer import Changed, IntakeFull, Make
+from shared.manifests.text.errors import TextError
+
+STORE_SECONDS = 25.0
+TRIES = 5
+"""How often a large object is made anew because it moved meanwhile; then its author is told."""
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+"""As Kubernetes: no vowels and nothing that looks like another."""
+_SUFFIX_LENGTH = 5
+_MOST_WARNINGS = 20
+
+
+class Writer(Protocol):
+    def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Awaitable[Changed]: ...
+
+
+class Shown(Protocol):
+    def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None: ...
+
+    def document(self, key: Key) -> Document | None:
+        """With the version at which it was written last."""
+        ...
+
+
+class May(Protocol):
+    def __call__(
+        self, request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
+    ) -> None:
+        """May the principal of a request write this object? ``as_it_is``: may he change or delete
+        it as it is, whoever gave it what it asks for? Raises Problem."""
+        ...
+
+
+def everybody(
+    request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
+) -> None:
+    """Nobody is turned away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What stands behind the handlers."""
+
+    writer: Writer
+    objects: Shown
+    may: May = everybody
+    bodies: Bodies = field(default_factory=Bodies)
+    parsers: Parsers = field(default_factory=Parsers)
+    clock: Callable[[], float] = time.time
+    store_seconds: float = STORE_SECONDS
+
+    async def create(self, request: web.Request, kind: Kind) -> web.Response:
+        return await self._write(request, kind, Verb.CREATE)
+
+    async def replace(self, request: web.Request, kind: Kind) -> web.Response:
+        return await self._write(request, kind, Verb.REPLACE)
+
+    async def patch(self, request: web.Request, kind: Kind) -> web.Response:
+        return await self._write(request, kind, Verb.PATCH)
+
+    async def _write(self, request: web.Request, kind: Kind, verb: Verb) -> web.Response:
+        options = read_options(request)
+        if verb is Verb.PATCH and request.content_type == APPLY and not options.named:
+            raise manager_is_required()
+        wish = ChangeRequest(
+            verb,
+            kind,
+            request.match_info.get("namespace", ""),
+            request.match_info.get("name", ""),
+            language=request.content_type,
+            author=self._author(options),
+            suffix=_suffix(),
+        )
+        body = await self.bodies.read(request)
+        stored = self.objects.document(Key(kind.kind, wish.namespace, wish.name))
+        besides = 0 if stored is None or verb is Verb.CREATE else len(stored.body)
+        if is_small(body, wish.language, besides=besides):
+            key, changed = await self._at_once(request, wish, body, options)
+        else:
+            key, changed = await self._apart(request, wish, body, options)
+        return self._answer(kind, key, changed, options.dry_run)
+
+    async def _at_once(
+        self, request: web.Request, wish: ChangeRequest, body: bytes, options: Options
+    ) -> tuple[Key, Changed]:
+        """A small object is made by the writer itself, of the newest one."""
+        sent = wish.sent(body)
+        key = _key(wish, sent)
+
+        def make(before: Document | None) -> dict[str, Any]:
+            if wish.verb is Verb.CREATE:
+                self.may(request, wish.kind, sent)
+            obj = wish.made(sent, self._now(wish.kind, key, before))
+            if wish.verb is not Verb.CREATE:
+                self._may_both(request, wish.kind, before, obj)
+            return obj
+
+        return key, await self._change(wish.kind, key, make, options.dry_run)
+
+    async def _apart(
+        self, request: web.Request, wish: ChangeRequest, body: bytes, options: Options
+    ) -> tuple[Key, Changed]:
+        """A large one is made by a process, of the object as it is now. Where that has moved when
+        the writer comes to it, it is made anew, as a Kubernetes API server does it."""
+        for _ in range(TRIES):
+            now = Now(None, None)
+            if wish.verb is not Verb.CREATE:
+                key = Key(wish.kind.kind, wish.namespace, wish.name)
+                now = self._now(wish.kind, key, self.objects.document(key))
+            try:
+                (obj,) = await self.parsers.ask(*write_request(wish, body, now))
+            except TextError as error:
+                raise unreadable(error) from error
+            key = _key(wish, obj)
+            make = self._if_still(request, wish, obj, now)
+            try:
+                return key, await self._change(wish.kind, key, make, options.dry_run)
+            except _Moved:
+                continue
+        raise modified(wish.kind, wish.name)
+
+    def _if_still(
+        self, request: web.Request, wish: ChangeRequest, obj: dict[str, Any], was: Now
+    ) -> Make:
+        """Store what was made of an object, if it is still the same."""
+
+        def make(before: Document | None) -> dict[str, Any]:
+            now = self._now(wish.kind, _key(wish, obj), before)
+            if wish.verb is Verb.CREATE:
+                self.may(request, wish.kind, obj)
+                check_free(now, wish.kind, obj["metadata"]["name"])
+                return obj
+            if not _same(was, now):
+                raise _Moved
+            self._may_both(request, wish.kind, before, obj)
+            return obj
+
+        return make
+
+    async def delete(self, request: web.Request, kind: Kind) -> web.Response:
+        options = read_options(request)
+        key = Key(
+            kind.kind, request.match_info.get("namespace", ""), request.match_info.get("name", "")
+        )
+        body = await self.bodies.read(request)
+        if len(body) > SMALL_JSON:
+            raise bad(f"options of a deletion have at most {SMALL_JSON} bytes; send less")
+        options_sent = object_of(body, request.content_type) if body.strip() else {}
+        deletion = read_deletion(options_sent, dry_run=options.dry_run)
+
+        def make(before: Document | None) -> None:
+            now = self._now(kind, key, before)
+            check_deletion(now, kind, key.name, uid=deletion.uid, version=deletion.version)
+            if before is not None:
+                self.may(request, kind, before.object(), as_it_is=True)
+
+        changed = await self._change(kind, key, make, deletion.dry_run)
+        live = self.objects.get(kind, key.namespace, key.name)
+        if live is not None and not deletion.dry_run and changed.after is not None:
+            return json_answer(live)  # on its way out: marked, until nothing of it is left
+        return json_answer(_success(kind, key, changed.before))
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _now(self, kind: Kind, key: Key, before: Document | None) -> Now:
+        written = self.objects.document(key)
+        live = self.objects.get(kind, key.namespace, key.name)
+        return Now(before, live, 0 if written is None else written.version)
+
+    def _author(self, options: Options) -> Author:
+        return Author(options.manager, rfc3339(self.clock()), options.force)
+
+    def _may_both(
+        self, request: web.Request, kind: Kind, before: Document | None, obj: dict[str, Any]
+    ) -> None:
+        """Moving an object out of a queue needs the right to both."""
+        if before is not None:
+            self.may(request, kind, before.object(), as_it_is=True)
+        self.may(request, kind, obj)
+
+    async def _change(self, kind: Kind, key: Key, make: Make, dry_run: bool) -> Changed:
+        try:
+            async with asyncio.timeout(self.store_seconds):
+                changed = await self.writer.change(key, make, dry_run=dry_run)
+        except IntakeFull as error:
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                f"{error}; send it again after the time in Retry-After",
+                retry_after=RETRY_AFTER,
+            ) from error
+        except TimeoutError as error:
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "not stored in time, but it may still be; read it before you send it again",
+                retry_after=RETRY_AFTER,
+            ) from error
+        if changed.admission.refused:
+            exists = changed.before is not None
+            raise of_refusal(kind, key.name, changed.admission.refused[0], exists=exists)
+        return changed
+
+    def _answer(self, kind: Kind, key: Key, changed: Changed, dry_run: bool) -> web.Response:
+        live = self.objects.get(kind, key.namespace, key.name)
+        obj = live
+        if changed.after is not None and (dry_run or live is None):
+            obj = preview(changed.after, changed.before, live)
+        new = changed.before is None
+        answer = json_answer(obj, status=HTTPStatus.CREATED if new else HTTPStatus.OK)
+        for text in _warnings(changed.admission):
+            answer.headers.add("Warning", text)
+        return answer
+
+
+def _warnings(admission: Admission) -> list[str]:
+    return [warning(notice) for notice in admission.notices[:_MOST_WARNINGS]]
+
+
+class _Moved(Exception):
+    """The object is not the one that something was made of."""
+
+
+def _key(wish: ChangeRequest, obj: dict[str, Any]) -> Key:
+    name = str(obj["metadata"]["name"]) if wish.verb is Verb.CREATE else wish.name
+    return Key(wish.kind.kind, wish.namespace, name)
+
+
+def _same(was: Now, now: Now) -> bool:
+    """Documents that are published have a version, those that intake knows have none."""
+    before = None if was.before is None else was.before.at(0)
+    newest = None if now.before is None else now.before.at(0)
+    return before == newest and _version(was.live) == _version(now.live)
+
+
+def _version(live: dict[str, Any] | None) -> str | None:
+    return None if live is None else str(live["metadata"].get("resourceVersion", ""))
+
+
+def _suffix() -> str:
+    return "".join(secrets.choice(_SUFFIX) for _ in range(_SUFFIX_LENGTH))
+
+
+def _success(kind: Kind, key: Key, before: Document | None) -> dict[str, Any]:
+    details = {"name": key.name, "kind": kind.plural}
+    if kind.group:
+        details["group"] = kind.group
+    if before is not None:
+        details["uid"] = before.uid
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }
+
+
+# --- routes -----------------------------------------------------------------------------------
+
+
+def write_routes(door: Writing) -> list[web.RouteDef]:
+    routes = []
+    for kind in KINDS:
+        many = _path(kind)
+        single = many + "/{name}"
+        if "create" in kind.verbs:
+            routes += [
+                web.post(many, _handler(door, Writing.create, kind)),
+                web.put(single, _handler(door, Writing.replace, kind)),
+                web.patch(single, _handler(door, Writing.patch, kind)),
+                web.delete(single, _handler(door, Writing.delete, kind)),
+            ]
+        else:
+            no = _read_only(kind)
+            routes.append(web.post(many, no))
+            routes += [web.put(single, no), web.patch(single, no), web.delete(single, no)]
+    return routes
+
+
+def _path(kind: Kind) -> str:
+    base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    return (
+        f"{base}/namespaces/{{namespace}}/{kind.plural}"
+        if kind.namespaced
+        else (f"{base}/{kind.plural}")
+    )
+
+
+def _handler(
+    door: Writing,
+    method: Callable[[Writing, web.Request, Kind], Awaitable[web.Response]],
+    kind: Kind,
+) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        with door.bodies.take(request):
+            return await method(door, request, kind)
+
+    return handler
+
+
+_EXPLAINED = {
+    "Namespace": "a namespace exists as soon as an object names it; none is created or deleted",
+    "Event": "events are written by the scheduler",
+    "Shard": "shards are made from the settings; see quadrant config show",
+}
+
+
+def _read_only(kind: Kind) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        why = _EXPLAINED.get(kind.kind, "it can only be read")
+        raise Problem(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            f"{request.method} is not possible on {kind.resource}: {why}",
+            kind=kind.plural,
+            group=kind.group,
+            allow=("GET", "HEAD"),
+        )
+
+    return handler

@@ -1,0 +1,267 @@
+"""Bind: from an entry of the bind stream to the cluster, and from the cluster's answers to the
+ledger.
+
+At least once on the wire, once in effect: the stream redelivers what was never acknowledged, the
+cluster answers "already" for what it has, and both count as success. An entry is acknowledged after
+its answers are recorded, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator.bind.quarantine import Refused
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    Report,
+    Reports,
+    incarnation,
+)
+from shared.ledger.entries.stored import BindEntry, TaskRecord
+from shared.messages.messages import StatusItem, TaskState
+from shared.model.model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class BindPlan:
+    """One call to the cluster. ``jids``, ``tasks`` and ``rows`` run parallel to the requests."""
+
+    ids: list[str]
+    jids: list[int]
+    tasks: list[int]
+    rows: list[int]
+    requests: BindRequests
+
+
+def plan_binds(
+    entries: list[BindEntry],
+    *,
+    jobs: Callable[[int], Job | None],
+    node: Callable[[int], str | None],
+) -> BindPlan | None:
+    """Columns for the driver. Tasks of jobs that are gone are left out (their entry is only acked).
+
+    None where a node is not known yet: workers learn of a new node from the log, and what they put
+    there may be read here before word of the node is. Plan again a little later."""
+    jids: list[int] = []
+    tixs: list[int] = []
+    rows: list[int] = []
+    names: list[str] = []
+    uids: list[str] = []
+    pods: list[str] = []
+    nodes: list[str] = []
+    durations: list[float | None] = []
+    codes: list[int] = []
+    for entry in entries:
+        for jid, _cid, tasks, places in entry.binds:
+            job = jobs(jid)
+            if job is None:
+                continue
+            jids += [jid] * len(tasks)
+            tixs += tasks
+            rows += places
+            uids += _uids(job.uid, jid, tasks, entry.lives)
+            for row in places:
+                name = node(row)
+                if name is None:
+                    return None
+                nodes.append(name)
+            names += [f"{jid}.{tix}" for tix in tasks]
+            pods += [f"{job.namespace}/{job.pod_name(tix)}" for tix in tasks]
+            roles = [job.role_of(tix) for tix in tasks]
+            durations += [role.duration for role in roles]
+            codes += [role.exit_code for role in roles]
+    return BindPlan(
+        ids=[entry.id for entry in entries],
+        jids=jids,
+        tasks=tixs,
+        rows=rows,
+        requests=BindRequests(
+            tasks=names,
+            uids=uids,
+            pods=pods,
+            nodes=nodes,
+            durations=durations,
+            exit_codes=codes if any(codes) else [],
+        ),
+    )
+
+
+def _uids(uid: str, jid: int, tasks: list[int], lives: Mapping[tuple[int, int], int]) -> list[str]:
+    if not lives:
+        return [uid] * len(tasks)
+    return [incarnation(uid, lives.get((jid, tix), 0)) for tix in tasks]
+
+
+def still_wanted(
+    entries: list[BindEntry], tasks: Mapping[int, Mapping[int, TaskRecord]]
+) -> list[BindEntry]:
+    """The entries without binds of tasks that the ledger does not hold as BINDING on that node.
+
+    For entries that are delivered again: the answer may have been recorded, and the task placed
+    on another node, before the one who drove it died."""
+    remaining = []
+    for entry in entries:
+        binds = []
+        for jid, cid, tixs, rows in entry.binds:
+            records = tasks.get(jid, {})
+            keep = [
+                i
+                for i, (tix, row) in enumerate(zip(tixs, rows, strict=True))
+                if tix in records
+                and records[tix].state == TaskState.BINDING
+                and records[tix].row == row
+            ]
+            if keep:
+                binds.append((jid, cid, [tixs[i] for i in keep], [rows[i] for i in keep]))
+        remaining.append(replace(entry, binds=binds))
+    return remaining
+
+
+@dataclass(frozen=True, slots=True)
+class BindResult:
+    items: list[StatusItem]
+    again: list[int]
+    """Positions in the plan whose outcome is unknown: asked again later."""
+    elsewhere: list[int]
+    """Positions that the cluster has on another node: an alarm (a second writer is at work). The
+    ledger follows the cluster."""
+    refused: list[Refused] = field(default_factory=list)
+
+
+def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
+    """What the ledger must record for these answers."""
+    outcome: dict[tuple[int, TaskState], tuple[list[int], list[int]]] = {}
+    again: list[int] = []
+    elsewhere: list[int] = []
+    for i, answer in enumerate(answers.answers):
+        state = _RECORDED.get(answer)
+        if answer == BindAnswer.OVER:
+            continue
+        if state is None:
+            (again if answer == BindAnswer.UNKNOWN else elsewhere).append(i)
+            continue
+        tasks, rows = outcome.setdefault((plan.jids[i], state), ([], []))
+        tasks.append(plan.tasks[i])
+        rows.append(plan.rows[i])
+    items = [
+        StatusItem(state=state, jid=jid, tasks=tasks, rows=rows)
+        for (jid, state), (tasks, rows) in outcome.items()
+    ]
+    return BindResult(
+        items=items,
+        again=again,
+        elsewhere=elsewhere,
+        refused=_refused(plan, answers),
+    )
+
+
+def _refused(plan: BindPlan, answers: BindAnswers) -> list[Refused]:
+    if BindAnswer.REFUSED not in answers.answers:
+        return []
+    reasons = answers.reasons or [""] * len(answers.answers)
+    return [
+        Refused(plan.jids[i], plan.tasks[i], plan.rows[i], reasons[i])
+        for i, answer in enumerate(answers.answers)
+        if answer == BindAnswer.REFUSED
+    ]
+
+
+def adopt(
+    plan: BindPlan,
+    answers: BindAnswers,
+    positions: list[int],
+    *,
+    jobs: Callable[[int], Job | None],
+    rows: Mapping[str, int],
+) -> list[StatusItem]:
+    """What the ledger must record of tasks that the cluster has on other nodes than it was asked
+    for; nothing of those whose job, or whose node, is not known."""
+    items: list[StatusItem] = []
+    for i in positions:
+        job, row = jobs(plan.jids[i]), rows.get(answers.where[i])
+        if job is not None and row is not None:
+            tix = plan.tasks[i]
+            role = job.role_of(tix)
+            items.append(StatusItem(TaskState.BOUND, job.jid, [tix], [row], role.cid, role.group))
+    return items
+
+
+def taken_by(plan: BindPlan, answers: BindAnswers, among: Collection[int]) -> set[int]:
+    """The rows of ``among`` that took a bind."""
+    if not among:
+        return set()
+    return {
+        row
+        for row, answer in zip(plan.rows, answers.answers, strict=True)
+        if answer == BindAnswer.OK and row in among
+    }
+
+
+_RECORDED: dict[int, TaskState] = {
+    BindAnswer.OK: TaskState.BOUND,
+    BindAnswer.ALREADY: TaskState.BOUND,
+    BindAnswer.REFUSED: TaskState.PENDING,
+    BindAnswer.GONE: TaskState.LOST,
+    BindAnswer.SUCCEEDED: TaskState.SUCCEEDED,
+}
+
+
+def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
+    """The plan that asks again for some of its tasks; it acknowledges nothing."""
+    r = plan.requests
+    return BindPlan(
+        ids=[],
+        jids=[plan.jids[i] for i in positions],
+        tasks=[plan.tasks[i] for i in positions],
+        rows=[plan.rows[i] for i in positions],
+        requests=BindRequests(
+            tasks=[r.tasks[i] for i in positions],
+            uids=[r.uids[i] for i in positions],
+            pods=[r.pods[i] for i in positions],
+            nodes=[r.nodes[i] for i in positions],
+            durations=[r.durations[i] for i in positions],
+            exit_codes=[r.exit_codes[i] for i in positions] if r.exit_codes else [],
+        ),
+    )
+
+
+def read_names(names: list[str]) -> list[tuple[int, int]]:
+    """(jid, tix) of tasks as the cluster names them."""
+    parts = [name.partition(".") for name in names]
+    return [(int(jid), int(tix)) for jid, _, tix in parts]
+
+
+_REPORTED = {
+    Report.STARTED: TaskState.RUNNING,
+    Report.RELEASING: TaskState.RELEASING,
+    Report.SUCCEEDED: TaskState.SUCCEEDED,
+    Report.FAILED: TaskState.FAILED,
+}
+
+
+def read_reports(reports: Reports, *, rows: Mapping[str, int]) -> list[StatusItem]:
+    """The cluster's reports as ledger items: consecutive reports of one kind and job together.
+
+    ``rows``: of every node by name, of gone ones too.
+
+    Order within a job is kept, because a task starts before it ends.
+    """
+    items: list[StatusItem] = []
+    last: dict[int, tuple[int, StatusItem]] = {}
+    for kind, task, node in zip(reports.kinds, reports.tasks, reports.nodes, strict=True):
+        head, _, tix = task.partition(".")
+        jid = int(head)
+        previous = last.get(jid)
+        if previous is None or previous[0] != kind:
+            item = StatusItem(state=_REPORTED[Report(kind)], jid=jid, tasks=[], rows=[])
+            last[jid] = (kind, item)
+            items.append(item)
+        else:
+            item = previous[1]
+        item.tasks.append(int(tix))
+        item.rows.append(rows.get(node, -1))
+    return items

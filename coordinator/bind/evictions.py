@@ -1,0 +1,235 @@
+"""Victims in the coordinator's books, from the word of their eviction until they may come back.
+
+The ledger evicts; word of it comes with the bind stream, in its order, and after a takeover with
+the records of the tasks. From then on a victim is leaving here, too. When the cluster says that it
+failed (it was stopped) or that it never had it, the task goes back to pending: another incarnation,
+with another uid, so that nothing late that was meant for one is done to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from coordinator.bind.binder import BindPlan, read_reports
+from coordinator.bind.placements import Places
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation, life_of
+from coordinator.jobs.counters import CoordinatorTally
+from coordinator.jobs.state import JobState, Standing
+from coordinator.order.order import Order
+from shared.ledger.entries.stored import Evicted, TaskRecord
+from shared.messages.messages import UNSUCCESSFUL, StatusItem, TaskState
+
+Task = tuple[int, int]
+"""(jid, tix)"""
+
+_BEFORE = (TaskState.PENDING, TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
+"""What the books may have of a victim that the ledger has as leaving: answers are on their way."""
+
+
+class Victims:
+    def __init__(self, order: Order, places: Places, tally: CoordinatorTally) -> None:
+        self._order = order
+        self._places = places
+        self._tally = tally
+        self._lives: dict[str, int] = {}
+        """Name in the cluster -> incarnation, of tasks that were evicted."""
+
+    def uids(self, tasks: Iterable[Task]) -> list[str]:
+        """The incarnations of these tasks as the cluster knows them; "" where the job is not known
+        any more."""
+        return [self._uid(jid, tix) for jid, tix in tasks]
+
+    def _uid(self, jid: int, tix: int) -> str:
+        state = self._order.known(jid)
+        return "" if state is None else uid_of(state, tix)
+
+    # --- evictions ----------------------------------------------------------------------------
+
+    def told(self, evicts: Iterable[Evicted]) -> list[tuple[Evicted, list[int]]]:
+        """Take up evictions that the ledger recorded; returns for each the tasks that have to be
+        stopped."""
+        leaving_of: list[tuple[Evicted, list[int]]] = []
+        for victims in evicts:
+            state = self._order.known(victims.jid)
+            if state is None:
+                continue
+            self._leave(state, victims)
+            leaving = [t for t in victims.tasks if t in state.evicted]
+            if leaving:
+                self._order.departures.ask_later(victims.jid, leaving)
+                self._tally.evicted[rule_of(victims.reason)] += len(leaving)
+                leaving_of.append((victims, leaving))
+        return leaving_of
+
+    def _leave(self, state: JobState, victims: Evicted) -> None:
+        """Move the victims that have neither ended nor begun to leave to "leaving"."""
+        order, jid = self._order, victims.jid
+        columns = zip(victims.tasks, victims.rows, victims.lives, strict=True)
+        fresh = [
+            (tix, row)
+            for tix, row, life in columns
+            if state.lives.get(tix, 0) == life and state.states[tix] in _BEFORE
+        ]
+        if fresh:
+            tasks, rows = [tix for tix, _ in fresh], [row for _, row in fresh]
+            self._places.moved(StatusItem(TaskState.RELEASING, jid, tasks, rows), tasks, rows)
+            order.evict(state, tasks, rows)
+        waiting = order.jobs.get(victims.by)
+        if waiting is not None and waiting.standing is Standing.NOMINATED:
+            order.nominations.wait_for(waiting, victims.rows)
+
+    # --- what is read from the ledger -----------------------------------------------------------
+
+    def reread(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
+        """The books are about to take over what the ledger says of a job: it may have evicted what
+        they have as running."""
+        for tix, task in tasks.items():
+            if task.state == TaskState.RELEASING and state.states[tix] != TaskState.RELEASING:
+                self._order.nominations.leaving(task.row)
+
+    def known(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
+        """Take up the ledger's records of some tasks of a job: who is being evicted, and how often
+        each task was."""
+        leaving = [t for t, task in tasks.items() if task.by >= 0]
+        lives = {t: task.life for t, task in tasks.items() if task.life}
+        if not (leaving or lives or state.evicted):
+            return
+        size = len(state.states)
+        stay = [t for t in state.evicted.intersection(tasks) if t not in leaving]
+        self._order.accounts.leave(state, stay, leaving=False)
+        fresh = [t for t in leaving if t not in state.evicted and t < size]
+        self._order.accounts.leave(state, fresh, leaving=True)
+        self.lived(state, {t: life for t, life in lives.items() if t < size})
+        self._order.requeue(state)
+
+    def lived(self, state: JobState, lives: Mapping[int, int]) -> None:
+        """Note the incarnations of these tasks, as the ledger counts them."""
+        state.lives.update(lives)
+        self._lives.update((f"{state.job.jid}.{t}", life) for t, life in lives.items())
+
+    def forget(self, state: JobState) -> None:
+        """The job is gone."""
+        for tix in state.lives:
+            self._lives.pop(f"{state.job.jid}.{tix}", None)
+
+    # --- what the cluster says ------------------------------------------------------------------
+
+    def read(self, reports: Reports, rows: Mapping[str, int]) -> list[StatusItem]:
+        """Reports as ledger items, without those about earlier incarnations."""
+        return self.ended(read_reports(_current(reports, self._lives), rows=rows))
+
+    def answered(self, plan: BindPlan, answers: BindAnswers) -> BindAnswers:
+        """The cluster's answers to binds, OVER for those of earlier incarnations: asked again for
+        want of an answer, they came to something after all, which was evicted."""
+        lives = self._lives
+        if not lives:
+            return answers
+        columns = zip(plan.requests.tasks, plan.requests.uids, answers.answers, strict=True)
+        over = BindAnswer.OVER
+        judged = [a if life_of(uid) >= lives.get(task, 0) else over for task, uid, a in columns]
+        return replace(answers, answers=[int(answer) for answer in judged])
+
+    def ended(self, items: list[StatusItem]) -> list[StatusItem]:
+        """Send evicted tasks that are reported as failed back to pending, unless their job is being
+        deleted."""
+        changed: list[StatusItem] = []
+        for item in items:
+            state = self._order.jobs.get(item.jid) if item.state in UNSUCCESSFUL else None
+            if state is None or state.evicted.isdisjoint(item.tasks):
+                changed.append(item)
+            else:
+                changed += _divided(item, state)
+        return changed
+
+    def current(self, items: list[StatusItem]) -> list[StatusItem]:
+        """Without ends of incarnations that are recorded already.
+
+        The cluster's report and a look at it may both say that a victim ended. Once the first of
+        them is recorded the task may be placed again, also on the node where it was: the second
+        would take its place away from the next incarnation. To be asked when the batch before is
+        applied, and before this one is sent: in between no victim becomes another incarnation."""
+        if not any(item.incarnations for item in items):
+            return items
+        current = [self._still(item) if item.incarnations else item for item in items]
+        return [item for item in current if item.tasks]
+
+    def _still(self, item: StatusItem) -> StatusItem:
+        state = self._order.known(item.jid)
+        if state is None:
+            return item
+        columns = zip(item.tasks, item.rows, item.incarnations, strict=True)
+        remaining = [
+            (tix, row, life)
+            for tix, row, life in columns
+            if tix in state.evicted and state.lives.get(tix, 0) == life
+        ]
+        return replace(
+            item,
+            tasks=[tix for tix, _, _ in remaining],
+            rows=[row for _, row, _ in remaining],
+            incarnations=tuple(life for _, _, life in remaining),
+        )
+
+    def fresh(self, item: StatusItem, applied: list[int]) -> list[int]:
+        """The tasks of a recorded item that were not evicted since: the ledger's log may report an
+        eviction before the answer to an older request arrives."""
+        if item.adopted or item.state not in (TaskState.BOUND, TaskState.RUNNING):
+            return applied
+        state = self._order.known(item.jid)
+        if state is None or not state.evicted:
+            return applied
+        return [tix for tix in applied if tix not in state.evicted]
+
+    def came_back(self, item: StatusItem, tasks: list[int]) -> None:
+        """Recorded, and known to Order: these tasks are pending."""
+        if item.state is TaskState.PENDING:
+            state = self._order.known(item.jid)
+            if state is not None and state.lives:
+                self.lived(state, {t: state.lives[t] for t in tasks if t in state.lives})
+
+
+def uid_of(state: JobState, tix: int) -> str:
+    return incarnation(state.job.uid, state.lives.get(tix, 0))
+
+
+def _current(reports: Reports, lives: Mapping[str, int]) -> Reports:
+    """Without what is about incarnations before these."""
+    if not lives:
+        return reports
+    incarnations = reports.lives
+    keep = [
+        i for i, task in enumerate(reports.tasks) if incarnations.get(i, 0) >= lives.get(task, 0)
+    ]
+    if len(keep) == len(reports.tasks):
+        return reports
+    return replace(
+        reports,
+        kinds=[reports.kinds[i] for i in keep],
+        tasks=[reports.tasks[i] for i in keep],
+        nodes=[reports.nodes[i] for i in keep],
+        lives={},
+    )
+
+
+def _divided(item: StatusItem, job: JobState) -> list[StatusItem]:
+    """The same item in two: of tasks that are being evicted, and of others."""
+    evicted = job.evicted
+    parts: list[StatusItem] = []
+    for state in (TaskState.PENDING, item.state):
+        members = [
+            (t, r)
+            for t, r in zip(item.tasks, item.rows, strict=True)
+            if (t in evicted) is (state is TaskState.PENDING)
+        ]
+        if members:
+            tasks, rows = [t for t, _ in members], [r for _, r in members]
+            ended = state is TaskState.PENDING
+            lives = tuple(job.lives.get(t, 0) for t in tasks) if ended else ()
+            parts.append(replace(item, state=state, tasks=tasks, rows=rows, incarnations=lives))
+    return parts
+
+
+def rule_of(reason: str) -> str:
+    """The action and its rules; for whom it was is for people, and would be a count for each."""
+    return reason.partition(": for ")[0]

@@ -1,0 +1,95 @@
+"""Where tasks are: the node of each, and what that takes from the idle sums of the shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.jobs.state import JobState, Standing
+from coordinator.order.order import Order
+from shared.ledger.entries.stored import TaskRecord
+from shared.messages.messages import ALLOCATE, HOLDING, Outcome, StatusItem, TaskState
+from shared.model.model import Requests
+
+
+class Places:
+    """Every call comes before Order hears of the same: the states still tell what was."""
+
+    def __init__(self, order: Order, dispatcher: Dispatcher) -> None:
+        self._order = order
+        self._dispatcher = dispatcher
+
+    def reread(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> int:
+        """The ledger's word about all tasks of a job. Returns how many hold a node that were not
+        known to."""
+        unknown = 0
+        for tix, before in enumerate(state.states):
+            task = tasks.get(tix)
+            was_held = before in HOLDING
+            holds = task is not None and task.state in HOLDING
+            if was_held and not (holds and task is not None and task.row == state.rows[tix]):
+                cid = state.job.role_of(tix).cid
+                self._dispatcher.used([state.rows[tix]], self._requests(cid), -1)
+            if holds and task is not None and not (was_held and task.row == state.rows[tix]):
+                self._dispatcher.used([task.row], self._requests(task.cid), +1)
+                unknown += not was_held
+        return unknown
+
+    @staticmethod
+    def rows_of(state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
+        """The ledger's word about where tasks are."""
+        state.clear_rows(range(len(state.rows)))
+        placed = [t for t, task in tasks.items() if task.state != TaskState.PENDING]
+        state.put_rows(placed, [tasks[t].row for t in placed])
+
+    def placed(self, outcome: Outcome) -> tuple[JobState | None, int, int]:
+        """A turn came back: its job, the tasks it placed, and those of them that were recorded
+        before this outcome came."""
+        state = self._order.known(outcome.jid)
+        if state is None or state.standing is not Standing.OPEN:
+            return None, 0, 0
+        placed = recorded = 0
+        for p in outcome.placements:
+            if p.kind == ALLOCATE:
+                tasks = state.expected(p.tasks)
+                rows = p.rows
+                if len(tasks) != len(rows):
+                    at = dict(zip(p.tasks, p.rows, strict=True))
+                    rows = [at[tix] for tix in tasks]
+                self._dispatcher.used(rows, self._requests(p.cid), +1)
+                state.put_rows(tasks, rows)
+                placed += len(p.tasks)
+                recorded += len(p.tasks) - len(rows)
+        return state, placed, recorded
+
+    def moved(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
+        """Tasks that left, and tasks whose outcome is still on its way."""
+        state = self._order.known(item.jid)
+        if state is None:
+            return
+        states = state.states
+        for role in state.job.roles:
+            end = role.first + role.count
+            members = [(t, r) for t, r in zip(tasks, rows, strict=True) if role.first <= t < end]
+            unseen = [r for t, r in members if states[t] not in HOLDING]
+            requests = self._requests(role.cid)
+            if item.state in HOLDING:
+                self._dispatcher.used(unseen, requests, +1)
+                if unseen:
+                    state.put_rows([t for t, _ in members], [r for _, r in members])
+            else:
+                seen_rows = [r for t, r in members if states[t] in HOLDING]
+                self._dispatcher.used(seen_rows, requests, -1)
+        if item.state is TaskState.PENDING:
+            state.clear_rows(tasks)
+
+    def adopted(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
+        """Tasks are on these nodes, wherever they were thought to be."""
+        for tix, row in zip(tasks, rows, strict=True):
+            requests = self._requests(state.job.role_of(tix).cid)
+            if state.states[tix] in HOLDING:
+                self._dispatcher.used([state.rows[tix]], requests, -1)
+            self._dispatcher.used([row], requests, +1)
+
+    def _requests(self, cid: int) -> Requests:
+        return self._order.accounts.classes[cid].requests

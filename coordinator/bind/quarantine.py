@@ -1,0 +1,186 @@
+"""Quarantine: nodes that refuse binds again and again for the same reason are left out for a while.
+
+Such a node looks free to every worker. Every task that fits best there goes there, is refused, and
+goes there again. After some refusals in a row, without an accepted bind in between, workers leave
+the node out. After a time it may try again; the next quarantine lasts longer.
+
+Only a small part of the nodes may be in quarantine at once: where all nodes refuse, the nodes are
+not the cause. :attr:`SetAside.withheld` reports that case instead.
+
+Pure: :meth:`SetAside.changes` says what to store; it holds once it is durable.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from shared.records.quarantine import Aside, aside_row, decode_aside
+
+REFUSALS = 5
+"""Refusals in a row that set a node aside: a node that only refuses now and then takes a bind
+before it comes to that."""
+
+FORGET_SECONDS = 300.0
+"""Refusals further apart than this are no row."""
+
+ASIDE_SECONDS = 60.0
+"""How long a node is left out the first time; doubles each time, up to the limit below."""
+
+ASIDE_LIMIT_SECONDS = 900.0
+
+AGAIN_SECONDS = 900.0
+"""A node that is set aside again so soon after its return has learnt nothing: longer this time."""
+
+SHARE = 0.1
+"""The largest part of the nodes that is left out at once; one node, where there are two or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The cluster refused a bind for good: the node does not want the task."""
+
+    jid: int
+    tix: int
+    row: int
+    reason: str
+
+
+@dataclass(slots=True)
+class _Row:
+    """Refusals in a row of one node."""
+
+    reason: str
+    count: int
+    last: float
+
+
+class SetAside:
+    """The nodes in quarantine, and the nodes that are about to enter or leave it."""
+
+    def __init__(self, *, refusals: int = REFUSALS, seconds: float = ASIDE_SECONDS) -> None:
+        self.refusals = refusals
+        self.seconds = seconds
+        self.now: dict[int, Aside] = {}
+        """By row: as the ledger has it."""
+        self.count = 0
+        """Times that a node was set aside, since the start."""
+        self.withheld = 0
+        """Times that a node was not, because too many were."""
+        self._rows: dict[int, _Row] = {}
+        self._due: list[tuple[float, int]] = []
+        """Heap of (until, row)."""
+        self._before: dict[int, Aside] = {}
+        """The last time of nodes that are back."""
+        self._wanted: dict[int, str] = {}
+        """row -> reason: to be set aside with the next changes."""
+        self._asked: set[int] = set()
+        """Rows whose change is on its way to the ledger."""
+
+    # --- what nodes do ------------------------------------------------------------------------
+
+    @property
+    def suspects(self) -> Collection[int]:
+        """Rows of nodes that refused a bind lately. Successful binds matter for these
+        nodes only."""
+        return self._rows.keys()
+
+    def refused(self, row: int, reason: str, now: float) -> None:
+        record = self._rows.get(row)
+        if record is None or record.reason != reason or now - record.last > FORGET_SECONDS:
+            record = self._rows[row] = _Row(reason, 0, now)
+        record.count += 1
+        record.last = now
+        if record.count >= self.refusals and row not in self.now and row not in self._asked:
+            self._wanted[row] = reason
+
+    def took(self, rows: Iterable[int]) -> None:
+        """Note that these nodes accepted a bind."""
+        for row in rows:
+            self._rows.pop(row, None)
+            self._wanted.pop(row, None)
+
+    # --- what follows -------------------------------------------------------------------------
+
+    def changes(self, now: float, present: Collection[int]) -> dict[int, Aside | None]:
+        """The changes to store: nodes that enter quarantine, and (None) nodes that leave it.
+
+        ``present``: the rows of all nodes there are.
+        """
+        if not self._wanted and not (self._due and self._due[0][0] <= now):
+            return {}
+        out: dict[int, Aside | None] = {}
+        while self._due and self._due[0][0] <= now:
+            until, row = heapq.heappop(self._due)
+            record = self.now.get(row)
+            if record is not None and record.until == until and row not in self._asked:
+                out[row] = None
+        room = self._limit(len(present)) - len(self.now.keys() | self._asked)
+        for row, reason in sorted(self._wanted.items()):
+            if row not in present:
+                continue
+            if room <= 0:
+                self.withheld += 1
+                del self._rows[row]  # counted anew: told again only when it goes on
+                continue
+            room -= 1
+            out[row] = self._next(row, reason, now)
+        self._wanted.clear()
+        self._asked.update(out)
+        return out
+
+    @staticmethod
+    def _limit(nodes: int) -> int:
+        return 0 if nodes < 2 else max(1, int(nodes * SHARE))
+
+    def _next(self, row: int, reason: str, now: float) -> Aside:
+        before, times = self._before.get(row), 1
+        if before is not None and now - before.until <= AGAIN_SECONDS:
+            times = before.times + 1
+        seconds = min(self.seconds * 2 ** min(times - 1, 10), ASIDE_LIMIT_SECONDS)
+        return Aside(reason, now, now + max(seconds, self.seconds), times)
+
+    def stored(self, changes: Mapping[int, Aside | None]) -> None:
+        """Apply changes that are durable now."""
+        for row, aside in changes.items():
+            self._asked.discard(row)
+            self._rows.pop(row, None)
+            if aside is None:
+                self._back(row)
+            else:
+                self.count += 1
+                self._put(row, aside)
+
+    def gone(self, row: int) -> None:
+        """The node was deleted: if it comes back, it may be another machine."""
+        self._rows.pop(row, None)
+        self._before.pop(row, None)
+        self._wanted.pop(row, None)
+        if row in self.now and row not in self._asked:
+            record = self.now[row]
+            self._put(row, Aside(record.reason, record.since, 0.0, record.times))  # over at once
+
+    def restore(self, objects: Mapping[str, bytes]) -> None:
+        """Take up the quarantined nodes among the ledger's objects."""
+        for key, data in objects.items():
+            if (row := aside_row(key)) >= 0:
+                self._put(row, decode_aside(data))
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget nodes whose quarantine the ledger no longer holds."""
+        for key in keys:
+            if (row := aside_row(key)) >= 0:
+                self._back(row)
+
+    def _put(self, row: int, aside: Aside) -> None:
+        self.now[row] = aside
+        heapq.heappush(self._due, (aside.until, row))
+
+    def _back(self, row: int) -> None:
+        record = self.now.pop(row, None)
+        if record is not None:
+            self._before[row] = record
+
+    def next_due(self) -> float | None:
+        return self._due[0][0] if self._due else None

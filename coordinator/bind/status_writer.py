@@ -1,0 +1,147 @@
+"""The one writer of task states: what many parts report is recorded in few script calls.
+
+Single flight: while one batch is on its way, the next gathers. A batch whose answer is lost is
+sent again under the same sequence number, which the ledger answers without doing it twice.
+
+Of a batch that the ledger refuses each item is recorded alone. One that it refuses then counts as
+not applied: the task stays as it is, until the cluster reports again or the audit compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from coordinator.ledger_refusals import LedgerRefusals, WriteKind
+from shared.ledger.entries.repair import RepairBatch, RepairReply, RepairRequest
+from shared.ledger.errors import LedgerArgument, LedgerFault
+from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.retry import write
+from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply
+
+BATCH_TASKS = 2000
+"""Tasks of one batch: bounds how long the ledger's one thread is busy with it (about 10 ms)."""
+
+
+@dataclass(slots=True)
+class _RecordRequest:
+    items: list[StatusItem]
+    lapsed: list[int]
+    written: asyncio.Future[None]
+    tasks: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tasks = sum(len(item.tasks) for item in self.items)
+
+
+class Recorder:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        epoch: Epoch,
+        run_id: Callable[[], Awaitable[str]],
+        bless: Callable[[], Awaitable[str]],
+        renew: Callable[[], Awaitable[bool]] | None = None,
+        current: Callable[[list[StatusItem]], list[StatusItem]],
+        applied: Callable[[list[StatusItem], list[list[int]]], None],
+        guard: asyncio.Lock,
+        refusals: LedgerRefusals | None = None,
+        queue_size: int = 256,
+    ) -> None:
+        """``bless``, ``renew``: as in :func:`write`. ``current`` leaves out what the batch before
+        has made void, and is asked right before a batch is sent. ``applied`` is called with what
+        changed, under ``guard``: nobody reads the ledger's truth between a batch and its effect on
+        the coordinator."""
+        self._ledger = ledger
+        self._epoch = epoch
+        self._run_id = run_id
+        self._bless = bless
+        self._renew = renew
+        self._current = current
+        self._applied = applied
+        self._guard = guard
+        self._refusals = refusals or LedgerRefusals()
+        self._sequence = 0
+        self._queue: asyncio.Queue[_RecordRequest] = asyncio.Queue(queue_size)
+
+    async def record(self, items: list[StatusItem], lapsed: list[int] | None = None) -> None:
+        """Returns when the items are durable and applied. Waits while the queue is full."""
+        request = _RecordRequest(items, lapsed or [], asyncio.get_running_loop().create_future())
+        await self._queue.put(request)
+        await request.written
+
+    async def repair(self, request: RepairRequest) -> RepairReply:
+        """Have the ledger recompute these records. Under the guard, like all that the coordinator
+        writes about tasks: nobody compares the books with the ledger meanwhile."""
+        async with self._guard:
+            self._sequence += 1
+            sequence = self._sequence
+
+            def send(run: str) -> Awaitable[RepairReply]:
+                batch = RepairBatch(COORDINATOR, self._epoch, sequence, run, request)
+                return self._ledger.repair(batch)
+
+            return await write(
+                send, run_id=self._run_id, bless=self._bless, renew=self._renew, call_name="repair"
+            )
+
+    async def run(self) -> None:
+        while True:
+            requests = [await self._queue.get()]
+            tasks = requests[0].tasks
+            while not self._queue.empty() and tasks < BATCH_TASKS:
+                requests.append(self._queue.get_nowait())
+                tasks += requests[-1].tasks
+            try:
+                await self._flush(requests)
+            except asyncio.CancelledError:  # we were asked to stop: who waits stops too
+                for request in requests:
+                    request.written.cancel()
+                raise
+            except Exception as error:
+                for request in requests:
+                    if not request.written.done():
+                        request.written.set_exception(error)
+                        request.written.exception()
+                raise
+            for request in requests:
+                if not request.written.done():
+                    request.written.set_result(None)
+
+    async def _flush(self, requests: list[_RecordRequest]) -> None:
+        items = [item for request in requests for item in request.items]
+        lapsed = [jid for request in requests for jid in request.lapsed]
+        async with self._guard:
+            items = self._current(items)
+            applied = await self._record(items, lapsed)
+            self._applied(items, applied)
+
+    async def _record(self, items: list[StatusItem], lapsed: list[int]) -> list[list[int]]:
+        """Which tasks of each item changed. Halves what is refused, down to the item that is."""
+        try:
+            return (await self._send(items, lapsed)).applied
+        except (LedgerArgument, LedgerFault) as error:
+            count, jobs = len(items), len(lapsed)
+            if count + jobs <= 1:
+                subject = f"job {items[0].jid}" if items else f"nominations of job {lapsed[0]}"
+                self._refusals.refused(WriteKind.RECORD, error, subject)
+                return [[] for _ in items]
+        if count and jobs:
+            applied = await self._record(items, [])
+            await self._record([], lapsed)
+            return applied
+        first = await self._record(items[: count // 2], lapsed[: jobs // 2])
+        return first + await self._record(items[count // 2 :], lapsed[jobs // 2 :])
+
+    async def _send(self, items: list[StatusItem], lapsed: list[int]) -> StatusReply:
+        self._sequence += 1
+
+        def send(run: str) -> Awaitable[StatusReply]:
+            batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, lapsed)
+            return self._ledger.record(batch)
+
+        return await write(
+            send, run_id=self._run_id, bless=self._bless, renew=self._renew, call_name="record"
+        )

@@ -1,0 +1,1 @@
+"""Commands for who runs it: config, doctor, ledger, token, version."""

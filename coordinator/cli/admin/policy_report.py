@@ -1,0 +1,155 @@
+"""What a policy means here: which plugin speaks where, with which arguments, and what is ignored.
+
+It is asked of the plugins themselves: each is made from its option and registers with a listener.
+So the report cannot tell other points or other defaults than those the scheduler runs with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shard_worker.dialects.volcano.registry import build_plugin
+from shard_worker.framework.extension_points import EXTENSION_POINTS, Half
+from shard_worker.framework.session import Session
+from shared.policy.model import PluginOption, Policy, PolicyError, PolicyProblem
+from shared.policy.volcano_names import ARGUMENTS
+from shared.secrets.credentials import hide_credentials, without_credentials
+
+ASKED_BY = {Half.ORDER: "coordinator", Half.PLACE: "worker", Half.BOTH: "both"}
+"""Half -> the process that asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """``value`` is the file's, else the default, which only the plugin knows."""
+
+    name: str
+    value: Any
+    default: Any
+    given: bool
+    """The file sets it."""
+    asked: bool
+    """The plugin asks for it; where it does not, setting it has no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginReport:
+    name: str
+    points: tuple[str, ...]
+    """Where it speaks, in the order of the table of extension points."""
+    off: tuple[tuple[str, str], ...]
+    """(point, switch): where it would speak, had the file not switched it off."""
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReport:
+    """For people's eyes: addresses in it stand without their credentials."""
+
+    policy: Policy
+    tiers: tuple[tuple[PluginReport, ...], ...]
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts; names in the dialect of our API."""
+        return {
+            "actions": list(self.policy.actions),
+            "tiers": [[_plugin_json(plugin) for plugin in tier] for tier in self.tiers],
+            "configurations": self.policy.configurations,
+            "warnings": list(self.warnings),
+        }
+
+
+def _plugin_json(plugin: PluginReport) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "points": [
+            {"name": point, "askedBy": ASKED_BY[EXTENSION_POINTS[point].half]}
+            for point in plugin.points
+        ],
+        "switchedOff": [{"name": point, "switch": switch} for point, switch in plugin.off],
+        "arguments": [
+            {"name": a.name, "value": a.value, "default": a.default, "given": a.given}
+            for a in plugin.arguments
+        ],
+    }
+
+
+def report(policy: Policy) -> PolicyReport:
+    """Raises PolicyError with the problem of every plugin that cannot be made."""
+    session = Session(policy)
+    tiers: list[list[PluginReport]] = []
+    problems: list[PolicyProblem] = []
+    for tier, options in enumerate(policy.tiers):
+        tiers.append([])
+        for at, option in enumerate(options):
+            try:
+                plugin = _plugin(session, tier, option)
+                tiers[tier].append(plugin)
+                session.warnings += _unasked(plugin, session.warnings)
+            except PolicyError as error:
+                path = f"tiers[{tier}].plugins[{at}]"
+                problems += [_at(path, problem) for problem in error.problems]
+    if problems:
+        raise PolicyError(*problems)
+    shown = replace(policy, configurations=without_credentials(policy.configurations))
+    warnings = tuple(map(hide_credentials, session.warnings))
+    return PolicyReport(shown, tuple(map(tuple, tiers)), warnings)
+
+
+def _unasked(plugin: PluginReport, warnings: list[str]) -> list[str]:
+    """Arguments that the file sets and the plugin never asks for, unless it said so itself."""
+    unasked = [f"{plugin.name}: {a.name}:" for a in plugin.arguments if a.given and not a.asked]
+    return [
+        f"{start} has no effect in this version"
+        for start in unasked
+        if not any(warning.startswith(start) for warning in warnings)
+    ]
+
+
+def _at(path: str, problem: PolicyProblem) -> PolicyProblem:
+    return PolicyProblem(problem.field or path, problem.message, problem.value, problem.nearest)
+
+
+def _plugin(session: Session, tier: int, option: PluginOption) -> PluginReport:
+    arguments = _RecordedArguments(option.arguments)
+    plugin = build_plugin(PluginOption(option.name, arguments, option.flags))
+    with session.speaking(tier, option):
+        plugin.on_session_open(session)
+    spoken = [point for point in EXTENSION_POINTS if point in session.spoken.get(option.name, ())]
+    off = {p: f for p in spoken if (f := EXTENSION_POINTS[p].flag) and not option.enabled(f)}
+    return PluginReport(
+        name=option.name,
+        points=tuple(point for point in spoken if point not in off),
+        off=tuple(off.items()),
+        arguments=_arguments(option, arguments.defaults),
+    )
+
+
+def _arguments(option: PluginOption, defaults: dict[str, Any]) -> tuple[Argument, ...]:
+    written = option.arguments
+    names = dict.fromkeys([*ARGUMENTS.get(option.name, {}), *defaults, *written])
+    return tuple(
+        Argument(
+            name=name,
+            value=without_credentials(written.get(name, defaults.get(name))),
+            default=defaults.get(name),
+            given=name in written,
+            asked=name in defaults,
+        )
+        for name in names
+        if name in defaults or name in written
+    )
+
+
+class _RecordedArguments(dict[str, object]):
+    """A plugin's arguments that note which of them it asks for, and with which default."""
+
+    def __init__(self, arguments: dict[str, object]) -> None:
+        super().__init__(arguments)
+        self.defaults: dict[str, Any] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.defaults.setdefault(key, default)
+        return super().get(key, default)

@@ -1,0 +1,59 @@
+"""``quadrant version``: of this command, and of the server where one answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from coordinator.cli.client.options import Context, Output, Server, Verbose
+
+API_VERSION = "quadrant.dev/v1alpha1"
+
+
+def version(
+    *,
+    client: Annotated[bool, typer.Option("--client", help="Ask no server")] = False,
+    output: Output = "",
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Print the version of this command and of the server
+
+    Where no server was named and none answers, only the first.
+    """
+    from coordinator.cli.client.session import session
+    from coordinator.cli.options.failure import CommandError
+    from coordinator.cli.output.printing import form_of, write, write_form
+
+    form = form_of(output)
+    document: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "Version",
+        "clientVersion": own_version(),
+    }
+    if not client:
+        try:
+            with session(server=server, context=context, verbose=verbose, timeout=2.0) as api:
+                document["serverVersion"] = api.client.get("/version")
+        except CommandError:
+            if server or context:
+                raise
+    if not form.table:
+        write_form(form, document)
+        return
+    write(f"quadrant {document['clientVersion']}\n")
+    if not client:
+        remote = document.get("serverVersion", {}).get("gitVersion", "<unknown>")
+        write(f"server {remote}\n")
+
+
+def own_version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("quadrant")
+    except PackageNotFoundError:
+        return "<unknown>"

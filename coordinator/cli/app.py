@@ -1,0 +1,103 @@
+"""The command ``quadrant``, and ``kubectl quadrant``.
+
+Ray, NumPy, aiohttp and pydantic take a second to import, so that nothing here imports them before
+a command runs that needs them: ``quadrant --help`` answers at once. Which subcommands there are is
+told by :mod:`coordinator.cli.catalogue`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import cast
+
+import typer
+from typer.core import TyperGroup
+
+from coordinator.cli.catalogue import ENTRIES
+from coordinator.cli.options.failure import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from coordinator.cli.options.lazy import HELP, group_of
+from coordinator.cli.output.terminal import say_error
+
+COMPLETION = "_QUADRANT_COMPLETE"
+"""Set by the completion scripts of shells: what they ask for."""
+
+app = typer.Typer(
+    name="quadrant",
+    cls=group_of(ENTRIES),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings=HELP,
+)
+
+
+@app.callback()
+def quadrant() -> None:
+    """Schedule gangs of tasks on a cluster that is cut into shards
+
+    A coordinator orders the jobs, one worker per shard places them in parallel, and a ledger
+    accepts or refuses every placement before anything is bound.
+
+    Start with: quadrant demo
+    """
+
+
+def main(prog_name: str | None = None) -> None:
+    """Run the command; a user's mistake ends in one sentence and an exit code, not a traceback."""
+    sys.exit(run(sys.argv[1:], prog_name))
+
+
+def run(arguments: list[str], prog_name: str | None = None) -> int:
+    """The exit code."""
+    try:
+        if COMPLETION in os.environ:
+            _teach_shells()
+        code = app(arguments, prog_name=prog_name, complete_var=COMPLETION, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except CommandError as error:
+        say_error(str(error))
+        return error.code
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except typer.TyperException as error:
+        return _usage(error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away: nobody to tell
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+
+
+def _usage(error: typer.TyperException) -> int:
+    """What is wrong with the words of the command, and where its help is."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # its text has been printed: the help
+        return EXIT_USAGE
+    message = " ".join(error.format_message().split())
+    say_error(message.rstrip(".").replace("Value error, ", ""))
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        sys.stderr.write(f"{context.command_path} --help tells what is possible\n")
+    return error.exit_code
+
+
+def _teach_shells() -> None:
+    """Typer knows no shell before it has been asked for the options that install completion."""
+    from typer.completion import get_completion_inspect_parameters
+
+    get_completion_inspect_parameters()
+
+
+def kubectl_plugin() -> None:
+    """``kubectl quadrant ...``: the same command."""
+    main("kubectl quadrant")
+
+
+def kubectl_complete() -> None:
+    """``kubectl_complete-quadrant``: kubectl calls it for the words after ``kubectl quadrant``."""
+    from coordinator.cli.completion import answer_kubectl
+
+    sys.exit(answer_kubectl(cast(TyperGroup, typer.main.get_command(app)), sys.argv[1:]))

@@ -1,0 +1,159 @@
+"""All subcommands, with their one line of help; a test holds the lines to the commands' own."""
+
+from __future__ import annotations
+
+from coordinator.cli.options.lazy import CommandEntry
+
+RUN = "Run"
+OBJECTS = "Objects"
+ANSWERS = "Answers"
+LOOK_AFTER = "Look after it"
+
+
+ENTRIES = (
+    CommandEntry(
+        "demo",
+        "coordinator.cli.run.demo",
+        "Run a workload on a simulated cluster, with real shards, a real ledger and real processes",
+        RUN,
+    ),
+    CommandEntry(
+        "up",
+        "coordinator.cli.run.up",
+        "Start the ledger, Ray, the coordinator and a simulated cluster, and keep them running",
+        RUN,
+    ),
+    CommandEntry(
+        "get",
+        "coordinator.cli.objects.get",
+        "Show objects: pods, nodes, jobs, podgroups, queues, shards, events",
+        OBJECTS,
+    ),
+    CommandEntry(
+        "describe",
+        "coordinator.cli.objects.describe",
+        "Show objects in full, with what happened to them",
+        OBJECTS,
+    ),
+    CommandEntry(
+        "apply", "coordinator.cli.objects.apply", "Create or change objects as files say", OBJECTS
+    ),
+    CommandEntry("diff", "coordinator.cli.objects.diff", "Show what apply would change", OBJECTS),
+    CommandEntry(
+        "delete",
+        "coordinator.cli.objects.delete",
+        "Delete objects, by name, by label or as files say",
+        OBJECTS,
+    ),
+    CommandEntry(
+        "wait", "coordinator.cli.objects.wait", "Wait until objects are in a state", OBJECTS
+    ),
+    CommandEntry(
+        "events", "coordinator.cli.objects.events", "Show what happened, oldest first", OBJECTS
+    ),
+    CommandEntry(
+        "explain",
+        "coordinator.cli.scheduling.explain",
+        "Tell why a job or pod waits, or why it is where it is",
+        ANSWERS,
+    ),
+    CommandEntry(
+        "story",
+        "coordinator.cli.scheduling.story",
+        "Tell what happened to a job or pod, in order, from its submission on",
+        ANSWERS,
+    ),
+    CommandEntry(
+        "plan",
+        "coordinator.cli.scheduling.plan",
+        "Tell where jobs would go, without submitting them",
+        ANSWERS,
+    ),
+    CommandEntry(
+        "top",
+        "coordinator.cli.scheduling.top",
+        "Watch the cluster: shards, queues, and what waits for what",
+        ANSWERS,
+    ),
+    CommandEntry(
+        "queue",
+        "coordinator.cli.scheduling.queue",
+        "List, describe, close and open queues",
+        ANSWERS,
+        "app",
+    ),
+    CommandEntry(
+        "shard", "coordinator.cli.scheduling.shard", "List and describe shards", ANSWERS, "app"
+    ),
+    CommandEntry(
+        "replay",
+        "coordinator.cli.verify.replay",
+        "Decide recorded cluster states: what would be bound, evicted and promised, and why not",
+        ANSWERS,
+        "app",
+    ),
+    CommandEntry(
+        "snapshot",
+        "coordinator.cli.verify.snapshot",
+        "Write a dump of a running service: everything that decides, as objects",
+        ANSWERS,
+    ),
+    CommandEntry(
+        "bench",
+        "coordinator.cli.run.bench",
+        "Measure tasks per second, and what each task costs every process",
+        RUN,
+    ),
+    CommandEntry(
+        "scaling",
+        "coordinator.cli.verify.scaling",
+        "Run the same backlog with more and more shards, on virtual time, and compare",
+        RUN,
+    ),
+    CommandEntry(
+        "chaos",
+        "coordinator.cli.verify.chaos",
+        "Break things on purpose, and check histories",
+        RUN,
+        "app",
+    ),
+    CommandEntry(
+        "ledger",
+        "coordinator.cli.admin.ledger",
+        "See which ledger a server holds, and accept one that was not expected",
+        LOOK_AFTER,
+        "app",
+    ),
+    CommandEntry(
+        "token",
+        "coordinator.cli.admin.token",
+        "Make and list the tokens of those who may ask",
+        LOOK_AFTER,
+        "app",
+    ),
+    CommandEntry(
+        "config",
+        "coordinator.cli.admin.config",
+        "Check a policy file; show the settings that count",
+        LOOK_AFTER,
+        "app",
+    ),
+    CommandEntry(
+        "doctor",
+        "coordinator.cli.admin.doctor_command",
+        "Check this machine and its settings, and say the remedy for what is wrong",
+        LOOK_AFTER,
+    ),
+    CommandEntry(
+        "version",
+        "coordinator.cli.admin.version",
+        "Print the version of this command and of the server",
+        LOOK_AFTER,
+    ),
+    CommandEntry(
+        "completion",
+        "coordinator.cli.completion",
+        "Print the completion script of a shell",
+        LOOK_AFTER,
+    ),
+)

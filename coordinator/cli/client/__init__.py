@@ -1,0 +1,1 @@
+"""The commands' side of the API: kubeconfig, HTTP client, kinds, JSONPath."""

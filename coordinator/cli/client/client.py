@@ -1,0 +1,384 @@
+"""A small synchronous client of a server that speaks Kubernetes' dialect.
+
+Only the standard library and orjson: a command that asks one question must not load for longer
+than the answer takes. One connection is kept; a watch has its own. Where the server asks to wait
+(429 and 503 with ``Retry-After``), it waits, within a bound. Where it knows several addresses it
+asks the next one where nobody listens at one, or who listens there does not lead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ssl
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from coordinator.cli.client.kubeconfig import ServerAccess
+
+JSON = "application/json"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+
+LONGEST_PAUSE = 5.0
+"""Seconds between two attempts, whatever the server says."""
+_CUT = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
+
+
+class KubeError(Exception):
+    """A request failed: what the server said, or that it cannot be reached. For people.
+
+    ``code`` is the HTTP status, 0 where there was no answer; ``reason`` is Kubernetes' word.
+    """
+
+    def __init__(
+        self, message: str, *, code: int = 0, reason: str = "", causes: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__("\n".join((message, *(f"  {cause}" for cause in causes))))
+        self.code = code
+        self.reason = reason
+
+
+class NobodyThere(KubeError):
+    """No connection: nothing was sent."""
+
+
+class KubeClient:
+    """``timeout`` bounds one attempt, ``patience`` the waiting for a busy server; seconds."""
+
+    def __init__(
+        self,
+        access: ServerAccess,
+        *,
+        timeout: float = 30.0,
+        patience: float = 60.0,
+        verbose: bool = False,
+    ) -> None:
+        self.access = access
+        self._timeout = timeout
+        self._patience = patience
+        self._verbose = verbose
+        self._servers = access.server.split(",")
+        self._at = 0
+        self._kept: http.client.HTTPConnection | None = None
+
+    def twin(self) -> KubeClient:
+        """Another client of the same server, with a connection of its own."""
+        return KubeClient(
+            self.access, timeout=self._timeout, patience=self._patience, verbose=self._verbose
+        )
+
+    @property
+    def server(self) -> str:
+        """The address that is asked now."""
+        return self._servers[self._at]
+
+    def _next(self) -> None:
+        """Ask the next address from now on."""
+        self.close()
+        self._at = (self._at + 1) % len(self._servers)
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def get(
+        self, path: str, query: Mapping[str, Any] | None = None, *, accept: str = JSON
+    ) -> dict[str, Any]:
+        return self.ask("GET", path, query, accept=accept)[1]
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        *,
+        body: bytes | None = None,
+        content: str = JSON,
+        accept: str = JSON,
+    ) -> tuple[int, dict[str, Any]]:
+        """Code and JSON object of a good answer. Raises :class:`KubeError`."""
+        code, data = self._answer(method, path, query, body=body, content=content, accept=accept)
+        return code, self._object(data)
+
+    def text(self, path: str) -> str:
+        """What is not JSON. Raises :class:`KubeError`."""
+        return self._answer("GET", path, None, accept="text/plain")[1].decode(errors="replace")
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        *,
+        body: bytes | None = None,
+        content: str = JSON,
+        accept: str,
+    ) -> tuple[int, bytes]:
+        headers = {"Accept": accept, **self._who()}
+        if body is not None:
+            headers["Content-Type"] = content
+        give_up = time.monotonic() + self._patience
+        while True:
+            answer, data = self._elsewhere(method, path, query, body, headers)
+            pause = _pause(answer)
+            if pause is None or time.monotonic() + pause > give_up:
+                break
+            time.sleep(pause)
+        if answer.status >= 400:
+            raise self._failure(answer.status, data)
+        return answer.status, data
+
+    def _elsewhere(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: bytes | None,
+        headers: dict[str, str],
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """An attempt at each address, beginning with the one that answered last, until one takes
+        the request; the last answer where none does."""
+        busy: tuple[http.client.HTTPResponse, bytes] | None = None
+        for addresses_left in reversed(range(len(self._servers))):
+            began = time.monotonic()
+            try:
+                target = self._target(path, query)
+                answer = self._once(method, target, body, headers)
+                data = self._read(answer)
+            except NobodyThere:
+                self._next()
+                if not addresses_left and busy is None:
+                    raise
+                continue
+            self._tell(method, target, answer.status, began)
+            if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or len(self._servers) == 1:
+                return answer, data
+            self._next()
+            busy = answer, data
+        assert busy is not None
+        return busy
+
+    def watch(
+        self,
+        path: str,
+        query: Mapping[str, Any],
+        *,
+        accept: str = JSON,
+        seconds: float = 300.0,
+    ) -> Iterator[dict[str, Any]]:
+        """Events of one watch, until the server or ``seconds`` end it. Raises :class:`KubeError`.
+
+        An error within the stream is raised with its code (410: begin again with a list).
+        """
+        parameters = {**query, "watch": "true", "timeoutSeconds": max(1, round(seconds))}
+        connection, answer = self._open(path, parameters, accept, seconds + 5.0)
+        try:
+            if answer.status >= 400:
+                raise self._failure(answer.status, self._read(answer))
+            with contextlib.suppress(TimeoutError, http.client.HTTPException, *_CUT):
+                while line := answer.readline():
+                    if line.strip():
+                        yield self._event(line)
+        finally:
+            connection.close()
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _open(
+        self, path: str, query: Mapping[str, Any], accept: str, timeout: float
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """A stream of its own, from the first address that has one."""
+        headers = {"Accept": accept, **self._who()}
+        for addresses_left in reversed(range(len(self._servers))):
+            connection = self._connect(timeout)
+            try:
+                answer = self._send(connection, "GET", self._target(path, query), None, headers)
+            except NobodyThere:
+                if not addresses_left:
+                    raise
+                self._next()
+                continue
+            if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or not addresses_left:
+                return connection, answer
+            connection.close()
+            self._next()
+        raise AssertionError("unreachable")
+
+    def _event(self, line: bytes) -> dict[str, Any]:
+        event = self._object(line)
+        if event.get("type") == "ERROR":
+            status = event.get("object") or {}
+            code = int(status.get("code") or 0)
+            raise KubeError(_message(status) or "the watch ended", code=code)
+        return event
+
+    def _target(self, path: str, query: Mapping[str, Any] | None) -> str:
+        parameters = {k: v for k, v in (query or {}).items() if v not in (None, "")}
+        root = urlsplit(self.server).path
+        return root + path + (f"?{urlencode(parameters)}" if parameters else "")
+
+    def _who(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        url = urlsplit(self.server)
+        host, port = url.hostname or "", url.port
+        if url.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        try:
+            context = ssl.create_default_context(cadata=self.access.ca)
+        except ssl.SSLError as error:
+            message = f"{self.access.origin}: the certificate authority is not PEM: {error.reason}"
+            raise KubeError(message) from None
+        if not self.access.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+    def _once(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> http.client.HTTPResponse:
+        """One attempt; a kept connection that the server closed meanwhile is opened anew."""
+        if self._kept is not None:
+            try:
+                return self._sent(self._kept, method, target, body, headers)
+            except _CUT:
+                self.close()
+                if method == "POST":
+                    raise self._unreachable("the connection broke off") from None
+            except OSError as error:
+                self.close()
+                raise self._unreachable(_why(error)) from None
+        self._kept = self._connect(self._timeout)
+        return self._send(self._kept, method, target, body, headers)
+
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        body: bytes | None,
+        headers: dict[str, str],
+    ) -> http.client.HTTPResponse:
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise NobodyThere(str(self._unreachable(_why(error)))) from None
+        try:
+            return self._sent(connection, method, target, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._unreachable(_why(error)) from None
+
+    def _sent(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        body: bytes | None,
+        headers: dict[str, str],
+    ) -> http.client.HTTPResponse:
+        connection.request(method, target, body, headers)
+        return connection.getresponse()
+
+    def _read(self, answer: http.client.HTTPResponse) -> bytes:
+        try:
+            return answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._unreachable(_why(error)) from None
+
+    def _object(self, data: bytes) -> dict[str, Any]:
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict):
+            raise KubeError(
+                f"{self.server} ({self.access.origin}) answered {_start_of(data)}, which is "
+                "not a JSON object; name a Quadrant server with --server"
+            )
+        return value
+
+    def _unreachable(self, why: str) -> KubeError:
+        return KubeError(
+            f"cannot reach {self.server} ({self.access.origin}): {why}; start a server "
+            "with `quadrant up`, or name another with --server or QUADRANT_SERVER"
+        )
+
+    def _failure(self, code: int, data: bytes) -> KubeError:
+        try:
+            status = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            status = None
+        if not isinstance(status, dict):
+            return KubeError(f"{self.server} answered {code}: {_start_of(data)}", code=code)
+        message = _message(status) or f"{self.server} answered {code}"
+        if code == 401:
+            said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
+            message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
+        causes = tuple(_causes(status, message))
+        return KubeError(message, code=code, reason=str(status.get("reason") or ""), causes=causes)
+
+    def _tell(self, method: str, target: str, status: int, began: float) -> None:
+        if self._verbose:
+            took = 1000 * (time.monotonic() - began)
+            line = f"{method} {self.server}{target} {status} in {took:.0f} ms\n"
+            sys.stderr.write(line)
+
+
+def _start_of(data: bytes) -> str:
+    """What an answer that is no JSON object is, in one line."""
+    text = " ".join(data[:400].decode(errors="replace").split())
+    if text[:1] == "<":
+        return "a page for browsers, so it is not a Quadrant server"
+    return repr(text[:80])
+
+
+def _message(status: Mapping[str, Any]) -> str:
+    """Of a Kubernetes Status, or of a problem (RFC 9457)."""
+    return str(status.get("message") or status.get("detail") or "")
+
+
+def _causes(status: Mapping[str, Any], message: str) -> Iterator[str]:
+    """Each wrong field in a line, where the message does not tell it already."""
+    details = status.get("details")
+    for cause in (details or {}).get("causes") or () if isinstance(details, dict) else ():
+        field, text = str(cause.get("field") or ""), str(cause.get("message") or "")
+        if text not in message:
+            yield f"{field}: {text}" if field else text
+
+
+def _pause(answer: http.client.HTTPResponse) -> float | None:
+    """Seconds to wait before the same request; None where it should not be repeated."""
+    if answer.status not in (429, 503):
+        return None
+    try:
+        seconds = float(answer.headers.get("Retry-After", ""))
+    except ValueError:
+        return None
+    return min(max(seconds, 0.01), LONGEST_PAUSE)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(error):
+        return "it does not speak TLS; write http:// in place of https://"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

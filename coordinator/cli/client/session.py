@@ -1,0 +1,105 @@
+"""What a command that asks a server begins with: the client, the kinds, the namespace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from coordinator.cli.client.client import KubeClient, KubeError
+from coordinator.cli.client.kinds import Catalog, Resource, discover
+from coordinator.cli.client.kubeconfig import ConfigError, find_access
+from coordinator.cli.options.failure import CommandError
+
+Loaded = TypeVar("Loaded")
+
+PAGE = 2000
+"""Objects in one answer to a list."""
+
+
+@dataclass
+class ServerSession:
+    """One server, and the namespace that counts where an object does not say."""
+
+    client: KubeClient
+    namespace: str
+    named: bool
+    """Whether the namespace was given with the command."""
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return discover(self.client)
+
+    def twin(self) -> ServerSession:
+        """The same for another thread: a connection of its own."""
+        twin = ServerSession(self.client.twin(), self.namespace, self.named)
+        twin.catalog = self.catalog
+        return twin
+
+    def list_query(self, *, labels: str = "", fields: str = "") -> dict[str, Any]:
+        return {"labelSelector": labels, "fieldSelector": fields}
+
+    def pages(
+        self, path: str, query: Mapping[str, Any], *, accept: str = "application/json"
+    ) -> Iterator[dict[str, Any]]:
+        """Every page of a list. One that expired on the way begins anew by KubeError (410)."""
+        token = ""
+        while True:
+            parameters = {**query, "limit": PAGE, "continue": token}
+            page = self.client.get(path, parameters, accept=accept)
+            yield page
+            token = str((page.get("metadata") or {}).get("continue") or "")
+            if not token:
+                return
+
+    def items(self, path: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """All objects of a list, each with its kind."""
+        return whole(lambda: _items(self.pages(path, query)))
+
+    def place(self, resource: Resource, *, everywhere: bool = False) -> str | None:
+        """The namespace in the path of a kind; None where it has none."""
+        return self.namespace if resource.namespaced and not everywhere else None
+
+
+def _items(pages: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    for page in pages:
+        kind = str(page.get("kind", "")).removesuffix("List")
+        head = {"apiVersion": page.get("apiVersion"), "kind": kind}
+        items += [{**head, **item} for item in page.get("items") or ()]
+    return items
+
+
+def whole(read: Callable[[], Loaded]) -> Loaded:
+    """Read a list once more where its pages expired while it was read."""
+    try:
+        return read()
+    except KubeError as error:
+        if error.code != 410:
+            raise
+        return read()
+
+
+@contextmanager
+def session(
+    *,
+    server: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+    verbose: bool = False,
+    timeout: float = 30.0,
+) -> Iterator[ServerSession]:
+    """Raises :class:`CommandError` for everything that a person can mend."""
+    try:
+        access = find_access(server=server, context=context, environ=os.environ)
+        client = KubeClient(access, verbose=verbose, timeout=timeout)
+        try:
+            place = namespace or access.namespace or "default"
+            yield ServerSession(client, place, named=bool(namespace))
+        finally:
+            client.close()
+    except (ConfigError, KubeError) as error:
+        raise CommandError(str(error)) from None

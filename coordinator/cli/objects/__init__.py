@@ -1,0 +1,1 @@
+"""Commands over objects: get, describe, apply, delete, diff, wait, events."""

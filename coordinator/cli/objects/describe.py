@@ -1,0 +1,106 @@
+"""``quadrant describe``: everything about objects, with their events."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from coordinator.cli.client.options import (
+    AllNamespaces,
+    Context,
+    FieldSelector,
+    Namespace,
+    Selector,
+    Server,
+    Targets,
+    Verbose,
+)
+from coordinator.cli.options.failure import EXIT_ERROR
+
+if TYPE_CHECKING:
+    from coordinator.cli.client.kinds import Resource
+    from coordinator.cli.client.session import ServerSession
+
+
+def describe(
+    targets: Targets,
+    *,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = "",
+    field_selector: FieldSelector = "",
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show objects in full, with what happened to them
+
+    Labels, specification, status, why it waits, conditions and events.
+
+    Examples:
+
+      quadrant describe podgroup/train-7
+
+      quadrant describe nodes -l zone=a
+    """
+    from coordinator.cli.client.client import KubeError
+    from coordinator.cli.client.session import session
+    from coordinator.cli.output.terminal import say_error
+
+    failed = False
+    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+        objects: list[tuple[Resource, dict[str, Any]]] = []
+        query = api.list_query(labels=selector, fields=field_selector)
+        for target in api.catalog.targets(targets):
+            resource = target.resource
+            place = api.place(resource, everywhere=all_namespaces and not target.names)
+            if not target.names:
+                items = api.items(resource.path(place), query)
+                objects += [(resource, item) for item in items]
+            for name in target.names:
+                try:
+                    objects.append((resource, api.client.get(resource.path(place, name))))
+                except KubeError as error:
+                    if not error.code:
+                        raise
+                    failed = True
+                    say_error(str(error))
+        show(api, objects)
+        if not objects and not failed:
+            typer.echo(f"No resources found in {api.namespace} namespace", err=True)
+    if failed:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def show(session: ServerSession, objects: list[tuple[Resource, dict[str, Any]]]) -> None:
+    """Print each object, two empty lines between them."""
+    from coordinator.cli.objects.description import describe as described
+    from coordinator.cli.output.printing import write
+    from coordinator.cli.output.terminal import width_of
+
+    width = width_of(sys.stdout)
+    for at, (resource, value) in enumerate(objects):
+        if at:
+            write("\n\n")
+        write(described(value, events_about(session, resource, value), time.time(), width=width))
+
+
+def events_about(
+    session: ServerSession, resource: Resource, value: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The events of one object; none where the server has no events."""
+    from coordinator.cli.client.client import KubeError
+
+    meta = value["metadata"]
+    try:
+        events = session.catalog.resolve("events")
+    except KubeError:
+        return []
+    fields = {"involvedObject.kind": resource.kind, "involvedObject.name": meta["name"]}
+    if meta.get("namespace"):
+        fields["involvedObject.namespace"] = meta["namespace"]
+    query = {"fieldSelector": ",".join(f"{k}={v}" for k, v in fields.items())}
+    return session.items(events.path(meta.get("namespace")), query)

@@ -1,0 +1,91 @@
+"""``quadrant diff``: what ``apply`` would change, as the server would do it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from coordinator.cli.client.options import Context, Files, Namespace, Server, Verbose
+from coordinator.cli.options.failure import CommandError
+
+SAME, DIFFERS, TROUBLE = 0, 1, 2
+
+
+def diff(
+    *,
+    files: Files,
+    namespace: Namespace = None,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show what apply would change
+
+    The server judges the files and changes nothing. Ends with 0 where nothing would change, with 1
+    where something would, and with 2 after an error.
+    """
+    from coordinator.cli.client.session import session
+
+    try:
+        with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+            code = _compare(api, files)
+    except CommandError as error:
+        raise CommandError(str(error), code=TROUBLE) from None
+    raise typer.Exit(code)
+
+
+def _compare(session: Any, files: list[str]) -> int:
+    from coordinator.cli.client.client import KubeError
+    from coordinator.cli.client.manifests import placed, read_files
+    from coordinator.cli.objects.apply import apply_patch, live
+    from coordinator.cli.output.terminal import say_error
+
+    code = SAME
+    for source, value in read_files(files):
+        try:
+            manifest = placed(session, source, value)
+            before = live(session, manifest)
+            after = apply_patch(session, manifest, dry_run=True)
+        except (KubeError, CommandError) as error:
+            if isinstance(error, KubeError) and not error.code:
+                raise
+            say_error(f"{source}: {error}")
+            code = TROUBLE
+            continue
+        lines = _difference(before, after, manifest.label)
+        if lines:
+            _show(lines)
+            code = max(code, DIFFERS)
+    return code
+
+
+def _difference(before: dict[str, Any] | None, after: dict[str, Any], label: str) -> list[str]:
+    """A unified diff; status and what moves with every write are left out."""
+    from difflib import unified_diff
+
+    old, new = _lines(before), _lines(after)
+    if before is None:  # what the server would give it is not decided yet
+        new = [line for line in new if not line.startswith(("  uid:", "  creationTimestamp:"))]
+    return list(unified_diff(old, new, f"live/{label}", f"applied/{label}", lineterm=""))
+
+
+def _lines(value: dict[str, Any] | None) -> list[str]:
+    from coordinator.cli.objects.apply import bare
+    from coordinator.cli.output.printing import as_yaml
+
+    if value is None:
+        return []
+    shown = {k: v for k, v in bare(value).items() if k != "status"}
+    return as_yaml(shown, ordered=True).splitlines()
+
+
+def _show(lines: list[str]) -> None:
+    from coordinator.cli.output.printing import write
+    from coordinator.cli.output.terminal import BOLD, GREEN, RED, painted
+
+    for line in lines:
+        head = line.startswith(("---", "+++", "@@"))
+        style = BOLD if head else {"+": GREEN, "-": RED}.get(line[:1], "")
+        write(painted(line, style, sys.stdout) + "\n")

@@ -1,0 +1,47 @@
+"""Options that mean the same in several commands, and their ways of being written."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class ModeChoice(StrEnum):
+    """What a shard's border means to its worker."""
+
+    NONE = "none"
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class Output(StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+_SHARDS = typer.Option(
+    "--shards", min=1, max=256, help="Parts of the cluster, each with a worker of its own"
+)
+_MODE = typer.Option(
+    "--mode",
+    help="What a shard's border means: a preference for own nodes (soft), a wall (hard), "
+    "or nothing at all (none)",
+)
+_SEED = typer.Option("--seed", min=0, help="Start of all random choices: the workload, ties")
+
+Shards = Annotated[int, _SHARDS]
+ModeOption = Annotated[ModeChoice, _MODE]
+Seed = Annotated[int, _SEED]
+
+GivenShards = Annotated[int | None, _SHARDS]
+"""The same where the settings count if nothing is said."""
+GivenMode = Annotated[ModeChoice | None, _MODE]
+GivenSeed = Annotated[int | None, _SEED]
+OutputOption = Annotated[
+    Output,
+    typer.Option("--output", "-o", help="A table for people, or JSON on the last line of stdout"),
+]

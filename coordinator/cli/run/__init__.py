@@ -1,0 +1,1 @@
+"""Commands that start everything: up, demo, bench."""

@@ -1,0 +1,199 @@
+"""``quadrant up``: everything running until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coordinator.cli.options.failure import CommandError
+from coordinator.cli.options.options import GivenMode, GivenSeed, GivenShards
+from coordinator.cli.output.terminal import hint_to_path
+
+if TYPE_CHECKING:
+    from shared.settings.settings import Settings
+
+DEFAULT_PORT = 8080
+"""Where nothing says another, so that commands find the server without being told."""
+KUBECONFIG = "kubeconfig"
+"""Name of the file in the run directory."""
+
+
+def up(
+    *,
+    shards: GivenShards = None,
+    mode: GivenMode = None,
+    seed: GivenSeed = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Address of the HTTP interface; port 0 = any. Otherwise that of the settings, or "
+            "127.0.0.1:8080",
+        ),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Scheduler configuration, in the form of Volcano's",
+        ),
+    ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="Start a second coordinator, on a port of its own, that takes over when the first "
+            "is lost",
+        ),
+    ] = False,
+) -> None:
+    """Start the ledger, Ray, the coordinator and a simulated cluster, and keep them running
+
+    Prints the address of the HTTP interface on the first line of stdout, and how to use it on
+    stderr: a kubeconfig for kubectl and for this command. A process that dies is started again;
+    one that dies five times within a minute ends everything. Ctrl-C stops everything; what was
+    acknowledged is in the ledger's files and is there again after the next start. What no option
+    says is taken from the environment (QUADRANT_...); see: quadrant config show --origin
+    """
+    host, port = _host_and_port(listen)
+    from coordinator.api.listener.policy import open_gate
+    from coordinator.cli.run.stack import run_to_exit_code
+    from shared.settings.settings import SettingsError, load_settings
+
+    try:
+        port = usual_port() if port is None else port
+        settings = load_settings(
+            shards=shards,
+            mode=mode and mode.value,
+            seed=seed,
+            listen_host=host,
+            listen_port=port,
+            policy=policy,
+            standby=standby or None,
+        )
+        open_gate(settings)  # told here at once, not in the log of a child that cannot start
+        _look_at_policy(settings)
+    except SettingsError as error:
+        raise CommandError(str(error)) from None
+    _refuse_if_taken(settings.listen_host, settings.listen_port)
+
+    async def serve(settings: Settings) -> int:
+        from coordinator.supervisor.restarts import Keeper
+        from coordinator.supervisor.supervisor import Supervisor
+
+        async with Supervisor(settings, on_phase=_tell_phase) as supervisor:
+            typer.echo(supervisor.url)
+            _tell_how_to_ask(supervisor.settings, supervisor.urls)
+            await Keeper(supervisor, tell=lambda message: typer.echo(f"{message}", err=True)).run()
+        return 0
+
+    raise typer.Exit(run_to_exit_code(lambda: serve(settings)))
+
+
+def _tell_phase(text: str) -> None:
+    """For who sits before it: starting takes some seconds. A log has no use for it."""
+    if sys.stderr.isatty():
+        typer.echo(f"{text[:1].upper()}{text[1:]}", err=True)
+
+
+def usual_port() -> int | None:
+    """Where nothing says another port; None where a setting does. Raises SettingsError."""
+    from shared.settings.settings import origins
+
+    return DEFAULT_PORT if origins()["listen_port"] == "default" else None
+
+
+def _tell_how_to_ask(settings: Settings, urls: list[str]) -> None:
+    """Write the kubeconfig; say on stderr how to use it, and what to try. ``urls``: of all
+    coordinators; kubectl asks the first alone."""
+    from coordinator.cli.client.kubeconfig import write_kubeconfig
+
+    server = f"http://{reachable(settings.listen_host)}:{settings.listen_port}"
+    token_file = os.environ.get("QUADRANT_TOKEN_FILE")
+    path = write_kubeconfig(
+        settings.run_dir / KUBECONFIG,
+        server=server,
+        token_file=Path(token_file).absolute() if token_file else None,
+    )
+    lines = [f"export KUBECONFIG={path}", *_next_steps(settings, has_token=bool(token_file))]
+    if len(urls) > 1:
+        lines.insert(1, f"export QUADRANT_SERVER={','.join(urls)}")
+    typer.echo("\n".join([*lines, "Running; Ctrl-C stops everything"]), err=True)
+
+
+def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
+    """``has_token``: the kubeconfig names a file with a token. Lines of at most 80 characters."""
+    rest = ["The cluster has the nodes that are applied to it: quadrant apply -f FILE"]
+    if hint := hint_to_path():
+        rest.append(f"Here {hint.removesuffix(' here')}")
+    if settings.tokens_file is None:
+        return ["Next: kubectl get queues, or: quadrant top", *rest]
+    tell = ["Who asks needs a token: export QUADRANT_TOKEN=... or QUADRANT_TOKEN_FILE=FILE"]
+    return [
+        *([] if has_token else tell),
+        "Next: quadrant top",
+        *rest,
+        "kubectl sends no token over plain HTTP; put TLS in front: docs/deploy.md",
+    ]
+
+
+def _look_at_policy(settings: Settings) -> None:
+    """Raises SettingsError for a file that cannot be used, where no earlier one is kept either."""
+    from shard_worker.dialects.open_session import open_session
+    from shared.policy.file import ACCEPTED_FILE
+    from shared.policy.model import PolicyError
+    from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+    from shared.settings.settings import SettingsError
+
+    try:
+        content = settings.read_policy()
+        open_session(DEFAULT_POLICY if content is None else parse_policy(content))
+    except (SettingsError, PolicyError) as error:
+        if not (settings.run_dir / ACCEPTED_FILE).exists():
+            raise SettingsError(str(error)) from None
+        typer.echo(f"Warning: {error}\nWarning: the last policy that was good counts", err=True)
+
+
+def reachable(host: str) -> str:
+    """Where a client on this machine reaches a server that listens on ``host``."""
+    if host in ("", "0.0.0.0"):
+        return "127.0.0.1"
+    return "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
+
+
+def _refuse_if_taken(host: str, port: int) -> None:
+    """Before anything is started. Raises :class:`CommandError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except socket.gaierror as error:
+            raise CommandError(
+                f"--listen {host}:{port}: {error.strerror}; name an address of this machine, "
+                "such as 127.0.0.1"
+            ) from None
+        except OSError as error:
+            raise CommandError(
+                f"--listen {host}:{port}: {error.strerror}; end what listens there, or take "
+                f"another port: quadrant up --listen {host}:0 takes any that is free"
+            ) from None
+
+
+def _host_and_port(listen: str | None) -> tuple[str | None, int | None]:
+    """The parts of HOST:PORT; None where nothing was said."""
+    if listen is None:
+        return None, None
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise typer.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,1 @@
+"""Commands about scheduling: explain, plan, story, queue, shard, top."""

@@ -1,0 +1,230 @@
+"""An explanation as text: the same words in a terminal and in the answer's fields."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from typing import Any
+
+from coordinator.cli.output.durations import age
+from coordinator.cli.output.paragraphs import TIED, block
+from coordinator.cli.scheduling.node_score_table import here_table
+from shared.messages.reason import Reason
+
+Answer = dict[str, Any]
+
+
+def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
+    """Lines of at most ``columns`` characters, but for words that are longer alone."""
+    parts = (
+        (_subject(answer), _head(answer)),
+        ("POD", _pod(answer)),
+        ("WHY", _why(answer, now)),
+        ("EVICTED", _evicted(answer)),
+        ("GANG", _gang(answer)),
+        ("QUOTA", [_quota(row) for row in answer.get("quota") or () if _tells(row)]),
+        ("NODES", _nodes(answer)),
+        ("NEAR", [_near(near) for near in answer.get("near") or ()]),
+        ("VICTIMS", _victims(answer)),
+        ("IF", [_if(entry, answer) for entry in answer.get("if") or ()]),
+        ("AHEAD", _ahead(answer)),
+        ("TRIED", _tried(answer)),
+        ("PLACED", _places(answer)),
+        ("HERE", here_table(answer)),
+        ("NEXT", _next(answer)),
+    )
+    return [line for word, text in parts for line in block(word, text, columns=columns)]
+
+
+def _subject(answer: Answer) -> str:
+    return "JOB" if answer.get("job") or answer["of"]["kind"] != "Pod" else "POD"
+
+
+def _head(answer: Answer) -> list[str]:
+    of = answer.get("job") or answer["of"]
+    phase, since = answer["phase"], age(answer["ageSeconds"])
+    words = [f"{of['namespace']}/{of['name']}", f"queue {answer['queue']}", f"{phase} {since}"]
+    if answer.get("position"):
+        words.append(f"position {answer['position']} of {answer['waiting']}")
+    return ["  ".join(words)]
+
+
+def _pod(answer: Answer) -> list[str]:
+    pod = answer.get("pod")
+    if not pod or not answer.get("job"):
+        return []
+    node = f" on {pod['node']}" if pod["node"] else ""
+    role = f"  role {pod['role']}" if pod["role"] else ""
+    return [f"{pod['name']}{role}  {pod['state']}{node}"]
+
+
+def _why(answer: Answer, now: float) -> list[str]:
+    if answer.get("reason") is None:
+        return [answer["message"]]
+    lines = [f"{answer['reason']}: {answer['message']}"]
+    if answer.get("shard") is not None:
+        since = max(0.0, now - _seconds(answer["evaluatedAt"]))
+        by = [f"evaluated {since:.1f}s ago by shard-{answer['shard']}"]
+        by += [f"session {answer['session']}"] if answer.get("session") else []
+        by += [f"epoch {answer['epoch']}"] if answer.get("epoch") else []
+        lines.append(", ".join(by))
+    if answer.get("incomplete"):
+        lines.append(f"incomplete: {answer['incomplete']}")
+    return lines
+
+
+def _gang(answer: Answer) -> list[str]:
+    """Roles, where there are several, or some of their tasks run already."""
+    rows = answer.get("gang") or []
+    if len(rows) == 1 and not rows[0]["running"]:
+        return []
+    return [", ".join(map(_role, rows))] if answer.get("reason") else []
+
+
+def _role(row: Answer) -> str:
+    least = f" (at least {row['minimum']})" if row["minimum"] else ""
+    leaving = f", {row['leaving']} leaving" if row["leaving"] else ""
+    return f"{row['role']} {row['running']} of {row['tasks']} run{least}{leaving}"
+
+
+def _tells(row: Answer) -> bool:
+    """Does a queue have a figure that anything is held against?"""
+    return any(row.get(name) for name in ("deserved", "guarantee", "capability"))
+
+
+def _quota(row: Answer) -> str:
+    words = [f"{row['queue']}: has {_amounts(row['allocated'])}"]
+    words += [f"asks {_amounts(row['asks'])}"] if row.get("asks") else []
+    words += [
+        f"{word} {_amounts(row[name])}"
+        for name, word in (
+            ("deserved", "deserves"),
+            ("guarantee", "is guaranteed"),
+            ("capability", "may have"),
+        )
+        if row.get(name)
+    ]
+    return ", ".join(words)
+
+
+def _amounts(amounts: dict[str, str]) -> str:
+    shown = {name: amount for name, amount in amounts.items() if name != "pods"} or amounts
+    return " + ".join(f"{amount}{TIED}{name}" for name, amount in shown.items()) or "nothing"
+
+
+def _next(answer: Answer) -> list[str]:
+    if not answer.get("next"):
+        return []
+    eta = answer.get("eta")
+    if not eta:
+        return [answer["next"]]
+    span = f"{_span(eta['p50'])} to {_span(eta['p90'])}"
+    return [f"{answer['next']}; estimate {span} (p50 to p90 of {eta['basis']})"]
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f}s" if seconds < 120 else f"{seconds / 60:.0f}min"
+
+
+def _nodes(answer: Answer) -> list[str]:
+    nodes = answer.get("nodes")
+    if not nodes:
+        return []
+    terms = [f"{check['count']} {check['check']}" for check in nodes["first"]]
+    terms = [term.replace(" ", TIED) for term in (*terms, f"{nodes['fits']} fit")]
+    role = f" (role{TIED}{answer['role']})" if answer.get("roles") else ""
+    return [f"{nodes['total']}{TIED}= {' + '.join(terms)}{role}"]
+
+
+def _near(near: Answer) -> str:
+    shard = f" (shard-{near['shard']})" if near.get("shard") is not None else ""
+    lacks = "; ".join(_lack(lack) for lack in near["lacks"])
+    holders = ""
+    if near.get("leaving"):
+        holders = f" when {', '.join(near['leaving'])} has left"
+    elif near.get("heldBy"):
+        holders = f", held by {', '.join(near['heldBy'])}"
+    return f"{near['node']}{shard} needs {lacks}{holders}"
+
+
+def _lack(lack: Answer) -> str:
+    future = f", future idle {lack['futureIdle']}" if lack["futureIdle"] != lack["idle"] else ""
+    return f"{lack['needs']} {lack['resource']}: idle {lack['idle']}{future}"
+
+
+def _evicted(answer: Answer) -> list[str]:
+    """Who evicted those that wait, and by which rule: the last time."""
+    evictions = [entry for entry in answer.get("story") or () if entry["reason"] == "Evicted"]
+    if not evictions or answer.get("reason") is None:
+        return []
+    last, at = evictions[-1], evictions[-1]["lastTime"]
+    tasks = "1 task" if last["tasks"] == 1 else f"{last['tasks']} tasks"
+    return [f"{tasks} {last['message'].removeprefix('evicted ')}, at {at[11:19]}"]
+
+
+def _victims(answer: Answer) -> list[str]:
+    victims = answer.get("victims")
+    if not victims:
+        return []
+    if not victims["considered"]:
+        why = (
+            victims["kept"][0]["why"] if victims["kept"] else "there is nobody who could be evicted"
+        )
+        return [f"{victims['action']}: {why}"]
+    tasks = "1 task" if victims["considered"] == 1 else f"{victims['considered']} tasks"
+    reasons = ", ".join(f"{row['tasks']} {row['why']}" for row in victims["kept"])
+    return [f"{victims['action']} looked at {tasks}: {reasons or 'too few to make room'}"]
+
+
+def _if(entry: Answer, answer: Answer) -> str:
+    more = f" +{entry['nodes']} nodes," if entry["nodes"] else ""
+    if entry["fits"]:
+        return f"{entry['change']}:{more} fits now"
+    if answer.get("reason") == Reason.WAITING_FOR_QUOTA:
+        return f"{entry['change']}: no change"
+    tasks = "1 task" if entry["starts"] == 1 else f"{entry['starts']} tasks"
+    return f"{entry['change']}:{more} {tasks} could start"
+
+
+def _ahead(answer: Answer) -> list[str]:
+    ahead, position = answer.get("ahead") or [], answer.get("position") or 1
+    more = position - 1 - len(ahead)
+    return [", ".join(ahead) + (f" and {more} more" if more > 0 else "")] if ahead else []
+
+
+def _tried(answer: Answer) -> list[str]:
+    tries = answer["attempts"]
+    turns = tries["placed"] + tries["nominated"] + tries["infeasible"]
+    conflicts = tries["trueConflicts"] + tries["readConflicts"]
+    if not turns and not conflicts:
+        return []
+    words = [
+        f"{tries[name]} {name}" for name in ("placed", "nominated", "infeasible") if tries[name]
+    ]
+    lost = [
+        f"{tries[f'{name}Conflicts']} {name}"
+        for name in ("read", "true")
+        if tries[f"{name}Conflicts"]
+    ]
+    if lost:
+        words.append(f"{' and '.join(lost)} conflict{'' if conflicts == 1 else 's'}")
+    shards = "1 shard" if tries["shards"] == 1 else f"{tries['shards']} shards"
+    return [f"{'1 turn' if turns == 1 else f'{turns} turns'} on {shards}: {', '.join(words)}"]
+
+
+def _places(answer: Answer) -> list[str]:
+    return [_place(place) for place in answer.get("places") or ()]
+
+
+def _place(place: Answer) -> str:
+    tasks = "1 task" if place["tasks"] == 1 else f"{place['tasks']} tasks"
+    words = [f"{place['node']}: {tasks}"]
+    words += [f"shard-{place['shard']}"] if place.get("shard") is not None else []
+    words += [f"{place['level']} ({place['because']})"] if place.get("level") else []
+    return ", ".join(words)
+
+
+def _seconds(text: str) -> float:
+    """Seconds since 1970 of a time as the server writes it."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction or 0}")

@@ -1,0 +1,59 @@
+"""``quadrant shard``: the parts of the cluster and their workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.client.completion import complete_names
+from coordinator.cli.client.options import Context, NoHeaders, Output, Server, Verbose
+from coordinator.cli.options.lazy import HELP
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=HELP,
+    help="List and describe shards",
+)
+
+
+@app.command("list")
+def list_shards(
+    *,
+    output: Output = "",
+    no_headers: NoHeaders = False,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """List shards: whether their worker is up, what they own, what they are doing"""
+    from coordinator.cli.objects.get import get
+
+    get(
+        ["shards"],
+        output=output,
+        no_headers=no_headers,
+        server=server,
+        context=context,
+        verbose=verbose,
+    )
+
+
+@app.command()
+def describe(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", autocompletion=complete_names("shards"), help="Shards"),
+    ],
+    *,
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show shards in full, with what happened to them"""
+    from coordinator.cli.objects.describe import describe as described
+
+    names = [f"shard-{name}" if name.isdecimal() else name for name in names]
+    described(["shards", *names], server=server, context=context, verbose=verbose)

@@ -1,0 +1,69 @@
+"""``quadrant story``: what happened to a job, from its submission on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from coordinator.cli.client.options import Context, Namespace, Output, Server, Verbose
+from coordinator.cli.scheduling.explain import SubjectKind, explained
+
+
+def story(
+    *,
+    subject: Annotated[SubjectKind, typer.Argument(metavar="KIND", help="job, pod or podgroup")],
+    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Which one")],
+    namespace: Namespace = None,
+    output: Output = "",
+    server: Server = None,
+    context: Context = None,
+    verbose: Verbose = False,
+) -> None:
+    """Tell what happened to a job or pod, in order, from its submission on
+
+    When it was submitted, why it waited, who was faster, where and at which level its tasks were
+    placed, when they started, who evicted them by which rule, how they ended. Only what the
+    coordinator that leads now has seen: it is not kept when another one takes over.
+
+    Examples:
+
+      quadrant story job default/train-7
+
+      quadrant story pod train-7-worker-0 -o json
+    """
+    from coordinator.cli.output.printing import form_of, write, write_form
+
+    form = form_of(output)
+    answer = explained(
+        subject, name, namespace=namespace, server=server, context=context, verbose=verbose
+    )
+    if not form.table:
+        write_form(form, {"kind": "Story", "of": answer["of"], "story": answer["story"]})
+        return
+    write("\n".join(lines(answer)) + "\n")
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """One line for each thing that happened: time, word, how often, sentence, and whom."""
+    rows = [(_when(entry), _word(entry), _text(entry)) for entry in answer["story"]]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in (0, 1)]
+    of = answer["of"]
+    head = f"{of['kind']} {of['namespace']}/{of['name']}"
+    return [head, *(f"{at:{widths[0]}}  {word:{widths[1]}}  {text}" for at, word, text in rows)]
+
+
+def _when(entry: dict[str, Any]) -> str:
+    return str(entry["time"]).replace("T", " ").removesuffix("Z")
+
+
+def _word(entry: dict[str, Any]) -> str:
+    times = f" x{entry['count']}" if entry["count"] > 1 else ""
+    return f"{entry['reason']}{times}"
+
+
+def _text(entry: dict[str, Any]) -> str:
+    names = list(entry["names"])
+    more = entry["tasks"] - len(names)
+    task_names = f"  [{', '.join(names)}{f' and {more} more' if more > 0 else ''}]" if names else ""
+    return f"{entry['message']}{task_names}"

@@ -1,0 +1,1 @@
+"""Commands that verify: chaos, replay, snapshot, scaling."""

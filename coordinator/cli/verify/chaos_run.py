@@ -1,0 +1,141 @@
+"""``quadrant chaos run``: real processes, real signals, and the check of what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coordinator.cli.options.failure import EXIT_ERROR
+from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption, Seed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coordinator.cli.run.stack import Workspace
+    from coordinator.verification.chaos.run import Chaos
+
+DRIVER_FAULTS = (
+    "refuse=0.01,unknown_before=0.01,unknown_after=0.01,"
+    "silent_before=0.005,silent_after=0.005,duplicate=0.05"
+)
+NODES, UNITS = 24, 8
+
+
+def chaos_run(
+    *,
+    seed: Seed = 0,
+    duration: Annotated[
+        float, typer.Option("--duration", min=5.0, help="Seconds of load and faults")
+    ] = 60.0,
+    shards: Annotated[
+        int, typer.Option("--shards", min=1, max=16, help="Workers that are struck")
+    ] = 3,
+    mode: ModeOption = ModeChoice.SOFT,
+    standby: Annotated[
+        bool, typer.Option("--standby/--no-standby", help="Have a second coordinator")
+    ] = True,
+    driver_faults: Annotated[
+        str,
+        typer.Option(
+            "--driver-faults",
+            metavar="FAULT=P,...",
+            help="How often the cluster refuses, is silent, says things twice; '' = never",
+        ),
+    ] = DRIVER_FAULTS,
+    faults: Annotated[
+        bool, typer.Option("--faults/--no-faults", help="Kill, pause and restart processes")
+    ] = True,
+    hostile: Annotated[
+        bool,
+        typer.Option(
+            "--hostile/--no-hostile",
+            help="Have a tenant that sends what could corrupt the ledger or hold up the service",
+        ),
+    ] = True,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            "--history", metavar="FILE", dir_okay=False, help="Keep the history of the run here"
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Kill, pause and restart every process at random while users work, then check all promises
+
+    Starts everything in a directory of its own: the embedded ledger, Ray with its workers, two
+    coordinators, a cluster that refuses and forgets to answer. For --duration seconds jobs, gangs
+    wider than a shard, edits, deletions and changes of the policy come in while faults strike, both
+    as --seed draws them; a tenant with a small role does what harm it can beside them.
+    Then no more faults strike, everything has to finish, and the history is checked by code that
+    shares nothing with the scheduler. Ends with 1 where any promise was broken.
+
+    Examples:
+
+      quadrant chaos run --seed 7 --duration 60
+
+      quadrant chaos run --duration 600 -o json
+    """
+    from rich.console import Console
+
+    from coordinator.cli.run.stack import workspace
+    from coordinator.verification.chaos.faults import kinds_of
+    from coordinator.verification.chaos.plan import plan
+    from coordinator.verification.chaos.run import Chaos
+    from coordinator.verification.chaos.timeline import ChaosTimeline
+    from coordinator.verification.workloads.generators import ClusterShape
+
+    console = Console(stderr=True, highlight=False)
+    with workspace(
+        history=history,
+        shards=shards,
+        mode=mode.value,
+        seed=seed,
+        standby=standby,
+        cluster_faults=driver_faults,
+        log_format="json",
+    ) as space:
+        chaos = Chaos(
+            settings=space.settings,
+            shape=ClusterShape(NODES, UNITS),
+            seed=seed,
+            duration=duration,
+            blows=plan(seed, duration, targets=kinds_of(standby)) if faults else [],
+            hostile=hostile,
+            timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
+        )
+        code = _run(chaos, space, console, output)
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(chaos: Chaos, space: Workspace, console: Console, output: Output) -> int:
+    from coordinator.cli.run.stack import run_to_exit_code
+
+    async def run() -> int:
+        await chaos.run()
+        return 0
+
+    if code := run_to_exit_code(run):
+        return code
+    return _tell(chaos, space, console, output)
+
+
+def _tell(chaos: Chaos, space: Workspace, console: Console, output: Output) -> int:
+    """The timeline with what was found out at the end, the result, the exit code."""
+    from rich.console import Console
+
+    report = chaos.report
+    console.print("\nTimeline")
+    for line in chaos.timeline.in_order():
+        console.print(line, markup=False, soft_wrap=True)
+    if output is Output.JSON:
+        typer.echo(report.line())
+    else:
+        Console(soft_wrap=True).print(report.table())
+    if report.ok:
+        return 0
+    space.keep = True
+    console.print(f"History: {space.history}\nLogs: {space.settings.run_dir}", markup=False)
+    return EXIT_ERROR

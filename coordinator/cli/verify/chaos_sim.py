@@ -1,0 +1,176 @@
+"""``quadrant chaos sim``: seeds of the simulated whole; a failing one is made small and kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
+from coordinator.cli.options.options import Output, OutputOption
+
+if TYPE_CHECKING:
+    from coordinator.verification.chaos.report import ChaosReport
+    from coordinator.verification.scenarios.play import Played
+    from coordinator.verification.simulation.scenario import Scenario
+
+DEFAULT_SEEDS = "1..100"
+SHRUNK = 3
+"""So many failing seeds are made small."""
+LAST_LINES = 5
+"""Lines of a failing history that are shown."""
+
+
+def sim_command(
+    *,
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="A..B", help="Run these seeds, both ends included")
+    ] = DEFAULT_SEEDS,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Run this seed alone", show_default=False)
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option("--scenario", metavar="FILE", help="Run what a failing seed left behind"),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FILE", help="Of one run: write its history here"),
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs", min=0, metavar="N", help="Processes side by side; 0 is one per processor"
+        ),
+    ] = 1,
+    keep: Annotated[
+        Path, typer.Option("--keep", metavar="DIR", help="Where failing scenarios are left")
+    ] = Path(),
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--shrink", min=0.0, metavar="SECONDS", help="Spent at most on making a seed small"
+        ),
+    ] = 60.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run the whole on virtual time, by seed, while everything that can go wrong does
+
+    Messages are late, lost and said twice; workers, leader, standby, ledger and cluster die, stand
+    still and come back. A failing seed is made small: what it still needs to fail is shown and left
+    behind as a file, which runs again, to the byte, with --scenario.
+    """
+    if scenario is not None:
+        report = _run_one(_read(scenario), history)
+    elif seed is not None:
+        from coordinator.verification.scenarios.generate import scenario as generate
+
+        report = _run_one(generate(seed), history)
+    elif history is not None:
+        raise CommandError(
+            "--history: it is of one run; give --seed or --scenario with it", code=EXIT_USAGE
+        )
+    else:
+        processes = jobs or os.cpu_count() or 1
+        report = _run_many(_range(seeds), processes=processes, keep=keep, seconds=seconds)
+    _show(report, output)
+    raise typer.Exit(0 if report.ok else EXIT_ERROR)
+
+
+def _range(text: str) -> range:
+    match = re.fullmatch(r"(\d+)\.\.(\d+)", text)
+    if match is None or int(match[2]) < int(match[1]):
+        raise CommandError(f"--seeds: {text!r} is not a range; write it as 1..500", code=EXIT_USAGE)
+    return range(int(match[1]), int(match[2]) + 1)
+
+
+def _read(file: Path) -> Scenario:
+    from coordinator.verification.simulation.scenario import Scenario
+
+    try:
+        return Scenario.from_json(file.read_text())
+    except OSError as error:
+        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CommandError(
+            f"{file}: not a scenario ({reason}); give a file that a failing seed has left behind"
+        ) from None
+
+
+def _run_one(chosen: Scenario, history: Path | None) -> ChaosReport:
+    from coordinator.verification.scenarios.campaign import report_of
+    from coordinator.verification.scenarios.play import play
+
+    played = play(chosen)
+    if history is not None:
+        try:
+            played.notes.write(history)
+        except OSError as error:
+            raise CommandError(f"--history: cannot write {history}: {error.strerror}") from None
+    return report_of(played)
+
+
+def _run_many(seeds: range, *, processes: int, keep: Path, seconds: float) -> ChaosReport:
+    from coordinator.verification.chaos.report import ChaosReport
+    from coordinator.verification.scenarios.campaign import run_seeds
+
+    total, failing = ChaosReport(), 0
+    for seed, of_seed in run_seeds(seeds, processes=processes):
+        total.add(of_seed)
+        if not of_seed.ok:
+            failing += 1
+            if failing <= SHRUNK:
+                _make_small(seed, keep, seconds)
+    return total
+
+
+def _make_small(seed: int, keep: Path, seconds: float) -> None:
+    from coordinator.verification.scenarios.generate import scenario
+    from coordinator.verification.scenarios.play import play
+    from coordinator.verification.scenarios.shrink import shrink
+
+    failed = play(scenario(seed))
+    _say(f"seed {seed} fails: {failed.broken[0]}")
+    small = shrink(failed, seconds=seconds)
+    file = keep / f"sim-{seed}.json"
+    try:
+        file.write_text(small.scenario.to_json())
+    except OSError as error:
+        raise CommandError(f"--keep: cannot write {file}: {error.strerror}") from None
+    for line in told(small, failed.scenario):
+        _say(f"  {line}")
+    _say(f"  again: quadrant chaos sim --scenario {file} --history sim-{seed}.jsonl")
+
+
+def told(small: Played, whole: Scenario) -> list[str]:
+    """A small failing run in a few lines: what it needs, and how its history ends."""
+    shrunk = small.scenario
+    lines = [f"{small.broken[0]}"]
+    lines.append(f"stories, {len(shrunk.stories())} of {len(whole.stories())}:")
+    lines += [f"  {story}" for story in shrunk.stories()]
+    lines.append(f"faults, {len(shrunk.faults)} of {len(whole.faults)}:")
+    for fault in shrunk.faults:
+        lasting = f" for {fault.seconds:.3f} s" if fault.seconds else ""
+        lines.append(f"  {fault.at:.3f} s: {fault.kind}{lasting}")
+    lines.append(f"history, {len(small.notes.lines)} lines, which end with:")
+    lines += [f"  {line.decode().strip()[:200]}" for line in small.notes.lines[-LAST_LINES:]]
+    return lines
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _show(report: ChaosReport, output: Output) -> None:
+    match output:
+        case Output.JSON:
+            sys.stdout.write(report.line() + "\n")
+        case Output.TABLE:
+            from rich.console import Console
+
+            Console(soft_wrap=True).print(report.table())

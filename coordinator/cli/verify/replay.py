@@ -1,0 +1,250 @@
+"""``quadrant replay``: what would be decided about a recorded cluster, and under another policy."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
+from coordinator.cli.options.lazy import HELP
+from coordinator.cli.options.options import ModeChoice, Output
+
+if TYPE_CHECKING:
+    from coordinator.verification.replay.cases import Case
+    from coordinator.verification.replay.outcome import ReplayResult
+    from shared.policy.model import Policy
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=HELP)
+
+
+@app.command()
+def replay(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Dumps as kubectl get -o yaml (or json) writes them, which are one cluster "
+            "together; scenarios, or lists of them; - is stdin"
+        ),
+    ],
+    *,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="Decide under this policy; else under the one in the dump or scenario",
+        ),
+    ] = None,
+    diff: Annotated[
+        Path | None,
+        typer.Option(
+            "--diff",
+            metavar="FILE",
+            help="Decide under this policy as well, and show what becomes different; ends with 1 "
+            "where anything does",
+        ),
+    ] = None,
+    cycles: Annotated[
+        int, typer.Option("--cycles", min=1, max=10_000, metavar="N", help="Sessions in a row")
+    ] = 1,
+    shards: Annotated[
+        int,
+        typer.Option(
+            "--shards",
+            min=1,
+            max=1024,
+            metavar="S",
+            help="Decide with so many shards: coordinator, workers and ledger on virtual time, "
+            "until nothing changes any more",
+        ),
+    ] = 1,
+    mode: Annotated[
+        ModeChoice, typer.Option("--mode", help="With --shards: what their borders mean")
+    ] = ModeChoice.NONE,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            min=0,
+            metavar="K",
+            help="With --shards: deals the nodes to the shards, and delays the messages",
+        ),
+    ] = 0,
+    now: Annotated[
+        str,
+        typer.Option(
+            "--now",
+            metavar="TIME",
+            help="The time of the session, as 2026-01-31T12:00:00Z; else when the dump was taken, "
+            "or the latest time in it",
+        ),
+    ] = "",
+    only: Annotated[
+        str, typer.Option("--only", metavar="TEXT", help="Only what has this text in its id")
+    ] = "",
+    output: Annotated[
+        Output | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="table is for people, json is one object a line; table where all is a dump",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Decide recorded cluster states: what would be bound, evicted and promised, and why not
+
+    A dump has nodes, queues, PodGroups and pods; pods with a node are where they are, pods of
+    other schedulers use their nodes and are left alone. Everything is decided anew in this
+    process, as the scheduler does it: nothing is sent anywhere.
+
+    Between two sessions of --cycles a bound pod has begun to run, an evicted one has left its node
+    and waits again, a promised one waits for its node. Nothing else ends, and no time passes but
+    one second.
+
+    Examples:
+
+      kubectl get nodes,pods,podgroups,queues,hypernodes -A -o yaml > now.yaml
+
+      quadrant replay now.yaml --policy volcano.yaml
+
+      quadrant replay now.yaml --policy today.yaml --diff tomorrow.yaml --cycles 5
+
+      quadrant snapshot | quadrant replay - --shards 4 --mode soft --seed 1
+    """
+    from coordinator.cli.verify.replay_text import run_case
+
+    cases = _cases(files, policy, only, now)
+    form = output or (Output.TABLE if all(case.dump for case in cases) else Output.JSON)
+    other_policy = None if diff is None else _policy(diff)
+    if shards > 1 and cycles > 1:
+        raise CommandError(
+            "--cycles: with --shards the run goes on until nothing changes; leave one of them out",
+            code=EXIT_USAGE,
+        )
+    changed = False
+    for case in cases:
+        _say_notes(case)
+        run = run_case(case, cycles=cycles, shards=shards, mode=mode.value, seed=seed)
+        if other_policy is None:
+            _show(case, _checked(case, run(case.policy)), form, several=cycles > 1)
+        else:
+            changed |= _show_difference(
+                case, _checked(case, run(case.policy)), _checked(case, run(other_policy)), form
+            )
+    raise typer.Exit(EXIT_ERROR if changed else 0)
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+def _cases(files: list[Path], policy: Path | None, only: str, now: str) -> list[Case]:
+    from coordinator.verification.replay.cases import read_cases
+    from coordinator.verification.replay.recorded import RecordError
+    from coordinator.verification.replay.scenario import ScenarioError
+    from shared.policy.model import PolicyError
+
+    chosen_policy = None if policy is None else _policy(policy)
+    moment = _moment(now) if now else None
+    try:
+        cases = read_cases(
+            [_read(file) for file in files], policy=chosen_policy, only=only, now=moment
+        )
+    except (ScenarioError, RecordError, PolicyError) as error:
+        raise CommandError(str(error)) from None
+    if not cases and not only:
+        raise CommandError(f"{files[0]}: nothing is in it; give a dump or a scenario")
+    return cases
+
+
+def _read(file: Path) -> tuple[str, list[Any]]:
+    from shared.manifests.text.errors import TextError, TextLimits
+    from shared.manifests.text.text import read_values
+
+    name = "stdin" if str(file) == "-" else str(file)
+    try:
+        text = sys.stdin.buffer.read() if name == "stdin" else file.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
+    limits = TextLimits(size=1 << 30, objects=1_000_000, values=200_000_000)
+    try:
+        form = "json" if file.suffix == ".json" else "either"
+        return name, read_values(text, form=form, limits=limits)  # type: ignore[arg-type]
+    except TextError as error:
+        raise CommandError(f"{name}: cannot be read: {error}") from None
+
+
+def _policy(file: Path) -> Policy:
+    from shared.policy.file import read_text, unwrap
+    from shared.policy.model import PolicyError
+
+    try:
+        return unwrap(read_text(file)).parse()
+    except OSError as error:
+        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
+    except PolicyError as error:
+        lines = "\n".join(f"{file}: {line}" for line in str(error).split("\n"))
+        raise CommandError(lines) from None
+
+
+def _moment(text: str) -> float:
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(
+            f"--now: {text!r} is not a time; write it as 2026-01-31T12:00:00Z", code=EXIT_USAGE
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+# --- what is answered ---------------------------------------------------------------------------
+
+
+def _checked(case: Case, results: Iterator[ReplayResult]) -> Iterator[ReplayResult]:
+    from coordinator.verification.replay.ledger_check import LedgerRefused
+    from shared.policy.model import PolicyError
+
+    try:
+        yield from results
+    except PolicyError as error:
+        raise CommandError(f"{case.id}: {error}") from None
+    except LedgerRefused as error:
+        raise CommandError(f"{case.id}: {error}; please report it with the dump") from None
+
+
+def _say_notes(case: Case) -> None:
+    for note in case.notes:
+        sys.stderr.write(f"{case.id}: {note}\n")
+
+
+def _show(case: Case, results: Iterable[ReplayResult], form: Output, *, several: bool) -> None:
+    from coordinator.cli.verify.replay_text import table_of
+
+    for number, result in enumerate(results, start=1):
+        document = result.as_json() | ({"cycle": number} if several else {})
+        if form is Output.JSON:
+            typer.echo(json.dumps(document))
+        else:
+            typer.echo(table_of(result, f"{case.id}, session {number}" if several else case.id))
+
+
+def _show_difference(
+    case: Case, ours: Iterable[ReplayResult], theirs: Iterable[ReplayResult], form: Output
+) -> bool:
+    from coordinator.cli.verify.replay_text import table_of_differences
+    from coordinator.verification.replay.compare import differences
+
+    changes = differences(ours, theirs)
+    if form is Output.JSON:
+        for difference in changes:
+            typer.echo(json.dumps(difference.as_json()))
+    else:
+        typer.echo(table_of_differences(case.id, changes))
+    return bool(changes)

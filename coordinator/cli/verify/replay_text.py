@@ -1,0 +1,120 @@
+"""The parts of ``quadrant replay``: how a case is run, how long it takes, and its tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from coordinator.cli.output.printing import TextColumns
+from coordinator.cli.output.terminal import painter, width_of
+
+if TYPE_CHECKING:
+    from coordinator.verification.replay.cases import Case
+    from coordinator.verification.replay.compare import DecisionDifference
+    from coordinator.verification.replay.outcome import ReplayResult
+    from shared.policy.model import Policy
+
+Run = Callable[["Policy"], Iterator["ReplayResult"]]
+Step = Callable[[], None]
+
+
+def run_case(case: Case, *, cycles: int, shards: int, mode: str, seed: int) -> Run:
+    """How to decide a case under a policy."""
+
+    def run(policy: Policy) -> Iterator[ReplayResult]:
+        if shards > 1:
+            from coordinator.verification.replay.sharded import ShardedRun, run_sharded
+            from shard_worker.view.mode import Mode
+
+            sharding = ShardedRun(shards=shards, mode=Mode(mode), seed=seed)
+            with progress(f"{shards} shards", None) as step:
+                yield run_sharded(policy, case.recorded, sharding, name=case.id, step=step)
+            return
+        from coordinator.verification.replay.cycles import run_cycles
+
+        with progress("sessions", cycles) as step:
+            for result in run_cycles(
+                policy,
+                case.recorded,
+                name=case.id,
+                cycles=cycles,
+                mode=case.mode,
+                own_rows=case.own_rows,
+                now=case.now,
+            ):
+                step()
+                yield result
+
+    return run
+
+
+@contextmanager
+def progress(label: str, total: int | None) -> Iterator[Step]:
+    """A bar on stderr where somebody watches and there is more than one step."""
+    if total == 1 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def table_of(result: ReplayResult, title: str) -> str:
+    """What was decided, pods bound, evicted and promised, one a line; then every PodGroup, and the
+    pods without one that wait."""
+    decided = [
+        *(("bind", pod, node, "") for pod, node in sorted(result.binds.items())),
+        *(("evict", pod, *result.victims.get(pod, ("", ""))) for pod in sorted(result.evicted)),
+        *(("promise", pod, node, "") for pod, node in sorted(result.pipelined.items())),
+    ]
+    waits = sum(counts.get("Pending", 0) for counts in result.tasks.values()) + len(result.alone)
+    counts = (
+        f"{title}: {len(result.binds)} bound, {len(result.evicted)} evicted, "
+        f"{len(result.pipelined)} promised a node, {waits} wait"
+    )
+    groups = [
+        (key, str(group["phase"]), _states(result.tasks[key]), "; ".join(group["reasons"]))
+        for key, group in sorted(result.pod_groups.items())
+    ]
+    alone = [(pod, "; ".join(reasons)) for pod, reasons in sorted(result.alone.items())]
+    return "\n".join(
+        [
+            counts,
+            *_table(("DECISION", "POD", "NODE", "WHY"), decided),
+            *_table(("PODGROUP", "PHASE", "PODS", "WHY"), groups),
+            *_table(("POD", "WHY"), alone),
+        ]
+    )
+
+
+def _states(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def table_of_differences(title: str, changes: Sequence[DecisionDifference]) -> str:
+    rows = [(d.kind, d.name, d.ours, d.theirs) for d in changes]
+    heading = (
+        "1 decision is different" if len(rows) == 1 else f"{len(rows)} decisions are different"
+    )
+    lines = [f"{title}: {heading if rows else 'both policies decide the same'}"]
+    return "\n".join([*lines, *_table(("KIND", "NAME", "POLICY", "OTHER"), rows)])
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Nothing where there are no rows."""
+    if not rows:
+        return []
+    lines: list[str] = []
+    out = sys.stdout
+    TextColumns(headers, out=lines.append, paint=painter(out), width=width_of(out)).rows(rows)
+    return ["", *"".join(lines).rstrip("\n").split("\n")]

@@ -1,0 +1,1 @@
+"""The append-only history of ledger and cluster, which the checker reads."""

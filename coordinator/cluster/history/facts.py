@@ -1,0 +1,97 @@
+"""What the checker has to know of objects, as JSON: requirements of task classes, facts of nodes.
+
+Fields that have their default are left out, so that a plain task class or node costs nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import orjson
+
+from shared.model.model import Job, Node, Role, TaskClass
+from shared.records.specs import decode_object, is_object_key
+
+Facts = dict[str, Any]
+
+_NOT_CHECKED = ("resourcequota/", "quota/", "numatopology/")
+"""Objects that no promise is about: admission and scores alone look at them."""
+
+_WISHES = ("preferred_nodes", "images", "preempts")
+"""Fields of constraints that no node has to meet."""
+
+_PREEMPTABLE = "volcano.sh/preemptable"
+
+DIGEST_BYTES = 8
+"""64 bits: two of 10 million different requirements share a digest with a chance below 1e-5."""
+
+
+def facts(value: Any) -> Any:
+    """A dataclass as a mapping of the fields that differ from their defaults, tuples as lists."""
+    if isinstance(value, tuple | list):
+        return [facts(item) for item in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    changed: Facts = {}
+    for f in dataclasses.fields(value):
+        item = getattr(value, f.name)
+        default = f.default_factory() if callable(f.default_factory) else f.default
+        if item != default:
+            changed[f.name] = facts(item)
+    return changed
+
+
+def requirements(cls: TaskClass) -> Facts:
+    """What a class asks of nodes and neighbours beyond amounts; {} where it asks for nothing."""
+    rules: Facts = facts(cls)
+    rules.pop("requests", None)
+    constraints = {k: v for k, v in rules.pop("constraints", {}).items() if k not in _WISHES}
+    terms = [term for term in constraints.pop("pod_terms", ()) if not term.get("weight")]
+    spreads = [spread for spread in constraints.pop("spreads", ()) if spread.get("hard", True)]
+    if terms:
+        constraints["pod_terms"] = terms
+    if spreads:
+        constraints["spreads"] = spreads
+    return rules | constraints
+
+
+def node_facts(node: Node) -> Facts:
+    """What predicates read of a node, beside its amounts."""
+    node_rules: Facts = {"labels": node.labels} if node.labels else {}
+    if node.taints:
+        node_rules["taints"] = facts(node.taints)
+    if node.unschedulable:
+        node_rules["unschedulable"] = True
+    return node_rules
+
+
+def role_facts(job: Job, role: Role) -> Facts:
+    """What rules between pods, and rules about victims, read of a role's members."""
+    role_rules: Facts = {"labels": dict(role.labels)} if role.labels else {}
+    if role.priority != 1:
+        role_rules["priority"] = role.priority
+    if role.priority_class:
+        role_rules["class"] = role.priority_class
+    if role.gated:
+        role_rules["gated"] = True
+    for marks in (role.annotations, role.labels, job.annotations, job.labels):
+        if (mark := dict(marks).get(_PREEMPTABLE)) is not None:
+            role_rules["preemptable"] = mark.lower() == "true"
+            break
+    return role_rules
+
+
+def object_facts(key: str, spec: bytes) -> Facts | None:
+    """An object that placement looks at; None where no promise is about objects of its kind."""
+    if not is_object_key(key) or key.startswith(_NOT_CHECKED):
+        return None
+    value: Facts = facts(decode_object(key, spec))
+    return value
+
+
+def digest(value: Facts) -> str:
+    """The same for equal facts, whatever the order of their keys."""
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()

@@ -1,0 +1,199 @@
+"""The history: one file of events, from the ledger's log and from the cluster, by one writer.
+
+The file only grows, one JSON event per line (:mod:`coordinator.cluster.history.events` tells the
+shapes). A batch of events is one write; what the cluster did is written before anybody is told of
+it. After a kill the file may end in the middle of an entry: opening it again cuts that off, and the
+ledger's log is read on from the last entry that is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import orjson
+import structlog
+
+from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.history.events import (
+    Event,
+    LedgerEvents,
+    acknowledged_event,
+    cluster_event,
+    end_event,
+)
+from shared.ledger.entries.log import LogEntry
+
+SYNC_EVERY = 1.0
+"""Seconds between two fsyncs of the file; it is also synced when it is closed."""
+
+ENTRIES_AT_ONCE = 32
+"""Log entries between two looks at the cluster's own work: an entry may hold 500 objects."""
+
+_BLOCK = 2**16
+
+log = structlog.get_logger(__name__)
+
+
+class HistoryFile:
+    """The only writer of one history. Every method may raise OSError."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size, self.position, self._number, entries = _resume(path)
+        self._events = LedgerEvents(number=entries, resumed=self.position != "0")
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.ftruncate(self._file, size)
+        self._synced = True
+
+    def ledger_entries(self, entries: list[LogEntry]) -> None:
+        """Write the events of log entries; :attr:`position` is then the id of the last one."""
+        if entries:
+            self._write([event for entry in entries for event in self._events.of(entry)])
+            self.position = entries[-1].id
+
+    def cluster_events(self, events: list[ClusterEvent]) -> None:
+        if events:
+            first = self._number + 1
+            self._number += len(events)
+            self._write([cluster_event(event, first + i) for i, event in enumerate(events)])
+
+    def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
+        """Users were told that these jobs are stored: (first jid, how many)."""
+        self._number += 1
+        self._write([acknowledged_event(t, jobs, self._number)])
+
+    def end(self, t: float) -> None:
+        """Everything up to now is in the file, and its writer stops."""
+        self._number += 1
+        self._write([end_event(t, self._number)])
+
+    def sync(self) -> None:
+        if not self._synced:
+            self._synced = True
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        self.sync()
+        os.close(self._file)
+
+    def _write(self, events: list[Event]) -> None:
+        data = b"".join([orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE) for event in events])
+        rest = memoryview(data)
+        while rest:  # one call, unless the disk takes less
+            rest = rest[os.write(self._file, rest) :]
+        self._synced = False
+
+
+async def sync_regularly(history: HistoryFile) -> None:
+    """fsync the file once a second, off the event loop, until cancelled."""
+    while True:
+        await asyncio.sleep(SYNC_EVERY)
+        await asyncio.to_thread(history.sync)
+
+
+class LogReader(Protocol):
+    """The one call of the ledger that a follower needs."""
+
+    async def read_log(
+        self, after: str, *, count: int = 512, block: float | None = None
+    ) -> list[LogEntry]: ...
+
+
+class LogFollower:
+    """Copies the ledger's log into the history. ``unavailable``: what the ledger raises if away."""
+
+    def __init__(
+        self, ledger: LogReader, history: HistoryFile, *, unavailable: type[Exception]
+    ) -> None:
+        self._ledger = ledger
+        self._history = history
+        self._unavailable = unavailable
+
+    async def run(self) -> None:
+        """Follow until cancelled; a ledger that is away is asked again and again."""
+        pause = 0.05
+        while True:
+            try:
+                await self._copy(block=1.0)
+                pause = 0.05
+            except self._unavailable as error:
+                log.warning("history waits for the ledger", error=str(error), seconds=pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+
+    async def drain(self) -> None:
+        """Copy what the log holds now. Raises ``unavailable`` if it cannot be read."""
+        while await self._copy(block=None):
+            pass
+
+    async def _copy(self, *, block: float | None) -> int:
+        entries = await self._ledger.read_log(
+            self._history.position, count=ENTRIES_AT_ONCE, block=block
+        )
+        self._history.ledger_entries(entries)
+        await asyncio.sleep(0)
+        return len(entries)
+
+
+# --- reading the end of a file that a dead process left -----------------------------------------
+
+
+def _resume(path: Path) -> tuple[int, str, int, int]:
+    """(bytes worth keeping, id of the last whole log entry or "0", last cluster event's number, the
+    last log entry's number, 0 in a file of before they had any).
+
+    Only the last write can be torn, so looking at the end is enough: a line without its newline
+    goes, and so do the lines of a log entry whose last line is missing.
+    """
+    size, position, number, entries = -1, "", -1, 0
+    torn = ""
+    for end, line in _backwards(path):
+        if size < 0:
+            size = end
+        event = orjson.loads(line)
+        if event["src"] == "cluster":
+            number = max(number, event["n"])
+        elif event["id"] == torn or (not position and event.get("more")):
+            torn, size = event["id"], end - len(line) - 1
+        elif not position:
+            position, entries = event["id"], event.get("n", 0)
+        if position and number >= 0:
+            break
+    return max(size, 0), position or "0", max(number, 0), entries
+
+
+def _backwards(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The complete lines of a file from the last to the first, each with the offset of its end."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        start = end = _end_of_lines(file)
+        rest = b""
+        while start > 0:
+            step = min(_BLOCK, start)
+            start -= step
+            file.seek(start)
+            first, *lines = (file.read(step) + rest)[:-1].split(b"\n")
+            for line in reversed(lines):
+                yield end, line
+                end -= len(line) + 1
+            rest = first + b"\n"
+        if rest:
+            yield end, rest[:-1]
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """The offset after the last newline."""
+    start = file.seek(0, os.SEEK_END)
+    while start > 0:
+        step = min(_BLOCK, start)
+        start -= step
+        file.seek(start)
+        at = file.read(step).rfind(b"\n")
+        if at >= 0:
+            return start + at + 1
+    return 0

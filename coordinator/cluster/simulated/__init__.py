@@ -1,0 +1,1 @@
+"""Simulated kubelets, the process that they run in, and its client."""

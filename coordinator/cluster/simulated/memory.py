@@ -1,0 +1,124 @@
+"""What the simulated kubelets still know after their process was killed: read from the history.
+
+Pods outlive the process that is asked about them, as containers outlive a kubelet: those that ran
+go on, and end when their time is over. Whatever the cluster did stands in the history before
+anybody was told of it, so the history is all the memory there has to be. Report numbers go on too;
+which reports were acknowledged is not known, so all can be asked for again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from coordinator.cluster.protocol import BindAnswer, Report, life_of
+
+NEVER = "-"
+"""In the place of the node of a task whose end is in no report."""
+
+_TAKEN = BindAnswer.OK.name
+_REPORTS = {
+    "start": Report.STARTED,
+    "releasing": Report.RELEASING,
+    "succeeded": Report.SUCCEEDED,
+    "failed": Report.FAILED,
+}
+_ENDS = ("succeeded", "failed")
+
+
+@dataclass(slots=True)
+class KeptPod:
+    """A pod on a node. Times are those of the history, seconds since 1970."""
+
+    uid: str
+    node: str
+    duration: float | None
+    bound: float
+    failing: bool
+    """Whether it will end with another exit code than 0."""
+    started: bool = False
+    releasing: bool = False
+    deleted: float | None = None
+    """Since when it was to end before its time."""
+
+
+@dataclass(slots=True)
+class Memory:
+    pods: dict[str, KeptPod] = field(default_factory=dict)
+    """Task -> what is on a node."""
+    ended: dict[str, tuple[str, str, bool] | None] = field(default_factory=dict)
+    """Task -> (uid, node, whether it succeeded) of what ran, or (uid, NEVER, False) of what never
+    ended there: deleted before it was bound, or lost; None: the same, whatever its uid."""
+    reports: list[tuple[int, str, str, str]] = field(default_factory=list)
+    """(kind, task, node, uid) of every report ever made, in order."""
+
+
+def read_memory(path: Path) -> Memory:
+    """The cluster's side of a history. An incomplete last line counts as not written.
+
+    Raises OSError, or ValueError where the file is not a history.
+    """
+    memory = Memory()
+    if not path.exists():
+        return memory
+    with path.open("rb") as file:
+        for line in file:
+            if b'"src":"cluster"' in line and line.endswith(b"\n"):
+                _take(memory, orjson.loads(line))
+    return memory
+
+
+def _take(memory: Memory, event: dict[str, Any]) -> None:
+    kind = event["ev"]
+    if kind == "bind":
+        _bound(memory, event)
+    elif kind == "delete":
+        uids = event["uids"] or [""] * len(event["tasks"])
+        for task, uid in zip(event["tasks"], uids, strict=True):
+            _deleted(memory, task, uid, event["t"])
+    elif kind == "lost":
+        for task, uid in zip(event["tasks"], event["uids"], strict=True):
+            memory.pods.pop(task, None)
+            memory.ended[task] = (uid, NEVER, False)
+    elif kind in _REPORTS:  # the others are notes of others, and of the file itself
+        _reported(memory, kind, event)
+
+
+def _deleted(memory: Memory, task: str, uid: str, t: float) -> None:
+    pod, end = memory.pods.get(task), memory.ended.get(task)
+    if pod is not None:
+        if uid in ("", pod.uid) and not pod.releasing and pod.deleted is None:
+            pod.deleted = t
+    elif end is None:
+        memory.ended[task] = (uid, NEVER, False) if uid and task not in memory.ended else None
+    elif uid and life_of(end[0]) < life_of(uid):
+        memory.ended[task] = (uid, NEVER, False)
+
+
+def _bound(memory: Memory, event: dict[str, Any]) -> None:
+    tasks = event["tasks"]
+    durations = event.get("durations") or [None] * len(tasks)
+    codes = event.get("codes") or [0] * len(tasks)
+    columns = (tasks, event["uids"], event["nodes"], event["answers"], durations, codes)
+    for task, uid, node, answer, duration, code in zip(*columns, strict=True):
+        if answer == _TAKEN:
+            memory.pods[task] = KeptPod(uid, node, duration, event["t"], bool(code))
+
+
+def _reported(memory: Memory, kind: str, event: dict[str, Any]) -> None:
+    report = int(_REPORTS[kind])
+    for task, uid, node in zip(event["tasks"], event["uids"], event["nodes"], strict=True):
+        memory.reports.append((report, task, node, uid))
+        pod = memory.pods.get(task)
+        if pod is None:
+            continue
+        if kind in _ENDS:
+            memory.ended[task] = (uid, node, kind == "succeeded")
+            del memory.pods[task]
+        elif kind == "releasing":
+            pod.releasing = True
+        else:
+            pod.started = True

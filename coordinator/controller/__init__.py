@@ -1,1 +1,0 @@
-"""The controller of Jobs: what follows when their pods end."""

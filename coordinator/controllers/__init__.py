@@ -1,0 +1,1 @@
+"""Controllers of workload kinds: today Volcano's Job."""

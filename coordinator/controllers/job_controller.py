@@ -1,0 +1,217 @@
+"""What is to be done about Jobs, decided from their rules and from where their tasks stand.
+
+No I/O and no clock. It knows only the jobs that have rules; for all others, what happened costs one
+look-up. What it asks for is executed by :mod:`coordinator.controllers.job_loop` and becomes durable
+with the document of the Job; what has been asked and not come back is not asked twice.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from coordinator.controllers.job_rules import (
+    Rules,
+    Ruling,
+    all_created,
+    may_begin,
+    outcome,
+    rules_of,
+    verdict,
+)
+from coordinator.intake.documents.document import Document, Key
+from shared.manifests.volcano.policies import ABORT_JOB, COMPLETE_JOB, RESTART_JOB, TERMINATE_JOB
+from shared.messages.messages import UNSUCCESSFUL, TaskState
+from shared.model.model import Job
+
+_PHASES = {
+    ABORT_JOB: ("Aborting", "Aborted"),
+    COMPLETE_JOB: ("Completing", "Completed"),
+    TERMINATE_JOB: ("Terminating", "Terminated"),
+}
+_FAR = float("inf")
+
+
+class Live(Protocol):
+    """A job as the scheduler follows it."""
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def states(self) -> bytearray: ...
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Stop every task of this incarnation; its document remembers ``state``."""
+
+    key: Key
+    jid: int
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The job ended by itself; its document remembers ``state``."""
+
+    key: Key
+    jid: int
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Create the members of these roles."""
+
+    key: Key
+    jid: int
+    roles: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Delete the Job, if it is still the one that was created then."""
+
+    key: Key
+    created: float
+
+
+Action = End | Note | Grow | Expire
+
+
+@dataclass(slots=True)
+class _Ruled:
+    key: Key
+    rules: Rules
+    retries: int
+    noted: bool
+    """Its end is in its document."""
+    created: float
+    awaiting: bool = False
+    """Something was asked for that its next document will show."""
+
+
+class JobController:
+    """``known``: the jobs that live, by number."""
+
+    def __init__(self, live_of: Callable[[int], Live | None]) -> None:
+        self._known = live_of
+        self._ruled: dict[int, _Ruled] = {}
+        self._jids: dict[Key, int] = {}
+        """Jobs that have rules, by name."""
+        self._ends: dict[Key, tuple[float, float]] = {}
+        """When these are to be deleted, and when they were created."""
+        self._due: list[tuple[float, Key]] = []
+        """Heap of the same; void where the other says another time."""
+        self._actions: list[Action] = []
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def published(self, documents: Iterable[Document], deleted: Iterable[Key], now: float) -> None:
+        """These documents are durable and the scheduler knows them; those are no more."""
+        for key in deleted:
+            if key.kind == "Job":
+                self._forget(key)
+        for document in documents:
+            if document.key.kind == "Job":
+                self._look(document, now)
+
+    def recorded(self, jids: Iterable[int], now: float) -> None:
+        """Tasks of these jobs moved."""
+        for jid in jids:
+            if jid in self._ruled:
+                self._judge(jid, now)
+
+    def failed(self, jid: int) -> None:
+        """What was asked for about this job could not be done: to be asked again when it moves."""
+        if (ruled := self._ruled.get(jid)) is not None:
+            ruled.awaiting = False
+
+    def next_due(self) -> float | None:
+        """When something is to be done though nothing happens."""
+        return self._due[0][0] if self._due else None
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is something to be done."""
+        return bool(self._actions)
+
+    def take(self, now: float) -> list[Action]:
+        """What is to be done now; each is handed out once."""
+        while self._due and self._due[0][0] <= now:
+            due, key = heapq.heappop(self._due)
+            if self._ends.get(key, (_FAR, 0.0))[0] == due:
+                self._actions.append(Expire(key, self._ends.pop(key)[1]))
+        actions, self._actions = self._actions, []
+        return actions
+
+    # --- documents --------------------------------------------------------------------------------
+
+    def _forget(self, key: Key) -> None:
+        jid = self._jids.pop(key, None)
+        if jid is not None:
+            del self._ruled[jid]
+        self._ends.pop(key, None)
+
+    def _look(self, document: Document, now: float) -> None:
+        key, state = document.key, document.state or {}
+        self._forget(key)
+        rules = None if document.deleting is not None else rules_of(document)
+        if rules is None:
+            return
+        ended = state.get("ended")
+        if ended is not None and rules.ttl is not None:
+            due = ended + rules.ttl
+            self._ends[key] = (due, document.created)
+            heapq.heappush(self._due, (due, key))
+        if document.jid >= 0 and "next" not in state:
+            retries = int(state.get("retryCount", 0))
+            self._jids[key] = document.jid
+            self._ruled[document.jid] = _Ruled(
+                key, rules, retries, ended is not None, document.created
+            )
+            self._judge(document.jid, now)
+
+    # --- judging ----------------------------------------------------------------------------------
+
+    def _judge(self, jid: int, now: float) -> None:
+        ruled, live = self._ruled[jid], self._known(jid)
+        if live is None or ruled.awaiting or ruled.noted:
+            return
+        rules, job, states = ruled.rules, live.job, live.states
+        if (ruling := verdict(rules, job, states)) is not None:
+            self._ask(ruled, End(ruled.key, jid, _ending(ruled, ruling, live, now)))
+        elif begin := may_begin(rules, job, states):
+            self._ask(ruled, Grow(ruled.key, jid, begin))
+        elif rules.ttl is not None and all_created(rules, job):
+            phase = outcome(job, states)
+            if phase is not None:
+                state = {"phase": phase, "retryCount": ruled.retries, "ended": now}
+                self._ask(ruled, Note(ruled.key, jid, state))
+
+    def _ask(self, ruled: _Ruled, action: Action) -> None:
+        ruled.awaiting = True
+        self._actions.append(action)
+
+
+def _ending(ruled: _Ruled, ruling: Ruling, live: Live, now: float) -> dict[str, Any]:
+    """What the document remembers while the job is stopped: where it is, and what comes then."""
+    retries = ruled.retries
+    if ruling.action == RESTART_JOB:
+        retries += 1
+        phase, following = "Restarting", "Pending" if retries < ruled.rules.max_retry else "Failed"
+    else:
+        phase, following = _PHASES[ruling.action]
+    return {
+        "phase": phase,
+        "next": following,
+        "retryCount": retries,
+        "reason": ruling.event,
+        "message": f"{ruling.event} in task {ruling.role}: {ruling.action}",
+        "since": now,
+        "minAvailable": live.job.groups[0].minimum,
+        "succeeded": live.states.count(TaskState.SUCCEEDED),
+        "failed": sum(map(live.states.count, UNSUCCESSFUL)),
+    }

@@ -1,0 +1,87 @@
+"""The job controller in the coordinator process: events go in, what it asks for is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from coordinator.controllers.job_controller import Action, End, Expire, Grow, JobController, Note
+from coordinator.core.coordinator import Coordinator
+from coordinator.intake.changes import Changes
+from coordinator.intake.documents.document import Document
+from coordinator.intake.intake import Intake
+from coordinator.intake.writer import IntakeWriter
+from coordinator.ledger_refusals import StoreRefused
+from shared.messages.messages import StatusItem
+
+AT_ONCE = 64
+"""Actions that wait for the ledger together."""
+
+log = structlog.get_logger(__name__)
+
+
+class JobLoop:
+    def __init__(self, core: Coordinator, intake: Intake) -> None:
+        self.controller = JobController(core.order.jobs.get)
+        self._intake = intake
+        self._moved = asyncio.Event()
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def restored(self, documents: Iterable[Document]) -> None:
+        """The start: what became due while nobody looked is found again."""
+        self.controller.published(documents, (), time.time())
+        self._moved.set()
+
+    def published(self, changes: Changes) -> None:
+        self.controller.published(changes.documents, changes.documents_gone, time.time())
+        self._moved.set()
+
+    def recorded(self, items: Iterable[StatusItem]) -> None:
+        self.controller.recorded((item.jid for item in items), time.time())
+        if self.controller.asks:
+            self._moved.set()
+
+    # --- what is done -----------------------------------------------------------------------------
+
+    async def run(self, writer: IntakeWriter) -> None:
+        """Until it is cancelled."""
+        while True:
+            self._moved.clear()
+            actions = self.controller.take(time.time())
+            for at in range(0, len(actions), AT_ONCE):
+                async with asyncio.TaskGroup() as group:
+                    for action in actions[at : at + AT_ONCE]:
+                        group.create_task(self._try(writer, action))
+            due = self.controller.next_due()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else max(0.0, due - time.time())):
+                    await self._moved.wait()
+
+    async def _try(self, writer: IntakeWriter, action: Action) -> None:
+        try:
+            await self._do(writer, action)
+        except StoreRefused as error:
+            # The Job stays as it is: tried again when it moves, or by the next leader.
+            log.error("Job stays as it is", job=action.key.path, why=error.message)
+
+    async def _do(self, writer: IntakeWriter, action: Action) -> None:
+        intake = self._intake
+        match action:
+            case End(key, jid, state):
+                log.info("Job ends", job=key.path, phase=state["phase"], why=state["message"])
+                await writer.apply(lambda now: intake.end(key, jid, state))
+            case Note(key, jid, state):
+                await writer.apply(lambda now: intake.note(key, jid, state))
+            case Grow(key, jid, roles):
+                admission = await writer.apply(lambda now: intake.grow(key, jid, roles))
+                for refusal in admission.refused:
+                    log.warning("Roles wait", job=key.path, roles=roles, why=refusal.message)
+                    self.controller.failed(jid)
+            case Expire(key, created):
+                log.info("Job is deleted, its time after the end is over", job=key.path)
+                await writer.apply(lambda now: intake.expire(key, created, now))

@@ -1,0 +1,440 @@
+"""The coordinator as a state machine: events in as calls, instructions out as values.
+
+It composes Order, Dispatch and the bookkeeping of binds, and does no I/O: the service executes the
+instructions against Ray, the ledger and the cluster, the seeded run against queues in memory.
+
+========================  =====================================================================
+event                     what follows
+========================  =====================================================================
+``admitted``              objects are durable: they join Order
+``worker_up``             a worker serves a shard under an epoch
+``turns_returned``        outcomes of a call
+``worker_lost``           its epoch is void: its open turns are read anew from the ledger
+``reread``                the ledger's truth about those jobs: their turns are placed again
+``recorded``              the ledger recorded what became of tasks
+``repartition``           nodes came, or a shard has too much: what to store
+``partition_stored``      the partition given out is durable
+``followed``              a worker told up to where it has read the log
+``step``                  turns that may go out now
+========================  =====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+from coordinator.bind.binder import BindPlan, BindResult, adopt, judge_answers, taken_by
+from coordinator.bind.evictions import Victims
+from coordinator.bind.placements import Places
+from coordinator.bind.quarantine import Refused, SetAside
+from coordinator.cluster.protocol import BindAnswers
+from coordinator.core.foreign_use import Use
+from coordinator.core.observer import Observer, Unobserved
+from coordinator.core.shuffle import Shuffling
+from coordinator.core.status import status
+from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.dispatch.instructions import (
+    Fail,
+    Instruction,
+    Keep,
+    Lapse,
+    LeaveOut,
+    Purge,
+    Repartition,
+    Reread,
+    Stop,
+    items_of,
+    never_placed,
+)
+from coordinator.dispatch.sharding import MOVES_PER_MINUTE, Borders
+from coordinator.intake.changes import Changes
+from coordinator.jobs.attempts import note_try
+from coordinator.jobs.counters import CoordinatorTally
+from coordinator.jobs.state import JobState, Standing, amounts
+from coordinator.order.order import Order
+from shared.ledger.entries.intake_batch import PutPartition
+from shared.ledger.entries.snapshot import Nomination
+from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
+from shared.messages.messages import HOLDING, NOBODY, Epoch, Outcome, OutcomeCode, StatusItem
+from shared.model.model import Job, Node
+from shared.records.quarantine import Aside
+
+SHARD_LOST, SHARD_RECOVERED, SHARD_REBALANCED = "ShardLost", "ShardRecovered", "ShardRebalanced"
+
+
+class Coordinator:
+    def __init__(
+        self,
+        order: Order,
+        dispatcher: Dispatcher,
+        *,
+        mode: str = "",
+        moves_per_minute: int = MOVES_PER_MINUTE,
+    ) -> None:
+        """``mode``: what a border means to the workers (none, soft, hard); told with the partition.
+        ``moves_per_minute``: nodes that may change hands for balance."""
+        self.order = order
+        self.dispatcher = dispatcher
+        self.tally = CoordinatorTally()
+        self.observer: Observer = Unobserved()
+        order.moved = self._moved
+        self.borders = borders = Borders(
+            dispatcher,
+            order.accounts,
+            mode=mode,
+            moves_per_minute=moves_per_minute,
+            on_moved=self._nodes_moved,
+        )
+        self.nodes, self.names, self.rows = borders.nodes, borders.names, borders.rows
+        self.hyper_nodes = borders.hyper_nodes
+        self.aside = SetAside()
+        self.places = Places(order, dispatcher)
+        self.victims = Victims(order, self.places, self.tally)
+        self.shuffling = Shuffling(order, dispatcher)
+        self.observed: dict[int, dict[int | str, Use]] = {}
+        """What others use on nodes, as the ledger has it: row -> slot or thing -> amount."""
+        self._lost: set[int] = set()
+        """Shards whose worker was lost and has no successor yet."""
+        self._unread: list[int] = []
+        self._fenced: dict[int, list[int]] = {}
+        """Shard -> jobs of turns whose batch was refused as a whole: not for ever, perhaps, as long
+        as its epoch is not void (a lease may be renewed, and a copy of the request arrive late)."""
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def admitted(self, changes: Changes, states: dict[int, bytearray] | None = None) -> None:
+        """Objects are durable. ``states`` gives the tasks' states of recovered jobs."""
+        self.order.accounts.classes.update(changes.classes)
+        for row in changes.nodes_gone:
+            self.borders.drop_node(row)
+            self.aside.gone(row)
+        for node in changes.nodes:
+            self.borders.put_node(node)
+        for hyper in changes.hyper_nodes:
+            self.borders.put_hyper_node(hyper)
+        for name in changes.hyper_nodes_gone:
+            self.borders.drop_hyper_node(name)
+        for queue in changes.queues:
+            self.order.put_queue(queue)
+        for value in changes.objects:
+            self.order.put_object(value)
+        for value in changes.objects_gone:
+            self.order.drop_object(value)
+        for jid in changes.jobs_gone:
+            self.order.drop_job(jid)
+            self.dispatcher.forget(jid)
+        for job in changes.jobs:
+            self.order.put_job(job, states.get(job.jid) if states else None)
+        if changes.tasks_gone:
+            self.order.drop_members(changes.tasks_gone)
+        for jid in changes.jobs_purged:
+            if (state := self.leaving.get(jid)) is not None:
+                self.victims.forget(state)
+            self.order.purged(jid)
+        for qid in changes.queues_gone:
+            self.order.drop_queue(qid)
+
+    def restore_gone_nodes(self, nodes: Iterable[Node]) -> None:
+        """Recovery: nodes that were deleted."""
+        for node in nodes:
+            self.borders.name(node)
+
+    # --- the partition ------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """The number of the newest partition that was given out."""
+        return self.borders.handover.revision
+
+    def restore_partition(self, partition: PutPartition, *, at: str = "0") -> None:
+        """The partition the ledger knows as of this log entry; see :meth:`Borders.restore`."""
+        self.borders.restore(partition, at=at)
+
+    def repartition(self, now: float = 0.0) -> Repartition | None:
+        """See :meth:`Borders.repartition`."""
+        return self.borders.repartition(now)
+
+    def partition_stored(self, at: str) -> None:
+        """Note that the new partition is durable, in the log before ``at``. Jobs that no shard
+        could place may fit now, so they are tried again."""
+        self.borders.stored(at)
+        self.order.accounts.capacity.freed()
+
+    def followed(self, shard: int, epoch: Epoch, position: str) -> None:
+        """Note how far the worker under this epoch has read the log."""
+        self.dispatcher.followed(shard, epoch, position)
+
+    def _nodes_moved(self, moves: list[tuple[int, int]]) -> None:
+        self.tally.nodes_moved += len(moves)
+        for shard in sorted({shard for pair in moves for shard in pair}):
+            self.observer.shard_changed(shard, SHARD_REBALANCED)
+
+    # --- turns --------------------------------------------------------------------------------
+
+    def step(self, now: float) -> list[Instruction]:
+        """Open the turns that may go out now, and say what else must be done."""
+        order = self.order
+        out: list[Instruction] = []
+        self.shuffling.step(now)
+        if self.dispatcher.ready():
+            order.begin(now)
+            while (turn := order.next_turn()) is not None:
+                charge = tuple(order.jobs[turn.jid].charge)
+                tried = order.tried(turn)
+                self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
+            out += self.dispatcher.send()
+        out += self.borders.step()
+        if order.stale or self._unread:
+            out.append(Reread(sorted({*order.stale, *self._unread})))
+            order.stale, self._unread = [], []
+        if order.lapsed:
+            out.append(Lapse(sorted(set(order.lapsed))))
+            order.lapsed = []
+        if marks := self.aside.changes(now, self.nodes):
+            out.append(LeaveOut(marks))
+        if reservations := order.aging.changes():
+            out.append(Keep(reservations))
+        return out + self._departures(now)
+
+    def _departures(self, now: float) -> list[Instruction]:
+        """Instructions for deleted jobs and members."""
+        order, going = self.order, self.order.departures
+        going.begin(now)
+        out: list[Instruction] = []
+        if going.stop:
+            out.append(Stop(going.stop))
+            going.stop = []
+        if going.fail:
+            out.append(Fail(never_placed(going.fail, order.jobs)))
+            going.fail = []
+        if going.purge_jobs or going.purge_members:
+            out.append(Purge(going.purge_jobs, going.purge_members))
+            going.purge_jobs, going.purge_members = [], []
+        return out
+
+    @property
+    def leaving(self) -> dict[int, JobState]:
+        """Deleted jobs that are not purged yet."""
+        return self.order.departures.jobs
+
+    def stopped(
+        self, tasks: list[tuple[int, int]], uids: list[str], never: list[tuple[int, int]]
+    ) -> list[StatusItem]:
+        """Note that the cluster was asked to stop these incarnations of tasks. Returns what to
+        record of those that the cluster ``never`` had and never will: they failed."""
+        now = self.victims.uids(tasks)
+        still = {
+            task
+            for task, uid_stopped, uid in zip(tasks, uids, now, strict=True)
+            if uid_stopped == uid
+        }
+        self.order.departures.stopped(sorted(still))
+        never = [task for task in never if task in still]
+        jobs = {jid: self.order.known(jid) for jid, _ in never}
+        states = {jid: state for jid, state in jobs.items() if state is not None}
+        holding = [(j, t) for j, t in never if j in states and states[j].states[t] in HOLDING]
+        return self.victims.ended(items_of(holding, lambda jid, tix: states[jid].rows[tix]))
+
+    def evicted(self, entries: Iterable[BindEntry]) -> tuple[list[tuple[int, int]], list[str]]:
+        """Begin the evictions that the bind stream reports. Returns the tasks (jid, tix) to stop
+        and the uids of their present incarnations."""
+        stop: list[tuple[int, int]] = []
+        for victims, tasks in self.victims.told(e for entry in entries for e in entry.evicts):
+            self.observer.evicted(victims.jid, tasks, victims.by, victims.reason)
+            self.order.contention.was_evicted(victims.jid, now=self.order.now)
+            stop += [(victims.jid, tix) for tix in tasks]
+        return stop, self.victims.uids(stop)
+
+    def failed(self, items: list[StatusItem]) -> None:
+        """Note that the ends a :class:`Fail` named are recorded."""
+        self.order.departures.failed((item.jid, tix) for item in items for tix in item.tasks)
+
+    def turns_returned(
+        self, shard: int, call: int, outcomes: list[Outcome], *, now: float | None = None
+    ) -> None:
+        """A call came back. Outcomes of a call that was given up meanwhile change nothing: its jobs
+        were read anew. A turn without an outcome is lost as with its worker: it is read anew too.
+        One that was fenced stays open until :meth:`worker_lost`, which has to follow.
+
+        ``now`` (seconds since 1970): count how long what was placed had waited.
+        """
+        tally = self.tally.of(shard)
+        at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
+        expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
+        judged, lost = tally.judged
+        for outcome in outcomes:
+            if outcome.jid == NOBODY:
+                self.shuffling.outcome(outcome)
+            elif outcome.jid in expected:
+                expected.discard(outcome.jid)
+                tally.count(outcome)
+                if outcome.code is OutcomeCode.FENCED:
+                    self._fenced.setdefault(shard, []).append(outcome.jid)
+                    continue
+                state, placed, recorded = self.places.placed(outcome)
+                if state is not None and placed and now is not None:
+                    first = state.info.held[0] <= recorded
+                    self.tally.waits.placed(state, placed, first=first, now=now)
+                self.order.outcome(outcome, shard=shard)
+                if state := self.order.jobs.get(outcome.jid):
+                    note_try(state, outcome, shard=shard, epoch=epoch, at=at)
+                self.observer.outcome(shard, outcome)
+        if NOBODY in expected:
+            expected.discard(NOBODY)
+            self.shuffling.came_back()
+        tally.turns_lost += len(expected)
+        self._unread += expected
+        now_judged, now_lost = tally.judged
+        self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
+
+    def _moved(self, jid: int) -> None:
+        self.observer.job_moved(jid)
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def worker_up(self, shard: int, epoch: Epoch) -> None:
+        again = shard in self._lost
+        self._lost.discard(shard)
+        self.dispatcher.up(shard, epoch)
+        self.order.reachable.add(shard)
+        self.order.accounts.capacity.freed()
+        if again:
+            self.observer.shard_changed(shard, SHARD_RECOVERED)
+
+    def worker_lost(self, shard: int, *, planned: bool = False) -> None:
+        """Its epoch must be void before what is read now counts: the service claims a new one
+        first, then executes the :class:`Reread` of the next step. ``planned``: given up, not
+        lost."""
+        sent, unsent = self.dispatcher.down(shard)
+        self.order.reachable.discard(shard)
+        if not planned:
+            self.tally.workers_lost += 1
+            self._lost.add(shard)
+            self.observer.shard_changed(shard, SHARD_LOST)
+        self.shuffling.lost(shard)
+        self.tally.of(shard).turns_lost += len(sent)
+        self._unread += [*(turn.jid for turn in sent), *self._fenced.pop(shard, ())]
+        for turn in unsent:
+            # Nothing was sent, so nothing can have been committed: as if it had been fenced.
+            self.order.outcome(
+                Outcome(jid=turn.jid, code=OutcomeCode.FENCED, placements=[], reasons={})
+            )
+
+    def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> int:
+        """Take up the ledger's records of jobs whose turns were lost. Returns how many tasks were
+        placed although no outcome said so."""
+        unknown = 0
+        for jid, (_, tasks) in truth.items():
+            state = self.order.known(jid)
+            if state is None:
+                continue
+            unknown += self.places.reread(state, tasks)
+            self.victims.reread(state, tasks)
+            states = bytearray(len(state.states))
+            for tix, task in tasks.items():
+                states[tix] = task.state
+            self.order.resolve(jid, states)
+            if (again := self.order.known(jid)) is not None:
+                self.places.rows_of(again, tasks)
+                self.victims.known(again, tasks)
+        return unknown
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def stray_nominations(self, nominations: Mapping[int, Nomination], now: float) -> None:
+        """Give up what the ledger holds for jobs that do not count on it: the outcome that told
+        of it was lost with its worker, or it has expired."""
+        for jid, nomination in nominations.items():
+            state = self.order.jobs.get(jid)
+            if state is not None and (state.standing is Standing.OPEN or state.lapsing):
+                continue
+            if state is None or not state.nominated or nomination.expiry <= now:
+                self.order.give_up_nominations(jid)
+
+    def recorded(self, items: list[StatusItem], applied: list[list[int]]) -> None:
+        """The ledger recorded these changes; ``applied`` lists the tasks each item changed."""
+        order = self.order
+        for item, changed in zip(items, applied, strict=True):
+            tasks, rows = self.victims.fresh(item, changed), item.rows
+            if not tasks:
+                continue
+            if len(tasks) != len(item.tasks):
+                at = dict(zip(item.tasks, item.rows, strict=True))
+                rows = [at[t] for t in tasks]
+            if not item.adopted:
+                self.places.moved(item, tasks, rows)
+                order.task_changed(item.jid, item.state, tasks, rows)
+                self.victims.came_back(item, tasks)
+            elif (job := order.known(item.jid)) is not None:
+                self.places.adopted(job, tasks, rows)
+                order.adopted(job, item.state, tasks, rows)
+            self.observer.recorded(item, tasks, rows)
+            state = order.jobs.get(item.jid)
+            if state is not None and state.standing is Standing.DONE:
+                self.dispatcher.forget(item.jid)
+
+    def job(self, jid: int) -> Job | None:
+        """None where the job is not known, or deleted."""
+        state = self.order.jobs.get(jid)
+        return None if state is None else state.job
+
+    def _any_job(self, jid: int) -> Job | None:
+        """Also one that was deleted: what it has on a node must be known until it has left."""
+        state = self.order.known(jid)
+        return None if state is None else state.job
+
+    def bind_answered(self, plan: BindPlan, answers: BindAnswers, now: float) -> BindResult:
+        """Take up the cluster's answers to binds. Returns what to record."""
+        answers = self.victims.answered(plan, answers)
+        result = judge_answers(plan, answers)
+        if result.elsewhere:
+            self.tally.repaired["elsewhere"] += len(result.elsewhere)
+            result.items.extend(
+                adopt(plan, answers, result.elsewhere, jobs=self._any_job, rows=self.rows)
+            )
+        self.aside.took(taken_by(plan, answers, self.aside.suspects))
+        self._refused(result.refused, now)
+        return result
+
+    def _refused(self, refusals: Iterable[Refused], now: float) -> None:
+        """Tell the observer of refused binds, before their effect on the tasks is recorded."""
+        for refusal in refusals:
+            self.aside.refused(refusal.row, refusal.reason, now)
+            if (state := self.order.jobs.get(refusal.jid)) is not None:
+                reason_text = f": {refusal.reason}" if refusal.reason else ""
+                state.refused_by = f"node {self.names.get(refusal.row, refusal.row)}{reason_text}"
+
+    def next_due(self) -> float | None:
+        """When to step again though nothing happened; None: never."""
+        due = [self.order.next_due(), self.aside.next_due(), self.shuffling.next_due()]
+        return min((at for at in due if at is not None), default=None)
+
+    def left_out(self, marks: Mapping[int, Aside | None]) -> None:
+        """Note that the quarantines a :class:`LeaveOut` named are durable."""
+        self.aside.stored(marks)
+        for row, aside in marks.items():
+            if row in self.names:
+                self.observer.node_changed(self.names[row], aside)
+        if None in marks.values():
+            self.order.accounts.capacity.freed()
+
+    def validate(self) -> None:
+        """Raise AssertionError where a job waits for an outcome that nobody will bring."""
+        self.order.validate()
+        on_the_way = {
+            turn.jid
+            for shard in self.dispatcher.shards.values()
+            for turns in (*shard.calls.values(), shard.waiting)
+            for turn in turns
+        } | {*self._unread, *self.order.stale, *chain.from_iterable(self._fenced.values())}
+        for jid, state in [*self.order.jobs.items(), *self.leaving.items()]:
+            assert state.standing is not Standing.OPEN or jid in on_the_way, state.job.key
+
+    # --- tell ---------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
+        reasons = self.order.pending_reasons()
+        return status(self.order, self.dispatcher, self.tally, reasons=reasons)

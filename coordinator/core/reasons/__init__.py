@@ -1,0 +1,1 @@
+"""Why a job is pending, from the core alone."""

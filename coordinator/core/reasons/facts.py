@@ -1,0 +1,129 @@
+"""Figures that reasons rest on: what a queue may have, what the cluster could give, and what can
+never be had."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.upper_bound import Ceiling, ceiling_of
+from coordinator.jobs.capability import upwards
+from coordinator.jobs.state import Need, amounts
+from shard_worker.session_model.queue_limits import capability_of
+from shard_worker.session_model.queue_totals import whole
+from shard_worker.session_model.workload import Amounts, JobInfo, QueueInfo
+from shared.messages.reason import Reason
+from shared.model.model import TaskClass
+from shared.units.amount_text import listed, name_of
+from shared.units.quantity import quantity
+from shared.units.slots import PODS
+
+
+def never(
+    core: Coordinator,
+    queue: QueueInfo,
+    need: Need,
+    *,
+    classes: dict[int, TaskClass],
+    names: Sequence[str],
+) -> tuple[Reason, str] | None:
+    """What keeps every job of this need out of this queue as long as nobody changes anything."""
+    ceiling = ceiling_of(core)
+    if core.nodes:
+        for cid, _ in need:
+            for slot, amount in classes[cid].requests:
+                too_large = _too_large(ceiling, slot, amount, names)
+                if too_large is not None:
+                    return too_large
+    needed = amounts(need, classes)
+    for above in upwards(core.order.lines.queues, queue):
+        for slot, limit in above.queue.capability or ():
+            if needed.get(slot, 0) > limit:
+                resource = name_of(slot, names)
+                return Reason.EXCEEDS_CAPABILITY, (
+                    f"asks {quantity(resource, needed[slot])} {resource} at once, queue "
+                    f"{above.queue.name} may have {quantity(resource, limit)} at most; raise its "
+                    "capability or ask for less"
+                )
+    if core.order.walls and core.nodes and not ceiling.some_shard(needed):
+        return Reason.LARGER_THAN_SHARD, (
+            f"asks {listed(counted(needed), names)} at once, which no shard has; use fewer "
+            "shards, mode soft, or a smaller gang"
+        )
+    return None
+
+
+def _too_large(
+    ceiling: Ceiling, slot: int, amount: int, names: Sequence[str]
+) -> tuple[Reason, str] | None:
+    if slot >= len(names):
+        return None
+    largest, resource = ceiling.node.get(slot, 0), names[slot]
+    if not largest:
+        return Reason.NO_MATCHING_NODES, f"no node has {resource}; ask for what nodes offer"
+    if amount > largest:
+        return Reason.EXCEEDS_NODE_CAPACITY, (
+            f"one task asks {quantity(resource, amount)} {resource}, the largest node has "
+            f"{quantity(resource, largest)}"
+        )
+    return None
+
+
+def entry_figures(core: Coordinator, queue: QueueInfo, info: JobInfo, names: Sequence[str]) -> str:
+    """What a job that enqueue does not let in needs at least, beside what there is: the first
+    queue without room for it, else the cluster; "" where neither falls short."""
+    least = dict(info.job.min_resources or ())
+    for above in upwards(core.order.lines.queues, queue):
+        name = above.queue.name
+        for slot, most in capability_of(above.queue).items():
+            claimed = whole(above, "kept").get(slot, 0) + whole(above, "inqueue").get(slot, 0)
+            if least.get(slot, 0) and claimed + least[slot] > most:
+                resource = name_of(slot, names)
+                return (
+                    f"; {quantity(resource, least[slot])} {resource}, queue {name} may have "
+                    f"{quantity(resource, most)}, {quantity(resource, claimed)} of them taken or "
+                    "promised to jobs that were let in"
+                )
+    cluster = core.order.accounts.cluster
+    for slot, amount in least.items():
+        free, promised = cluster.free.get(slot, 0), cluster.promised.get(slot, 0)
+        if slot in cluster.total and amount + promised > free:
+            resource = name_of(slot, names)
+            return (
+                f"; {quantity(resource, amount)} {resource}, the cluster has "
+                f"{quantity(resource, max(0, free))} free, {quantity(resource, promised)} of them "
+                "promised to jobs that were let in"
+            )
+    return ""
+
+
+def balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
+    """(asked, what the cluster could give now or soon, short by)."""
+    capacity = core.order.accounts.capacity
+    needed = counted(amounts(need, core.order.accounts.classes))
+    could = {
+        slot: max(
+            0,
+            capacity.idle.get(slot, 0)
+            + capacity.releasing.get(slot, 0)
+            - capacity.promised.get(slot, 0),
+        )
+        for slot in needed
+        if slot in capacity.offered
+    }
+    short = {s: needed[s] - free for s, free in could.items() if needed[s] > free}
+    return needed, could, short
+
+
+def limits_of(core: Coordinator, queue: QueueInfo) -> dict[int, float]:
+    """What the queue may have now: its share, and the capability of it and those above it."""
+    limits = dict(core.order.session.most(queue, core.order.accounts.cluster))
+    for above in upwards(core.order.lines.queues, queue):
+        for slot, limit in above.queue.capability or ():
+            limits[slot] = min(limits.get(slot, limit), limit)
+    return limits
+
+
+def counted(needed: Amounts) -> Amounts:
+    """Amounts without the places among a node's pods, where anything else is asked."""
+    return {s: a for s, a in needed.items() if s != PODS} or needed

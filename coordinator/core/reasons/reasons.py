@@ -1,0 +1,369 @@
+"""Why a job waits, in one word of a closed list and one sentence with amounts.
+
+All of it follows from what the coordinator holds anyway (where the job stands, what its last turn
+came back with, totals of cluster and queue), so that it costs microseconds and asks nobody. What
+only a look at every node can tell is added by :mod:`coordinator.explain.explainer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.facts import (
+    balance,
+    counted,
+    entry_figures,
+    limits_of,
+    never,
+)
+from coordinator.jobs.capability import within_capability
+from coordinator.jobs.pending_order import Line, QueueState
+from coordinator.jobs.pending_reasons import (
+    INSUFFICIENT,
+    Why,
+    cut,
+    of_counts,
+    skip_of,
+    told_counts,
+)
+from coordinator.jobs.state import JobState, LastTry, Need, Standing, amounts, core_need, gated
+from shard_worker.dialects.volcano.actions.enqueue import refusal
+from shard_worker.session_model.workload import QueueInfo
+from shard_worker.view.node_reasons import PARTLY
+from shared.messages.messages import OutcomeCode
+from shared.messages.reason import Hold, Reason
+from shared.units.amount_text import listed, name_of, plural, some
+from shared.units.quantity import quantity
+from shared.units.slots import BASE
+
+_LOOKED = frozenset({OutcomeCode.INFEASIBLE, OutcomeCode.PLACED})
+"""Outcomes whose reasons count nodes: of a conflict they count refusals."""
+
+
+def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> Why | None:
+    """Why a job waits; None where none of its tasks waits. ``names``: the resource of each slot."""
+    if state.standing in (Standing.DONE, Standing.SETTLED):
+        return None
+    return _Judge(core, state, names).judge()
+
+
+def kept_out_by(
+    core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
+) -> Reason | None:
+    """The reason that keeps every job of a line out until somebody changes something, or None. It
+    goes before reasons that pass with time."""
+    obstacle = never(core, queue, line.need, classes=core.order.accounts.classes, names=names)
+    if obstacle is not None:
+        return obstacle[0]
+    return None if queue.queue.open else Reason.QUEUE_CLOSED
+
+
+def line_reason(
+    core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
+) -> Reason:
+    """The word for every job of a line that is held back, as :func:`why` has it for each."""
+    order = core.order
+    obstacle = kept_out_by(core, queue, line, names)
+    if obstacle is not None:
+        return obstacle
+    first = order.jobs.get(line.heap[0][2]) if line.heap else None
+    last = None if first is None else first.last
+    looked = last is not None and bool(last.reasons) and last.code in _LOOKED
+    last_reason = placeless(last.reasons) if last is not None and looked else None
+    if last_reason is not None and last_reason.rank < Reason.WAITING_FOR_QUOTA.rank:
+        return last_reason
+    if not order.accounts.capacity.covers(line.amounts):
+        within = within_capability(order.lines.queues, queue, line.amounts)
+        return Reason.NOT_ENOUGH_RESOURCES if within else Reason.WAITING_FOR_QUOTA
+    return last_reason or Reason.NOT_ENOUGH_RESOURCES
+
+
+def untried(core: Coordinator, queue: QueueState) -> Reason:
+    """The word for a queue's jobs that nothing is known against: as :func:`why` has it."""
+    if core.order.session.overused(queue.info, core.order.accounts.cluster):
+        return Reason.WAITING_FOR_QUOTA
+    return Reason.WAITING_FOR_TURN if queue.waiting > 1 else Reason.PENDING_EVALUATION
+
+
+def placeless(counts: Mapping[str, int]) -> Reason:
+    """The word where the total suffices, but a session found no place."""
+    if (skip := skip_of(counts)) is not None:
+        return skip[0]
+    reason = of_counts(counts)
+    lacks = any(text.startswith(INSUFFICIENT) or text == PARTLY for text in counts)
+    return Reason.FRAGMENTED if lacks and reason is Reason.NOT_ENOUGH_RESOURCES else reason
+
+
+# --- the judgement of one job -------------------------------------------------------------------
+
+
+class _Judge:
+    def __init__(self, core: Coordinator, state: JobState, names: Sequence[str]) -> None:
+        self.core = core
+        self.order = core.order
+        self.state = state
+        self.names = names
+        self.classes = self.order.accounts.classes
+
+    def judge(self) -> Why | None:
+        """The first that holds, in the order of the list."""
+        state, job = self.state, self.state.job
+        if state.info.qid < 0:
+            fix = f"create queue {job.queue}, or name another in the job"
+            return self._say(Reason.MISCONFIGURED, f"queue {job.queue} does not exist; {fix}")
+        if job.dangling:
+            return self._say(
+                Reason.MISCONFIGURED,
+                f"its pods name PodGroup {job.key}, which does not exist; create it",
+            )
+        if not state.info.pending:
+            return self._best_effort()
+        need = self._need()
+        if not need:
+            return self._gated()
+        obstacle = never(self.core, self._queue(), need, classes=self.classes, names=self.names)
+        if obstacle is not None:
+            return self._amounts(obstacle[0], obstacle[1], need)
+        if not self._queue().queue.open:
+            return self._say(Reason.QUEUE_CLOSED, f"queue {job.queue} is closed; open it")
+        missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
+        if missing is not None:
+            return self._say(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+        return self._waits(need)
+
+    def _best_effort(self) -> Why | None:
+        """Why a job waits of which only tasks without requests are left."""
+        state, count = self.state, sum(self.state.info.best_effort[:1])
+        if not count:
+            return None
+        tasks = f"{plural(count, 'task')} ask for no resource"
+        if not self._queue().queue.open:
+            return self._say(Reason.QUEUE_CLOSED, f"queue {state.job.queue} is closed; open it")
+        missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
+        if missing is not None:
+            return self._say(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+        if state.job.jid in self.order.entry.waiting:
+            return self._at_the_door()
+        if state.last is not None and (verdict := self._after_try(state.last, ())) is not None:
+            return verdict
+        return self._say(Reason.PENDING_EVALUATION, f"{tasks}: backfill places them")
+
+    def _gated(self) -> Why:
+        """The answer for a job whose remaining tasks all have scheduling gates."""
+        roles = [role for role in self.state.job.roles if gated(role)]
+        count = sum(len(self.state.pending(role, role.count)) or role.count for role in roles)
+        text = f"{plural(count, 'task')} have scheduling gates; they wait until whoever set those "
+        return self._say(Reason.GATED, f"{text}takes them away")
+
+    def _at_the_door(self) -> Why:
+        """The answer for a job that the action enqueue has not admitted."""
+        skip = self.order.entry.why.get(self.state.job.jid)
+        if skip is None:
+            return self._say(Reason.PENDING_EVALUATION, "enqueue has not judged it yet")
+        _, text = refusal(self.order.session, self.order.accounts.cluster, self.state.info)
+        figures = entry_figures(self.core, self._queue(), self.state.info, self.names)
+        return self._say(skip, f"not let in by enqueue: {text}{figures}")
+
+    def _waits(self, need: Need) -> Why:
+        state = self.state
+        if state.standing is Standing.NOMINATED:
+            return self._nominated()
+        if state.reason == Reason.ATTEMPTS_EXHAUSTED:
+            return self._say(Reason.ATTEMPTS_EXHAUSTED, self._in_vain())
+        if state.stopping:
+            text = f"its gang was too small; the {plural(len(state.stopping), 'task')} left stop"
+            return self._say(Reason.PENDING_EVALUATION, text)
+        if state.job.jid in self.order.entry.waiting:
+            return self._at_the_door()
+        if state.reason == Reason.REPEATED_CONFLICT:
+            refused_text = (
+                f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
+            )
+            return self._tried(Reason.REPEATED_CONFLICT, f"{refused_text}; it is tried again", need)
+        if state.standing is Standing.OPEN:  # charged: totals count it as if it were placed
+            last = self._last()
+            return (last and self._after_try(last, need)) or self._turn()
+        last = self._last()
+        last_why = None if last is None else self._after_try(last, need)
+        if last_why is not None and last_why.reason.rank < Reason.WAITING_FOR_QUOTA.rank:
+            return last_why  # no room that is made, and no quota, would help
+        capacity = self.order.accounts.capacity
+        if not capacity.covers(amounts(need, self.classes)):
+            if not within_capability(
+                self.order.lines.queues, self._queue(), amounts(need, self.classes)
+            ):
+                return self._quota(need)
+            return self._amounts(Reason.NOT_ENOUGH_RESOURCES, self._short(need), need)
+        if state.reason == Reason.WAITING_FOR_QUOTA or not self._within_quota(need):
+            return self._quota(need)
+        if last_why is not None:
+            return last_why
+        if state.reason == Hold.BIND_FAILED:
+            text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks{self._who()}"
+            return self._say(Reason.PENDING_EVALUATION, f"{text}; it is placed again in a moment")
+        return self._turn()
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _need(self) -> Need:
+        state = self.state
+        need = state.need
+        return need or core_need(state, self.classes, list(state.job.roles))
+
+    def _queue(self) -> QueueInfo:
+        return self.order.accounts.queue(self.state)
+
+    def _last(self) -> LastTry | None:
+        """The result of the job's last turn; where it had none and its line is held back, that of
+        the first job of the line."""
+        state = self.state
+        if state.last is not None or not isinstance(state.line, Line):
+            return state.last
+        head = state.line.heap[0][2] if state.line.heap else -1
+        first = self.order.jobs.get(head)
+        is_held = state.line.infeasible_at >= 0
+        return first.last if is_held and first is not None else None
+
+    def _after_try(self, last: LastTry, need: Need) -> Why | None:
+        if not last.reasons or last.code not in _LOOKED:
+            return None
+        if (skip := skip_of(last.reasons)) is not None:
+            return self._tried(skip[0], skip[1], need)
+        reason = placeless(last.reasons)
+        counts = told_counts(last.reasons)
+        if reason is Reason.NO_MATCHING_NODES:
+            return self._tried(reason, f"no node takes {self._tasks(last)}: {counts}", need)
+        if reason is Reason.FRAGMENTED:
+            needed = listed(counted(amounts(need, self.classes)), self.names)
+            text = f"{needed} are free in total, but not where {self._tasks(last)} fit: {counts}"
+            return self._tried(reason, text, need)
+        return self._tried(reason, counts, need)
+
+    def _tasks(self, last: LastTry) -> str:
+        role = f"role {last.failed_role}" if last.failed_role else "its tasks"
+        return f"{role} of {self.state.job.name}" if last.failed_role else role
+
+    def _nominated(self) -> Why:
+        state = self.state
+        rows = sorted(state.waits_for or set(state.nominated.values()))
+        nodes = some([self.core.names.get(row, f"row {row}") for row in rows])
+        text = f"{plural(len(state.nominated), 'task')} hold room on {nodes}"
+        return self._say(
+            Reason.WAITING_FOR_VICTIMS, f"{text}, until the tasks that leave there are gone"
+        )
+
+    def _within_quota(self, need: Need) -> bool:
+        return self.order.picking.allowed(self._queue(), need)
+
+    def _in_vain(self) -> str:
+        """The failed attempts of a parked job, in a sentence."""
+        state = self.state
+        tried = [
+            f"{plural(state.refusals, 'bind')} refused by the cluster{self._who()}",
+            f"{plural(state.conflicts, 'turn')} refused by the ledger or lost with a worker",
+        ]
+        counts = (state.refusals, state.conflicts)
+        parts = [text for text, count in zip(tried, counts, strict=True) if count]
+        return (
+            f"placed again and again in vain: {', '.join(parts)}; it is tried again when it is "
+            "changed, or at times when room was freed"
+        )
+
+    def _who(self) -> str:
+        return f", the last by {self.state.refused_by}" if self.state.refused_by else ""
+
+    def _quota(self, need: Need) -> Why:
+        """Told with the first amount that goes beyond the queue's share or capability."""
+        queue = self._queue()
+        needed = amounts(need, self.classes)
+        limits = limits_of(self.core, queue)
+        over = {
+            slot: amount - max(0.0, limits[slot] - queue.allocated.get(slot, 0))
+            for slot, amount in needed.items()
+            if slot in limits and queue.allocated.get(slot, 0) + amount > limits[slot]
+        }
+        available = {slot: max(0.0, limits[slot] - queue.allocated.get(slot, 0)) for slot in over}
+        name = queue.queue.name
+        if not over:
+            text = f"queue {name} has its share; more when others leave theirs"
+            return self._say(Reason.WAITING_FOR_QUOTA, text)
+        slot = next(iter(over))
+        resource = name_of(slot, self.names)
+        used = quantity(resource, queue.allocated.get(slot, 0))
+        text = (
+            f"queue {name} uses {used} of the {quantity(resource, limits[slot])} {resource} it may "
+            f"have, the job asks {quantity(resource, needed[slot])}"
+        )
+        return self._say(
+            Reason.WAITING_FOR_QUOTA,
+            f"{text}; short by {listed(over, self.names)}",
+            requested={slot: needed[slot] for slot in over},
+            available=available,
+            short=over,
+        )
+
+    def _short(self, need: Need) -> str:
+        needed, could, short = balance(self.core, need)
+        first = {slot: needed[slot] for slot in short}
+        give = {slot: could[slot] for slot in short}
+        gang = f"gang of {count} " if (count := sum(n for _, n in need)) > 1 else ""
+        return (
+            f"{gang}asks {listed(first, self.names)}, the cluster could give "
+            f"{listed(give, self.names)}; short by {listed(short, self.names)}"
+        )
+
+    def _turn(self) -> Why:
+        ahead = self.order.lines.queues[self.state.info.qid].waiting - 1
+        if self.state.standing is Standing.OPEN:
+            return self._say(Reason.PENDING_EVALUATION, "a shard is placing it now")
+        if self.order.session.overused(self._queue(), self.order.accounts.cluster):
+            return self._quota(self._need())
+        if ahead <= 0:
+            return self._say(Reason.PENDING_EVALUATION, "not looked at yet; its turn is next")
+        queue = self.state.job.queue
+        text = f"{plural(ahead, 'other job')} wait in queue {queue}; it has had no turn yet"
+        return self._say(Reason.WAITING_FOR_TURN, text)
+
+    # --- told -----------------------------------------------------------------------------------
+
+    def _amounts(self, reason: Reason, text: str, need: Need) -> Why:
+        needed, could, short = balance(self.core, need)
+        return self._say(reason, text, requested=needed, available=could, short=short)
+
+    def _tried(self, reason: Reason, text: str, need: Need) -> Why:
+        """Found by a session: whose, and when."""
+        last = self._last()
+        needed, could, short = balance(self.core, need)
+        if last is None:
+            return self._say(reason, text, requested=needed, available=could, short=short)
+        return Why(
+            reason=reason,
+            message=cut(text),
+            evaluated_at=last.at,
+            shard=last.shard,
+            session=last.session,
+            epoch=last.epoch,
+            generation=self.state.job.spec,
+            requested=needed,
+            available=could,
+            short=short,
+        )
+
+    def _say(
+        self,
+        reason: Reason,
+        text: str,
+        *,
+        requested: Mapping[int, float] | None = None,
+        available: Mapping[int, float] | None = None,
+        short: Mapping[int, float] | None = None,
+    ) -> Why:
+        return Why(
+            reason=reason,
+            message=cut(text),
+            generation=self.state.job.spec,
+            requested=requested or {},
+            available=available or {},
+            short=short or {},
+        )

@@ -1,0 +1,238 @@
+"""Reconciliation: differences between the cluster and the coordinator's books, repaired when two
+looks find the same one.
+
+A bind, its answer or a report may be on their way while the cluster lists its tasks, so that a
+difference seen once means nothing. A difference that the next look finds unchanged has no message
+on its way that could explain it. Then the books follow the cluster.
+
+Pure: parts of a listing in, repairs out. The books are the coordinator's.
+:mod:`coordinator.service.reconcile_loop` compares them with the ledger separately.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from coordinator.bind.evictions import uid_of
+from coordinator.cluster.protocol import Listed, Phase, incarnation
+from coordinator.core.coordinator import Coordinator
+from coordinator.jobs.state import JobState, Standing
+from shared.messages.messages import HOLDING, StatusItem, TaskState
+from shared.model.model import Job
+
+Task = tuple[int, int]
+"""(jid, tix)"""
+
+
+class FindingKind(StrEnum):
+    """The kinds of difference. Each but the last two is repaired."""
+
+    ELSEWHERE = "elsewhere"  # on another node than the books say: adopted
+    FORGOTTEN = "forgotten"  # on a node, and pending in the books: adopted
+    BEHIND = "behind"  # the books have an earlier state: recorded
+    ENDED = "ended"  # ended in the cluster, its report taken, held in the books: recorded
+    LOST = "lost"  # held in the books, and not in the cluster: recorded as lost
+    REVIVED = "revived"  # on a node, and ended in the books: stopped
+    BOOKS = "books"  # the coordinator's books were not the ledger's: read anew
+    VIEW = "view"  # a worker's row was not the ledger's: read anew
+    FOREIGN = "foreign"  # what others use on a node was not what the ledger had: recorded
+    ORPHAN = "orphan"  # on a node, and no job of ours has it
+    NO_NODE = "no-node"  # on a node that is not known
+
+
+SHOWN = (FindingKind.ORPHAN, FindingKind.NO_NODE)
+"""Not repaired: somebody has to look. Shown as they stand."""
+
+_HELD = frozenset((TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING))
+_LIVE = (TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING, None, None, None)
+"""By phase: the state of a task that is on a node."""
+_ENDS = {
+    Phase.SUCCEEDED: TaskState.SUCCEEDED,
+    Phase.FAILED: TaskState.FAILED,
+    Phase.NEVER: TaskState.LOST,
+}
+_ORDER = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileFinding:
+    """One task; ``state`` and ``row`` as they should be."""
+
+    kind: FindingKind
+    task: Task
+    state: TaskState
+    row: int
+
+
+@dataclass(slots=True)
+class ReconcileRepairs:
+    """The repairs of the differences that two looks found."""
+
+    items: list[StatusItem] = field(default_factory=list)
+    stop: list[Task] = field(default_factory=list)
+    counts: Counter[FindingKind] = field(default_factory=Counter)
+
+
+class Look:
+    """One pass over all tasks of the cluster."""
+
+    def __init__(self, core: Coordinator) -> None:
+        self._core = core
+        self.findings: dict[Task, ReconcileFinding] = {}
+        self.orphans: list[str] = []
+        """Names of tasks that no job of ours has."""
+        self._present: dict[int, set[int]] = {}
+
+    def take(self, part: Listed) -> None:
+        """A part of the listing. Tasks of one job stand together, and almost all are as they
+        should be: the loop is made for those."""
+        row_of = self._core.rows.get
+        head, state, unsure = "", None, False
+        job_uid, states, rows, present = "", bytearray(), array("i"), set[int]()
+        lives: Mapping[int, int] = {}
+        for name, uid, node, phase in zip(
+            part.tasks, part.uids, part.nodes, part.phases, strict=True
+        ):
+            jid, _, tail = name.partition(".")
+            if jid != head:
+                head, state = jid, self._known(jid)
+                if state is not None:
+                    job_uid, states, rows = state.job.uid, state.states, state.rows
+                    lives = state.lives
+                    present = self._present.setdefault(state.job.jid, set())
+                    unsure = _unsure(state)
+            tix = int(tail) if tail.isdecimal() else -1
+            expected = incarnation(job_uid, lives.get(tix, 0)) if lives else job_uid
+            if state is None or uid != expected or not 0 <= tix < len(states):
+                self.orphans.append(name)
+                continue
+            present.add(tix)
+            live = _LIVE[phase]
+            if live is None or unsure or (states[tix] == live and rows[tix] == row_of(node)):
+                continue
+            self._compare(state, tix, live, row_of(node, -1))
+
+    def _known(self, jid: str) -> JobState | None:
+        """The job of this number; None where there is no such job or the text is no number."""
+        return self._core.order.known(int(jid)) if jid.isascii() and jid.isdecimal() else None
+
+    def _compare(self, state: JobState, tix: int, live: TaskState, row: int) -> None:
+        """A task that is on a node, with its state in the books."""
+        recorded, task = TaskState(state.states[tix]), (state.job.jid, tix)
+        kind: FindingKind | None = None
+        if row < 0:
+            kind = FindingKind.NO_NODE
+        elif recorded in _ORDER:
+            if state.rows[tix] != row:
+                kind = FindingKind.ELSEWHERE
+            elif _ORDER.index(recorded) < _ORDER.index(live):
+                kind = FindingKind.BEHIND
+        else:
+            kind = FindingKind.FORGOTTEN if recorded is TaskState.PENDING else FindingKind.REVIVED
+        if kind is not None:
+            self.findings[task] = ReconcileFinding(kind, task, live, row)
+
+    def missing(self, states: Iterable[JobState]) -> Iterator[Task]:
+        """Tasks of these jobs that hold a node in the books and are not in the listing. Of jobs
+        that leave also those that are binding: nobody may be asking for that any more."""
+        for state in states:
+            if _unsure(state):
+                continue
+            present = self._present.get(state.job.jid, ())
+            holding = HOLDING if state.job.jid in self._core.leaving else _HELD
+            for tix, recorded in enumerate(state.states):
+                if recorded in holding and tix not in present:
+                    yield state.job.jid, tix
+
+    def take_missing(self, listing: Listed) -> None:
+        """Judge the cluster's answer about tasks that its listing lacked."""
+        for name, uid, phase in zip(listing.tasks, listing.uids, listing.phases, strict=True):
+            task = read_name(name)
+            state = self._core.order.known(task[0])
+            end = _ENDS.get(Phase(phase))
+            if state is None or end is None or state.states[task[1]] not in HOLDING:
+                continue
+            never = phase == Phase.NEVER or uid != uid_of(state, task[1])
+            if never and state.states[task[1]] not in _HELD:
+                continue  # the bind may still be carried out
+            kind = FindingKind.LOST if never else FindingKind.ENDED
+            end = TaskState.LOST if never else end
+            self.findings[task] = ReconcileFinding(kind, task, end, state.rows[task[1]])
+
+
+class Reconciler:
+    """Two looks in a row decide."""
+
+    def __init__(self, core: Coordinator) -> None:
+        self._core = core
+        self._before: dict[Task, ReconcileFinding] = {}
+        self._orphans: set[str] = set()
+
+    @property
+    def suspects(self) -> int:
+        """Findings that wait to be seen again."""
+        return len(self._before)
+
+    def judge(self, look: Look) -> ReconcileRepairs:
+        """Repair each difference that the previous look found unchanged."""
+        again = [f for task, f in look.findings.items() if self._before.get(task) == f]
+        repairs = ReconcileRepairs()
+        groups: dict[tuple[object, ...], StatusItem] = {}
+        for finding in again:
+            if finding.kind not in SHOWN:
+                repairs.counts[finding.kind] += 1
+                self._repair(finding, repairs, groups)
+        repairs.items = self._core.victims.ended([*groups.values()])
+        orphans = set(look.orphans)
+        tally = self._core.tally
+        tally.unexplained = {
+            FindingKind.ORPHAN.value: len(orphans & self._orphans),
+            FindingKind.NO_NODE.value: sum(f.kind is FindingKind.NO_NODE for f in again),
+        }
+        self._before, self._orphans = look.findings, orphans
+        tally.repaired.update({kind.value: n for kind, n in repairs.counts.items()})
+        return repairs
+
+    def _repair(
+        self,
+        finding: ReconcileFinding,
+        repairs: ReconcileRepairs,
+        groups: dict[tuple[object, ...], StatusItem],
+    ) -> None:
+        jid, tix = finding.task
+        match finding.kind:
+            case FindingKind.ELSEWHERE | FindingKind.FORGOTTEN:
+                job = self._known_job(jid)
+                role = job.role_of(tix)
+                group = (finding.state, jid, role.cid, role.group)
+            case FindingKind.BEHIND | FindingKind.ENDED | FindingKind.LOST:
+                group = (finding.state, jid, -1, -1)
+            case _:
+                repairs.stop.append(finding.task)
+                return
+        if group not in groups:
+            groups[group] = StatusItem(finding.state, jid, [], [], group[2], group[3])
+        groups[group].tasks.append(tix)
+        groups[group].rows.append(finding.row)
+
+    def _known_job(self, jid: int) -> Job:
+        state = self._core.order.known(jid)
+        assert state is not None, jid
+        return state.job
+
+
+def _unsure(state: JobState) -> bool:
+    """Whether a turn of the job is out: what it places is in the ledger before it is known here."""
+    return state.standing is Standing.OPEN or state.unread
+
+
+def read_name(name: str) -> Task:
+    """(jid, tix); jid -1 where it is no name of ours."""
+    jid, _, tix = name.partition(".")
+    if jid.isascii() and jid.isdecimal() and tix.isascii() and tix.isdecimal():
+        return int(jid), int(tix)
+    return -1, -1

@@ -1,0 +1,62 @@
+"""The coordinator's state in counts, for progress displays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.jobs.counters import CoordinatorTally
+from coordinator.jobs.state import Standing
+from coordinator.order.order import Order
+from shared.messages.messages import ENDED, Level, TaskState
+
+
+def status(
+    order: Order, dispatcher: Dispatcher, tally: CoordinatorTally, *, reasons: Mapping[str, int]
+) -> dict[str, Any]:
+    """Jobs, tasks, shards, conflicts and pending reasons."""
+    total = tally.total()
+    states = order.accounts.tasks
+    finished, running = order.lines.standings[Standing.DONE], order.accounts.started
+    bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
+    return {
+        "jobs": {
+            "submitted": len(order.jobs),
+            "finished": finished,
+            "running": running,
+            "pending": len(order.jobs) - finished - running,
+            "deleted": order.departures.jobs_gone,
+        },
+        "tasks": {
+            "submitted": states.total(),
+            "pending": states[TaskState.PENDING],
+            "bound": bound,
+            "running": states[TaskState.RUNNING],
+            "finished": sum(states[end] for end in ENDED),
+            "deleted": order.departures.tasks_gone,
+        },
+        "statements": {
+            name: total.statements[name]
+            for name in ("committed", "rechecked", "conflicts_true", "conflicts_read")
+        },
+        "levels": {f"L{level.value}": total.levels[level] for level in Level},
+        "outcomes": {code.name.lower(): count for code, count in total.outcomes.items()},
+        "workers_lost": tally.workers_lost,
+        "open_turns": order.open,
+        "pending_reasons": dict(reasons),
+        "shards": [
+            {
+                "shard": s.shard,
+                "nodes": s.in_use,
+                "desired": s.nodes,
+                "up": s.epoch is not None,
+                "epoch": str(s.epoch) if s.epoch else None,
+                "pid": s.pid,
+                "outstanding": s.outstanding,
+                "turns": s.open_turns,
+                "turn_limit": s.pace.limit,
+            }
+            for s in dispatcher.shards.values()
+        ],
+    }

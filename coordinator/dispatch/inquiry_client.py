@@ -1,0 +1,71 @@
+"""Asking shard workers what would happen: bounded in number and time, and never their death.
+
+An inquiry stands in the way of turns for as long as it is answered, so that only a few are under
+way at once; who comes beyond that is told to come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from coordinator.dispatch.worker_client import Shards, WorkerLost
+from coordinator.errors import Problem
+from shard_worker.inquiry.findings import InquiryFindings
+from shard_worker.inquiry.inquiry import Inquiry
+
+AT_ONCE = 4
+"""Questions that are answered at a time."""
+SECONDS = 3.0
+"""How long one worker may take to answer."""
+RETRY_AFTER = 1.0
+
+
+class NoAnswer(Exception):
+    """No worker answered; the text says which were asked and what they said."""
+
+
+class Inquiries:
+    def __init__(self, shards: Shards, *, at_once: int = AT_ONCE, seconds: float = SECONDS) -> None:
+        self._shards = shards
+        self._at_once = at_once
+        self._seconds = seconds
+        self._busy = 0
+
+    @contextlib.contextmanager
+    def turnstile(self) -> Iterator[None]:
+        """Raises Problem (429) where enough questions are being answered."""
+        if self._busy >= self._at_once:
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                f"{self._at_once} questions are being answered; ask again in a moment",
+                retry_after=RETRY_AFTER,
+            )
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+
+    async def ask(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
+        """One finding per turn. Raises NoAnswer."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._shards.inquire(shard, inquiry)
+        except TimeoutError as error:
+            raise NoAnswer(f"shard {shard} gave no answer within {self._seconds:g} s") from error
+        except WorkerLost as error:
+            raise NoAnswer(str(error)) from error
+
+    async def ask_any(self, shards: list[int], inquiry: Inquiry) -> tuple[int, InquiryFindings]:
+        """The first of these shards that answers. Raises NoAnswer where none does."""
+        errors: list[str] = []
+        for shard in shards[:2]:  # each may take its time
+            try:
+                return shard, await self.ask(shard, inquiry)
+            except NoAnswer as error:
+                errors.append(str(error))
+        raise NoAnswer("; ".join(errors) or "no shard has a worker")

@@ -1,0 +1,136 @@
+"""Rebalance: which nodes should change hands because one shard has too much and another too little.
+
+Three things keep it calm. It starts only above one bound and goes on until it is below a lower one
+(hysteresis), so that a cluster at the edge does not swing. It moves as little as that takes: nodes
+where nothing runs first, of them the one that closes the gap best. And it is capped per minute.
+
+Capacity alone is weighed, not load: any shard takes any job where it fits, and dispatch gives each
+new one to the shard with the least work, so work evens itself out in less time than nodes move.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.dispatch.partition import Cut, Units
+
+START_ABOVE = 0.25
+"""Gap between the fullest and the emptiest shard, as a part of what each should have. Below it
+the difference is less than what the jobs themselves differ in, and a move costs every worker a
+new judgement of all nodes."""
+
+STOP_BELOW = 0.1
+"""Far enough below the start that some dozen nodes of a thousand may go before it starts again."""
+
+PAUSE_SECONDS = 10.0
+"""Between two hand-overs of one rebalance: few and large ones, for the workers' sake."""
+
+CLOSER = 0.999
+"""A unit must be smaller than the gap by more than rounding, or it would only swap the two."""
+
+MOVED_AT_ONCE = 20_000
+"""Nodes of one hand-over where nothing caps them: their choice must not keep anyone waiting."""
+
+Rows = NDArray[np.bool_]
+
+
+class Rebalancer:
+    """When, and how much at a time. No clock: the caller says what time it is, in seconds."""
+
+    def __init__(self, moves_per_minute: int) -> None:
+        """``moves_per_minute``: nodes; 0 = none move for balance."""
+        self.active = False
+        """Whether a rebalance has begun and is not done."""
+        self._cap = moves_per_minute
+        self._room = float(moves_per_minute)
+        self._filled = -math.inf
+        self._next = -math.inf
+
+    def due(self, now: float) -> bool:
+        """Whether one that was begun may go on."""
+        return self.active and now >= self._next
+
+    def even_out(
+        self, cut: Cut, *, busy: Callable[[], Rows], now: float, free: bool = False
+    ) -> int:
+        """Move units of ``cut`` if it is time to; returns how many nodes. ``busy``: by row, where
+        something runs. ``free``: neither cap nor pause counts, the cluster is cut anew."""
+        gap = cut.gap
+        self.active = gap > (STOP_BELOW if self.active else START_ABOVE)
+        if not self.active or (now < self._next and not free):
+            return 0
+        rows = busy()
+        if free or not rows.any():  # nobody is disturbed where nothing runs
+            count, self.active = even_out(cut, busy=rows, allowance=MOVED_AT_ONCE)
+            return count
+        count, self.active = even_out(cut, busy=rows, allowance=self._allowance(now))
+        self._room -= count
+        self._next = now + PAUSE_SECONDS
+        return count
+
+    def _allowance(self, now: float) -> float:
+        """The cap fills up evenly and holds one minute's moves."""
+        since = min(60.0, max(0.0, now - self._filled))
+        self._room = min(float(self._cap), self._room + since * self._cap / 60.0)
+        self._filled = now
+        return self._room
+
+
+def even_out(cut: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int, bool]:
+    """Move units from the fullest to the emptiest shard while that brings the two closer, each at
+    most once.
+
+    Returns how many nodes moved, and whether ``allowance`` (nodes) ended it early. The first unit
+    may be larger than what is allowed, as long as anything is: else a large one never could go.
+    """
+    part, totals, count = cut.part, cut.totals, 0
+    before = cut.owner.copy()
+    shelves: dict[int, _Shelf] = {}
+    givers = set(range(len(totals)))
+    while givers:
+        full = max(givers, key=lambda shard: (totals[shard], -shard))
+        empty = min(range(len(totals)), key=lambda shard: (totals[shard], shard))
+        gap = totals[full] - totals[empty]
+        if gap <= STOP_BELOW * part:
+            break
+        if full not in shelves:
+            shelves[full] = _Shelf(cut, cut.units[before[cut.units] == full], busy)
+        unit = shelves[full].take(gap)
+        if unit is None:
+            givers.discard(full)
+            continue
+        size = cut.size.item(unit)
+        if allowance <= 0 or (count and count + size > allowance):
+            return count, True
+        count += size
+        cut.move(unit, empty)
+    return count, False
+
+
+class _Shelf:
+    """The units that a shard had, by load, idle ones and busy ones apart."""
+
+    def __init__(self, cut: Cut, units_of_shard: Units, busy: Rows) -> None:
+        runs = np.bincount(cut.unit, weights=busy, minlength=len(cut.unit)) > 0
+        ordered = units_of_shard[np.lexsort((-units_of_shard, cut.load[units_of_shard]))]
+        self._kinds: list[tuple[list[float], list[int]]] = [
+            (cut.load[units].tolist(), units.tolist())
+            for units in (ordered[~runs[ordered]], ordered[runs[ordered]])
+        ]
+
+    def take(self, gap: float) -> int | None:
+        """The unit that closes a gap best, idle ones first; None where each would only swap the
+        two shards."""
+        for loads, units in self._kinds:
+            at = bisect_right(loads, gap / 2)
+            near = [i for i in (at - 1, at) if 0 <= i < len(loads) and loads[i] < gap * CLOSER]
+            if near:
+                best = min(near, key=lambda i: abs(gap / 2 - loads[i]))
+                loads.pop(best)
+                return units.pop(best)
+        return None

@@ -1,0 +1,350 @@
+"""Shard workers as the service sees them: start one under an epoch, call it, give it up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from importlib.metadata import version
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from shard_worker.inquiry.findings import InquiryFindings
+from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.worker.transport import PlaceReply, WorkerConfig, encode_call
+from shared.codec.checked import Malformed
+from shared.messages.messages import Epoch, Turn
+from shared.settings.settings import Settings
+
+NAMESPACE = "quadrant-{cluster}"
+"""Ray namespace of the worker actors of one cluster: who shares a Ray with others touches none of
+theirs."""
+
+VERSION = version("quadrant")
+"""A worker of another version does not begin anew: it is replaced."""
+
+HEAD_SECONDS = 60.0
+"""How long a head is waited for."""
+
+CHECKS = 3
+"""So many questions without an answer, and Ray is lost."""
+
+ANSWER_SECONDS = 2.0
+"""How long Ray may take to end something."""
+
+_T = TypeVar("_T")
+
+log = structlog.get_logger(__name__)
+
+
+class WorkerLost(Exception):
+    """The worker died, was given up, or did not answer before the deadline. What the call did is
+    unknown. ``alive``: it told itself that it failed, so its process may begin anew."""
+
+    def __init__(self, message: str, *, alive: bool = False) -> None:
+        super().__init__(message)
+        self.alive = alive
+
+
+def worker_config(
+    settings: Settings, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+) -> WorkerConfig:
+    """What a worker is started with; ``policy``: the file's content, None = the default."""
+    return WorkerConfig(
+        shard=shard,
+        epoch=epoch,
+        run_id=run_id,
+        mode=settings.mode,
+        seed=settings.seed,
+        policy=policy,
+        access=settings.access(),
+        nomination_seconds=settings.nomination_seconds,
+        lease_seconds=settings.shard_lease_seconds,
+    )
+
+
+class RayLost(Exception):
+    """Ray does not answer. Nobody can start workers, so this process has to join another Ray
+    cluster."""
+
+
+class Shards(Protocol):
+    async def join(self) -> None:
+        """Join what the workers run on; nothing there is touched. One that is being started is
+        waited for. Raises RayLost where there is none."""
+        ...
+
+    async def inherit(self, shards: int) -> None:
+        """Take stock of the workers that an earlier leader left, so that :meth:`start` can let them
+        begin anew. Ends those of shards beyond the number. Waits for :meth:`join`."""
+        ...
+
+    async def check(self) -> None:
+        """To be asked when a worker did not start. Raises RayLost."""
+        ...
+
+    async def start(self, config: WorkerConfig) -> int:
+        """Returns its process id. Raises WorkerLost where it does not come up in time."""
+        ...
+
+    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+        """Raises WorkerLost; an empty list only lets the worker follow the log."""
+        ...
+
+    async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
+        """What would come of turns, on the worker's view and without doing it.
+
+        Raises WorkerLost where it has no worker, or that does not answer in time: nobody's
+        business but the asker's, the worker is not given up for it."""
+        ...
+
+    async def give_up(self, shard: int, *, alive: bool = False) -> None:
+        """Make sure that the worker does nothing more. ``alive``: it has just answered; it is kept,
+        and begins anew at the next :meth:`start`, which takes far less than a new process."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class RayShards:
+    """Workers as detached, named Ray actors.
+
+    ``max_restarts=0``: a dead actor stays dead and its call fails within milliseconds; we start the
+    successor ourselves, under its own name and epoch. With Ray's restarts the call would hang
+    until the new process is up, and calls made meanwhile would queue without a word.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        cluster: str,
+        call_seconds: float,
+        start_seconds: float = 60.0,
+        cpus: float = 0.0,
+    ) -> None:
+        """``address``: HOST:PORT of the head. ``cluster``: the id of the ledger. ``call_seconds``:
+        our own deadline for a call; a worker that misses it is given up. ``cpus``: what each takes
+        of its Ray node."""
+        self._address = address
+        self._joined = asyncio.Event()
+        self._namespace = NAMESPACE.format(cluster=cluster)
+        self._call_seconds = call_seconds
+        self._cpus = cpus
+        self._start_seconds = start_seconds
+        self._actors: dict[int, Any] = {}
+        self._epochs: dict[int, bytes] = {}
+        """Under which each worker was last begun: calls say so, and no other heeds them."""
+        self._left: dict[int, Any] = {}
+        """Workers that may begin anew, by shard: an earlier coordinator left them, or they answered
+        that they failed."""
+
+    async def join(self) -> None:
+        try:
+            await _apart(self._attach)
+        except ConnectionError as error:
+            raise RayLost(f"no Ray head at {self._address}: {error}") from error
+        self._joined.set()
+
+    def _attach(self) -> None:
+        """Join the Ray cluster as a driver."""
+        import ray
+
+        _until_listening(self._address)
+        ray.init(
+            address=self._address,
+            namespace=self._namespace,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            ignore_reinit_error=True,
+        )
+
+    async def inherit(self, shards: int) -> None:
+        await self._joined.wait()
+        await _if_ray_answers(lambda: self._find(shards))
+
+    async def check(self) -> None:
+        import ray
+
+        for _ in range(CHECKS):
+            if await _if_ray_answers(ray.util.list_named_actors):
+                return
+        raise RayLost(f"Ray did not answer {CHECKS} times within {ANSWER_SECONDS:g} s each")
+
+    def _find(self, shards: int) -> None:
+        import ray
+
+        for name, shard in _inherited(ray.util.list_named_actors(), shards).items():
+            with contextlib.suppress(ValueError):  # gone between the two calls
+                actor = ray.get_actor(name)
+                if shard is None:
+                    ray.kill(actor, no_restart=True)
+                else:
+                    self._left[shard] = actor
+
+    async def start(self, config: WorkerConfig) -> int:
+        shard = config.shard
+        self._epochs[shard] = str(config.epoch).encode()
+        idle_actor = self._left.pop(shard, None)
+        if idle_actor is not None:
+            self._actors[shard] = idle_actor
+            try:
+                return int(
+                    await self._wait(
+                        shard, idle_actor.begin.remote(config.encode()), self._call_seconds
+                    )
+                )
+            except WorkerLost as error:
+                log.info("A worker that was left does not begin anew", shard=shard, why=str(error))
+                await self.give_up(shard)
+        with _lost_if_late(shard, self._start_seconds):
+            async with asyncio.timeout(self._start_seconds):
+                name = f"shard-{shard}-{config.epoch.counter}-{VERSION}"
+                self._actors[shard] = actor = await _apart(lambda: _create(name, self._cpus))
+        begun = actor.begin.remote(config.encode())
+        return int(await self._wait(shard, begun, self._start_seconds))
+
+    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+        actor = self._actors.get(shard)
+        if actor is None:
+            raise WorkerLost(f"shard {shard} has no worker")
+        call = actor.turns.remote(self._epochs[shard], encode_call(turns))
+        reply = await self._wait(shard, call, self._call_seconds)
+        with _lost_if_altered(shard):
+            return PlaceReply.decode(reply)
+
+    async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
+        actor = self._actors.get(shard)
+        if actor is None:
+            raise WorkerLost(f"shard {shard} has no worker")
+        reply = await self._wait(shard, actor.inquire.remote(inquiry.encode()), self._call_seconds)
+        with _lost_if_altered(shard):
+            return InquiryFindings.decode(reply)
+
+    async def _wait(self, shard: int, ref: Any, seconds: float) -> bytes:
+        with _lost_if_late(shard, seconds):
+            # wrap_future: the form that does not leak references (a bare ref does).
+            async with asyncio.timeout(seconds):
+                result: bytes = await asyncio.wrap_future(ref.future())
+            return result
+
+    async def give_up(self, shard: int, *, alive: bool = False) -> None:
+        import ray
+
+        actor = self._actors.pop(shard, None)
+        if actor is not None and alive:
+            self._left[shard] = actor
+        elif actor is not None:
+            await _if_ray_answers(lambda: ray.kill(actor, no_restart=True))
+
+    async def close(self) -> None:
+        """Leave the Ray cluster. Workers that were not given up stay for who leads next."""
+        import ray
+
+        await _if_ray_answers(ray.shutdown)
+
+
+def _parse(name: str) -> tuple[int, int]:
+    """(shard, counter of the epoch) of a worker by its name; shard -1 where it runs other code."""
+    match name.split("-", 3):
+        case ["shard", shard, counter, version] if version == VERSION:
+            return int(shard), int(counter)
+        case _:
+            return -1, 0
+
+
+def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
+    """For each worker, by its name, the shard that it may begin anew for: the worker of a shard
+    that was started last. None: it is to end."""
+    parsed = {name: _parse(name) for name in names}
+    newest = {shard: name for name, (shard, _) in sorted(parsed.items(), key=lambda item: item[1])}
+    return {
+        name: shard if 0 <= shard < shards and newest[shard] == name else None
+        for name, (shard, _) in parsed.items()
+    }
+
+
+def _until_listening(address: str) -> None:
+    """Without it Ray gives up at once on a head that is not there yet."""
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + HEAD_SECONDS
+    while port.isdecimal() and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+            return
+        time.sleep(0.05)
+
+
+def _create(name: str, cpus: float) -> Any:
+    import ray
+
+    from shard_worker.worker.actor import ShardActor
+
+    remote: Any = ray.remote(ShardActor)
+    return remote.options(
+        name=name,
+        lifetime="detached",
+        num_cpus=cpus,
+        max_restarts=0,
+        max_task_retries=0,
+        max_concurrency=1,
+        enable_task_events=False,
+    ).remote()
+
+
+@contextlib.contextmanager
+def _lost_if_late(shard: int, seconds: float) -> Iterator[None]:
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        yield
+    except TimeoutError as error:
+        raise WorkerLost(f"shard {shard}: no answer within {seconds:g} s") from error
+    except RayTaskError as error:  # raised in the actor, which lives on
+        cause = error.cause  # the error's own text is a traceback
+        raise WorkerLost(f"shard {shard}: {type(cause).__name__}: {cause}", alive=True) from error
+    except RayError as error:
+        raise WorkerLost(f"shard {shard}: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _lost_if_altered(shard: int) -> Iterator[None]:
+    """Treat a worker whose answer cannot be decoded as lost: what it did is unknown."""
+    try:
+        yield
+    except Malformed as error:
+        raise WorkerLost(f"shard {shard}: an answer that is not understood: {error}") from error
+
+
+async def _if_ray_answers(call: Callable[[], object]) -> bool:
+    """Without a head there is nobody to ask, and nothing left to end. Whether it answered."""
+    from ray.exceptions import RayError
+
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await _apart(call)
+    except (TimeoutError, RayError) as error:
+        log.warning("Ray does not answer", error=repr(error))
+        return False
+    return True
+
+
+async def _apart(call: Callable[[], _T]) -> _T:
+    """Make a call that blocks, in a thread of its own which nobody waits for at the end: without a
+    head, Ray's calls return only after a minute."""
+    future: Future[_T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(future)

@@ -1,0 +1,1 @@
+"""Explanations and plans: ask the workers, word the answer, change nothing."""

@@ -1,0 +1,147 @@
+"""What would help: the checks of a funnel left out one by one, smaller requests, fewer members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coordinator.jobs.pending_reasons import Why
+from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
+from shard_worker.inquiry.funnel import FunnelCheck
+from shared.messages.messages import ALLOCATE, OutcomeCode
+from shared.messages.reason import Reason
+from shared.model.model import Job
+from shared.units.amount_text import listed, name_of
+from shared.units.quantity import quantity, unit_of
+
+LINES = 6
+"""Proposals at most, those that suffice first."""
+
+
+def advice(
+    why: Why,
+    role: RoleFunnel,
+    names: Sequence[str],
+    *,
+    job: Job,
+    changes: Sequence[tuple[str, InquiryFinding]] = (),
+    fits_now: bool,
+) -> list[dict[str, Any]]:
+    """Each ``{change, fits, starts, nodes}``: with this change alone, would the tasks that have to
+    start together start now, how many would, and how many nodes more take one.
+
+    ``changes``: those that a worker has tried."""
+    f, needed = role.funnel, role.needed
+    if why.reason is Reason.WAITING_FOR_QUOTA:
+        more = more_quota(why, job, names)
+        quota = [] if changes else [_entry(more, f.starts, needed, 0, fits=fits_now)]
+        return [*map(_tried, changes), *quota, *_within_quota(why, role, names, fits_now=fits_now)]
+    if fits_now or not f.total:
+        return []
+    entries = [_tried(change) for change in changes]
+    entries += [
+        _entry(f"{quantity(name, amount)} {name} per task", needed, needed, 0)
+        for slot, amount in f.smaller
+        for name in [name_of(slot, names)]
+    ]
+    entries += [
+        _entry(_without(check), check.starts, needed, check.only)
+        for check in f.checks
+        if check.kind not in ("amount", "stale") and check.only
+    ]
+    if needed > 1 and 0 < f.starts < needed:
+        entries.append(
+            _entry(f"a minimum of {f.starts} instead of {needed}", f.starts, f.starts, 0)
+        )
+    entries.sort(key=lambda entry: not entry["fits"])
+    return entries[:LINES]
+
+
+def _tried(change: tuple[str, InquiryFinding]) -> dict[str, Any]:
+    label, finding = change
+    starts = sum(len(p.tasks) for p in finding.placements if p.kind == ALLOCATE)
+    return _entry(label, starts, starts, 0, fits=finding.code is OutcomeCode.PLACED)
+
+
+def more_quota(why: Why, job: Job, names: Sequence[str]) -> str:
+    """By how much its queue falls short."""
+    return f"{listed(why.short, names)} more for queue {job.queue}" if why.short else "more quota"
+
+
+def _within_quota(
+    why: Why, role: RoleFunnel, names: Sequence[str], *, fits_now: bool
+) -> list[dict[str, Any]]:
+    """A smaller request that quota and nodes allow; no other change helps while quota is short."""
+    if len(why.short) != 1:
+        return []
+    (slot,) = why.short
+    name, smaller = name_of(slot, names), dict(role.funnel.smaller)
+    most = int(why.available[slot]) // role.needed
+    if not fits_now:
+        most = min(most, smaller.get(slot, 0))
+    unit = unit_of(name)
+    amount = most - most % unit if most >= unit else 0
+    if not amount:
+        return []
+    change = f"{quantity(name, amount)} {name} per task"
+    return [_entry(change, role.needed, role.needed, 0)]
+
+
+def _entry(
+    change: str, starts: int, needed: int, nodes: int, *, fits: bool | None = None
+) -> dict[str, Any]:
+    enough = starts >= needed if fits is None else fits
+    return {"change": change, "fits": enough, "starts": starts, "nodes": nodes}
+
+
+def _without(check: FunnelCheck) -> str:
+    match check.kind:
+        case "taint":
+            return f"tolerate {check.name.removeprefix('taint ')}"
+        case "selector":
+            return f"without {check.name} in the selector"
+        case "affinity":
+            return "without the required node affinity"
+        case "aside":
+            return "mend the nodes that are set aside, which refuse binds"
+        case "foreign":
+            return "nodes of other shards (mode soft)"
+        case "promised":
+            return "without what is promised to nominated jobs"
+        case "check" if check.name == "were unschedulable":
+            return "uncordon the nodes that are unschedulable"
+        case _:
+            return f"without the check {check.name!r}"
+
+
+def next_step(why: Why, job: Job) -> str:
+    """What happens next, or what somebody has to do."""
+    match why.reason:
+        case Reason.DEACTIVATED:
+            return "activate the job"
+        case Reason.MISCONFIGURED:
+            return "it is looked at again as soon as what is missing exists"
+        case Reason.NO_MATCHING_NODES | Reason.EXCEEDS_NODE_CAPACITY:
+            return "no task that ends makes room for it: change the request, or the nodes"
+        case Reason.EXCEEDS_CAPABILITY:
+            return f"change the request, or the capability of queue {job.queue} or of one above it"
+        case Reason.LARGER_THAN_SHARD:
+            return "use fewer shards, mode soft, or a smaller gang"
+        case Reason.QUEUE_CLOSED:
+            return f"open queue {job.queue}"
+        case Reason.GATED:
+            return "do as said above"
+        case Reason.NOT_ENOUGH_TASKS:
+            return "create the members that are missing"
+        case Reason.WAITING_FOR_QUOTA:
+            return f"woken when queue {job.queue} uses less, or gets more"
+        case Reason.NOT_ENOUGH_RESOURCES | Reason.FRAGMENTED | Reason.TOPOLOGY_PLACEMENT_FAILED:
+            return "woken when capacity is freed or nodes come"
+        case Reason.WAITING_FOR_VICTIMS:
+            return "woken when the last of the leaving tasks is gone"
+        case Reason.ATTEMPTS_EXHAUSTED:
+            return "look why its binds or turns fail; change the job, or wait for room to be freed"
+        case Reason.REPEATED_CONFLICT:
+            return "tried again in a moment, later each time"
+        case Reason.WAITING_FOR_TURN | Reason.PENDING_EVALUATION:
+            return "its turn comes"

@@ -1,0 +1,97 @@
+"""What explain adds of the whole: gang by role, the queue's figures, how long it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.jobs.state import JobState, amounts, by_state, core_need
+from coordinator.jobs.wait_times import Likes
+from shard_worker.session_model.queue_totals import used
+from shard_worker.session_model.workload import QueueInfo
+from shared.messages.messages import ENDED, TaskState
+from shared.units.amount_text import by_name, plural
+
+RUNS = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
+
+
+def gang(state: JobState) -> list[dict[str, Any]]:
+    """Each role: how many of its tasks there are, wait, run, leave and have ended, and how many
+    have to start together."""
+    minima = dict(state.job.role_minima)
+    rows: dict[str, dict[str, Any]] = {}
+    for role in state.job.roles:
+        counts = by_state(state.states[role.first : role.first + role.count])
+        row = rows.setdefault(
+            role.name,
+            {"role": role.name, "tasks": 0, "minimum": minima.get(role.name)}
+            | dict.fromkeys(("pending", "running", "leaving", "ended"), 0),
+        )
+        row["tasks"] += role.count
+        row["pending"] += counts.get(TaskState.PENDING, 0)
+        row["running"] += sum(counts.get(code, 0) for code in RUNS)
+        row["leaving"] += counts.get(TaskState.RELEASING, 0)
+        row["ended"] += sum(counts.get(code, 0) for code in ENDED)
+    return list(rows.values())
+
+
+def quota(core: Coordinator, state: JobState, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The figures of the job's queue and of those above it, in the resources that it asks for; its
+    own first. A figure that nobody said is missing."""
+    accounts = core.order.accounts
+    need = core_need(state, accounts.classes, list(state.job.roles)) if state.info.pending else ()
+    requested = amounts(need, accounts.classes)
+    queues = []
+    at = core.order.lines.queues.get(state.info.qid)
+    while at is not None:
+        queues.append({"queue": at.info.queue.name} | _figures(core, at.info, requested, names))
+        at = core.order.lines.queues.get(at.info.queue.parent)
+    if queues:
+        queues[0]["asks"] = by_name(requested, names)
+    return queues
+
+
+def _figures(
+    core: Coordinator, info: QueueInfo, requested: Mapping[int, int], names: Sequence[str]
+) -> dict[str, Any]:
+    queue = info.queue
+    amounts_of: dict[str, Mapping[int, float]] = {
+        "allocated": used(info),
+        "deserved": core.order.session.deserved(info, core.order.accounts.cluster),
+        "guarantee": dict(queue.guarantee),
+        "capability": dict(queue.capability or ()),
+    }
+    shown = {
+        name: by_name({s: a for s, a in figures.items() if s in requested}, names)
+        for name, figures in amounts_of.items()
+    }
+    return {name: figures for name, figures in shown.items() if figures or name == "allocated"}
+
+
+def victims(state: JobState) -> dict[str, Any] | None:
+    """Who was looked at so that the job could take its place, and why they do not make way; None
+    where nobody was, or somebody was found."""
+    vain = state.in_vain
+    if vain is None or not state.info.pending:
+        return None
+    vain = vain.looked or vain
+    worst = sorted(vain.refusals.items(), key=lambda item: (-item[1], item[0]))
+    reasons = [{"why": reason, "tasks": count} for reason, count in worst]
+    return {"action": vain.action, "considered": sum(vain.refusals.values()), "kept": reasons}
+
+
+def estimate(likes: Likes, state: JobState, now: float) -> dict[str, Any] | None:
+    """How long it may wait still: what jobs like it waited that had waited as long already.
+
+    ``p50`` and ``p90`` in seconds, and on what that is based; None where too few are known."""
+    waited = max(0.0, now - state.job.created)
+    waits = sorted(wait - waited for wait in likes.of(state) if wait > waited)
+    if len(waits) < Likes.ENOUGH:
+        return None
+    return {
+        "p50": round(waits[len(waits) // 2], 1),
+        "p90": round(waits[len(waits) * 9 // 10], 1),
+        "basis": f"{plural(len(waits), 'job')} like it in queue {state.job.queue}, "
+        "that had waited as long",
+    }

@@ -1,0 +1,358 @@
+"""Explain: why one job waits, or where it is, in figures that add up.
+
+What the coordinator knows (position, tries, totals) is joined with what a worker finds when it
+looks at every node for this job. Without a worker that answers, the stored facts are told, and that
+they are all there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.reasons import why
+from coordinator.dispatch.inquiry_client import Inquiries
+from coordinator.errors import not_found
+from coordinator.explain.advice import advice, next_step
+from coordinator.explain.estimate import estimate, gang, quota, victims
+from coordinator.explain.job_story import story_of
+from coordinator.explain.node_scores import here
+from coordinator.explain.probe import Seen, look, look_here
+from coordinator.explain.queue_position import holders, place_in_queue
+from coordinator.explain.verdict import settled
+from coordinator.intake.admission.registry import Registry, unpack_task
+from coordinator.intake.documents.kinds import BY_KIND
+from coordinator.jobs.pending_reasons import Why
+from coordinator.jobs.state import JobState, Standing
+from coordinator.objects.timeline import Stories
+from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
+from shard_worker.inquiry.funnel import Funnel
+from shared.messages.messages import HOLDING, UNSUCCESSFUL, Level, OutcomeCode, TaskState
+from shared.units.amount_text import by_name, name_of, plural
+from shared.units.quantity import quantity
+
+API_VERSION = "quadrant.dev/v1alpha1"
+NODES = 20
+"""Nodes named of a job that is placed."""
+
+_UID = 37
+"""Length of what follows a Job's name in that of its PodGroup: a dash and an uid."""
+
+LEVEL_WORDS = {
+    Level.IDLE_OWN: "idle, own shard",
+    Level.IDLE_OTHER: "idle, another shard",
+    Level.FUTURE_OWN: "will be idle, own shard",
+    Level.FUTURE_OTHER: "will be idle, another shard",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainTarget:
+    """What is asked about: a job, or one member of it."""
+
+    jid: int
+    tix: int = -1
+
+
+class Explainer:
+    def __init__(
+        self,
+        core: Coordinator,
+        inquiries: Inquiries,
+        registry: Callable[[], Registry],
+        *,
+        stories: Stories,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._core = core
+        self._inquiries = inquiries
+        self._registry = registry
+        self._stories = stories
+        self._clock = clock
+
+    async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        """``kind``: Pod, PodGroup or Job. Raises Problem (404, 429)."""
+        subject = self._find(kind, namespace, name)
+        with self._inquiries.turnstile():
+            return await self._explain(kind, subject)
+
+    # --- who ------------------------------------------------------------------------------------
+
+    def _find(self, kind: str, namespace: str, name: str) -> ExplainTarget:
+        registry, key = self._registry(), f"{namespace}/{name}"
+        subject: ExplainTarget | None = None
+        match kind:
+            case "Pod":
+                packed = registry.pods.get(key)
+                subject = self._member(namespace, name) if packed is None else None
+                if packed is not None:
+                    subject = ExplainTarget(*unpack_task(packed))
+            case "PodGroup" if key in registry.groups:
+                subject = ExplainTarget(registry.groups[key])
+            case "Job" if key in registry.batch_jobs:
+                subject = ExplainTarget(registry.batch_jobs[key])
+            case "PodGroup" if (job := f"{namespace}/{name[:-_UID]}") in registry.batch_jobs:
+                subject = ExplainTarget(registry.batch_jobs[job])
+            case _:
+                pass
+        if subject is None or self._core.order.known(subject.jid) is None:
+            api_kind = BY_KIND[kind]
+            raise not_found(api_kind.plural, name, group=api_kind.group)
+        return subject
+
+    def _member(self, namespace: str, name: str) -> ExplainTarget | None:
+        """A pod of a Job, by its name ``{job}-{role}-{index}``."""
+        registry = self._registry()
+        head, _, index = name.rpartition("-")
+        if not index.isdecimal():
+            return None
+        for at, letter in enumerate(head):
+            jid = registry.batch_jobs.get(f"{namespace}/{head[:at]}") if letter == "-" else None
+            job = None if jid is None else registry.jobs.get(jid)  # none: it is on its way out
+            for role in job.roles if job is not None else ():
+                i = int(index) - role.start
+                if role.name == head[at + 1 :] and 0 <= i < role.count and not role.names:
+                    assert jid is not None
+                    return ExplainTarget(jid, role.first + i)
+        return None
+
+    # --- the answer -----------------------------------------------------------------------------
+
+    async def _explain(self, kind: str, subject: ExplainTarget) -> dict[str, Any]:
+        core, now = self._core, self._clock()
+        names = self._registry().slots.names
+        state = core.order.known(subject.jid)
+        assert state is not None
+        answer = self._head(kind, subject, state, now)
+        if subject.jid not in core.order.jobs:
+            return answer | _leaving(state)
+        reason = why(core, state, names=names)
+        answer |= {"gang": gang(state), "quota": quota(core, state, names)}
+        if reason is None:
+            return answer | _no_reason(state) | await self._here(state, subject.tix)
+        answer["victims"] = victims(state)
+        answer["eta"] = estimate(core.tally.waits.likes, state, now)
+        if subject.tix >= 0:
+            answer |= await self._here(state, subject.tix)
+        probe = await look(core, self._inquiries, state, reason, names)
+        finding = probe.finding
+        if finding is not None and finding.funnels:
+            reason = self._judge(state, why(core, state, names=names) or reason, probe, finding)
+            if probe.placement_scores is not None and finding.code is OutcomeCode.PLACED:
+                answer.setdefault("here", here(core, state, probe.placement_scores))
+        answer |= self._why(reason, now, names)
+        if probe.silent:
+            answer["incomplete"] = f"{probe.silent}; what follows is what the coordinator remembers"
+        if finding is not None and finding.funnels:
+            answer |= self._figures(reason, state, probe, finding, names)
+        answer["next"] = next_step(reason, state.job)
+        return answer
+
+    async def _here(self, state: JobState, tix: int) -> dict[str, Any]:
+        """Why its task is where it is, where that can be told."""
+        answer = await look_here(self._core, self._inquiries, state, tix)
+        return {} if answer is None else {"here": here(self._core, state, answer[0])}
+
+    def _judge(self, state: JobState, reason: Why, probe: Seen, finding: InquiryFinding) -> Why:
+        requests = self._core.order.accounts.classes[finding.funnels[0].cid].requests
+        refined = settled(reason, finding, requests, self._registry().slots.names)
+        epoch = self._core.dispatcher.shards[probe.shard].epoch
+        return replace(
+            refined,
+            evaluated_at=self._clock(),
+            shard=probe.shard,
+            session=0 if state.last is None else state.last.session,
+            epoch=str(epoch) if epoch is not None else "",
+            generation=state.job.spec,
+        )
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _head(
+        self, kind: str, subject: ExplainTarget, state: JobState, now: float
+    ) -> dict[str, Any]:
+        core, job, place = self._core, state.job, place_in_queue(self._core, state)
+        story = self._stories.jobs.get(job.jid)
+        counts = Counter(TaskState(code).name.capitalize() for code in state.states)
+        head: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": "Explanation",
+            "of": {"kind": kind, "namespace": job.namespace, "name": job.name},
+            "queue": job.queue,
+            "phase": _phase(state),
+            "ageSeconds": round(max(0.0, now - job.created), 1),
+            "tasks": {"total": job.tasks, "minimum": job.groups[0].minimum, **counts},
+            "position": place.position or None,
+            "waiting": place.of,
+            "ahead": place.ahead,
+            "attempts": self._attempts(state),
+            "places": self._places(state),
+            "story": story_of(core, state, story, subject.tix),
+        }
+        if subject.tix >= 0:
+            head["pod"] = self._pod(state, subject.tix)
+            head["of"]["name"] = head["pod"]["name"]
+            head["job"] = {"kind": job.kind, "namespace": job.namespace, "name": job.name}
+        return head
+
+    def _attempts(self, state: JobState) -> dict[str, int]:
+        tries = state.tries
+        return {
+            "placed": tries.placed,
+            "nominated": tries.nominated,
+            "infeasible": tries.infeasible,
+            "trueConflicts": tries.conflict_true,
+            "readConflicts": tries.conflict_read,
+            "shards": tries.shards.bit_count(),
+        }
+
+    def _places(self, state: JobState) -> list[dict[str, Any]]:
+        """Where its tasks are, by node; the level where only one shard ever placed it."""
+        core, by_row = self._core, Counter[int]()
+        for row, code in zip(state.rows, state.states, strict=False):
+            if row >= 0 and code in HOLDING:
+                by_row[row] += 1
+        return [
+            {"node": core.names.get(row, f"row {row}"), "tasks": count} | self._level(state, row)
+            for row, count in sorted(by_row.items(), key=lambda item: (-item[1], item[0]))[:NODES]
+        ]
+
+    def _level(self, state: JobState, row: int) -> dict[str, Any]:
+        """The shard of a node, and the level of a task there where it can be told for sure."""
+        shard = self._core.dispatcher.shard_of.get(row)
+        if shard is None:
+            return {}
+        level_fields: dict[str, Any] = {"shard": shard}
+        shards, nominated = state.tries.shards, state.tries.nominated
+        if shards.bit_count() == 1 and not nominated:
+            is_own = shards == 1 << shard
+            level = Level.IDLE_OWN if is_own else Level.IDLE_OTHER
+            level_fields |= {"level": f"L{level.value}", "because": LEVEL_WORDS[level]}
+        return level_fields
+
+    def _pod(self, state: JobState, tix: int) -> dict[str, Any]:
+        role = state.job.role_of(tix)
+        row = state.rows[tix] if tix < len(state.rows) else -1
+        return {
+            "name": state.job.pod_name(tix),
+            "role": role.name,
+            "state": TaskState(state.states[tix]).name.capitalize(),
+            "node": self._core.names.get(row) if row >= 0 else None,
+        }
+
+    def _why(self, reason: Why, now: float, names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "reason": reason.reason.value,
+            "message": reason.message,
+            "evaluatedAt": _time(reason.evaluated_at or now),
+            "shard": reason.shard if reason.shard >= 0 else None,
+            "session": reason.session or None,
+            "epoch": reason.epoch or None,
+            "observedGeneration": reason.generation,
+            "requested": by_name(reason.requested, names),
+            "available": by_name(reason.available, names),
+            "short": by_name(reason.short, names),
+        }
+
+    def _figures(
+        self,
+        reason: Why,
+        state: JobState,
+        probe: Seen,
+        finding: InquiryFinding,
+        names: Sequence[str],
+    ) -> dict[str, Any]:
+        role = finding.funnels[0]
+        fits_now = finding.code is OutcomeCode.PLACED
+        return {
+            "role": role.role,
+            "nodes": self.nodes(role.funnel),
+            "near": self._near(role.funnel, names),
+            "if": advice(
+                reason, role, names, job=state.job, changes=probe.changes, fits_now=fits_now
+            ),
+            "roles": [_role(r) for r in finding.funnels] if len(finding.funnels) > 1 else [],
+        }
+
+    def nodes(self, f: Funnel) -> dict[str, Any]:
+        """The funnel: ``total`` is the sum of the counts and ``fits``."""
+        return {
+            "total": f.total,
+            "fits": f.fits,
+            "tasksThatCouldStart": f.starts,
+            "first": [
+                {
+                    "check": check.name,
+                    "kind": check.kind,
+                    "count": check.count,
+                    "examples": self._names(check.examples),
+                    "onlyThis": check.only,
+                }
+                for check in f.checks
+            ],
+        }
+
+    def _near(self, f: Funnel, names: Sequence[str]) -> list[dict[str, Any]]:
+        core = self._core
+        holders_of = holders(core, [near.row for near in f.near])
+        return [
+            {
+                "node": core.names.get(near.row, f"row {near.row}"),
+                "shard": core.dispatcher.shard_of.get(near.row),
+                "lacks": [_lack(lack, names) for lack in near.lacks],
+                "heldBy": holders_of[near.row].jobs,
+                "leaving": holders_of[near.row].leaving,
+            }
+            for near in f.near
+        ]
+
+    def _names(self, rows: Sequence[int]) -> list[str]:
+        return [self._core.names.get(row, f"row {row}") for row in rows]
+
+
+def _lack(lack: tuple[int, int, int, int], names: Sequence[str]) -> dict[str, str]:
+    slot, needs, idle, future = lack
+    name = name_of(slot, names)
+    return {
+        "resource": name,
+        "needs": quantity(name, needs),
+        "idle": quantity(name, max(0, idle)),
+        "futureIdle": quantity(name, max(0, future)),
+    }
+
+
+def _role(role: RoleFunnel) -> Mapping[str, Any]:
+    return {"role": role.role, "wanted": role.needed, "couldStart": role.funnel.starts}
+
+
+def _phase(state: JobState) -> str:
+    if state.standing is Standing.DONE:
+        failed = any(state.states.count(end) for end in UNSUCCESSFUL)
+        return "Failed" if failed else "Succeeded"
+    return "Running" if state.info.held[0] >= max(1, state.job.groups[0].minimum) else "Pending"
+
+
+def _leaving(state: JobState) -> dict[str, Any]:
+    holding = sum(code in HOLDING for code in state.states)
+    text = f"it is being deleted; {plural(holding, 'task')} of it still hold a node"
+    return {
+        "phase": "Terminating",
+        "reason": None,
+        "message": text,
+        "next": "its name is free when the last of its tasks has left",
+    }
+
+
+def _no_reason(state: JobState) -> dict[str, Any]:
+    has_ended = state.standing is Standing.DONE
+    text = "every task has ended" if has_ended else "every task has its node"
+    return {"reason": None, "message": text, "next": None}
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

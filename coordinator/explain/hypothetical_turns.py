@@ -1,0 +1,120 @@
+"""Turns that are only asked about: made as Order makes them, charged to nobody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.jobs.state import JobState, core_need, progress, task_runs
+from shard_worker.inquiry.inquiry import HERE
+from shard_worker.session_model.queue_totals import INQUEUE
+from shard_worker.session_model.workload import Amounts, add
+from shared.messages.excerpt import TOTALS, decode_excerpt, encode_excerpt
+from shared.messages.messages import Group, TaskState, Turn
+from shared.model.model import TaskClass
+
+TAIL = 2000
+"""Elastic tasks that one inquiry looks at: bounds how long it keeps a worker busy."""
+
+
+def draft_turn(
+    core: Coordinator, state: JobState, classes: dict[int, TaskClass], *, whole: bool = False
+) -> tuple[Turn, dict[int, int]]:
+    """The turn the job would get, and how many tasks of each class have to start together.
+
+    ``whole``: with all elastic tasks, up to a bound, instead of one."""
+    key = core.order.session.task_key
+    roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
+    need = core_need(state, classes, roles)
+    ready = core.order.session.job_ready(progress(state))
+    rest = state.info.pending - sum(count for _, count in need)
+    tail = (1 if ready else 0) + (min(rest, TAIL) if whole else 0)
+    job, info = state.job, state.info
+    turn = Turn(
+        jid=job.jid,
+        job_version=job.spec,
+        qid=info.qid,
+        priority=job.priority,
+        groups=[
+            Group(parent=g.parent, minimum=g.minimum, held=members + best)
+            for g, members, best in zip(job.groups, info.held, info.best_effort, strict=True)
+        ],
+        runs=task_runs(state, classes, roles, tail=tail),
+        total=job.tasks,
+        tail=tail,
+        attempt=state.attempts,
+        nominated=dict(state.nominated),
+    )
+    return turn, dict(need)
+
+
+def session_turn(
+    core: Coordinator,
+    state: JobState,
+    turn: Turn,
+    *,
+    action: str = "allocate",
+    relief: Amounts | None = None,
+) -> Turn:
+    """The turn as one for a session, as if the job were let in.
+
+    ``relief``: what its queue is taken to have less than it has. ``state`` may be a changed copy of
+    what Order has."""
+    admitted = replace(state, info=replace(state.info, phase=INQUEUE))
+    world, _ = core.order.excerpts.of(admitted, action, core.order.session)
+    if relief:
+        excerpt = decode_excerpt(world)
+        at = list(core.order.accounts.cluster.queues).index(state.info.qid)
+        add(excerpt.queues[at].totals[TOTALS.index("allocated")], relief.items(), -1)
+        world = encode_excerpt(excerpt)
+    return replace(turn, action=action, world=world)
+
+
+def planned_turn(
+    core: Coordinator, state: JobState, turn: Turn, classes: dict[int, TaskClass]
+) -> Turn:
+    """The turn of a job that need not exist, as one for a session where it needs that."""
+    if not state.info.pending:
+        return session_turn(core, state, turn, action="backfill")
+    job, order = state.job, core.order
+    spanning, existing = order.spanning, order.known(job.jid)
+    spanning.put_job(job, classes)
+    try:
+        needs = bool(order.session.slow) or job.topology is not None or bool(job.sub_groups)
+        needs = needs or spanning.touches(job.jid)
+        if needs or not all(
+            order.session.fast(classes[role.cid], role.annotations + job.annotations)
+            for role in job.roles
+        ):
+            return session_turn(core, state, turn)
+        return turn
+    finally:
+        spanning.drop_job(job.jid)
+        if existing is not None:
+            spanning.put_job(existing.job, order.accounts.classes)
+
+
+def here_turn(core: Coordinator, state: JobState, turn: Turn, tix: int = -1) -> Turn:
+    """Why this task is where it is; -1: where the first that is pending would go."""
+    states, nominated = bytearray(state.states), {}
+    if tix >= 0:
+        states[tix], nominated = TaskState.PENDING, {tix: state.rows[tix]}
+    plain_turn = session_turn(core, replace(state, states=states), turn)
+    return replace(plain_turn, action=HERE, nominated=nominated)
+
+
+def best_shards(core: Coordinator, requested: Amounts, home: int = -1) -> list[int]:
+    """Shards that have a worker, the one to ask first: ``home``, else as Dispatch chooses."""
+    up = [state for state in core.dispatcher.shards.values() if state.epoch is not None]
+    return [
+        state.shard
+        for state in sorted(
+            up,
+            key=lambda s: (
+                s.shard != home,
+                not all(s.idle.get(slot, 0) >= amount for slot, amount in requested.items()),
+                s.outstanding,
+                s.shard,
+            ),
+        )
+    ]

@@ -1,0 +1,103 @@
+"""The story of a job: everything that happened to it and its tasks, in order, from what is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.jobs.state import JobState
+from coordinator.objects.timeline import Happening, Story, Whom
+from shared.messages.messages import UNSUCCESSFUL, Level, TaskState
+from shared.units.amount_text import plural, some
+
+Entry = dict[str, Any]
+
+NAMED = 5
+"""Tasks of an entry that are named; the others are counted."""
+LEVELS = {level.value: f"L{level.value}" for level in Level}
+STATES = {
+    TaskState.RUNNING: ("Started", "began to run"),
+    TaskState.SUCCEEDED: ("Succeeded", "succeeded"),
+    TaskState.FAILED: ("Failed", "failed"),
+    TaskState.LOST: ("Lost", "vanished from the cluster"),
+}
+
+
+def story_of(core: Coordinator, state: JobState, story: Story | None, tix: int = -1) -> list[Entry]:
+    """What happened to a job, or to one task of it, oldest first.
+
+    Only what this coordinator saw: it is not durable. Each entry: ``time`` and ``lastTime``
+    (RFC 3339), ``count``, ``reason`` (a word), ``message``, ``tasks`` (how many), ``names`` (of the
+    first few), ``warning``."""
+    entries = [(state.job.created, _submitted(state))]
+    if story is not None:
+        entries += [(h.first, _happened(core, state, h)) for h in story.happenings if _of(h, tix)]
+        for new_state, at, tasks in story.moments:
+            if new_state in STATES and (tix < 0 or tix in tasks):
+                entries.append((at, _moment(state, new_state, at, tasks)))
+    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+
+
+def _of(happening: Happening, tix: int) -> bool:
+    """Is it about this task, or about the job as a whole?"""
+    if tix < 0 or happening.audience is not Whom.TASKS:
+        return True
+    return tix in happening.named()
+
+
+def _submitted(state: JobState) -> Entry:
+    job, groups = state.job, state.job.groups
+    least = f", at least {groups[0].minimum} together" if groups[0].minimum > 1 else ""
+    text = f"{plural(job.tasks, 'task')}{least}, to queue {job.queue}"
+    return _entry(job.created, "Submitted", text)
+
+
+def _happened(core: Coordinator, state: JobState, happening: Happening) -> Entry:
+    named = list(happening.named())
+    text = _placed(core, happening) if happening.placements else happening.message
+    entry = _entry(happening.first, happening.reason, text)
+    entry |= {"lastTime": _time(happening.last), "count": happening.count}
+    return entry | {"warning": happening.warning} | _tasks(state, named)
+
+
+def _placed(core: Coordinator, happening: Happening) -> str:
+    """Where tasks were placed, and at which levels."""
+    levels, nodes = Counter[int](), Counter[int]()
+    for placement in happening.placements:
+        levels.update(placement.levels)
+        nodes.update(placement.rows)
+    at = [core.names.get(row, f"row {row}") for row, _ in nodes.most_common()]
+    counted = ", ".join(f"{count} {LEVELS[level]}" for level, count in sorted(levels.items()))
+    tasks = plural(sum(levels.values()), "task")
+    return f"{tasks} placed by shard-{happening.shard} ({counted}) on {some(at)}"
+
+
+def _moment(state: JobState, new_state: TaskState, at: float, tasks: Sequence[int]) -> Entry:
+    reason, words = STATES[new_state]
+    entry = _entry(at, reason, f"{plural(len(tasks), 'task')} {words}")
+    return entry | {"warning": new_state in UNSUCCESSFUL} | _tasks(state, tasks)
+
+
+def _entry(at: float, reason: str, text: str) -> Entry:
+    return {
+        "time": _time(at),
+        "lastTime": _time(at),
+        "count": 1,
+        "reason": reason,
+        "message": text,
+        "warning": False,
+        "tasks": 0,
+        "names": [],
+    }
+
+
+def _tasks(state: JobState, tasks: Sequence[int]) -> Entry:
+    existing = [tix for tix in tasks[:NAMED] if tix < state.job.tasks]
+    return {"tasks": len(tasks), "names": [state.job.pod_name(tix) for tix in existing]}
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

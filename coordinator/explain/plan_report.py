@@ -1,0 +1,138 @@
+"""A plan as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.explain.plan import Plan, Planned
+from coordinator.explain.queue_position import holders
+from shared.messages.messages import ALLOCATE
+from shared.units.amount_text import by_name
+
+API_VERSION = "quadrant.dev/v1alpha1"
+NODES = 20
+"""Nodes named of one job."""
+NOTE = "feasible at this revision, not a reservation: others may take the room first"
+
+
+def report(core: Coordinator, plan: Plan, *, total: int) -> dict[str, Any]:
+    """``total``: objects in the list."""
+    jobs = [_job(core, planned, plan) for planned in plan.jobs]
+    refused = [
+        {"kind": r.kind, "name": r.name, "field": r.field, "value": r.value, "message": r.message}
+        for r in plan.admission.refused
+    ]
+    counts = Counter(planned.verdict.value for planned in plan.jobs)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Plan",
+        "revision": plan.revision or None,
+        "note": NOTE,
+        "verdict": _worst(counts, refused=bool(refused)),
+        "totals": {
+            "objects": total,
+            "unchanged": plan.admission.unchanged,
+            "refused": len(refused),
+            "jobs": len(jobs),
+            **{word: counts[word] for word in ("now", "later", "waits", "never")},
+            "tasks": sum(planned.job.tasks for planned in plan.jobs),
+            "tasksNow": sum(job["tasks"]["now"] for job in jobs),
+        },
+        "jobs": jobs,
+        "refused": refused,
+        "notices": [
+            {"kind": n.kind, "name": n.name, "message": n.message, "count": n.count}
+            for n in plan.admission.notices
+        ],
+        "others": _others(plan),
+    }
+
+
+def _worst(counts: Counter[str], *, refused: bool) -> str:
+    if refused or counts["never"]:
+        return "never"
+    return "waits" if counts["waits"] or counts["later"] else "now"
+
+
+def _others(plan: Plan) -> list[str]:
+    """What else of the list would be kept, and that it was not counted on."""
+    admission, remarks = plan.admission, []
+    for word, objects in (("node", admission.nodes), ("hypernode", admission.hyper_nodes)):
+        if objects:
+            count = len(objects)
+            remarks.append(f"{count} {word}{'s' if count > 1 else ''}: not counted as room here")
+    return remarks
+
+
+def _job(core: Coordinator, planned: Planned, plan: Plan) -> dict[str, Any]:
+    job, finding = planned.job, planned.finding
+    now: Counter[int] = Counter()
+    later: Counter[int] = Counter()
+    levels: Counter[str] = Counter()
+    for placement in finding.placements if finding is not None else ():
+        (now if placement.kind == ALLOCATE else later).update(placement.rows)
+        levels.update(f"L{level}" for level in placement.levels)
+    entry: dict[str, Any] = {
+        "kind": job.kind,
+        "namespace": job.namespace,
+        "name": job.name,
+        "queue": job.queue,
+        "change": "configured" if planned.exists else "created",
+        "verdict": planned.verdict.value,
+        "tasks": {
+            "total": job.tasks,
+            "minimum": job.groups[0].minimum,
+            "now": now.total(),
+            "later": later.total(),
+        },
+        "levels": dict(sorted(levels.items())),
+        "shard": planned.shard if finding is not None and finding.placements else None,
+        "nodes": _nodes(core, now or later),
+        "nodesInAll": len(now or later),
+        "waitingInQueue": _waiting(core, job.queue),
+    }
+    if later:
+        entry["after"] = _after(core, later)
+    if finding is not None and finding.displaced:
+        entry["displaces"] = [
+            core.order.jobs[jid].job.key for jid in finding.displaced if jid in core.order.jobs
+        ]
+    if planned.why is not None:
+        entry |= _why(planned, plan)
+    return entry
+
+
+def _why(planned: Planned, plan: Plan) -> dict[str, Any]:
+    why = planned.why
+    assert why is not None
+    entry = {
+        "reason": why.reason.value,
+        "message": why.message,
+        "requested": by_name(why.requested, plan.names),
+        "available": by_name(why.available, plan.names),
+        "short": by_name(why.short, plan.names),
+    }
+    if planned.silent:
+        entry["incomplete"] = planned.silent
+    return entry
+
+
+def _nodes(core: Coordinator, rows: Counter[int]) -> list[dict[str, Any]]:
+    return [
+        {"node": core.names.get(row, f"row {row}"), "tasks": count}
+        for row, count in rows.most_common(NODES)
+    ]
+
+
+def _after(core: Coordinator, rows: Counter[int]) -> list[str]:
+    """The jobs that leave the nodes first."""
+    leaving = holders(core, [row for row, _ in rows.most_common(NODES)])
+    return sorted({key for holder in leaving.values() for key in holder.leaving})
+
+
+def _waiting(core: Coordinator, queue: str) -> int:
+    """Jobs that stand in the queue already: some may be looked at first."""
+    qid = core.order.queue_ids.get(queue)
+    return 0 if qid is None else core.order.lines.queues[qid].waiting

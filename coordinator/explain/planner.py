@@ -1,0 +1,333 @@
+"""Plan: what would come of a list of objects, on the live state and without side effects.
+
+The list is judged as intake would judge it, with nothing kept. Each job that could have a turn is
+placed by a worker on its view, each on top of those before it, and everything is undone. A plan is
+what is feasible at one revision, and no reservation: others may be faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.facts import entry_figures, never
+from coordinator.dispatch.inquiry_client import Inquiries, NoAnswer
+from coordinator.errors import Problem
+from coordinator.explain.hypothetical_turns import best_shards, draft_turn, planned_turn
+from coordinator.explain.plan import BEST_FIRST, Plan, Planned, PlanVerdict
+from coordinator.explain.plan_report import report
+from coordinator.explain.verdict import can_ever, from_funnel, from_session, larger_than_shards
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.intake import Intake
+from coordinator.jobs.capability import held, upwards
+from coordinator.jobs.pending_reasons import NEVER, Why
+from coordinator.jobs.state import JobState, amounts, open_job
+from shard_worker.dialects.volcano.actions.enqueue import enqueueable, refusal
+from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
+from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.session_model.queue_totals import waits_for_entry
+from shard_worker.session_model.workload import Amounts, JobInfo, QueueInfo
+from shared.ledger.entries.intake_batch import PutObject
+from shared.messages.messages import OutcomeCode, Turn
+from shared.messages.reason import Reason
+from shared.model.model import Job, TaskClass
+from shared.records.specs import SLOTS_KEY, decode_slots, encode_class
+from shared.slices import Steps, at_once, in_slices
+from shared.units.amount_text import listed, name_of
+from shared.units.quantity import quantity
+from shared.units.slots import Slots
+
+JOBS = 200
+"""Jobs of one plan: bounds how long it keeps a worker from its turns."""
+
+
+TOO_MANY = "the shard had no time for so many jobs; plan fewer at once"
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A job whose turn goes to a worker."""
+
+    planned: Planned
+    turn: Turn
+    needed: dict[int, int]
+
+
+class Planner:
+    def __init__(
+        self,
+        core: Coordinator,
+        inquiries: Inquiries,
+        intake: Intake,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._core = core
+        self._inquiries = inquiries
+        self._intake = intake
+        self._clock = clock
+
+    async def plan(self, items: Sequence[object]) -> dict[str, Any]:
+        """The answer as JSON. Raises Problem (413, 429)."""
+        with self._inquiries.turnstile():
+            parsed = await in_slices(self._intake.parsing(items))
+            # In one go: what it is judged by would move meanwhile.
+            admission = at_once(self._intake.judging(parsed, self._clock(), keep=False))
+            if len(admission.jobs) > JOBS:
+                raise Problem(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    "RequestEntityTooLarge",
+                    f"{len(admission.jobs)} jobs; a plan looks at {JOBS} at most, send fewer",
+                )
+            drawn = _Drawing(self._core, self._intake, admission)
+            await asyncio.sleep(0)
+            candidates = await in_slices(drawn.draw())
+            await asyncio.sleep(0)
+            if candidates:
+                await self._ask(drawn, candidates)
+            return report(self._core, drawn.plan, total=len(items))
+
+    # --- workers --------------------------------------------------------------------------------
+
+    async def _ask(self, drawn: _Drawing, candidates: list[_Candidate]) -> None:
+        try:
+            if self._core.order.walls:
+                await self._behind_walls(drawn, candidates)
+            else:
+                await self._anywhere(drawn, candidates)
+        except NoAnswer as error:
+            for candidate in candidates:
+                if candidate.planned.finding is None:
+                    candidate.planned.silent = str(error)
+                    text = f"no shard answered ({error}); plan again in a moment"
+                    candidate.planned.why = Why(Reason.PENDING_EVALUATION, text)
+
+    async def _anywhere(self, drawn: _Drawing, candidates: list[_Candidate]) -> None:
+        """Every worker sees every node: one of them places all."""
+        need: Amounts = {}
+        for candidate in candidates:
+            for slot, amount in amounts(tuple(candidate.needed.items()), drawn.classes).items():
+                need[slot] = need.get(slot, 0) + amount
+        shards = best_shards(self._core, need)
+        shard, answer = await self._inquiries.ask_any(shards, drawn.inquiry(candidates))
+        drawn.plan.revision = answer.log_id
+        for candidate, finding in zip(candidates, answer.findings, strict=False):
+            drawn.take(candidate, [(shard, finding)])
+        for candidate in candidates[len(answer.findings) :]:
+            candidate.planned.why = Why(Reason.PENDING_EVALUATION, f"not looked at: {TOO_MANY}")
+
+    async def _behind_walls(self, drawn: _Drawing, candidates: list[_Candidate]) -> None:
+        """Each worker sees its own nodes only: the first that has room for a job gets it, on top of
+        those it got before."""
+        placed_on: dict[int, list[_Candidate]] = {}
+        for candidate in candidates:
+            answers: list[tuple[int, InquiryFinding]] = []
+            for shard in best_shards(
+                self._core, amounts(tuple(candidate.needed.items()), drawn.classes)
+            ):
+                before = placed_on.setdefault(shard, [])
+                answer = await self._inquiries.ask(shard, drawn.inquiry([*before, candidate]))
+                drawn.plan.revision = answer.log_id
+                if len(answer.findings) <= len(before):
+                    candidate.planned.why = Why(
+                        Reason.PENDING_EVALUATION, f"not looked at: {TOO_MANY}"
+                    )
+                    continue
+                answers.append((shard, answer.findings[-1]))
+                if answer.findings[-1].code is OutcomeCode.PLACED:
+                    before.append(candidate)
+                    break
+            if answers:
+                drawn.take(candidate, answers)
+
+
+class _Drawing:
+    """One plan being made."""
+
+    def __init__(self, core: Coordinator, intake: Intake, admission: Admission) -> None:
+        self._core = core
+        slots = intake.registry.slots
+        names = _names(slots, admission)
+        self.plan = Plan(admission, names)
+        published = core.order.accounts.classes
+        coming = intake.registry.classes.items()
+        self._fresh = {cid: cls for cls, cid in coming if cid not in published} | admission.classes
+        """Classes that no worker knows: of this plan, and of what is being stored right now."""
+        self.classes: dict[int, TaskClass] = published | self._fresh
+        self._queues = {queue.name: QueueInfo(queue=queue) for queue in admission.queues}
+        self._charged: dict[int, Amounts] = {}
+        """Queue -> what jobs of this plan would take of it."""
+
+    def draw(self) -> Steps[list[_Candidate]]:
+        """Note every job; the ones whose turn a worker has to try."""
+        candidates: list[_Candidate] = []
+        jobs = self.plan.admission.jobs
+        for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.jid)):
+            yield
+            planned = Planned(job, exists=job.jid in self._core.order.jobs)
+            self.plan.jobs.append(planned)
+            candidate = self._judge(planned)
+            if candidate is not None:
+                candidates.append(candidate)
+        return candidates
+
+    def _queue(self, name: str) -> QueueInfo | None:
+        """As the list would make it, with what its jobs hold now."""
+        qid = self._core.order.queue_ids.get(name)
+        live = None if qid is None else self._core.order.lines.queues[qid].info
+        fresh = self._queues.get(name)
+        if fresh is None or live is None:
+            return fresh or live
+        return replace(live, queue=fresh.queue)
+
+    def _judge(self, planned: Planned) -> _Candidate | None:
+        """What can be told without a worker; else what to ask one."""
+        job, queue = planned.job, self._queue(planned.job.queue)
+        if queue is None:
+            text = f"queue {job.queue} does not exist; create it, or name another in the job"
+            planned.why = Why(Reason.MISCONFIGURED, text)
+            return None
+        if job.dangling:
+            text = f"its pods name PodGroup {job.key}, which does not exist; create it"
+            planned.why = Why(Reason.MISCONFIGURED, text)
+            return None
+        state = self._state(job, queue)
+        if not state.info.pending and not any(state.info.best_effort):
+            planned.verdict = PlanVerdict.NOW
+            return None
+        turn, needed = draft_turn(self._core, state, self.classes, whole=True)
+        obstacle = never(
+            self._core, queue, tuple(needed.items()), classes=self.classes, names=self.plan.names
+        )
+        if obstacle is not None:
+            planned.verdict, planned.why = PlanVerdict.NEVER, Why(*obstacle)
+            return None
+        planned.why = self._obstacle(queue, state.info, needed)
+        if planned.why is not None:
+            return None
+        if queue.queue.qid in self._core.order.lines.queues:  # a session asks about it, too
+            turn = planned_turn(self._core, state, turn, self.classes)
+        return _Candidate(planned, turn, needed)
+
+    def _obstacle(self, queue: QueueInfo, info: JobInfo, needed: dict[int, int]) -> Why | None:
+        """Why the job would get no turn now."""
+        if not queue.queue.open:
+            text = f"queue {queue.queue.name} is closed; open it"
+            return Why(Reason.QUEUE_CLOSED, text)
+        missing = self._core.order.session.job_valid(info, self._core.order.accounts.cluster)
+        if missing is not None:
+            return Why(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+        order, cluster = self._core.order, self._core.order.accounts.cluster
+        gate = order.entry.on and waits_for_entry(info.phase) and info.qid in cluster.queues
+        if gate and not enqueueable(order.session, cluster, info):
+            word, text = refusal(order.session, cluster, info)
+            text += entry_figures(self._core, queue, info, self.plan.names)
+            return Why(Reason(word), f"not let in by enqueue: {text}")
+        return self._over(queue, amounts(tuple(needed.items()), self.classes))
+
+    def _state(self, job: Job, queue: QueueInfo) -> JobState:
+        existing = self._core.order.jobs.get(job.jid)
+        states = None if existing is None else bytearray(existing.states)
+        qid, fills = queue.queue.qid, self._core.order.fills
+        state = open_job(job, qid=qid, classes=self.classes, states=states, backfilled=fills)
+        if existing is not None:
+            state.nominated = dict(existing.nominated)
+        return state
+
+    def _over(self, queue: QueueInfo, requested: Amounts) -> Why | None:
+        """Why the queue may not take it now, jobs of this plan counted; else it is charged."""
+        for above in upwards(self._core.order.lines.queues, queue):
+            qid = above.queue.qid
+            charged = self._charged.get(qid, {})
+            for slot, limit in above.queue.capability or ():
+                used = self._held(above, slot) + charged.get(slot, 0)
+                if slot in requested and used + requested[slot] > limit:
+                    return self._quota(
+                        above, slot, used=used, limit=limit, requested=requested[slot]
+                    )
+        for above in upwards(self._core.order.lines.queues, queue):
+            charged = self._charged.setdefault(above.queue.qid, {})
+            for slot, amount in requested.items():
+                charged[slot] = charged.get(slot, 0) + amount
+        return None
+
+    def _held(self, queue: QueueInfo, slot: int) -> int:
+        queues = self._core.order.lines.queues
+        live = queues.get(queue.queue.qid)
+        return 0 if live is None else held(queues, live.info, slot)
+
+    def _quota(self, queue: QueueInfo, slot: int, *, used: int, limit: int, requested: int) -> Why:
+        names = self.plan.names
+        resource = name_of(slot, names)
+        short = {slot: used + requested - limit}
+        return Why(
+            Reason.WAITING_FOR_QUOTA,
+            f"queue {queue.queue.name} would use {quantity(resource, used)} of the "
+            f"{quantity(resource, limit)} {resource} it may have, the job asks "
+            f"{quantity(resource, requested)}; short by {listed(short, names)}",
+            requested={slot: requested},
+            available={slot: max(0, limit - used)},
+            short=short,
+        )
+
+    # --- what workers say -------------------------------------------------------------------------
+
+    def inquiry(self, candidates: list[_Candidate]) -> Inquiry:
+        # Of all roles: a session needs the whole job, also what backfill places apart.
+        used = {role.cid for candidate in candidates for role in candidate.planned.job.roles}
+        return Inquiry(
+            turns=[candidate.turn for candidate in candidates],
+            needed=[candidate.needed for candidate in candidates],
+            classes={cid: encode_class(cls) for cid, cls in self._fresh.items() if cid in used},
+        )
+
+    def take(self, candidate: _Candidate, answers: list[tuple[int, InquiryFinding]]) -> None:
+        """Turn what one shard found, or several, into a verdict: the best of them counts."""
+        judged = [(*self._verdict(finding), shard, finding) for shard, finding in answers]
+        verdict, why, shard, finding = min(judged, key=lambda entry: BEST_FIRST.index(entry[0]))
+        apart = larger_than_shards([finding for _, finding in answers])
+        if verdict is PlanVerdict.NEVER and apart:
+            why = Why(Reason.LARGER_THAN_SHARD, apart)
+        planned = candidate.planned
+        if not apart and why is not None and finding.funnels and len(planned.job.roles) > 1:
+            worst = _worst(finding.funnels)
+            why = replace(why, message=f"role {worst.role}: {why.message}")
+        planned.verdict, planned.why, planned.shard, planned.finding = verdict, why, shard, finding
+
+    def _verdict(self, finding: InquiryFinding) -> tuple[PlanVerdict, Why | None]:
+        match finding.code:
+            case OutcomeCode.PLACED:
+                return PlanVerdict.NOW, None
+            case OutcomeCode.NOMINATED:
+                return PlanVerdict.LATER, None
+            case OutcomeCode.INFEASIBLE if finding.funnels:
+                worst = _worst(finding.funnels)
+                hopeless = not can_ever(worst)
+                why = from_funnel(worst, self.classes[worst.cid].requests, self.plan.names)
+                if not hopeless:
+                    why = from_session(finding, worst) or why
+                return (
+                    PlanVerdict.NEVER if hopeless or why.reason in NEVER else PlanVerdict.WAITS,
+                    why,
+                )
+            case _:
+                text = "the shard has not heard of it yet; plan again in a moment"
+                return PlanVerdict.WAITS, Why(Reason.PENDING_EVALUATION, text)
+
+
+def _worst(funnels: list[RoleFunnel]) -> RoleFunnel:
+    """The first role that no node could ever take, else the first of all."""
+    return next((role for role in funnels if not can_ever(role)), funnels[0])
+
+
+def _names(slots: Slots, admission: Admission) -> list[str]:
+    """Slot names, those of the list included."""
+    for op in admission.ops:
+        if isinstance(op, PutObject) and op.key == SLOTS_KEY and op.spec is not None:
+            return list(decode_slots(op.spec).names)
+    return list(slots.names)

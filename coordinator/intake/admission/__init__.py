@@ -1,0 +1,1 @@
+"""Judges each object against what is known, and owns names and numbers (``registry``)."""

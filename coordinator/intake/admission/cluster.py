@@ -1,0 +1,79 @@
+"""Nodes, hyper nodes, priority classes and what else a cluster has: new, changed or the same."""
+
+from __future__ import annotations
+
+from coordinator.intake.admission.step import AdmissionStep
+from shared.errors import InvalidInput
+from shared.manifests.kubernetes.objects import NodeManifest
+from shared.model.model import Node, PriorityClass, WorldObject
+from shared.model.topology import HyperNode
+from shared.records.specs import object_key
+
+
+def admit_node(step: AdmissionStep, new: NodeManifest) -> None:
+    """The specification version moves with labels, taints and schedulability, not with amounts.
+
+    A node that comes back has its row again: tasks of before may still be on the machine, and what
+    they hold is counted there."""
+    for message in new.notices:
+        step.notice(new, message)
+    draft, old = step.draft, step.draft.nodes.get(new.name)
+    before = old or draft.gone_node(new.name)
+    node = Node(
+        row=draft.next_row if before is None else before.row,
+        name=new.name,
+        allocatable=draft.requests(new.allocatable, "status.allocatable", offers=True),
+        labels=new.labels,
+        taints=new.taints,
+        unschedulable=new.unschedulable,
+        spec=0 if before is None else before.spec + (old is None or _moved(before, new)),
+        annotations=new.annotations,
+        images=new.images if draft.images else (),
+    )
+    if node == old:
+        step.same.add(id(new))
+        return
+    draft.nodes[new.name] = node
+    draft.next_row += before is None
+
+
+def _moved(old: Node, new: NodeManifest) -> bool:
+    return (old.labels, old.taints, old.unschedulable) != (
+        new.labels,
+        new.taints,
+        new.unschedulable,
+    )
+
+
+def admit_hyper_node(step: AdmissionStep, new: HyperNode) -> None:
+    if step.draft.hyper_nodes.get(new.name) == new:
+        step.same.add(id(new))
+    else:
+        step.draft.hyper_nodes[new.name] = new
+
+
+def admit_object(step: AdmissionStep, new: WorldObject) -> None:
+    """What placement may look at, and nobody changes but by saying it again."""
+    key = object_key(new)
+    if step.draft.objects.get(key) == new:
+        step.same.add(id(new))
+    else:
+        step.draft.objects[key] = new
+
+
+def admit_priority_class(step: AdmissionStep, new: PriorityClass) -> None:
+    """A value never changes (jobs carry it), and one class at most is the default."""
+    old = step.draft.priority_classes.get(new.name)
+    if old == new:
+        step.same.add(id(new))
+        return
+    if old is not None and old.value != new.value:
+        message = f"cannot change (it is {old.value}); use another name"
+        raise InvalidInput("value", new.value, message)
+    if old is not None and old.preempts != new.preempts:
+        raise InvalidInput("preemptionPolicy", None, "cannot change; use another name")
+    for priority_class in step.draft.priority_classes.values():
+        if new.default and priority_class.default and priority_class.name != new.name:
+            message = f"{priority_class.name} is the default already; write false"
+            raise InvalidInput("globalDefault", True, message)
+    step.draft.priority_classes[new.name] = new

@@ -1,0 +1,258 @@
+"""Deletion in two steps: an object is marked, and forgotten when nothing is left of it.
+
+What has tasks (a Pod, a PodGroup, a Job) keeps its name and its document until its last task has
+left its node and :func:`purge` is told so. All else goes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from coordinator.intake.admission.draft import Draft
+from coordinator.intake.admission.membership import without
+from coordinator.intake.admission.pod_names import owner_of
+from coordinator.intake.admission.queues import DEFAULT
+from coordinator.intake.admission.registry import Registry, pack_task, unpack_task
+from coordinator.intake.admission.result import Admission, refused
+from coordinator.intake.admission.step import OBJECT_KINDS
+from coordinator.intake.admission.termination import ending
+from coordinator.intake.documents.document import Document, Key
+from shared.ledger.entries.intake_batch import DropJob, DropNode, DropQueue, PurgeJob, PutObject
+from shared.model.model import Job
+from shared.records.specs import (
+    GONE_NODE_KEY,
+    HYPER_NODE_KEY,
+    NUMBERS_KEY,
+    PRIORITY_CLASS_KEY,
+    encode_node,
+    encode_numbers,
+)
+from shared.slices import at_once
+
+
+def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
+    """Delete one object; without ``keep`` only say what would come of it."""
+    name = key.path
+    table: dict[str, Any] = {}
+    match key.kind:
+        case "Node" if name in (table := registry.nodes):
+            out = _drop_node(registry, name, keep)
+        case "HyperNode" if name in (table := registry.hyper_nodes):
+            out = Admission(ops=[PutObject(HYPER_NODE_KEY + name, None)], hyper_nodes_gone=[name])
+        case "PriorityClass" if name in (table := registry.priority_classes):
+            out = Admission(ops=[PutObject(PRIORITY_CLASS_KEY + name, None)])
+        case "Queue" if name in (table := registry.queues):
+            if (why := _needed(registry, name)) is not None:
+                return refused("Queue", name, why, "Conflict")
+            qid = registry.queues[name].qid
+            out = Admission(ops=[DropQueue(qid), numbers_of(registry)], queues_gone=[qid])
+        case kind if kind in OBJECT_KINDS and key in registry.documents:
+            out = _drop_object(registry, OBJECT_KINDS[kind] + name, keep)
+        case "PodGroup" if (jid := _created_group(registry, name)) is not None:
+            return _drop_job(registry, jid, now, keep)
+        case "Job" if (jid := registry.batch_jobs.get(name)) is not None:
+            return _drop_job(registry, jid, now, keep)
+        case "Job" if key in registry.documents:  # it came to its end: nothing of it runs
+            out = Admission()
+        case "Pod" if name in registry.pods:
+            return _drop_pod(registry, key, now, keep)
+        case "Pod" if (owner := owner_of(registry, key.namespace, key.name)) is not None:
+            message = f"it belongs to Job {owner[0].key}; delete that one"
+            return refused("Pod", name, message, "Invalid")
+        case _:
+            return refused(key.kind, name, "not found; check kind, namespace and name", "NotFound")
+    out.accepted = 1
+    if key in registry.documents:
+        out.documents_gone.append(key)
+    if keep:
+        table.pop(name, None)
+        _forget_documents(registry, out)
+    return out
+
+
+def _drop_node(registry: Registry, name: str, keep: bool) -> Admission:
+    """Delete a node. Its tasks go on, and count on it again if a node of this name comes back."""
+    node = registry.nodes[name]
+    node = replace(node, spec=node.spec + 1)  # as the ledger counts it
+    if keep:
+        registry.gone_nodes[name] = node
+    stored = PutObject(GONE_NODE_KEY + name, encode_node(node))
+    return Admission(ops=[DropNode(node.row), stored], nodes_gone=[node.row])
+
+
+def _drop_object(registry: Registry, at: str, keep: bool) -> Admission:
+    """Delete an object. A budget that an older version stored has only a document to delete."""
+    value = registry.objects.pop(at, None) if keep else registry.objects.get(at)
+    return Admission() if value is None else Admission([PutObject(at, None)], objects_gone=[value])
+
+
+def _created_group(registry: Registry, name: str) -> int | None:
+    """The job of a PodGroup; none where pods wait for one that nobody has created yet."""
+    jid = registry.groups.get(name, -1)
+    job = registry.jobs.get(jid) or registry.leaving.get(jid)
+    return None if job is None or job.dangling else jid
+
+
+def _needed(registry: Registry, name: str) -> str | None:
+    """Why a queue cannot go, None where nobody needs it."""
+    if name == DEFAULT:
+        return "the default queue always exists; close it by status.state Closed"
+    qid = registry.queues[name].qid
+    for child in registry.queues.values():
+        if child.parent == qid:
+            return f"queue {child.name} is below it; delete that first, or give it another parent"
+    for jobs in (registry.jobs, registry.leaving):
+        for job in jobs.values():
+            if job.queue == name:
+                return f"{job.kind} {job.key} is in it; delete its jobs, wait until they are gone"
+    return None
+
+
+def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission:
+    """A PodGroup or Job goes with all its members."""
+    job = registry.jobs.get(jid)
+    if job is None:
+        return _drop_leaving(registry, registry.leaving[jid], now, keep)
+    out = Admission(ops=[DropJob(jid)], jobs_gone=[jid], accepted=1)
+    documents = registry.documents
+    out.documents = [_marked(documents[k], now) for k in keys_of(job) if k in documents]
+    if keep:
+        registry.leaving[jid] = registry.jobs.pop(jid)
+        deleting = [task for task in registry.deleting if unpack_task(task)[0] == jid]
+        registry.deleting.difference_update(deleting)
+        registry.stop_waiting(job)
+        _keep_documents(registry, out)
+    return out
+
+
+def _drop_leaving(registry: Registry, job: Job, now: float, keep: bool) -> Admission:
+    """Mark a Job or PodGroup as deleted whose tasks are being removed already: it shall neither
+    begin anew nor stay as ended."""
+    out = Admission(accepted=1)
+    document = registry.documents.get(Key(job.kind, job.namespace, job.name))
+    if document is None or document.deleting is not None:
+        out.unchanged = 1
+        return out
+    out.documents.append(_marked(document, now))
+    if keep:
+        _keep_documents(registry, out)
+    return out
+
+
+def _drop_pod(registry: Registry, key: Key, now: float, keep: bool) -> Admission:
+    """A pod of its own is a job; a member of a PodGroup leaves the rest."""
+    task = registry.pods[key.path]
+    jid, tix = unpack_task(task)
+    job = registry.jobs.get(jid)
+    if job is None or task in registry.deleting:
+        return Admission(accepted=1, unchanged=1)
+    if job.kind == "Pod":
+        return _drop_job(registry, jid, now, keep)
+    draft = Draft(registry)
+    job = draft.jobs[jid] = replace(job, spec=job.spec + 1)
+    ops = at_once(draft.operations())
+    out = Admission(ops=ops, jobs=[job], tasks_gone=[(jid, tix)], accepted=1)
+    if (document := registry.documents.get(key)) is not None:
+        out.documents.append(_marked(document, now))
+    if keep:
+        registry.jobs[jid] = job
+        registry.deleting.add(task)
+        _keep_documents(registry, out)
+    return out
+
+
+def _marked(document: Document, now: float) -> Document:
+    return document if document.deleting is not None else replace(document, deleting=now)
+
+
+# --- the second step --------------------------------------------------------------------------
+
+
+def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int]]) -> Admission:
+    """Forget deleted jobs, and deleted members of jobs that stay, of which no task is left.
+
+    A job or member that is not being deleted (any more) is left alone.
+    """
+    out = Admission()
+    for jid in jids:
+        if (job := registry.leaving.get(jid)) is not None:
+            _purge_job(registry, job, out)
+    members_of: dict[int, list[int]] = {}
+    for jid, tix in pods:
+        if pack_task(jid, tix) in registry.deleting and jid in registry.jobs:
+            members_of.setdefault(jid, []).append(tix)
+    draft = Draft(registry)
+    for jid, members in members_of.items():
+        job = registry.jobs[jid]
+        for tix in members:
+            key = Key("Pod", job.namespace, job.pod_name(tix))
+            registry.pods.pop(key.path, None)
+            registry.deleting.discard(pack_task(jid, tix))
+            if key in registry.documents:
+                out.documents_gone.append(key)
+        job = registry.jobs[jid] = without(job, members)
+        if job.dangling and not any(name for role in job.roles for name in role.names):
+            _drop_empty(registry, job, out)
+        else:
+            draft.jobs[jid] = job
+    out.ops += at_once(draft.operations())
+    out.jobs += draft.jobs.changed.values()
+    if out.jobs_purged:
+        out.ops.append(numbers_of(registry))
+    _forget_documents(registry, out)
+    return out
+
+
+def _drop_empty(registry: Registry, job: Job, out: Admission) -> None:
+    """The last pod of a PodGroup that nobody created is gone: nothing speaks of it any more."""
+    registry.leaving[job.jid] = registry.jobs.pop(job.jid)
+    registry.stop_waiting(job)
+    out.ops.append(DropJob(job.jid))
+    out.jobs_gone.append(job.jid)
+    _purge_job(registry, job, out)
+
+
+def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
+    del registry.leaving[job.jid]
+    if job.kind == "PodGroup":
+        registry.groups.pop(job.key, None)
+    elif job.kind == "Job":
+        registry.batch_jobs.pop(job.key, None)
+    for role in job.roles:
+        for name in role.names:
+            registry.pods.pop(f"{job.namespace}/{name}", None)
+    out.ops.append(PurgeJob(job.jid))
+    out.jobs_purged.append(job.jid)
+    key = Key(job.kind, job.namespace, job.name)
+    if ending(registry.documents.get(key)):
+        out.jobs_ended.append(key)
+        return
+    out.documents_gone += [key for key in keys_of(job) if key in registry.documents]
+
+
+def numbers_of(registry: Registry) -> PutObject:
+    """Kept with every number that the ledger forgets: no later job or queue may get it."""
+    numbers = registry.next_jid, registry.next_qid, registry.next_cid
+    return PutObject(NUMBERS_KEY, encode_numbers(*numbers))
+
+
+def keys_of(job: Job) -> Iterator[Key]:
+    """The objects that a job is made of, as far as they were submitted as such."""
+    if job.kind != "Pod":
+        yield Key(job.kind, job.namespace, job.name)
+    for role in job.roles:
+        for name in role.names:
+            if name:
+                yield Key("Pod", job.namespace, name)
+
+
+def _keep_documents(registry: Registry, out: Admission) -> None:
+    for document in out.documents:
+        registry.documents[document.key] = document
+
+
+def _forget_documents(registry: Registry, out: Admission) -> None:
+    for key in out.documents_gone:
+        registry.documents.pop(key, None)

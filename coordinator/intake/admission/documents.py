@@ -1,0 +1,198 @@
+"""Documents of accepted objects: which are new, which changed, which say the same as before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from coordinator.intake.admission.draft import Draft
+from coordinator.intake.admission.queues import DEFAULT
+from coordinator.intake.admission.registry import unpack_task
+from coordinator.intake.admission.step import AdmissionStep, kind_of
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.kinds import BY_KIND, KINDS
+from coordinator.intake.documents.metadata import OWN
+from shared.errors import InvalidInput
+from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
+from shared.manifests.parse import Manifest
+from shared.manifests.volcano.objects import JobManifest, PodGroupManifest
+from shared.model.storage import VolumeClaim
+from shared.slices import Steps
+
+NAMESPACED = frozenset(kind.kind for kind in KINDS if kind.namespaced)
+
+SERVER_OWNED = frozenset(
+    (
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+    )
+)
+"""Fields of ``metadata`` that an author may repeat and that mean nothing there."""
+
+_OURS = frozenset(OWN)
+_IDENTITY = SERVER_OWNED | {"name", "namespace", "managedFields"}
+_HOST_NAME = "kubernetes.io/hostname"
+
+
+_key = tuple.__new__
+DEFAULT_QUEUE = Key("Queue", "", DEFAULT)
+
+
+Item = tuple[Manifest, dict[str, Any], bytes]
+"""One object of a list: as parsed, as sent, and as JSON."""
+
+
+def body_of(item: dict[str, Any]) -> bytes:
+    """Raises InvalidInput where the object cannot be written as JSON."""
+    try:
+        # The slice is a copy of the right size: orjson's own buffer is larger, and keeping those of
+        # many objects costs three times as much as the copy.
+        return orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE)[:-1]
+    except TypeError as error:
+        message = "not plain JSON, or nested too deep; use texts, 64-bit numbers and lists"
+        raise InvalidInput("", None, message) from error
+
+
+def repeated(
+    manifest: Manifest,
+    sent: dict[str, Any],
+    documents: dict[Key, Document],
+    node_of: Callable[[str, str], str],
+) -> dict[str, Any] | None:
+    """An object that was read here and given again: without the words of it that are ours.
+
+    Those are the uid, a pod's node and a node's label of its own name. None where it has none of
+    them, or names another incarnation than the one that is here. Raises InvalidInput where a pod
+    that is here would get another node than it has: ``node_of(namespace, name)``, "" for none.
+    """
+    match manifest:
+        case PodManifest(uid=uid):
+            ours = bool(uid or manifest.template.node_name)
+        case PodGroupManifest(uid=uid) | JobManifest(uid=uid):
+            ours = bool(uid)
+        case VolumeClaim(uid=uid):
+            ours = bool(uid)
+        case NodeManifest():
+            uid, ours = "", manifest.labels.get(_HOST_NAME) == manifest.name
+        case _:
+            return None
+    document = documents.get(document_key(manifest)) if ours else None
+    if document is None or uid not in ("", document.uid):
+        return None
+    before = document.object()
+    written = _without(sent, "metadata", "uid")
+    if isinstance(manifest, PodManifest):
+        _check_node(manifest, node_of(manifest.namespace, manifest.name))
+        written = _without(written, "spec", "nodeName")
+    if isinstance(manifest, NodeManifest) and _HOST_NAME not in (
+        before["metadata"].get("labels") or {}
+    ):
+        written["metadata"] = _without(written["metadata"], "labels", _HOST_NAME)
+    return written
+
+
+def _check_node(pod: PodManifest, node: str) -> None:
+    named_node = pod.template.node_name
+    if named_node and named_node != node:
+        now = f"the pod is on {node}" if node else "the pod is on none now"
+        message = f"cannot change, the scheduler chooses the node and {now}; leave it out"
+        raise InvalidInput("spec.nodeName", named_node, message)
+
+
+def _without(obj: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    """A copy of the object without one field of a part that it has."""
+    return obj | {part: {field: value for field, value in obj[part].items() if field != name}}
+
+
+def documents_of(
+    step: AdmissionStep, items: Iterable[Item], stored: dict[Key, Document]
+) -> Steps[dict[Key, Document]]:
+    """The documents of what a list brought that are new or changed; counts what is unchanged."""
+    fresh: dict[Key, Document] = {}
+    now, out, jids = step.now, step.out, step.jids
+    for manifest, sent, body in items:
+        yield
+        number = id(manifest)
+        if number in out:
+            continue
+        if type(manifest) is PodManifest:  # most of them: the short way
+            key = _key(Key, ("Pod", manifest.namespace, manifest.name))
+            jid = jids.get(number, -1)
+        else:
+            key, jid = document_key(manifest), -1
+            if key.kind not in BY_KIND:  # nobody could ask for it
+                step.unchanged += number in step.same
+                continue
+        old = fresh.get(key) or stored.get(key)
+        if old is None:
+            fresh[key] = Document(key, body, now, 1, jid if jid >= 0 else _jid(step.draft, key))
+        elif old.body != body and (changed := _changed(old, sent, body)) is not None:
+            fresh[key] = changed
+        else:
+            step.unchanged += number in step.same
+    return fresh
+
+
+def default_queue(now: float) -> Document:
+    """The queue that exists without anybody's having written it."""
+    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    return Document(DEFAULT_QUEUE, body_of(kind | {"metadata": {"name": DEFAULT}, "spec": {}}), now)
+
+
+def document_key(manifest: Manifest) -> Key:
+    return Key(kind_of(manifest), getattr(manifest, "namespace", ""), manifest.name)
+
+
+def _jid(draft: Draft, key: Key) -> int:
+    """The job that an accepted object is, or is a member of."""
+    kind, namespace, name = key
+    if kind == "Pod":
+        return unpack_task(draft.pod(f"{namespace}/{name}"))[0]
+    names = {"PodGroup": draft.groups, "Job": draft.batch_jobs}.get(kind)
+    jid = None if names is None else names.get(key.path)
+    return -1 if jid is None else jid
+
+
+def _changed(old: Document, sent: dict[str, Any], body: bytes) -> Document | None:
+    """The next document of an object, None where its author says the same as before."""
+    before = old.object()
+    respecified = _specified(before) != _specified(sent)
+    if not respecified and _described(before, sent) == _described(sent, sent):
+        return None
+    return replace(old, body=body, generation=old.generation + respecified)
+
+
+def _specified(item: dict[str, Any]) -> dict[str, Any]:
+    """What an author asks for, without labels, annotations and what the server adds."""
+    specification = {
+        name: value for name, value in item.items() if name not in ("metadata", "status")
+    }
+    status = item.get("status") or {}
+    if item["kind"] == "Node":
+        specification["offered"] = status.get("allocatable") or status.get("capacity")
+    elif item["kind"] == "Queue":
+        specification["open"] = (status.get("state") or "Open") == "Open"
+    if not specification.get("spec"):
+        specification.pop("spec", None)
+    return specification
+
+
+def _described(item: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
+    """Labels, annotations and the like; who manages which field only where it was sent."""
+    metadata = item["metadata"]
+    description = {
+        name: value for name, value in metadata.items() if value and name not in _IDENTITY
+    }
+    if (annotations := description.pop("annotations", None)) and not annotations.keys() <= _OURS:
+        description["annotations"] = {k: v for k, v in annotations.items() if k not in _OURS}
+    if sent["metadata"].get("managedFields"):
+        description["managedFields"] = metadata.get("managedFields")
+    return description

@@ -1,0 +1,203 @@
+"""How a job is made: groups from role minima, roles from members that come one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from shared.messages.messages import Group
+from shared.model.model import Job, Pairs, Role
+
+T = TypeVar("T")
+
+UNREACHABLE = 2**31 - 1
+"""Minimum of a job whose PodGroup does not exist: whatever asks, nothing of it can start."""
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """What else tells the members of a role apart. Most pods have nothing of it."""
+
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    gated: bool = False
+    own_gate: bool = False
+    priority_class: str = ""
+
+
+NO_MORE = More()
+
+
+@dataclass(frozen=True, slots=True)
+class GangMember:
+    """One pod that joins a job. ``key`` orders the members that come together."""
+
+    name: str
+    role: str
+    cid: int
+    priority: int
+    duration: float | None
+    exit_code: int
+    key: tuple[int, float, str]
+    more: More
+    created: float | None = None
+    """Kept where it is given: only what watches a running cluster does so."""
+    uid: str = ""
+
+
+def make_groups(minimum: int, role_minima: Sequence[tuple[str, int]]) -> tuple[Group, ...]:
+    """Group 0 for the job, then one per role minimum.
+
+    Volcano does not look at the roles where the job's minimum is below the sum of theirs, so there
+    their groups ask for nothing.
+    """
+    ignored = minimum < sum(n for _, n in role_minima)
+    return (
+        Group(-1, minimum),
+        *(Group(0, 0 if ignored else n) for _, n in role_minima),
+    )
+
+
+def merge_minima(
+    minima: Sequence[tuple[str, int]], new_minima: Iterable[tuple[str, int]]
+) -> tuple[tuple[str, int], ...]:
+    """The minima of a changed PodGroup: known roles keep their place (and group), new follow."""
+    remaining = dict(new_minima)
+    merged = [(role, remaining.pop(role, 0)) for role, _ in minima]
+    return (*merged, *remaining.items())
+
+
+def group_of(role: str, role_minima: Sequence[tuple[str, int]]) -> int:
+    """The group that members of a role count for: that of its own minimum, or the whole job."""
+    for i, (name, _) in enumerate(role_minima):
+        if name == role:
+            return i + 1
+    return 0
+
+
+def member_key(name: str, created: float, uid: str) -> tuple[int, float, str]:
+    """Volcano's order of a role's tasks: the number at the end of the name, creation, uid."""
+    _, _, index = name.rpartition("-")
+    number = int(index) if index.isascii() and index.isdigit() and len(index) < 10 else -1
+    return number, created, uid
+
+
+def join(job: Job, members: list[GangMember]) -> tuple[Job, dict[str, int]]:
+    """The job with more members, and the task index of each (by pod name).
+
+    Members of one kind become one role as far as they came together; a role that is the job's last
+    one grows.
+    """
+    kinds: dict[tuple[str, int, int, float | None, int, More], list[GangMember]] = {}
+    for m in members:
+        kind = (m.role, m.cid, m.priority, m.duration, m.exit_code, m.more)
+        kinds.setdefault(kind, []).append(m)
+    roles = list(job.roles)
+    first = job.tasks
+    tasks: dict[str, int] = {}
+    for (role, cid, priority, duration, code, more), those in kinds.items():
+        those.sort(key=lambda m: m.key)
+        names = tuple(m.name for m in those)
+        tasks.update((name, first + i) for i, name in enumerate(names))
+        group = group_of(role, job.role_minima)
+        fresh = Role(role, cid, first, len(names), group, priority, names, duration, code)
+        if more is not NO_MORE:
+            fresh = with_more(fresh, more)
+        first += len(names)
+        _append(roles, _known(fresh, those), job.created)
+    return replace(job, roles=tuple(roles), spec=job.spec + 1), tasks
+
+
+def with_more(role: Role, more: More) -> Role:
+    return replace(
+        role,
+        labels=more.labels,
+        annotations=more.annotations,
+        gated=more.gated,
+        own_gate=more.own_gate,
+        priority_class=more.priority_class,
+    )
+
+
+def _known(role: Role, members: Sequence[GangMember]) -> Role:
+    """With times of creation and uids, as far as they were given."""
+    uids = tuple(m.uid for m in members)
+    created = tuple(m.created for m in members if m.created is not None)
+    if len(created) == len(members):
+        role = replace(role, created=created)
+    return replace(role, uids=uids) if any(uids) else role
+
+
+def _append(roles: list[Role], more: Role, created: float) -> None:
+    """Let the last role grow by this one, where they differ in nothing but who is in them."""
+    if not roles or _kind(roles[-1]) != _kind(more):
+        roles.append(more)
+        return
+    last = roles[-1]
+    roles[-1] = replace(
+        last,
+        count=last.count + more.count,
+        names=last.names + more.names,
+        created=_both(last.created, more.created, last.count, more.count, created),
+        uids=_both(last.uids, more.uids, last.count, more.count, ""),
+    )
+
+
+def _kind(role: Role) -> Role:
+    return replace(role, first=0, count=0, names=(), created=(), uids=(), start=0)
+
+
+def _both(a: tuple[T, ...], b: tuple[T, ...], m: int, n: int, usual: T) -> tuple[T, ...]:
+    """Columns of two roles as one; the usual value stands where one of them has none."""
+    if not a and not b:
+        return ()
+    return (a or (usual,) * m) + (b or (usual,) * n)
+
+
+def amend(job: Job, tix: int, more: More) -> Job:
+    """The job after one member changed its labels, annotations or gates. Its index stays, so a role
+    may fall apart, and neighbours that became alike are one again."""
+    roles: list[Role] = []
+    for role in job.roles:
+        i = tix - role.first
+        if not 0 <= i < role.count:
+            _append(roles, role, job.created)
+            continue
+        for part in (_part(role, 0, i), with_more(_part(role, i, i + 1), more)):
+            if part.count:
+                _append(roles, part, job.created)
+        if i + 1 < role.count:
+            _append(roles, _part(role, i + 1, role.count), job.created)
+    return replace(job, roles=tuple(roles), spec=job.spec + 1)
+
+
+def _part(role: Role, start: int, end: int) -> Role:
+    return replace(
+        role,
+        first=role.first + start,
+        count=end - start,
+        names=role.names[start:end],
+        created=role.created[start:end],
+        uids=role.uids[start:end],
+        start=role.start + start,
+    )
+
+
+def without(job: Job, members: Iterable[int]) -> Job:
+    """The job after members went: their indices stay, under no name, and are not used again."""
+    removed = set(members)
+    roles = tuple(_unnamed(role, removed) for role in job.roles)
+    return replace(job, roles=roles, spec=job.spec + 1)
+
+
+def _unnamed(role: Role, removed: set[int]) -> Role:
+    if removed.isdisjoint(range(role.first, role.first + role.count)):
+        return role
+    named = enumerate(role.names, role.first)
+    return replace(role, names=tuple("" if tix in removed else name for tix, name in named))
+
+
+def regroup(job: Job) -> tuple[Role, ...]:
+    """The roles of a job with their groups as its role minima say."""
+    return tuple(replace(r, group=group_of(r.name, job.role_minima)) for r in job.roles)

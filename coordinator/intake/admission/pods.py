@@ -1,0 +1,307 @@
+"""Pods: jobs of one, or members of a PodGroup that may come before or after them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from coordinator.intake.admission.membership import (
+    NO_MORE,
+    UNREACHABLE,
+    GangMember,
+    More,
+    amend,
+    join,
+    member_key,
+    with_more,
+)
+from coordinator.intake.admission.pod_names import owner_of
+from coordinator.intake.admission.queues import DEFAULT
+from coordinator.intake.admission.registry import pack_task, unpack_task
+from coordinator.intake.admission.step import (
+    NOTHING_TOLD,
+    AdmissionStep,
+    Coming,
+    PlacedPod,
+    make_uid,
+    on_its_way_out,
+)
+from coordinator.intake.documents.document import Key
+from shared.errors import InvalidInput
+from shared.manifests.fields.metadata import GROUP_NAME
+from shared.manifests.kubernetes.objects import PodManifest
+from shared.manifests.kubernetes.pods import read_status
+from shared.manifests.parse import parse
+from shared.messages.messages import Group
+from shared.model.model import Job, Pairs, Role
+
+_ALONE = (Group(-1, 1),)
+_OWN_LABELS = frozenset(
+    (
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "statefulset.kubernetes.io/pod-name",
+        "volcano.sh/task-index",
+    )
+)
+"""Labels of which every pod of a set has another: who looks for a pod by them has it alone. Kept,
+they would make each pod a role of its own."""
+
+
+def admit_pod(step: AdmissionStep, new: PodManifest) -> None:
+    template = new.template
+    if template.node_name:
+        step.check_template(new, template)
+    if step.observe and new.status:
+        read_status(new)  # refused here, before anything of the pod is taken
+    key = f"{new.namespace}/{new.name}"
+    if key in step.draft.pods or key in step.coming:
+        _again(step, key, new)
+        return
+    if step.draft.has_jobs() and (owner := owner_of(step.draft, new.namespace, new.name)):
+        message = f"a pod of Job {owner[0].key} has this name; use another name"
+        raise InvalidInput("metadata.name", new.name, message)
+    if new.group:
+        _member(step, key, new)
+    else:
+        _alone(step, key, new)
+
+
+def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
+    """A pod without PodGroup is a job of one."""
+    draft = step.draft
+    jid = draft.new_jid()
+    cid = draft.class_of(new.template)
+    priority = step.task_priority(new, new)
+    more = _more(step, new)
+    role = Role(
+        new.role,
+        cid,
+        0,
+        1,
+        0,
+        priority,
+        (new.name,),
+        new.duration,
+        new.exit_code,
+        more.labels,
+        more.annotations,
+        more.gated,
+        more.own_gate,
+        priority_class=more.priority_class,
+    )
+    draft.pods[key] = pack_task(jid, 0)
+    draft.jobs[jid] = Job(
+        jid,
+        new.namespace,
+        new.name,
+        "Pod",
+        new.uid or make_uid(key, jid),
+        new.queue or DEFAULT,
+        step.created(new.created),
+        _priority(step, new),
+        _ALONE,
+        (role,),
+        labels=_of_volcano(more.labels) if more.labels else (),
+        annotations=more.annotations,
+        priority_class=more.priority_class,
+        preempts=not more.priority_class or step.preempts(more.priority_class),
+    )
+    if draft.best_effort(cid):
+        draft.hold(jid, 0, 1)
+    _place(step, new, jid, 0)
+
+
+def _more(step: AdmissionStep, new: PodManifest) -> More:
+    """What tells the pod apart beyond its class."""
+    template = new.template
+    if not (new.labels or new.annotations or template.gated or template.priority_class):
+        return NO_MORE
+    gates = (template.gated, template.own_gate)
+    return _made(new.labels, new.annotations, gates, template.priority_class, step.observe)
+
+
+@lru_cache(maxsize=8192)
+def _made(
+    labels: Pairs,
+    annotations: Pairs,
+    gates: tuple[bool, bool],
+    priority_class: str,
+    every_label: bool,
+) -> More:
+    """Remembered: most pods say what others said. Where not all labels are wanted, those that no
+    other pod has are left out."""
+    common = [pair for pair in labels if every_label or pair[0] not in _OWN_LABELS]
+    more = More(tuple(common), annotations, *gates, priority_class)
+    return NO_MORE if more == NO_MORE else more
+
+
+@lru_cache(maxsize=4096)
+def _of_volcano(labels: Pairs) -> Pairs:
+    return tuple([pair for pair in labels if "volcano.sh/" in pair[0]])
+
+
+def _like(step: AdmissionStep, job: Job, more: More) -> Job:
+    """A job that is one pod says what its pod says."""
+    return replace(
+        job,
+        labels=_of_volcano(more.labels),
+        annotations=more.annotations,
+        priority_class=more.priority_class,
+        preempts=step.preempts(more.priority_class),
+    )
+
+
+def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
+    """A pod joins its PodGroup, or waits with others for one that does not exist yet."""
+    draft, group = step.draft, f"{new.namespace}/{new.group}"
+    jid = draft.groups.get(group)
+    job = None if jid is None else draft.jobs.get(jid)
+    if jid is not None and job is None:
+        message = "this PodGroup is being deleted; wait until it is gone, or name another one"
+        raise InvalidInput(f"metadata.annotations.{GROUP_NAME}", new.group, message)
+    if not step.planting and (job is None or job.dangling):
+        message = (
+            f"PodGroup {group} does not exist, so nobody knows which queue its pods go to; create "
+            "it first, or in the same list (pods that wait for one need a token for all queues)"
+        )
+        field = f"metadata.annotations.{GROUP_NAME}"
+        raise InvalidInput(field, new.group, message, reason="Forbidden")
+    if job is None:
+        jid = draft.groups[group] = draft.new_jid()
+        job = draft.jobs[jid] = Job(
+            jid=jid,
+            namespace=new.namespace,
+            name=new.group,
+            kind="PodGroup",
+            uid=make_uid(group, jid),
+            queue=new.queue or DEFAULT,
+            created=step.created(new.created),
+            groups=(Group(-1, UNREACHABLE),),
+            dangling=True,
+        )
+    if job.dangling:
+        step.notice(new, f"PodGroup {group} does not exist, so its pods wait; create it")
+    member = GangMember(
+        name=new.name,
+        role=new.role,
+        cid=draft.class_of(new.template),
+        priority=step.task_priority(new, new),
+        duration=new.duration,
+        exit_code=new.exit_code,
+        key=member_key(new.name, step.created(new.created), new.uid),
+        more=_more(step, new),
+        created=step.created(new.created) if step.observe else None,
+        uid=new.uid,
+    )
+    step.coming[key] = Coming(job.jid, new, member)
+
+
+def join_members(step: AdmissionStep) -> None:
+    """Let the members that came with this list join their jobs: one new version of each job."""
+    joining: dict[int, list[GangMember]] = {}
+    for coming in step.coming.values():
+        joining.setdefault(coming.jid, []).append(coming.member)
+    for jid, members in joining.items():
+        job = step.draft.job(jid)
+        first = job.tasks
+        job, tasks = join(job, members)
+        step.draft.jobs[jid] = job
+        step.hold_best_effort(job, first)
+        for name, tix in tasks.items():
+            key = f"{job.namespace}/{name}"
+            step.draft.pods[key] = pack_task(jid, tix)
+            _place(step, step.coming[key].pod, jid, tix)
+
+
+# --- a name that is taken ---------------------------------------------------------------------
+
+
+def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
+    """The same pod again changes nothing, another one under its name is refused. Labels and
+    annotations may change, and scheduling gates may go."""
+    coming = step.coming.get(key)
+    if coming is not None:
+        if not _same_member(step, coming.pod, new) or _more(step, new) != coming.member.more:
+            raise _another(new)
+        step.same.add(id(new))
+        return
+    task = step.draft.pod(key)
+    if step.draft.deleting(task):
+        raise on_its_way_out(new.name)
+    jid, tix = unpack_task(task)
+    job = step.draft.job(jid)
+    if not _same(step, job, tix, new):
+        raise _another(new)
+    role, more = job.role_of(tix), _more(step, new)
+    if more.gated and not role.gated:
+        message = "a pod that has none gets none; leave it out, or delete the pod"
+        raise InvalidInput("spec.schedulingGates", None, message)
+    if with_more(role, more) == role:
+        step.same.add(id(new))
+        return
+    job = amend(job, tix, more)
+    step.draft.jobs[jid] = _like(step, job, more) if job.kind == "Pod" else job
+
+
+def _another(new: PodManifest) -> InvalidInput:
+    message = "another pod has this name and pods cannot change; delete it or use another name"
+    return InvalidInput("metadata.name", new.name, message)
+
+
+def _same_member(step: AdmissionStep, old: PodManifest, new: PodManifest) -> bool:
+    return (old.group, old.role, old.duration, old.exit_code, old.uid) == (
+        new.group,
+        new.role,
+        new.duration,
+        new.exit_code,
+        new.uid,
+    ) and (step.draft.class_of(old.template), step.task_priority(old, old)) == (
+        step.draft.find_class(new.template),
+        step.task_priority(new, new),
+    )
+
+
+def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
+    role = job.role_of(tix)
+    if (role.name, role.priority, role.duration, role.exit_code) != (
+        new.role,
+        step.task_priority(new, new),
+        new.duration,
+        new.exit_code,
+    ):
+        return False
+    if role.cid != step.draft.find_class(new.template) and not _as_written(step, new):
+        return False
+    if job.kind != "Pod":
+        return job.name == new.group
+    return (
+        not new.group
+        and job.queue == (new.queue or DEFAULT)
+        and new.uid in ("", job.uid)
+        and job.priority == _priority(step, new)
+    )
+
+
+def _as_written(step: AdmissionStep, new: PodManifest) -> bool:
+    """Is the pod written as it was before? What its class is made of may have changed since then:
+    with another version, or with a priority class that came later."""
+    document = step.draft.document(Key("Pod", new.namespace, new.name))
+    before = None if document is None else parse(document.object())
+    return isinstance(before, PodManifest) and before.template is new.template
+
+
+def _priority(step: AdmissionStep, new: PodManifest) -> int:
+    """Of the job that a lone pod is."""
+    if new.template.priority is not None:
+        return new.template.priority
+    return step.priority(new, new.template.priority_class)
+
+
+def _place(step: AdmissionStep, new: PodManifest, jid: int, tix: int) -> None:
+    step.jids[id(new)] = jid
+    node = new.template.node_name
+    if step.observe and (node or new.phase != "Pending" or new.deleting or new.status):
+        status = read_status(new) if new.status else NOTHING_TOLD
+        placed = PlacedPod(jid, tix, node, new.phase, new.deleting, new.deleted, status)
+        step.placed.append(placed)

@@ -1,0 +1,53 @@
+"""What came of a list of objects, or of a deletion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coordinator.intake.admission.step import Notice, PlacedPod
+from coordinator.intake.documents.document import Document, Key
+from shared.errors import Refusal
+from shared.ledger.entries.intake_batch import IntakeOp
+from shared.model.model import Job, Node, Queue, TaskClass, WorldObject
+from shared.model.topology import HyperNode
+
+
+@dataclass(slots=True)
+class Admission:
+    """``ops`` and ``documents`` make it durable; the other fields are for Order and the answer."""
+
+    ops: list[IntakeOp] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    """New or changed, one of each object."""
+    documents_gone: list[Key] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    nodes_gone: list[int] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
+    queues_gone: list[int] = field(default_factory=list)
+    hyper_nodes: list[HyperNode] = field(default_factory=list)
+    hyper_nodes_gone: list[str] = field(default_factory=list)
+    objects: list[WorldObject] = field(default_factory=list)
+    """New or changed."""
+    objects_gone: list[WorldObject] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    """New or changed."""
+    jobs_gone: list[int] = field(default_factory=list)
+    """Deleted: they keep their names and documents until they are purged."""
+    jobs_purged: list[int] = field(default_factory=list)
+    jobs_ended: list[Key] = field(default_factory=list)
+    """Of those the Jobs whose document stays: something follows."""
+    tasks_gone: list[tuple[int, int]] = field(default_factory=list)
+    """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped; their
+    pods keep their names and documents until they are purged."""
+    classes: dict[int, TaskClass] = field(default_factory=dict)
+    refused: list[Refusal] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    accepted: int = 0
+    """Objects taken, the unchanged ones among them."""
+    unchanged: int = 0
+    placed: list[PlacedPod] = field(default_factory=list)
+    """Pods that were submitted as already bound (``Intake(observe=True)`` only)."""
+
+
+def refused(kind: str, name: str, message: str, reason: str) -> Admission:
+    return Admission(refused=[Refusal(kind, name, "", "", message, reason)])

@@ -1,0 +1,173 @@
+"""What the judging of one list has at hand, and what it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coordinator.intake.admission.draft import Draft
+from coordinator.intake.admission.membership import GangMember
+from shared.errors import InvalidInput, Refusal, not_in_this_version
+from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
+from shared.manifests.parse import Manifest
+from shared.manifests.volcano.objects import RoleManifest
+from shared.model.model import Job
+from shared.model.storage import Budget, Volume, VolumeClaim
+from shared.records.specs import OBJECT_KEYS
+
+_KINDS: dict[type, str] = {
+    Budget: "PodDisruptionBudget",
+    Volume: "PersistentVolume",
+    VolumeClaim: "PersistentVolumeClaim",
+}
+"""Where Kubernetes' name of the kind is not that of the class."""
+OBJECT_KINDS = {_KINDS.get(kind) or kind.__name__: at for kind, at in OBJECT_KEYS.items()}
+"""Kinds of what placement may look at -> where the ledger keeps them."""
+_TASK_PRIORITY = 1
+"""Volcano's priority of a task that says nothing."""
+
+
+@dataclass(slots=True)
+class Notice:
+    """Something was taken, but not as its author may think. ``count`` objects said the same."""
+
+    kind: str
+    name: str
+    message: str
+    count: int = 1
+
+
+NOTHING_TOLD = PodStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod that was submitted with a node."""
+
+    jid: int
+    tix: int
+    node: str
+    phase: str
+    deleting: bool
+    deleted: float | None = None
+    """Its deletionTimestamp, seconds since 1970."""
+    status: PodStatus = NOTHING_TOLD
+
+
+@dataclass(slots=True)
+class Coming:
+    """A pod that joins a PodGroup's job at the end of its list."""
+
+    jid: int
+    pod: PodManifest
+    member: GangMember
+
+
+@dataclass(slots=True)
+class AdmissionStep:
+    """One pass over one list. ``observe`` takes pods that run and creation times as written."""
+
+    draft: Draft
+    now: float
+    observe: bool
+    planting: bool = True
+    """Takes pods of PodGroups that do not exist yet: those go where the PodGroup will be."""
+    refused: list[Refusal] = field(default_factory=list)
+    out: set[int] = field(default_factory=set)
+    """Numbers (``id``) of the manifests that were refused."""
+    same: set[int] = field(default_factory=set)
+    """Numbers of the manifests that change nothing for the scheduler."""
+    notices: dict[tuple[str, str], Notice] = field(default_factory=dict)
+    unchanged: int = 0
+    """Objects that say the same as before, labels and annotations too."""
+    jids: dict[int, int] = field(default_factory=dict)
+    """The jobs of the pods that are new, by number of the manifest."""
+    placed: list[PlacedPod] = field(default_factory=list)
+    coming: dict[str, Coming] = field(default_factory=dict)
+    """By ``namespace/name`` of the pod."""
+    default_priority: int | None = None
+    """Of the default priority class; looked up once, after all classes of the list are judged."""
+    holders: dict[str, Job] | None = None
+    """A job of each queue that has any; made where it is asked for first."""
+
+    def refuse(self, manifest: Manifest, error: InvalidInput) -> None:
+        self.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
+        self.out.add(id(manifest))
+
+    def notice(self, manifest: Manifest, message: str) -> None:
+        kind = kind_of(manifest)
+        notice = self.notices.get((kind, message))
+        if notice is None:
+            self.notices[kind, message] = Notice(kind, key_of(manifest), message)
+        else:
+            notice.count += 1
+
+    def created(self, written: float | None) -> float:
+        return written if written is not None and self.observe else self.now
+
+    def priority(self, manifest: Manifest, name: str) -> int:
+        """The value of a priority class; where it is not known the default, with a notice."""
+        priority_class = self.draft.priority_classes.get(name) if name else None
+        if priority_class is not None:
+            return priority_class.value
+        if name:
+            message = f"{name} does not exist, so the default priority counts; create it first"
+            self.notice(manifest, f"priorityClassName: {message}")
+        if self.default_priority is None:
+            classes = self.draft.priority_classes.values()
+            self.default_priority = next((c.value for c in classes if c.default), 0)
+        return self.default_priority
+
+    def preempts(self, name: str) -> bool:
+        """Does what has this priority class evict others?"""
+        priority_class = self.draft.priority_classes.get(name) if name else None
+        return priority_class is None or priority_class.preempts
+
+    def task_priority(self, owner: Manifest, new: PodManifest | RoleManifest) -> int:
+        """Among the members of a job: the annotation, else the pod's own priority, else 1."""
+        template = new.template
+        if new.task_priority is not None:
+            return new.task_priority
+        if template.priority is not None:
+            return template.priority
+        if not template.priority_class:
+            return _TASK_PRIORITY
+        priority_class = self.draft.priority_classes.get(template.priority_class)
+        if priority_class is not None:
+            return priority_class.value
+        self.priority(owner, template.priority_class)  # for its notice
+        return _TASK_PRIORITY
+
+    def check_template(self, manifest: Manifest, template: PodTemplate) -> None:
+        """Refuse a node: to choose it is ours."""
+        if template.node_name and not self.observe:
+            raise not_in_this_version(
+                "spec.nodeName", template.node_name, "leave it out, the scheduler chooses the node"
+            )
+
+    def hold_best_effort(self, job: Job, first: int) -> None:
+        """Members from index ``first`` on that ask for nothing are there as soon as they exist."""
+        for role in job.roles:
+            fresh = role.first + role.count - max(role.first, first)
+            if fresh > 0 and self.draft.best_effort(role.cid):
+                self.draft.hold(job.jid, role.group, fresh)
+
+
+def on_its_way_out(name: str) -> InvalidInput:
+    """The error where an object is given again while its deletion is not complete."""
+    message = "an object of this name is being deleted; wait until it is gone, then create it again"
+    return InvalidInput("metadata.name", name, message, reason="AlreadyExists")
+
+
+def make_uid(key: str, jid: int) -> str:
+    """An incarnation for objects that came without uid: the name and a number given once."""
+    return f"{key}#{jid}"
+
+
+def kind_of(manifest: Manifest) -> str:
+    cls = type(manifest)
+    return _KINDS.get(cls) or cls.__name__.removesuffix("Manifest")
+
+
+def key_of(manifest: Manifest) -> str:
+    namespace = getattr(manifest, "namespace", "")
+    return f"{namespace}/{manifest.name}" if namespace else manifest.name

@@ -1,0 +1,95 @@
+"""Jobs that are ended by their policies: stopped in two steps like deleted ones, but their document
+stays, and says what comes when the last task has left: another incarnation, or the end.
+
+A Job that came to its end that way is a document without a job. Everything is in the document's
+``state``: ``next`` while tasks are stopped, ``phase`` and ``ended`` after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coordinator.intake.admission.draft import Draft
+from coordinator.intake.admission.gangs import add_roles, begin_again
+from coordinator.intake.admission.registry import Registry
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.step import AdmissionStep
+from coordinator.intake.documents.document import Document, Key
+from shared.errors import InvalidInput, Refusal
+from shared.ledger.entries.intake_batch import DropJob
+from shared.manifests.parse import parse
+from shared.manifests.volcano.objects import JobManifest
+
+
+def note(registry: Registry, key: Key, jid: int, state: dict[str, Any]) -> Admission:
+    """Remember what became of a Job, if it is still this incarnation and nobody deleted it."""
+    document = registry.documents.get(key)
+    if document is None or document.jid != jid or document.deleting is not None:
+        return Admission()
+    updated = registry.documents[key] = replace(document, state=state)
+    return Admission(documents=[updated])
+
+
+def end(registry: Registry, key: Key, jid: int, state: dict[str, Any]) -> Admission:
+    """The same, and stop all its tasks."""
+    job = registry.jobs.get(jid)
+    if job is None:
+        return Admission()
+    out = note(registry, key, jid, state)
+    if out.documents:
+        out.ops.append(DropJob(jid))
+        out.jobs_gone.append(jid)
+        registry.leaving[jid] = registry.jobs.pop(jid)
+        registry.stop_waiting(job)
+    return out
+
+
+def ending(document: Document | None) -> bool:
+    """Whether a Job's document stays when the job is purged."""
+    return document is not None and document.deleting is None and "next" in (document.state or {})
+
+
+def following(draft: Draft, document: Document, now: float | None) -> Document:
+    """The last task has left. What comes now: the Job anew as another incarnation, or nothing."""
+    if (document.state or {}).get("next") == "Pending":
+        try:
+            return _again(draft, document)
+        except InvalidInput as error:  # of a role that was not there before; others have its names
+            failure = {"next": "Failed", "message": str(error)}
+            document = replace(document, state=(document.state or {}) | failure)
+    state = dict(document.state or {})
+    since = state.pop("since", 0.0)
+    state |= {"phase": state.pop("next"), "ended": since if now is None else max(now, since)}
+    return replace(document, jid=-1, state=state)
+
+
+def _again(draft: Draft, document: Document) -> Document:
+    """Begin a Job anew, with its age kept and all its tasks pending. Raises InvalidInput where the
+    names of its pods are taken."""
+    begin_again(AdmissionStep(draft, document.created, False), manifest_of(document))
+    jid = draft.batch_jobs.get(document.key.path)
+    assert jid is not None
+    retries = (document.state or {}).get("retryCount", 0)
+    return replace(document, jid=jid, state={"retryCount": retries})
+
+
+def grow(draft: Draft, document: Document, roles: list[str]) -> Admission:
+    """Create roles that waited for others. Refused where their pods' names are taken meanwhile."""
+    job = draft.jobs.get(document.jid)
+    if job is None:
+        return Admission()
+    step = AdmissionStep(draft, document.created, False)
+    try:
+        add_roles(step, manifest_of(document), job, roles)
+    except InvalidInput as error:
+        return Admission(refused=[error.refusal("Job", document.key.path)])
+    return Admission(documents=[document])
+
+
+def manifest_of(document: Document) -> JobManifest:
+    """The manifest of a Job that was accepted."""
+    manifest = parse(document.object())
+    assert not isinstance(manifest, Refusal), manifest
+    assert isinstance(manifest, JobManifest)
+    return manifest

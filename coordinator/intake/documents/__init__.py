@@ -1,0 +1,1 @@
+"""An object as it was written: document, kinds, metadata, labels, times."""

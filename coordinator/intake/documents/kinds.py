@@ -1,0 +1,125 @@
+"""The kinds that can be asked for, and their names in paths and on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WRITE = ("create", "delete", "get", "list", "patch", "update", "watch")
+READ = ("get", "list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    short: tuple[str, ...]
+    namespaced: bool
+    verbs: tuple[str, ...] = WRITE
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """``plural.group``, as kubectl names it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+POD = Kind("", "v1", "Pod", "pods", "pod", ("po",), True)
+NODE = Kind("", "v1", "Node", "nodes", "node", ("no",), False)
+EVENT = Kind("", "v1", "Event", "events", "event", ("ev",), True, READ)
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", "namespace", ("ns",), False, READ)
+POD_GROUP = Kind(
+    "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "podgroup", ("pg",), True
+)
+QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", "queue", ("q",), False)
+JOB = Kind("batch.volcano.sh", "v1alpha1", "Job", "jobs", "job", ("vcjob", "vj"), True)
+HYPER_NODE = Kind(
+    "topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", "hypernode", ("hn",), False
+)
+PRIORITY_CLASS = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", ("pc",), False
+)
+DISRUPTION_BUDGET = Kind(
+    "policy",
+    "v1",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+    "poddisruptionbudget",
+    ("pdb",),
+    True,
+)
+QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", "resourcequota", ("quota",), True)
+VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", ("pv",), False)
+VOLUME_CLAIM = Kind(
+    "",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    "persistentvolumeclaim",
+    ("pvc",),
+    True,
+)
+STORAGE_CLASS = Kind(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", "storageclass", ("sc",), False
+)
+CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", "csinode", (), False)
+RESOURCE_CLAIM = Kind(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", "resourceclaim", (), True
+)
+CLAIM_TEMPLATE = Kind(
+    "resource.k8s.io",
+    "v1",
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    "resourceclaimtemplate",
+    (),
+    True,
+)
+RESOURCE_SLICE = Kind(
+    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", "resourceslice", (), False
+)
+DEVICE_CLASS = Kind(
+    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", "deviceclass", (), False
+)
+NUMATOPOLOGY = Kind(
+    "nodeinfo.volcano.sh",
+    "v1alpha1",
+    "Numatopology",
+    "numatopologies",
+    "numatopology",
+    ("numatopo",),
+    False,
+)
+SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", "shard", (), False, READ)
+
+KINDS = (
+    POD,
+    NODE,
+    EVENT,
+    NAMESPACE,
+    POD_GROUP,
+    QUEUE,
+    JOB,
+    HYPER_NODE,
+    PRIORITY_CLASS,
+    DISRUPTION_BUDGET,
+    QUOTA,
+    VOLUME,
+    VOLUME_CLAIM,
+    STORAGE_CLASS,
+    CSI_NODE,
+    RESOURCE_CLAIM,
+    CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+    DEVICE_CLASS,
+    NUMATOPOLOGY,
+    SHARD,
+)
+BY_KIND = {kind.kind: kind for kind in KINDS}
+SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
+"""Kinds that a submitter may write."""

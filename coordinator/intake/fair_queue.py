@@ -1,0 +1,76 @@
+"""Where requests wait to be stored: one line for each queue, served in turn.
+
+A line takes one more request only while it is shorter than the room that is left. Alone it gets
+half of the room; two get a third each; and whoever comes new finds room, however long the others'
+lines are. So the flood of one tenant fills its own line, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class LineFull(Exception):
+    """This line has its share of the room; come back later."""
+
+
+class FairQueue(Generic[T]):
+    """``size``: requests that may wait in all lines together. Not for several threads."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lines: dict[str, deque[T]] = {}
+        """In the order of service; an empty line is not kept."""
+        self._waiting = 0
+        self._filled = asyncio.Event()
+        self._drained = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def waiting(self, line: str) -> int:
+        return len(self._lines.get(line, ()))
+
+    def put_nowait(self, item: T, line: str) -> None:
+        """Raises LineFull."""
+        waiting = self.waiting(line)
+        if waiting >= self._size - self._waiting:
+            raise LineFull(f"{waiting} requests wait to be stored")
+        self._lines.setdefault(line, deque()).append(item)
+        self._waiting += 1
+        self._filled.set()
+
+    async def put(self, item: T, line: str) -> None:
+        """Wait for room. For what cannot be turned away."""
+        while True:
+            try:
+                self.put_nowait(item, line)
+            except LineFull:
+                self._drained.clear()
+                await self._drained.wait()
+            else:
+                return
+
+    async def get(self) -> T:
+        """The next request, waiting for one."""
+        while not self._waiting:
+            self._filled.clear()
+            await self._filled.wait()
+        return self.get_nowait()
+
+    def get_nowait(self) -> T:
+        """The oldest request of the line whose turn it is. Raises IndexError where none waits."""
+        if not self._waiting:
+            raise IndexError("no request waits")
+        name = next(iter(self._lines))
+        line = self._lines.pop(name)
+        item = line.popleft()
+        if line:
+            self._lines[name] = line  # behind all others
+        self._waiting -= 1
+        self._drained.set()
+        return item

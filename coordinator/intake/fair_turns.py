@@ -1,0 +1,78 @@
+"""Turns at something scarce, shared by the time that they take: the least served goes first.
+
+The rule of :mod:`coordinator.intake.fair_queue`, in processor seconds: a line for each token, and a
+line takes one more only while it is shorter than the room that is left. Whose turn it is next is
+decided by the time that each has used, counted from where it came back after it had nothing to ask:
+idling saves up nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from coordinator.intake.fair_queue import LineFull
+
+
+class FairTurns:
+    """``slots``: turns at a time. ``size``: how many may wait in all lines together."""
+
+    def __init__(self, *, slots: int, size: int) -> None:
+        self._free = slots
+        self._size = size
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        """Who waits; an empty line is not kept."""
+        self._waiting = 0
+        self._used: dict[str, float] = {}
+        """Virtual seconds of each; one entry for each token that ever had a turn."""
+        self._floor = 0.0
+        """Virtual seconds of whoever was served last: nobody begins below it."""
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    async def take(self, caller: str) -> None:
+        """Wait for a turn; :meth:`give_back` has to follow. Raises LineFull."""
+        if self._free and not self._waiting:
+            self._free -= 1
+            self._floor = max(self._floor, self._used.get(caller, 0.0))
+            return
+        line = self._lines.get(caller, ())
+        if len(line) >= self._size - self._waiting:
+            raise LineFull(f"{len(line)} requests of {caller} wait")
+        ticket = asyncio.get_running_loop().create_future()
+        if not line:
+            self._used[caller] = max(self._used.get(caller, 0.0), self._floor)
+        self._lines.setdefault(caller, deque()).append(ticket)
+        self._waiting += 1
+        try:
+            await ticket
+        except asyncio.CancelledError:
+            if ticket.done() and not ticket.cancelled():
+                self.give_back(caller, 0.0)  # it was called up and cancelled in one moment
+            else:
+                self._leave(caller, ticket)
+            raise
+
+    def give_back(self, caller: str, seconds: float) -> None:
+        """The turn is over; it took so many processor seconds."""
+        self._used[caller] = max(self._used.get(caller, 0.0), self._floor) + seconds
+        self._free += 1
+        while self._free and self._waiting:
+            self._free -= 1
+            self._call_up()
+
+    def _call_up(self) -> None:
+        caller = min(self._lines, key=lambda name: self._used.get(name, self._floor))
+        self._floor = max(self._floor, self._used.get(caller, self._floor))
+        ticket = self._lines[caller][0]
+        self._leave(caller, ticket)
+        ticket.set_result(None)
+
+    def _leave(self, caller: str, ticket: asyncio.Future[None]) -> None:
+        line = self._lines[caller]
+        line.remove(ticket)
+        self._waiting -= 1
+        if not line:
+            del self._lines[caller]

@@ -1,0 +1,313 @@
+"""Intake: from submitted objects to the operations that make them durable.
+
+No I/O and no clock. :meth:`Intake.admit` judges each object of a list alone, in an order in which
+references come first (classes of priority, queues, nodes, PodGroups, then Jobs and Pods), whatever
+their order in the list. What it returns must become durable before anything else is done with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from coordinator.intake.admission import termination
+from coordinator.intake.admission.cluster import (
+    admit_hyper_node,
+    admit_node,
+    admit_object,
+    admit_priority_class,
+)
+from coordinator.intake.admission.deletion import purge, remove
+from coordinator.intake.admission.documents import (
+    DEFAULT_QUEUE,
+    NAMESPACED,
+    Item,
+    body_of,
+    default_queue,
+    documents_of,
+    repeated,
+)
+from coordinator.intake.admission.draft import Draft
+from coordinator.intake.admission.gangs import admit_job, admit_pod_group
+from coordinator.intake.admission.pods import admit_pod, join_members
+from coordinator.intake.admission.queues import admit_queues
+from coordinator.intake.admission.registry import Registry
+from coordinator.intake.admission.restore import decode, mark_deleting, take_up
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.step import AdmissionStep, key_of, kind_of
+from coordinator.intake.documents.document import Document, Key
+from shared.errors import InvalidInput, Refusal
+from shared.ledger.entries.snapshot import Snapshot
+from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
+from shared.manifests.parse import Manifest, parse
+from shared.manifests.text.bounds import checking_values
+from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, QueueManifest
+from shared.model.model import PriorityClass, WorldObject
+from shared.model.topology import HyperNode
+from shared.slices import Steps, at_once
+
+FEW_BYTES = 8 << 10
+"""An object of no more cannot have more values than one may."""
+
+_JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
+    PriorityClass: admit_priority_class,
+    HyperNode: admit_hyper_node,
+    NodeManifest: admit_node,
+    **dict.fromkeys(get_args(WorldObject), admit_object),
+    PodGroupManifest: admit_pod_group,
+    JobManifest: admit_job,
+    PodManifest: admit_pod,
+}
+"""In the order of judging; queues, whose order among themselves matters, come before nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Objects that were read, each by itself."""
+
+    count: int
+    """Of all objects, those that are refused too."""
+    items: list[Item]
+    refused: list[Refusal]
+
+
+class Intake:
+    """The names that are taken, and the next numbers. ``observe`` also takes what a running cluster
+    shows: pods that have a node, and creation times as written (``replay``)."""
+
+    def __init__(self, *, observe: bool = False, images: bool | None = None) -> None:
+        """``images``: keep which images nodes have and tasks need; as ``observe`` where not said.
+        Tasks of different images are of different classes then."""
+        self._images = observe if images is None else images
+        self.registry = Registry(images=self._images)
+        self._observe = observe
+        self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
+        """The node a pod is on, "" for none; whoever knows it says so here."""
+
+    @property
+    def documents(self) -> dict[Key, Document]:
+        """Of everything that was admitted, durable already or not."""
+        return self.registry.documents
+
+    def admit(
+        self,
+        items: Sequence[object],
+        now: float,
+        *,
+        atomic: bool = False,
+        keep: bool = True,
+        planting: bool = True,
+    ) -> Admission:
+        """As :meth:`admitting`, in one go."""
+        return at_once(self.admitting(items, now, atomic=atomic, keep=keep, planting=planting))
+
+    def admitting(
+        self,
+        items: Sequence[object],
+        now: float,
+        *,
+        atomic: bool = False,
+        keep: bool = True,
+        planting: bool = True,
+    ) -> Steps[Admission]:
+        """Take a list of objects. With ``atomic`` one refusal refuses the whole list; without
+        ``keep`` nothing is taken, and the answer says what would come of it. Without ``planting``
+        pods of PodGroups that do not exist, also not after this list, are refused.
+
+        The queue ``default`` is created with the first list, also with an empty one. Nothing else
+        may be taken between two steps; what reads may.
+        """
+        parsed = yield from self.parsing(items)
+        return (yield from self.judging(parsed, now, atomic=atomic, keep=keep, planting=planting))
+
+    def parsing(self, items: Sequence[object]) -> Steps[Parsed]:
+        """Read each object by itself. Nothing is taken yet."""
+        refused: list[Refusal] = []
+        parsed: list[Item] = []
+        for sent in items:
+            yield
+            manifest = parse(sent)
+            if isinstance(manifest, Refusal):
+                refused.append(manifest)
+                continue
+            assert type(sent) is dict
+            written = sent
+            plain = type(manifest) is PodManifest and not (
+                manifest.uid or manifest.template.node_name
+            )
+            try:
+                if not (plain or self._observe) and (stripped := self._repeated(manifest, sent)):
+                    yield
+                    written, again = stripped, parse(stripped)
+                    assert not isinstance(again, Refusal), "what is left out is never required"
+                    manifest = again
+                body = body_of(written)
+                if len(body) > FEW_BYTES:  # reading a large one took a slice, and so do these
+                    yield
+                    yield from checking_values(written)
+                    yield
+                parsed.append((manifest, written, body))
+            except InvalidInput as error:
+                refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
+        return Parsed(len(items), parsed, refused)
+
+    def judging(
+        self,
+        parsed: Parsed,
+        now: float,
+        *,
+        atomic: bool = False,
+        keep: bool = True,
+        planting: bool = True,
+    ) -> Steps[Admission]:
+        """Judge what was parsed; see :meth:`admitting`."""
+        items_parsed, out = parsed.items, Admission(refused=parsed.refused)
+        manifests: dict[type, list[Any]] = {}
+        for manifest, _, _ in items_parsed:
+            manifests.setdefault(type(manifest), []).append(manifest)
+        draft = Draft(self.registry)
+        step = AdmissionStep(draft, now, self._observe, planting)
+        for kind, judge in _JUDGES.items():
+            yield from _each(step, judge, manifests.get(kind, ()))
+            if kind is PriorityClass:
+                admit_queues(step, manifests.get(QueueManifest, ()))
+        yield
+        join_members(step)
+        yield
+        out.refused += step.refused
+        if atomic and out.refused:
+            return Admission(refused=out.refused)
+        documents = yield from documents_of(step, items_parsed, self.documents)
+        if DEFAULT_QUEUE not in self.documents:
+            documents.setdefault(DEFAULT_QUEUE, default_queue(now))
+        out.documents = list(documents.values())
+        out.accepted = parsed.count - len(out.refused)
+        out.unchanged = step.unchanged
+        out.notices = list(step.notices.values())
+        out.placed = step.placed
+        yield from self._collect(draft, out)
+        if keep:
+            draft.keep()
+            self.documents.update(documents)
+        return out
+
+    def _repeated(self, manifest: Manifest, sent: dict[str, Any]) -> dict[str, Any] | None:
+        return repeated(manifest, sent, self.documents, self.node_of)
+
+    def _collect(self, draft: Draft, out: Admission) -> Steps[None]:
+        out.ops += yield from draft.operations()
+        out.classes = {cid: cls for cls, cid in draft.classes.changed.items()}
+        out.nodes = list(draft.nodes.changed.values())
+        out.queues = list(draft.queues.changed.values())
+        out.hyper_nodes = list(draft.hyper_nodes.changed.values())
+        out.objects = list(draft.objects.changed.values())
+        out.jobs = list(draft.jobs.changed.values())
+
+    # --- deletion -----------------------------------------------------------------------------
+
+    def remove(
+        self, kind: str, namespace: str, name: str, now: float, *, keep: bool = True
+    ) -> Admission:
+        """Delete one object; what is unknown or still needed is refused.
+
+        A PodGroup or Job goes with all its members; deleting a member of a PodGroup alone leaves
+        the rest (``tasks_gone``). Their names are free after :meth:`purge`.
+        """
+        key = Key(kind, namespace if kind in NAMESPACED else "", name)
+        return remove(self.registry, key, now, keep=keep)
+
+    def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
+        """What a controller knows of an object (phase, retries) stands in its document."""
+        before = self.documents.get(key)
+        if before is None or before.state == state:
+            return Admission()
+        self.documents[key] = document = replace(before, state=state)
+        return Admission(documents=[document])
+
+    def purge(
+        self, jids: Sequence[int], pods: Iterable[tuple[int, int]], now: float | None = None
+    ) -> Admission:
+        """Nothing is left of these deleted jobs and members (jid, tix): forget them. Jobs that were
+        stopped to begin anew do so now. ``now``: the end of those that ended with this, else when
+        they were told to."""
+        out = purge(self.registry, jids, pods)
+        for key in out.jobs_ended:
+            document = self.documents[key]
+            draft = Draft(self.registry)
+            following = termination.following(draft, document, now)
+            self._keep(draft, out, following)
+        return out
+
+    # --- the controller of Jobs ---------------------------------------------------------------
+
+    def end(self, key: Key, jid: int, state: dict[str, Any]) -> Admission:
+        """Stop this incarnation of a Job; ``state`` says what comes then."""
+        return termination.end(self.registry, key, jid, state)
+
+    def note(self, key: Key, jid: int, state: dict[str, Any]) -> Admission:
+        """Remember what became of this incarnation of a Job."""
+        return termination.note(self.registry, key, jid, state)
+
+    def grow(self, key: Key, jid: int, roles: list[str]) -> Admission:
+        """Create roles of a Job that waited for others."""
+        document = self.documents.get(key)
+        if document is None or document.jid != jid:
+            return Admission()
+        draft = Draft(self.registry)
+        out = termination.grow(draft, document, roles)
+        if out.documents:
+            self._keep(draft, out, *out.documents)
+        return out
+
+    def expire(self, key: Key, created: float, now: float) -> Admission:
+        """Delete a Job whose time after its end is over, if it is the one created then."""
+        document = self.documents.get(key)
+        if document is None or document.created != created:
+            return Admission()
+        return remove(self.registry, key, now, keep=True)
+
+    def _keep(self, draft: Draft, out: Admission, *documents: Document) -> None:
+        """Make what became of Jobs part of what is known, beside what ``out`` has."""
+        jobs = out.jobs
+        at_once(self._collect(draft, out))
+        out.jobs = jobs + out.jobs
+        draft.keep()
+        for document in documents:
+            self.documents[document.key] = document
+            if document not in out.documents:
+                out.documents.append(document)
+
+    # --- taking back what the ledger refused ------------------------------------------------------
+
+    def mark(self) -> None:
+        """From here on :meth:`undo` can take back what is admitted, removed and noted."""
+        self.registry.mark()
+
+    def forget_mark(self) -> None:
+        """What changed since the mark is durable."""
+        self.registry.forget_mark()
+
+    def undo(self) -> None:
+        """Know again what was known at the mark, no more and no less."""
+        self.registry.undo()
+
+    # --- recovery -----------------------------------------------------------------------------
+
+    def restore(self, snapshot: Snapshot) -> list[HyperNode]:
+        """Know what the ledger holds, and nothing else. Returns the hyper nodes, for Order."""
+        self.registry = Registry(images=self._images)
+        take_up(self.registry, decode(snapshot))
+        mark_deleting(self.registry)
+        return list(self.registry.hyper_nodes.values())
+
+
+def _each(
+    step: AdmissionStep, judge: Callable[[AdmissionStep, Any], None], manifests: Iterable[Any]
+) -> Steps[None]:
+    for manifest in manifests:
+        yield
+        try:
+            judge(step, manifest)
+        except InvalidInput as error:
+            step.refuse(manifest, error)

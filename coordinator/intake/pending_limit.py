@@ -1,0 +1,198 @@
+"""How many jobs may wait in each queue, and how many tasks all Jobs together may have: those beyond
+it are refused, and may be sent again later.
+
+Counting who waits takes a pass over all jobs. So it is done where a queue has more jobs than may
+wait, of which some run; and then not again within :data:`COUNT_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from coordinator.errors import Problem
+from coordinator.intake.queue_of import (
+    Item,
+    QueueNames,
+    group_of,
+    key_of,
+    name_of,
+    queue_of,
+    replicas_of,
+)
+from shared.errors import Refusal, shown
+
+TOO_MANY = "TooManyPending"
+COUNT_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+"""Retry-After of what is refused: room comes as jobs start."""
+
+
+MOST_TASKS = 10_000_000
+"""Tasks of all jobs that are not done. A Job of a million is written in a line, and takes 5 MB here
+and more in the ledger."""
+
+UNSORTED = ""
+"""In the place of a queue's name: jobs of whatever queue, which count for each."""
+
+
+class Jobs(Protocol):
+    """The jobs that the coordinator knows, by queue."""
+
+    def unfinished(self, queue: str) -> int:
+        """Jobs that are not done: at least as many as wait. Cheap."""
+        ...
+
+    def most_unfinished(self) -> int:
+        """The largest of these numbers. Cheap."""
+        ...
+
+    def tasks(self) -> int:
+        """Tasks that did not end. Cheap."""
+        ...
+
+    def waiting(self, queue: str) -> int:
+        """Jobs of which nothing has started; a pass over all jobs."""
+        ...
+
+
+class PendingBound:
+    """Judges what comes in, one request after the other, in the order in which it is stored."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        names: Callable[[], QueueNames],
+        *,
+        limit: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._jobs = jobs
+        self._names = names
+        self._limit = limit
+        self._clock = clock
+        self._coming: Counter[str] = Counter()
+        """Jobs that were let in and that the coordinator may not know yet."""
+        self._coming_tasks = 0
+        """The same in tasks of Jobs."""
+        self._counted: dict[str, tuple[float, int]] = {}
+        """Queue -> when its waiting jobs were counted, and how many more it takes since then."""
+
+    def split(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
+        """The objects that there is room for, in their order, and those that are refused."""
+        items, large = self._split_tasks(items)
+        admitted, refused = self._split_jobs(items)
+        return admitted, large + refused
+
+    def _split_tasks(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
+        """A pod is one task, and jobs are bounded: it is Jobs that may be large."""
+        jobs = [i for i in items if isinstance(i, dict) and i.get("kind") == "Job"]
+        if not jobs:
+            return items, []
+        names, room = self._names(), MOST_TASKS - self._jobs.tasks() - self._coming_tasks
+        beyond: dict[int, Refusal] = {}
+        for item in jobs:
+            present = names.jobs.get(names.batch_jobs.get(key_of(item), -1))
+            count = max(0, replicas_of(item) - (0 if present is None else present.tasks))
+            if count > room:
+                why = (
+                    f"{MOST_TASKS - room} tasks of all queues did not end yet, and no more than "
+                    f"{MOST_TASKS} may; send it again when some have, or with fewer replicas"
+                )
+                beyond[id(item)] = Refusal("Job", name_of(item), "spec.tasks", "", why, TOO_MANY)
+            else:
+                room -= count
+                self._coming_tasks += count
+        admitted = [item for item in items if id(item) not in beyond] if beyond else items
+        return admitted, [*beyond.values()]
+
+    def _split_jobs(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
+        coming = max(self._coming.values(), default=0) if self._coming else 0
+        if self._jobs.most_unfinished() + coming + len(items) <= self._limit:
+            self._coming[UNSORTED] += len(items)
+            self._counted.clear()
+            return items, []
+        return self._judge(items)
+
+    def published(self) -> None:
+        """Note that the coordinator knows every task that was admitted so far."""
+        self._coming.clear()
+        self._coming_tasks = 0
+
+    def _judge(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
+        names = self._names()
+        verdicts: dict[str, str] = {}
+        for item in items:
+            if isinstance(item, Mapping) and item.get("kind") == "PodGroup":
+                verdicts[key_of(item)] = self._take(item, names, existing=names.groups)
+        admitted: list[Any] = []
+        refused: list[Refusal] = []
+        for item in items:
+            why = self._why_not(item, names, verdicts) if isinstance(item, Mapping) else ""
+            if why:
+                refused.append(Refusal(str(item["kind"]), name_of(item), "", "", why, TOO_MANY))
+            else:
+                admitted.append(item)
+        return admitted, refused
+
+    def _why_not(self, item: Item, names: QueueNames, verdicts: dict[str, str]) -> str:
+        match item.get("kind"):
+            case "PodGroup":
+                return verdicts[key_of(item)]
+            case "Job":
+                return self._take(item, names, existing=names.batch_jobs)
+            case "Pod":
+                group = group_of(item)
+                if not group:
+                    return self._take(item, names, existing=names.pods)
+                if group not in verdicts and group not in names.groups:
+                    verdicts[group] = self._take(item, names, existing={})
+                return verdicts.get(group, "")
+            case _:
+                return ""
+
+    def _take(self, item: Item, names: QueueNames, *, existing: Mapping[str, int]) -> str:
+        """Room for one more job, unless it is known already; else why there is none."""
+        if key_of(item) in existing:
+            return ""
+        queue = queue_of(item, names)
+        if self._room(queue) <= 0:
+            return (
+                f"{self._limit} jobs wait in queue {shown(queue)}, and no more may; send it again "
+                "when some have started"
+            )
+        self._coming[queue] += 1
+        if queue in self._counted:
+            at, remaining = self._counted[queue]
+            self._counted[queue] = at, remaining - 1
+        return ""
+
+    def _room(self, queue: str) -> int:
+        """How many more jobs the queue takes."""
+        coming = self._coming[queue] + self._coming[UNSORTED]
+        if (room := self._limit - self._jobs.unfinished(queue) - coming) > 0:
+            return room
+        now = self._clock()
+        at, remaining = self._counted.get(queue, (-COUNT_SECONDS, 0))
+        if now - at >= COUNT_SECONDS:
+            remaining = self._limit - self._jobs.waiting(queue) - coming
+            self._counted[queue] = now, remaining
+        return remaining
+
+
+def too_many(refused: list[Refusal]) -> Problem:
+    """The answer where nothing of a request was taken."""
+    first = refused[0]
+    return Problem(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "TooManyRequests",
+        f"{first.kind} {first.name}: {first.message}",
+        retry_after=RETRY_SECONDS,
+        refused=[
+            {"kind": r.kind, "name": r.name, "reason": r.reason, "message": r.message}
+            for r in refused
+        ],
+    )

@@ -1,0 +1,406 @@
+"""From parsed objects to durable ones: the single writer of intake.
+
+Requests that wait together are stored together. A request is answered when its objects are in the
+ledger (fsync included) and the coordinator knows them, never before. Where the ledger refuses what
+several of them want, each is stored alone, so that it is refused to those alone that it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.intake.admission.documents import SERVER_OWNED
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.changes import Changes
+from coordinator.intake.documents.document import Document, Key, encode_document
+from coordinator.intake.fair_queue import FairQueue, LineFull
+from coordinator.intake.intake import Intake
+from coordinator.intake.pending_limit import PendingBound, too_many
+from coordinator.intake.principal import CALLER, may_plant
+from coordinator.intake.queue_of import lane, lane_of, present_queue
+from coordinator.ledger_refusals import REFUSED, LedgerRefusals, StoreRefused, WriteKind
+from shared.errors import Refusal
+from shared.ledger.entries.intake_batch import IntakeBatch, IntakeOp, IntakeReply
+from shared.ledger.errors import LedgerError
+from shared.ledger.protocol import Ledger
+from shared.ledger.retry import write
+from shared.messages.messages import Epoch
+from shared.slices import GiveWay, Steps, in_slices
+from shared.telemetry.tracing import span
+
+FRESH_SECONDS = 0.001
+"""What a callback may have used when the next request, or the next part of a batch, is begun in it:
+one step of a large object takes 5 to 15 ms, so that two of them are too long a callback."""
+
+BATCH_OPS = 4000
+"""Operations of one store call: bounds how long the ledger's one thread is busy with it."""
+
+QUEUE_REQUESTS = 64
+"""Requests of one queue that may wait while no other's do; beyond its share the API answers 429 and
+the client comes back."""
+
+PUBLISH_JOBS = 50
+"""Jobs that become known in one go: 40 us each."""
+
+_OWN = "the coordinator"
+"""Line of what the coordinator itself has to store; no queue has such a name."""
+
+
+class IntakeFull(Exception):
+    """Too many requests wait to be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The result of a change to one object. ``after`` None: it is deleted. Where ``admission``
+    refuses it, or nothing changed, ``after`` is ``before``."""
+
+    admission: Admission
+    before: Document | None
+    after: Document | None
+
+
+Make = Callable[[Document | None], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A request that was worked on: what to store, what to tell, what to answer."""
+
+    answer: Any
+    admission: Admission
+    tell: bool = True
+
+
+@dataclass(slots=True)
+class _StoreRequest:
+    work: Callable[[float], _Done | Steps[_Done]]
+    """Steps where the objects are somebody else's: they may be many or large."""
+    reply: asyncio.Future[Any]
+    reads: Key | None = None
+    """The object whose published form it looks at."""
+
+
+class IntakeWriter:
+    def __init__(
+        self,
+        intake: Intake,
+        ledger: Ledger,
+        *,
+        writer: str,
+        epoch: Epoch,
+        run_id: Callable[[], Awaitable[str]],
+        bless: Callable[[], Awaitable[str]],
+        stored: Callable[[Changes], None],
+        published: Callable[[], None] = lambda: None,
+        bound: PendingBound | None = None,
+        refusals: LedgerRefusals | None = None,
+    ) -> None:
+        """``bless`` accepts a new run of the server. ``stored`` gets what is stored, in parts;
+        ``published`` is called once after all parts of a batch: whoever orders jobs then sees them
+        together, and makes fewer and larger calls to workers of them. ``bound``: how many jobs may
+        wait in a queue; None = any number.
+
+        Everything that is asked for raises StoreRefused where the ledger refuses to store it.
+        """
+        self._intake = intake
+        self._ledger = ledger
+        self._writer = writer
+        self._epoch = epoch
+        self._run_id = run_id
+        self._bless = bless
+        self._stored = stored
+        self._published = published
+        self._sequence = 0
+        self._bound = bound
+        self._refusals = refusals or LedgerRefusals()
+        self._queue: FairQueue[_StoreRequest] = FairQueue(2 * QUEUE_REQUESTS)
+
+    # --- what can be asked ----------------------------------------------------------------------
+
+    async def submit(
+        self, items: list[dict[str, Any]], *, atomic: bool = False, dry_run: bool = False
+    ) -> Admission:
+        """Parse, store, answer. Raises IntakeFull at once where too many wait, Problem where all
+        objects (with ``atomic``: one) are jobs beyond what may wait in their queues."""
+        planting = may_plant(CALLER.get())
+
+        def work(now: float) -> Steps[_Done]:
+            within, beyond = self._within(items)
+            if beyond and (atomic or not within):
+                raise too_many(beyond)
+            yield
+            admission = yield from self._intake.admitting(
+                within, now, atomic=atomic, keep=not dry_run, planting=planting
+            )
+            admission.refused += beyond
+            return _Done(admission, admission) if not dry_run else _dry(admission)
+
+        admission: Admission = await self._ask(work, lane_of(items, self._intake.registry))
+        return admission
+
+    async def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Changed:
+        """Create, change or delete one object.
+
+        ``make`` gets the newest document of the object (None: there is none) and returns the whole
+        new object, or None to delete it. It runs between all other changes: nothing moves while it
+        looks, and what came before is published. What it raises goes to the caller. Raises
+        IntakeFull at once where too many requests wait.
+        """
+        planting = may_plant(CALLER.get())
+
+        def work(now: float) -> Steps[_Done]:
+            before = self._intake.documents.get(key)
+            new = make(before)
+            yield
+            if new is not None and (beyond := self._within([new])[1]):
+                raise too_many(beyond)
+            yield
+            admission = yield from self._one(key, new, now, keep=not dry_run, planting=planting)
+            changed = Changed(admission, before, _after(key, before, admission))
+            return _Done(changed, admission) if not dry_run else _dry(changed)
+
+        changed: Changed = await self._ask(work, self._line(key), reads=key)
+        return changed
+
+    async def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
+        """Keep what a controller knows of an object; nothing where the object is gone meanwhile."""
+
+        def work(now: float) -> _Done:
+            admission = self._intake.remember(key, state)
+            return _Done(admission, admission)
+
+        admission: Admission = await self._wait(work)
+        return admission
+
+    async def purge(self, jids: Sequence[int], pods: Sequence[tuple[int, int]]) -> Admission:
+        """Forget deleted jobs and deleted members (jid, tix) that nothing is left of."""
+
+        def work(now: float) -> _Done:
+            admission = self._intake.purge(jids, pods, now)
+            return _Done(admission, admission)
+
+        admission: Admission = await self._wait(work)
+        return admission
+
+    async def apply(self, work: Callable[[float], Admission]) -> Admission:
+        """Store what a controller makes of what is known, in order with everything else."""
+
+        def done(now: float) -> _Done:
+            admission = work(now)
+            return _Done(admission, admission)
+
+        admission: Admission = await self._wait(done)
+        return admission
+
+    async def store(self, ops: list[IntakeOp]) -> None:
+        """Store operations that are not objects of a user (a partition)."""
+        await self._wait(lambda now: _Done(None, Admission(ops=ops), tell=False))
+
+    async def _ask(
+        self, work: Callable[[float], Steps[_Done]], line: str, reads: Key | None = None
+    ) -> Any:
+        request = _StoreRequest(work, asyncio.get_running_loop().create_future(), reads)
+        try:
+            self._queue.put_nowait(request, line)
+        except LineFull as error:
+            raise IntakeFull(str(error)) from error
+        with span("intake", line=line):
+            return await request.reply
+
+    def _line(self, key: Key) -> str:
+        """The fair queue's line of an object: that of its queue. The queue of a new object is not
+        known yet, so its author's line."""
+        names = self._intake.registry
+        queue = present_queue(key.kind, key.path, names)
+        return f"by {CALLER.get().name}" if queue is None else lane(queue, names)
+
+    def _within(self, items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Refusal]]:
+        return (items, []) if self._bound is None else self._bound.split(items)
+
+    async def _wait(self, work: Callable[[float], _Done]) -> Any:
+        """For the coordinator's own requests: they are not turned away."""
+        request = _StoreRequest(work, asyncio.get_running_loop().create_future())
+        await self._queue.put(request, _OWN)
+        return await request.reply
+
+    def _one(
+        self, key: Key, new: dict[str, Any] | None, now: float, *, keep: bool, planting: bool
+    ) -> Steps[Admission]:
+        if new is None:
+            return self._intake.remove(key.kind, key.namespace, key.name, now, keep=keep)
+        if not _is(new, key):
+            message = f"kind, namespace and name must stay those of {key.kind} {key.path}"
+            return Admission(refused=[Refusal(key.kind, key.path, "metadata.name", "", message)])
+        return (
+            yield from self._intake.admitting([_own_words(new)], now, keep=keep, planting=planting)
+        )
+
+    # --- the single writer ----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        request = await self._queue.get()
+        while True:
+            self._intake.mark()
+            batch: list[tuple[_StoreRequest, _Done]] = []
+            size = 0
+            give_way = GiveWay(seconds=FRESH_SECONDS)
+            following: _StoreRequest | None = request
+            while following is not None and size < BATCH_OPS and not _rests_on(following, batch):
+                outcome = await self._work(following)
+                await give_way.between()
+                if outcome is not None:
+                    batch.append((following, outcome))
+                    size += len(outcome.admission.ops) + len(outcome.admission.documents)
+                following = self._queue.get_nowait() if len(self._queue) else None
+            await self._store(batch)
+            request = following or await self._queue.get()
+
+    async def _work(self, request: _StoreRequest) -> _Done | None:
+        """Judge one request; None where it failed and its caller got the error. No other request is
+        judged or stored meanwhile; other coroutines go on."""
+        try:
+            outcome = request.work(time.time())
+            return outcome if isinstance(outcome, _Done) else await in_slices(outcome)
+        except Exception as error:  # of the caller's own function
+            if not request.reply.done():
+                request.reply.set_exception(error)
+            return None
+
+    async def _store(self, batch: list[tuple[_StoreRequest, _Done]]) -> None:
+        try:
+            await self._send([outcome.admission for _, outcome in batch])
+        except REFUSED as error:
+            self._intake.undo()
+            if self._bound is not None:
+                self._bound.published()  # nothing that was let in is on its way any more
+            if len(batch) > 1:
+                await self._store_singly([request for request, _ in batch])
+            else:
+                self._refuse(*batch[0], error)
+            return
+        self._intake.forget_mark()
+        give_way = GiveWay(seconds=FRESH_SECONDS)
+        for request, outcome in batch:
+            await give_way.between()
+            if outcome.tell:
+                await in_slices(self._tell(changes_of(outcome.admission)))
+            if not request.reply.done():
+                request.reply.set_result(outcome.answer)
+        self._published()
+        if self._bound is not None:
+            self._bound.published()
+
+    async def _store_singly(self, requests: list[_StoreRequest]) -> None:
+        """Store the requests of a refused list one by one: nobody knows which was refused. The
+        changes they made of each other are taken back, so each is judged again."""
+        for request in requests:
+            self._intake.mark()
+            outcome = await self._work(request)
+            if outcome is not None:
+                await self._store([(request, outcome)])
+
+    def _refuse(self, request: _StoreRequest, outcome: _Done, error: LedgerError) -> None:
+        names = [str(document.key) for document in outcome.admission.documents]
+        names += [str(key) for key in outcome.admission.documents_gone]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        subject = (
+            f"{', '.join(names[:3])}{more}" or f"{len(outcome.admission.ops)} operations of its own"
+        )
+        self._refusals.refused(WriteKind.STORE, error, subject)
+        if not request.reply.done():
+            request.reply.set_exception(StoreRefused(error))
+
+    def _tell(self, changes: Changes) -> Steps[None]:
+        """Publish what is stored, some jobs at a time: each with its documents, so that whoever
+        looks in between sees whole jobs."""
+        for part in changes.parts(PUBLISH_JOBS):
+            self._stored(part)
+            yield
+
+    async def _send(self, admissions: list[Admission]) -> None:
+        ops = [op for admission in admissions for op in admission.ops]
+        documents: dict[str, bytes | None] = {}
+        give_way = GiveWay(seconds=FRESH_SECONDS)
+        for admission in admissions:
+            await in_slices(_encode(admission.documents, documents))
+            await give_way.between()
+            for key in admission.documents_gone:
+                documents[str(key)] = None
+        if not ops and not documents:
+            return
+        self._sequence += 1
+        encoded = [*documents.items()]
+
+        def send(run: str) -> Awaitable[IntakeReply]:
+            batch = IntakeBatch(self._writer, self._epoch, self._sequence, run, ops, encoded)
+            return self._ledger.store(batch)
+
+        await write(send, run_id=self._run_id, bless=self._bless, call_name="store")
+
+
+def _encode(documents: Iterable[Document], into: dict[str, bytes | None]) -> Steps[None]:
+    for document in documents:
+        into[str(document.key)] = encode_document(document)
+        yield
+
+
+def _dry(answer: Any) -> _Done:
+    return _Done(answer, Admission(), tell=False)
+
+
+def _rests_on(request: _StoreRequest, batch: list[tuple[_StoreRequest, _Done]]) -> bool:
+    """Does the request look at an object that the batch changes, and that is not published yet?"""
+    key = request.reads
+    return key is not None and any(
+        any(document.key == key for document in outcome.admission.documents)
+        or key in outcome.admission.documents_gone
+        for _, outcome in batch
+    )
+
+
+def _is(item: dict[str, Any], key: Key) -> bool:
+    metadata = item.get("metadata")
+    if item.get("kind") != key.kind or not isinstance(metadata, dict):
+        return False
+    namespace = (metadata.get("namespace") or "default") if key.namespace else ""
+    return (namespace, metadata.get("name")) == (key.namespace, key.name)
+
+
+def _after(key: Key, before: Document | None, admission: Admission) -> Document | None:
+    if key in admission.documents_gone:
+        return None
+    return next((d for d in admission.documents if d.key == key), before)
+
+
+def _own_words(item: dict[str, Any]) -> dict[str, Any]:
+    """The object without what only the server may say of it."""
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict) or SERVER_OWNED.isdisjoint(metadata):
+        return item
+    author_metadata = {name: value for name, value in metadata.items() if name not in SERVER_OWNED}
+    return item | {"metadata": author_metadata}
+
+
+def changes_of(admission: Admission) -> Changes:
+    return Changes(
+        classes=admission.classes,
+        nodes=admission.nodes,
+        nodes_gone=admission.nodes_gone,
+        queues=admission.queues,
+        queues_gone=admission.queues_gone,
+        hyper_nodes=admission.hyper_nodes,
+        hyper_nodes_gone=admission.hyper_nodes_gone,
+        objects=admission.objects,
+        objects_gone=admission.objects_gone,
+        jobs=admission.jobs,
+        jobs_gone=admission.jobs_gone,
+        jobs_purged=admission.jobs_purged,
+        tasks_gone=admission.tasks_gone,
+        documents=admission.documents,
+        documents_gone=admission.documents_gone,
+    )

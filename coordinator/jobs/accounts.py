@@ -1,0 +1,426 @@
+"""The totals behind Order: what the cluster offers, what queues and jobs use, what is promised.
+
+Every change of a task's state passes through :meth:`Accounts.move`; every open turn and
+nomination through :meth:`Accounts.promise` and :meth:`Accounts.give_back`. ``validate`` derives
+all of it anew from the task states and compares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.jobs.claims import ClaimBook
+from coordinator.jobs.state import JobState, by_state, count_group, recount
+from shard_worker.session_model.queue_totals import (
+    PENDING,
+    RUNNING,
+    book,
+    charge,
+    charge_total,
+    figures,
+    link,
+    reserves,
+    unbook,
+    waits_for_entry,
+)
+from shard_worker.session_model.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
+from shared.messages.messages import HOLDING, UNSUCCESSFUL, TaskState
+from shared.model.model import Node, Queue, Requests, Role, TaskClass, WorldObject
+from shared.model.storage import ResourceQuota
+
+PENDING_STATE = int(TaskState.PENDING)
+_USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
+_OUTSIDE = frozenset({TaskState.PENDING, *UNSUCCESSFUL})
+_HOLDING = frozenset(HOLDING)
+
+
+@dataclass(slots=True)
+class ClusterCapacity:
+    """What the cluster can give, summed over nodes."""
+
+    offered: Amounts = field(default_factory=dict)
+    """What all nodes list together. A slot that none lists (a host port: every node has it by
+    nature, or a resource that nobody has) cannot be counted; workers judge it node by node."""
+    idle: Amounts = field(default_factory=dict)
+    releasing: Amounts = field(default_factory=dict)
+    promised: Amounts = field(default_factory=dict)
+    """Nominations and open turns: not to be promised twice."""
+    changes: int = 0
+    """Counts everything that may have made possible what was not: held back lines are woken by
+    it."""
+
+    def freed(self) -> None:
+        """Capacity, a node, a worker, a partition or a quota came; or a promise ended."""
+        self.changes += 1
+
+    def covers(self, need: Amounts) -> bool:
+        """Whether what is idle or leaving, and not promised, suffices in total."""
+        for slot, amount in need.items():
+            if slot not in self.offered:
+                continue
+            free = self.idle.get(slot, 0) + self.releasing.get(slot, 0)
+            if amount > free - self.promised.get(slot, 0):
+                return False
+        return True
+
+    def room(self) -> dict[int, int]:
+        """The most that :meth:`covers` lets pass, by slot; a slot that is missing has no limit."""
+        promised, releasing = self.promised, self.releasing
+        return {
+            slot: self.idle.get(slot, 0) + releasing.get(slot, 0) - promised.get(slot, 0)
+            for slot in self.offered
+        }
+
+
+class Accounts:
+    """Totals of cluster, queues and jobs, kept by differences."""
+
+    def __init__(self) -> None:
+        self.cluster = ClusterInfo()
+        self.capacity = ClusterCapacity(offered=self.cluster.total, idle=self.cluster.free)
+        self.classes: dict[int, TaskClass] = {}
+        self.dirty = True
+        """A total moved since the last session: shares must be computed anew."""
+        self.tasks: Counter[int] = Counter()
+        """Tasks of all jobs by state."""
+        self.started = 0
+        """Jobs that hold a member and are neither done nor deleted."""
+        self.nowhere = QueueInfo(queue=Queue(qid=-1, name=""))
+        """The totals of jobs whose queue does not exist."""
+        self.queueless: dict[int, JobInfo] = {}
+        """Those jobs."""
+        self.unlinked = False
+        """A queue came, went or moved since it was told which ones are above it."""
+        self.claims = ClaimBook(self.cluster)
+        self._nodes: dict[int, Requests] = {}
+
+    def begin(self, now: float) -> None:
+        """A session begins: what follows from totals and queues is found out anew."""
+        self.cluster.now = now
+        if self.unlinked:
+            link(self.cluster.queues)
+            self.unlinked = False
+        if self.dirty:
+            self.cluster.revision += 1
+            self.dirty = False
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def put_object(self, value: WorldObject) -> None:
+        """Take up an object. Quotas of namespaces count in rules over totals; any object may be
+        what a job waits for."""
+        self.capacity.freed()
+        self.claims.put_object(value)
+        if isinstance(value, ResourceQuota):
+            self.cluster.objects.quotas[f"{value.namespace}/{value.name}"] = value
+            self.dirty = True
+
+    def drop_object(self, value: WorldObject) -> None:
+        self.capacity.freed()
+        self.claims.drop_object(value)
+        if isinstance(value, ResourceQuota):
+            self.cluster.objects.quotas.pop(f"{value.namespace}/{value.name}", None)
+            self.dirty = True
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        """A node came or changed what it offers."""
+        self.drop_node(node.row)
+        self._nodes[node.row] = node.allocatable
+        self._offer(node.allocatable, +1)
+
+    def drop_node(self, row: int) -> None:
+        offered = self._nodes.pop(row, None)
+        if offered is not None:
+            self._offer(offered, -1)
+
+    def _offer(self, requests: Requests, sign: int) -> None:
+        add(self.cluster.total, requests, sign)
+        add(self.capacity.idle, requests, sign)
+        if sign > 0:
+            self.capacity.freed()
+        self.dirty = True
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def admit(self, state: JobState) -> None:
+        """A job joins its queue's totals. Policies see those whose queue exists."""
+        state.counted = True
+        jobs = self.cluster.jobs if state.info.qid >= 0 else self.queueless
+        jobs[state.job.jid] = state.info
+        self.queue(state).jobs += 1
+        self.started += state.info.held[0] > 0
+        self._count(state, +1)
+
+    def retire(self, state: JobState) -> None:
+        """A job whose tasks all ended, or that was deleted, no longer counts as one of its queue's
+        jobs. What its tasks hold still does."""
+        if state.counted:
+            state.counted = False
+            if state.info.figures is not None:
+                unbook(self.cluster, self.queue(state), state.info)
+            jobs = self.cluster.jobs if state.info.qid >= 0 else self.queueless
+            del jobs[state.job.jid]
+            self.queue(state).jobs -= 1
+            self.started -= state.info.held[0] > 0
+            self.dirty = True
+
+    def forget(self, state: JobState) -> None:
+        """Take a job out of every total, as if it had never been there."""
+        self.retire(state)
+        self._count(state, -1)
+
+    def _count(self, state: JobState, sign: int) -> None:
+        queue, info = self.queue(state), state.info
+        if info.requested:
+            add(queue.requested, info.requested.items(), sign)
+        if info.allocated:
+            add(queue.requested, info.allocated.items(), sign)
+            charge(queue, info.allocated.items(), sign)
+        self.dirty = True
+        if sign > 0 and info.job.min_resources is not None:
+            self.refigure(state)
+        for role in state.job.roles:
+            if role.annotations and reserves(role):
+                waiting = state.states.count(PENDING_STATE, role.first, role.first + role.count)
+                requests = self.classes[role.cid].requests
+                charge_total(queue, "reserved", requests, sign * waiting)
+        if not any(state.states):
+            self.tasks[TaskState.PENDING] += sign * len(state.states)
+            return
+        for role in state.job.roles:
+            part = by_state(state.states[role.first : role.first + role.count])
+            cls = self.classes[role.cid]
+            requests = cls.requests
+            if cls.constraints is not None and (using := sum(part.get(s, 0) for s in _USING)):
+                self.claims.moved(queue, state.job, cls.constraints, sign * using)
+            for before, count in part.items():
+                self.tasks[before] += sign * count
+                if before in _HOLDING:
+                    add(self.capacity.idle, requests, -sign * count)
+                if before == TaskState.RELEASING:
+                    add(self.capacity.releasing, requests, sign * count)
+                    add(queue.releasing, requests, sign * count)
+
+    def queue(self, state: JobState) -> QueueInfo:
+        qid = state.info.qid
+        return self.cluster.queues[qid] if qid >= 0 else self.nowhere
+
+    # --- promises -----------------------------------------------------------------------------
+
+    def promise(self, state: JobState, charge: list[tuple[int, int]]) -> None:
+        """Charge (class, tasks) to the job's queue and to the cluster until given back."""
+        self.give_back(state)
+        state.charge = charge
+        self._promise(state, +1)
+
+    def give_back(self, state: JobState) -> None:
+        if state.charge:
+            self._promise(state, -1)
+            state.charge = []
+
+    def _promise(self, state: JobState, sign: int) -> None:
+        queue = self.queue(state)
+        for cid, count in state.charge:
+            requests = self.classes[cid].requests
+            if queue.above:
+                charge(queue, requests, sign * count)
+            else:
+                add(queue.allocated, requests, sign * count)
+            add(self.capacity.promised, requests, sign * count)
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def move(self, state: JobState, tasks: Iterable[int], new: TaskState) -> None:
+        """Move tasks from the state each is in to a new one, and every total with them."""
+        roles, tasks = state.job.roles, list(tasks)
+        if state.evicted and new is not TaskState.RELEASING:
+            self.leave(state, state.evicted.intersection(tasks), leaving=False)
+        if len(roles) == 1:
+            self._move(state, roles[0], tasks, new)
+            return
+        for role in roles:
+            members = [t for t in tasks if role.first <= t < role.first + role.count]
+            if members:
+                self._move(state, role, members, new)
+
+    def leave(self, state: JobState, tasks: Collection[int], *, leaving: bool) -> None:
+        """Tasks that are RELEASING are being evicted, or are not any more: while they are, they are
+        no members of their gangs."""
+        members = state.info.held
+        before = members[0] > 0
+        for tix in tasks:
+            group = state.job.role_of(tix).group
+            count_group(members, state.job.groups, group, -1 if leaving else 1)
+        if state.counted:
+            self.started += (members[0] > 0) - before
+        if leaving:
+            state.evicted.update(tasks)
+        else:
+            state.evicted.difference_update(tasks)
+        state.need = None
+        self.dirty = True
+
+    def _move(self, state: JobState, role: Role, tasks: list[int], new: TaskState) -> None:
+        states = state.states
+        state.need = None
+        befores = Counter([states[t] for t in tasks])
+        for t in tasks:
+            states[t] = new
+        self.tasks.subtract(befores)
+        self.tasks[new] += len(tasks)
+        for before, count in befores.items():
+            if before != new:
+                self._account(state, role, TaskState(before), new, count)
+        if state.job.min_resources is not None:
+            self.refigure(state)
+
+    def _account(
+        self, state: JobState, role: Role, before: TaskState, new: TaskState, count: int
+    ) -> None:
+        info, cls = state.info, self.classes[role.cid]
+        queue, requests, capacity = self.queue(state), cls.requests, self.capacity
+        if (before in _OUTSIDE) != (new in _OUTSIDE):
+            sign = -1 if new in _OUTSIDE else 1
+            was_started = info.held[0] > 0
+            count_group(info.held, state.job.groups, role.group, sign * count)
+            if state.counted:
+                self.started += (info.held[0] > 0) - was_started
+        if before is TaskState.PENDING or new is TaskState.PENDING:
+            self._pending(state, role, cls, count if new is TaskState.PENDING else -count)
+        if (before in UNSUCCESSFUL) != (new in UNSUCCESSFUL):
+            info.failed += count if new in UNSUCCESSFUL else -count
+        if (before in _USING) != (new in _USING):
+            sign = count if new in _USING else -count
+            info.using += sign
+            add(info.allocated, requests, sign)
+            if queue.above:
+                charge(queue, requests, sign)
+            else:
+                add(queue.allocated, requests, sign)
+            add(queue.requested, requests, sign)
+            if cls.constraints is not None:
+                self.claims.moved(queue, state.job, cls.constraints, sign)
+        if (before in _HOLDING) != (new in _HOLDING):
+            add(capacity.idle, requests, -count if new in _HOLDING else count)
+        if TaskState.RELEASING in (before, new):
+            leaving = count if new is TaskState.RELEASING else -count
+            add(capacity.releasing, requests, leaving)
+            add(queue.releasing, requests, leaving)
+        if (before in _USING and new not in _USING) or (before in _HOLDING and new not in _HOLDING):
+            capacity.freed()  # it begins to leave: can be promised; it left: can be taken
+        self.dirty = True
+
+    def _pending(self, state: JobState, role: Role, cls: TaskClass, delta: int) -> None:
+        info = state.info
+        if state.backfills(cls):
+            count_group(info.best_effort, state.job.groups, role.group, delta)
+        else:
+            info.pending += delta
+        add(info.requested, cls.requests, delta)
+        add(self.queue(state).requested, cls.requests, delta)
+        if role.gated:
+            add(info.gated, cls.requests, delta)
+        elif role.annotations and reserves(role):
+            charge_total(self.queue(state), "reserved", cls.requests, delta)
+
+    def refigure(self, state: JobState) -> None:
+        """Bring what the totals count of a job's minResources up to date, and its phase."""
+        info = state.info
+        if info.job.min_resources is None or not state.counted or info.qid < 0:
+            return
+        members = info.held[0]
+        if members and members >= info.job.groups[0].minimum:
+            info.phase = RUNNING
+        elif info.phase == RUNNING:
+            info.phase = PENDING
+        if not waits_for_entry(info.phase) or info.allocated or info.figures is not None:
+            book(self.cluster, self.queue(state), info)
+
+    def resources(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
+        """What the cluster has and what tasks hold of it, by slot name, in the slot's unit."""
+        return {
+            names[slot]: {"total": total, "used": total - self.capacity.idle.get(slot, 0)}
+            for slot, total in sorted(self.cluster.total.items())
+            if total
+        }
+
+    # --- invariants ---------------------------------------------------------------------------
+
+    def validate(self, jobs: Iterable[JobState]) -> None:
+        """Raise AssertionError where a kept total differs from one counted anew. ``jobs``: all, the
+        deleted ones that are not purged among them."""
+        idle: Amounts = {}
+        releasing: Amounts = {}
+        promised: Amounts = {}
+        tasks: Counter[int] = Counter()
+        queues: dict[int, QueueInfo] = {}
+        for requests in self._nodes.values():
+            add(idle, requests, 1)
+        for state in jobs:
+            self._validate_job(state)
+            queue = queues.setdefault(state.info.qid, QueueInfo(queue=self.queue(state).queue))
+            queue.jobs += state.counted
+            for total in (queue.allocated, queue.requested):
+                add(total, list(state.info.allocated.items()), 1)
+            add(queue.requested, list(state.info.requested.items()), 1)
+            if (
+                state.counted
+                and state.info.qid >= 0
+                and (own_figures := figures(state.info)) is not None
+            ):
+                add(queue.inqueue, own_figures.inqueue.items(), 1)
+                add(queue.kept, own_figures.kept.items(), 1)
+            tasks.update(state.states)
+            for role in state.job.roles:
+                requests = self.classes[role.cid].requests
+                part = state.states[role.first : role.first + role.count]
+                if reserves(role):
+                    add(queue.reserved, requests, part.count(TaskState.PENDING))
+                add(idle, requests, -sum(part.count(s) for s in HOLDING))
+                for total in (releasing, queue.releasing):
+                    add(total, requests, part.count(TaskState.RELEASING))
+            for cid, count in state.charge:
+                for total in (promised, queue.allocated):
+                    add(total, self.classes[cid].requests, count)
+        assert _same(idle, self.capacity.idle), ("idle", idle, self.capacity.idle)
+        assert _same(releasing, self.capacity.releasing), ("releasing", releasing)
+        assert _same(promised, self.capacity.promised), ("promised", promised)
+        assert +tasks == +self.tasks, ("tasks", tasks, self.tasks)
+        for qid, recorded in [*self.cluster.queues.items(), (-1, self.nowhere)]:
+            now = queues.pop(qid, QueueInfo(queue=recorded.queue))
+            assert recorded.jobs == now.jobs, (recorded.queue.name, "jobs", recorded.jobs, now.jobs)
+            for name in ("allocated", "requested", "releasing", "inqueue", "kept", "reserved"):
+                left, right = getattr(recorded, name), getattr(now, name)
+                assert _same(left, right), (recorded.queue.name, name, left, right)
+        assert not queues, ("no such queue", list(queues))
+        self._validate_tree()
+
+    def _validate_tree(self) -> None:
+        """Add up anew what is below each queue."""
+        recorded = {qid: info.below for qid, info in self.cluster.queues.items()}
+        if self.unlinked:
+            return  # it is added up anew before anybody asks
+        link(self.cluster.queues)
+        for qid, info in self.cluster.queues.items():
+            before = recorded[qid]
+            assert (before is None) == (info.below is None), (info.queue.name, "below")
+            for name in ("allocated", "inqueue", "kept", "reserved") if before else ():
+                left, right = getattr(before, name), getattr(info.below, name)
+                assert _same(left, right), (info.queue.name, "below", name, left, right)
+
+    def _validate_job(self, state: JobState) -> None:
+        info = state.info
+        recorded = (list(info.held), info.pending, info.failed, dict(info.allocated), info.using)
+        gated = dict(info.gated)
+        recount(state, self.classes)
+        now = (list(info.held), info.pending, info.failed, dict(info.allocated), info.using)
+        assert _same(gated, info.gated), (state.job.key, "gated", gated, info.gated)
+        assert _same(recorded[3], now[3]), (state.job.key, "allocated", recorded[3], now[3])
+        assert recorded[:3] + recorded[4:] == now[:3] + now[4:], (state.job.key, recorded, now)
+
+
+def _same(left: Amounts, right: Amounts) -> bool:
+    return all(left.get(s, 0) == right.get(s, 0) for s in left.keys() | right.keys())

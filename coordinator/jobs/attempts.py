@@ -1,0 +1,40 @@
+"""What came of a job's turns, kept with the job: what people ask of one that waits."""
+
+from __future__ import annotations
+
+from coordinator.jobs.state import JobState, LastTry
+from shared.messages.messages import Outcome, OutcomeCode
+
+
+def note_try(state: JobState, outcome: Outcome, *, shard: int, epoch: str, at: float) -> None:
+    """A turn came back from ``shard``, served under ``epoch``, at ``at`` (seconds since 1970)."""
+    tries, code = state.tries, outcome.code
+    tries.shards |= 1 << shard
+    tries.conflict_true += outcome.conflicts_true
+    tries.conflict_read += outcome.conflicts_read
+    if code is OutcomeCode.NOMINATED:
+        tries.nominated += 1
+        state.last = None
+        return
+    if code is OutcomeCode.PLACED:
+        tries.placed += 1
+        if not outcome.reasons:
+            state.last = None
+            return
+    elif code is OutcomeCode.INFEASIBLE:
+        tries.infeasible += 1
+        if state.in_vain is not None and state.in_vain.refusals is outcome.reasons:
+            return  # nobody could be evicted: what allocate found still holds
+    elif code is not OutcomeCode.CONFLICT:
+        return  # it says nothing about places: the job is read anew
+    state.last = LastTry(
+        code=code,
+        reasons=outcome.reasons,
+        failed_role=outcome.failed_role,
+        conflicts_true=outcome.conflicts_true,
+        conflicts_read=outcome.conflicts_read,
+        shard=shard,
+        epoch=epoch,
+        session=outcome.session,
+        at=at,
+    )

@@ -1,0 +1,196 @@
+"""Departures: deleted jobs, and deleted members of jobs that stay, until nothing of them is left.
+
+A deleted job gets no turn any more. What it holds counts in every total until the end of each of
+its tasks is recorded: tasks are stopped at the cluster, again and again, until it says that they
+ended. Tasks whose bind was refused are stopped too: then no late copy of that request starts one.
+After that the job is to be purged: forgotten by intake and ledger.
+
+A turn that was out when the job was deleted may still have placed tasks: its outcome is awaited
+like that of any other, and what came of it is stopped too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from coordinator.jobs.accounts import Accounts
+from coordinator.jobs.state import JobState, Standing
+from shared.messages.messages import ENDED, HOLDING, TaskState
+
+STOP_AGAIN_SECONDS = 1.0
+"""A task that was told to stop and did not end is told so again after this long; doubles each time,
+up to the limit below."""
+
+STOP_AGAIN_LIMIT_SECONDS = 30.0
+
+Task = tuple[int, int]
+"""(jid, tix)"""
+
+
+class Departures:
+    """``jobs``: deleted and not purged yet. ``members``: jid -> deleted members not purged yet."""
+
+    def __init__(self, accounts: Accounts, present: dict[int, JobState]) -> None:
+        """``present``: the jobs that stay."""
+        self.jobs: dict[int, JobState] = {}
+        self.members: dict[int, set[int]] = {}
+        self.stop: list[Task] = []
+        """To be stopped at the cluster now."""
+        self.fail: list[Task] = []
+        """Members that were never placed, to be recorded as FAILED now."""
+        self.purge_jobs: list[int] = []
+        self.purge_members: list[Task] = []
+        self.jobs_gone = 0
+        """Jobs that are no more, since the start."""
+        self.tasks_gone = 0
+        """Tasks of theirs."""
+        self._accounts = accounts
+        self._present = present
+        self._purging: set[int] = set()
+        self._failing: set[Task] = set()
+        self._asked: dict[int, set[int]] = {}
+        """jid -> tasks that were told to stop."""
+        self._again: list[tuple[float, float, int]] = []
+        """Heap of (when, seconds waited, jid)."""
+        self._now = 0.0
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def enter(self, state: JobState) -> None:
+        """A job was deleted; it stands in no line any more."""
+        jid = state.job.jid
+        self.jobs[jid] = state
+        for tix in self.members.pop(jid, ()):
+            self._failing.discard((jid, tix))
+        self._accounts.retire(state)
+        self.settle(state)
+
+    def settle(self, state: JobState) -> None:
+        """Something became known of a deleted job: stop what it holds, or have it purged."""
+        jid, states, refused = state.job.jid, state.states, state.refused
+        if not (state.standing is Standing.OPEN or state.unread):
+            if states.count(TaskState.PENDING):
+                pending = [t for t, s in enumerate(states) if s == TaskState.PENDING]
+                self._accounts.move(state, pending, TaskState.FAILED)
+            if not (refused or holds(state)):
+                if jid not in self._purging:
+                    self._purging.add(jid)
+                    self._asked.pop(jid, None)
+                    self.purge_jobs.append(jid)
+                return
+        self.ask(jid, sorted(refused.union(t for t, s in enumerate(states) if s in HOLDING)))
+
+    def purged(self, jid: int) -> None:
+        """Intake and ledger know nothing of the job any more."""
+        state = self.jobs.pop(jid, None)
+        if state is not None:
+            self._purging.discard(jid)
+            self.jobs_gone += 1
+            self.tasks_gone += len(state.states)
+            self._accounts.forget(state)
+
+    # --- members ------------------------------------------------------------------------------
+
+    def enter_members(self, jid: int, tasks: Iterable[int]) -> None:
+        """Members were deleted from a job that stays: :meth:`settle_members` is to follow."""
+        self.members.setdefault(jid, set()).update(tasks)
+
+    def settle_members(self, state: JobState) -> bool:
+        """Stop deleted members, fail those that were never placed, purge those that ended.
+
+        True where the job has fewer tasks to place now. Nothing happens while a turn of the job is
+        out: it may be placing them."""
+        jid, states = state.job.jid, state.states
+        if state.standing is Standing.OPEN or state.unread:
+            return False
+        members = self.members[jid]
+        pending = [t for t in sorted(members) if states[t] == TaskState.PENDING]
+        ended = [t for t in sorted(members) if states[t] in ENDED and (jid, t) not in self._failing]
+        self.ask(jid, [t for t in sorted(members) if _may_run(state, t)])
+        if pending:
+            self._accounts.move(state, pending, TaskState.FAILED)
+            self._failing.update((jid, t) for t in pending)
+            self.fail += [(jid, t) for t in pending]
+        self._purge_members(jid, ended)
+        return bool(pending)
+
+    def failed(self, tasks: Iterable[Task]) -> None:
+        """Forget members whose failure, asked for in :attr:`fail`, is recorded."""
+        for jid, tix in tasks:
+            if (jid, tix) in self._failing:
+                self._failing.discard((jid, tix))
+                self._purge_members(jid, [tix])
+
+    def _purge_members(self, jid: int, tasks: list[int]) -> None:
+        if not tasks:
+            return
+        members = self.members[jid]
+        members.difference_update(tasks)
+        if not members:
+            del self.members[jid]
+        self.purge_members += [(jid, t) for t in tasks]
+
+    # --- stopping -----------------------------------------------------------------------------
+
+    def ask(self, jid: int, tasks: list[int]) -> None:
+        """Have these tasks stopped; those not asked for before go out at once."""
+        requested = self._asked.setdefault(jid, set())
+        fresh = [t for t in tasks if t not in requested]
+        if not fresh:
+            return
+        if not requested:
+            due = self._now + STOP_AGAIN_SECONDS
+            heapq.heappush(self._again, (due, STOP_AGAIN_SECONDS, jid))
+        requested.update(fresh)
+        self.stop += [(jid, t) for t in fresh]
+
+    def ask_later(self, jid: int, tasks: Iterable[int]) -> None:
+        """Watch that these tasks end, which others have asked the cluster to stop."""
+        requested = self._asked.setdefault(jid, set())
+        if not requested:
+            due = self._now + STOP_AGAIN_SECONDS
+            heapq.heappush(self._again, (due, STOP_AGAIN_SECONDS, jid))
+        requested.update(tasks)
+
+    def ended(self, jid: int, tasks: Iterable[int]) -> None:
+        """Note that these tasks ended: a new incarnation under their names is not to be stopped."""
+        if jid in self._asked:
+            self._asked[jid].difference_update(tasks)
+
+    def begin(self, now: float) -> None:
+        """Ask again for tasks that were asked to stop and have not ended."""
+        self._now = now
+        while self._again and self._again[0][0] <= now:
+            _, waited, jid = heapq.heappop(self._again)
+            state = self.jobs.get(jid) or self._present.get(jid)
+            still = [t for t in self._asked.get(jid, ()) if state and _may_run(state, t)]
+            if not still:
+                self._asked.pop(jid, None)
+                continue
+            wait = min(waited * 2, STOP_AGAIN_LIMIT_SECONDS)
+            heapq.heappush(self._again, (now + wait, wait, jid))
+            self.stop += [(jid, t) for t in sorted(still)]
+
+    def stopped(self, tasks: Iterable[Task]) -> None:
+        """Note that the cluster was asked to stop these tasks and accepts no bind of
+        them any more."""
+        for jid, tix in tasks:
+            state = self.jobs.get(jid) or self._present.get(jid)
+            if state is None or tix not in state.refused:
+                continue
+            state.refused.discard(tix)
+            if jid in self.jobs and not state.refused:
+                self.settle(state)
+
+    def next_due(self) -> float | None:
+        return self._again[0][0] if self._again else None
+
+
+def _may_run(state: JobState, tix: int) -> bool:
+    return state.states[tix] in HOLDING or tix in state.refused
+
+
+def holds(state: JobState) -> bool:
+    """Whether any task of the job occupies a node."""
+    return any(state.states.count(s) for s in HOLDING)

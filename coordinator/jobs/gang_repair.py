@@ -1,0 +1,126 @@
+"""Gangs that hold members, but fewer than their minimum: repaired in time, or released.
+
+A statement never leaves a gang there. A refused bind does, and so does a member that the cluster
+lost (its state is LOST; docs/decisions/0040). The members that are missing are placed again; where
+that does not succeed within a set time, the rest is stopped, so that no half gang holds nodes that
+others could use.
+
+A member that ran and failed is no such case: what follows from that is for the job's policies.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from coordinator.jobs.state import JobState
+from shared.messages.messages import TaskState
+
+REPAIR_SECONDS = 30.0
+"""How long a gang may stay below its minimum, unless the settings say otherwise."""
+
+LOOK_AGAIN_SECONDS = 1.0
+"""A gang whose turn is out when its time is over is looked at again after this long."""
+
+
+class Gangs:
+    """The gangs below their minimum, and since when."""
+
+    def __init__(self, seconds: float = REPAIR_SECONDS) -> None:
+        self.seconds = seconds
+        self.broken = 0
+        """Gangs that fell below their minimum, since the start."""
+        self.repaired = 0
+        self.released = 0
+        self._fresh: set[int] = set()
+        """Noted since the last step: their time begins with the next one, which tells the time."""
+        self._since: dict[int, float] = {}
+        self._due: list[tuple[float, int]] = []
+        """Heap of (when, jid); void where the job is not in ``_since``, or is there since later."""
+
+    def __contains__(self, jid: int) -> bool:
+        return jid in self._since or jid in self._fresh
+
+    def note(self, state: JobState) -> None:
+        """A member was lost: the gang's time begins, if it has too few left."""
+        if state.job.jid not in self and short(state):
+            self.broken += 1
+            self._fresh.add(state.job.jid)
+
+    def settle(self, state: JobState) -> None:
+        """Members of a noted gang came or went: it may be whole again, or nothing left of it."""
+        if not short(state) and state.job.jid in self:
+            self.forget(state.job.jid)
+            self.repaired += state.info.held[0] > 0
+
+    def forget(self, jid: int) -> None:
+        """The job was deleted: its members are stopped anyhow."""
+        self._fresh.discard(jid)
+        self._since.pop(jid, None)
+
+    def due(self, now: float) -> list[int]:
+        """Jobs whose time is over."""
+        for jid in self._fresh:
+            self._since[jid] = now
+            heapq.heappush(self._due, (now + self.seconds, jid))
+        self._fresh.clear()
+        due = []
+        while self._due and self._due[0][0] <= now:
+            _, jid = heapq.heappop(self._due)
+            since = self._since.get(jid)
+            if since is not None and since + self.seconds <= now:
+                due.append(jid)
+        return due
+
+    def later(self, jid: int, now: float) -> None:
+        """Look again later at a gang that cannot be released yet."""
+        heapq.heappush(self._due, (now + LOOK_AGAIN_SECONDS, jid))
+
+    def release(self, jid: int) -> None:
+        """Its rest is being stopped."""
+        self.released += 1
+        self.forget(jid)
+
+    def next_due(self) -> float | None:
+        return self._due[0][0] if self._due else None
+
+
+def short(state: JobState) -> bool:
+    """Whether a group of the job holds members, but fewer than its minimum."""
+    info = state.info
+    return any(
+        members > 0 and members + best < group.minimum
+        for group, members, best in zip(state.job.groups, info.held, info.best_effort, strict=True)
+    )
+
+
+def left_short(state: JobState) -> bool:
+    """Whether a loss or a refused bind left a group of the job short, judged from its tasks' states
+    alone, as whoever leads next has to.
+
+    Of a group that lost members it is the loss. Else members that failed count as if they were
+    there: where that makes the minimum, the failures explain what is missing, and what follows is
+    for the job's policies. Of members that were evicted and wait again the records do not tell why
+    they wait, so that such a job is left alone.
+    """
+    info, waits = state.info, state.info.pending and not state.lives
+    for at, group in enumerate(state.job.groups):
+        placed, members = info.held[at], info.held[at] + info.best_effort[at]
+        if not 0 < placed <= members < group.minimum:
+            continue
+        if _count(state, at, TaskState.LOST):
+            return True
+        if waits and members + _count(state, at, TaskState.FAILED) < group.minimum:
+            return True
+    return False
+
+
+def _count(state: JobState, group: int, task_state: TaskState) -> int:
+    """The tasks in a group, or in one below it, that are in this state."""
+    groups, states, total = state.job.groups, state.states, 0
+    for role in state.job.roles:
+        at = role.group
+        while at not in (group, -1):
+            at = groups[at].parent
+        if at == group:
+            total += states.count(task_state, role.first, role.first + role.count)
+    return total

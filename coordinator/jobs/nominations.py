@@ -1,0 +1,115 @@
+"""Nominations: which pipelined jobs wait for which nodes, and when they look again.
+
+A nominated gang waits for the tasks that are leaving its nodes. It is woken by the last of them; a
+timer only covers what no record of ours tells (another holder's nomination that lapsed).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from coordinator.jobs.state import JobState, count_group
+from shared.messages.messages import Level, Outcome, TaskState
+
+LOOK_AGAIN_SECONDS = 1.0
+"""A nominated job looks again after this long even if no release on its nodes was seen (what stood
+in its way may be nothing that we release); doubles each time, up to 8 s: less than a nomination
+holds, so that none is ever left to lapse unnoticed."""
+
+
+class Nominations:
+    def __init__(self) -> None:
+        self._jobs: dict[int, set[int]] = {}
+        """row -> jids that wait for tasks leaving it."""
+        self._leaving: Counter[int] = Counter()
+        """Tasks that are leaving, by node."""
+        self._timers: list[tuple[float, int, int]] = []
+        """Heap of (when, jid, stamp)."""
+
+    def add(self, state: JobState, outcome: Outcome) -> bool:
+        """Note where a job waits. False where nothing is leaving those nodes any more: what stood
+        in the way had left before the nomination was known here."""
+        for p in outcome.placements:
+            for tix, row, level in zip(p.tasks, p.rows, p.levels, strict=True):
+                state.nominated[tix] = row
+                if level >= Level.FUTURE_OWN and self._leaving[row] > 0:
+                    state.waits_for.add(row)
+        self._count(state, +1)
+        for row in state.waits_for:
+            self._jobs.setdefault(row, set()).add(state.job.jid)
+        return bool(state.waits_for)
+
+    def wait_for(self, state: JobState, rows: Iterable[int]) -> None:
+        """A nominated job waits for what leaves these nodes, as far as it is to come to them."""
+        nominated_rows = set(state.nominated.values())
+        for row in rows:
+            if row in nominated_rows and self._leaving[row] > 0:
+                state.waits_for.add(row)
+                self._jobs.setdefault(row, set()).add(state.job.jid)
+
+    def drop(self, state: JobState) -> None:
+        """The job holds no nominations any more."""
+        if not state.nominated:
+            return
+        self._count(state, -1)
+        for row in state.waits_for:
+            waiting = self._jobs.get(row)
+            if waiting is not None:
+                waiting.discard(state.job.jid)
+                if not waiting:
+                    del self._jobs[row]
+        state.nominated, state.waits_for = {}, set()
+
+    def _count(self, state: JobState, sign: int) -> None:
+        for tix in state.nominated:
+            role = state.job.role_of(tix)
+            count_group(state.info.waiting, state.job.groups, role.group, sign)
+
+    # --- what wakes them ----------------------------------------------------------------------
+
+    def leaving(self, row: int) -> None:
+        """A task on this node is leaving (also on recovery)."""
+        self._leaving[row] += 1
+
+    def left(self, row: int) -> None:
+        """A task that was leaving is not on this node."""
+        self._leaving[row] -= 1
+
+    def moved(self, job: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
+        """Tasks change their state; ``job`` still tells the states before."""
+        for tix, row in zip(tasks, rows, strict=True):
+            before = job.states[tix]
+            if new is TaskState.RELEASING and before != TaskState.RELEASING:
+                self._leaving[row] += 1
+            elif new is not TaskState.RELEASING and before == TaskState.RELEASING:
+                self._leaving[row] -= 1
+
+    def freed(self, rows: list[int], jobs: dict[int, JobState]) -> Iterator[int]:
+        """Jobs that waited for one of these nodes and have no other left to wait for."""
+        if not self._jobs:
+            return
+        for row in sorted(set(rows)):
+            if self._leaving[row] > 0:
+                continue  # others are still on their way out of this node
+            for jid in sorted(self._jobs.pop(row, ())):
+                state = jobs[jid]
+                state.waits_for.discard(row)
+                if not state.waits_for:
+                    yield jid
+
+    def look_again(self, state: JobState, now: float) -> None:
+        """Set the timer of a job that waits."""
+        due = now + LOOK_AGAIN_SECONDS * 2 ** min(state.attempts, 3)
+        heapq.heappush(self._timers, (due, state.job.jid, state.stamp))
+
+    def due(self, now: float, jobs: dict[int, JobState]) -> Iterator[int]:
+        """Jobs whose timer ran out."""
+        while self._timers and self._timers[0][0] <= now:
+            _, jid, stamp = heapq.heappop(self._timers)
+            if jid in jobs and jobs[jid].stamp == stamp:
+                yield jid
+
+    def next_due(self) -> float | None:
+        return self._timers[0][0] if self._timers else None

@@ -1,0 +1,288 @@
+"""Lines: where jobs wait for their turn, and what they are told meanwhile.
+
+Jobs of one queue that need the same (so many tasks of such classes) stand in one line, best first.
+What holds back the first of a line holds back the rest. Beside the lines stand the urgent: jobs
+that lost a conflict, or whose nominations can be taken up; they go first, without backoff.
+
+Entries are never searched: a job that leaves gets a new stamp, and an entry with an old stamp is
+void when it comes to the top.
+
+A queue with few lines has them scanned for every pick. Where there are many, they are kept in order
+(:mod:`coordinator.jobs.pending_order`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+
+from coordinator.jobs.accounts import ClusterCapacity
+from coordinator.jobs.pending_order import Line, LineOrder, QueueState
+from coordinator.jobs.pending_reasons import word
+from coordinator.jobs.pending_tree import Entry, LineKey, Room
+from coordinator.jobs.state import JobState, Need, Standing
+from shard_worker.session_model.workload import Amounts
+from shared.messages.reason import Hold, Reason, WaitReason
+
+SCANNED_LINES = 16
+"""A queue with at most so many lines has them scanned: that is faster there than keeping a tree (a
+look takes 0.4 us, a line that comes or goes 20 us), and what most queues have is one or two."""
+
+
+class Lines:
+    """All lines of all queues, the urgent jobs, and the counts of jobs by where they stand."""
+
+    def __init__(
+        self,
+        jobs: dict[int, JobState],
+        capacity: ClusterCapacity,
+        *,
+        count_first: bool,
+        scanned: int = SCANNED_LINES,
+    ) -> None:
+        """``count_first``: a line whose need exceeds what the cluster can give is held back.
+        ``scanned``: so many lines of a queue are not kept in order."""
+        self.sortable = True
+        """Whether the keys of jobs stay as they are while the jobs wait."""
+        self.scanned = scanned
+        self._lines = 0
+        """Lines that there ever were."""
+        self.queues: dict[int, QueueState] = {}
+        self.standings: Counter[Standing] = Counter()
+        """Jobs by where they stand."""
+        self._reasons: Counter[WaitReason] = Counter()
+        """Jobs outside the lines, by why they wait."""
+        self._urgent: deque[tuple[int, int]] = deque()
+        self._jobs = jobs
+        self._capacity = capacity
+        self.count_first = count_first
+        self.looks = 0
+        """Lines that scans looked at, since the start."""
+
+    # --- standing -----------------------------------------------------------------------------
+
+    def enter(self, state: JobState) -> None:
+        """A job that was not known before."""
+        self.standings[state.standing] += 1
+
+    def leave(self, state: JobState) -> None:
+        """A job that is to be forgotten."""
+        self.stand(state, Standing.WAITING, Hold.NONE)
+        self.standings[Standing.WAITING] -= 1
+
+    def stand(
+        self, state: JobState, standing: Standing, reason: WaitReason, line: Line | None = None
+    ) -> None:
+        """Move a job to a standing, with the reason that users see."""
+        before = self._reasons if state.line is None else state.line.reasons
+        before[state.reason] -= 1
+        (self._reasons if line is None else line.reasons)[reason] += 1
+        self.standings[state.standing] -= 1
+        self.standings[standing] += 1
+        if state.line is not line:
+            self._change_line(state.line, line)
+        state.standing, state.reason, state.line = standing, reason, line
+
+    @staticmethod
+    def _change_line(before: Line | None, line: Line | None) -> None:
+        """A job leaves one line and joins another; None: no line."""
+        if before is not None:
+            before.jobs -= 1
+            before.queue.waiting -= 1
+            if not before.jobs and before.order is not None:
+                before.order.emptied.append(before)
+        if line is not None:
+            line.jobs += 1
+            line.queue.waiting += 1
+
+    def join(self, state: JobState, reason: WaitReason, *, line: Line, key: LineKey) -> None:
+        """Stand in a line."""
+        self.stand(state, Standing.READY, reason, line)
+        entry = (key, state.job.created, state.job.jid, state.stamp)
+        heapq.heappush(line.heap, entry)
+        if line.order is not None:
+            line.order.entered(line, entry)
+        elif line.queue.order is not None:
+            line.queue.order.add(line, entry)
+        elif len(line.queue.lines) > self.scanned and self.sortable:
+            self._keep_in_order(line.queue)
+
+    def join_urgent(self, state: JobState, reason: WaitReason) -> None:
+        self.stand(state, Standing.READY, reason)
+        self._urgent.append((state.job.jid, state.stamp))
+
+    # --- lines --------------------------------------------------------------------------------
+
+    def line(self, queue: QueueState, need: Need, amounts: Callable[[], Amounts]) -> Line:
+        """The line of a queue for this need, a new one where there is none. The job that it is for
+        has to join it next."""
+        line = queue.lines.get(need)
+        if line is None:
+            self._lines += 1
+            line = Line(need=need, amounts=amounts(), queue=queue, number=self._lines)
+            queue.lines[need] = line
+        return line
+
+    def _keep_in_order(self, queue: QueueState) -> LineOrder:
+        """From now on, or None of its lines is left."""
+        order = queue.order = LineOrder(self._capacity)
+        for line in queue.lines.values():
+            order.add(line, line.heap[0])
+            if not line.jobs:
+                order.emptied.append(line)
+        return order
+
+    def drop(self, line: Line) -> None:
+        """The line is empty: it disappears, and what was known of it."""
+        queue = line.queue
+        del queue.lines[line.need]
+        if line.order is not None:
+            line.order.remove(line)
+            if not queue.lines:
+                queue.order = None
+
+    def drop_emptied(self, queue: QueueState, *, skipped: bool = False) -> None:
+        """Drop lines without jobs. Lines that the order skips stay unless ``skipped`` is set: a
+        scan does not look at them either."""
+        if queue.order is None:
+            return
+        order, emptied = queue.order, queue.order.emptied
+        order.emptied = []
+        for line in emptied:
+            if line.jobs or line.order is not order:
+                continue
+            if order.skips(line) and not skipped:
+                order.emptied.append(line)
+            else:
+                self.drop(line)
+
+    def clear(self, queue: QueueState) -> None:
+        """Forget all lines; those that stood in them have to be lined up anew."""
+        for line in queue.lines.values():
+            line.order = line.node = None
+        queue.lines.clear()
+        queue.order = None
+
+    def hold(self, line: Line, *, since: int, now: float) -> None:
+        """A worker found the line infeasible; see :meth:`Line.hold`."""
+        line.hold(since=since, now=now)
+        if line.order is not None and since >= 0:
+            line.order.rest(line)
+
+    def release_all(self) -> None:
+        """Hold back no line for what workers found."""
+        for queue in self.queues.values():
+            for line in queue.lines.values():
+                line.infeasible_at = -1
+            if queue.order is not None:
+                queue.order.wake_all()
+
+    # --- who is next --------------------------------------------------------------------------
+
+    def pop_urgent(self) -> JobState | None:
+        """The first urgent job; its share was judged before."""
+        while self._urgent:
+            jid, stamp = self._urgent.popleft()
+            state = self._jobs.get(jid)
+            if state is not None and state.stamp == stamp and state.standing is Standing.READY:
+                return state
+        return None
+
+    def top(self, line: Line) -> Entry | None:
+        """The first entry of a line that still stands; an empty line disappears."""
+        self.looks += 1
+        while line.heap:
+            entry = line.heap[0]
+            state = self._jobs.get(entry[2])
+            if state is not None and state.stamp == entry[3] and state.standing is Standing.READY:
+                return entry
+            heapq.heappop(line.heap)
+        self.drop(line)
+        return None
+
+    def first(self, queue: QueueState, room: Room) -> tuple[Line, Entry] | None:
+        """The line in order whose first job is the first of those that there is room for."""
+        order = queue.order
+        while order is not None and (node := order.tree.first(room)) is not None:
+            top = self.top(node.line)
+            if top == node.key:
+                return node.line, top
+            if top is not None:
+                order.tree.move(node, top)
+        return None
+
+    def head(self, queue: QueueState) -> Line | None:
+        """The line whose first job is the first of the queue, held back or not."""
+        if queue.order is not None:
+            self.drop_emptied(queue, skipped=True)
+            pair = self.first(queue, {})
+            return None if pair is None else pair[0]
+        tops = [(top, line) for line in list(queue.lines.values()) if (top := self.top(line))]
+        return min(tops, key=lambda pair: pair[0])[1] if tops else None
+
+    def held_back(self, line: Line, now: float) -> bool:
+        """Whether another attempt of the line is known to fail."""
+        if line.infeasible_at == self._capacity.changes:
+            return True
+        if line.infeasible_at >= 0 and now < line.not_before:
+            return True
+        return self.count_first and not self._capacity.covers(line.amounts)
+
+    def alone(self) -> bool:
+        """Whether at most one job waits in all lines."""
+        if self._urgent:
+            return False
+        entries = 0
+        for line in self._all():
+            entries += len(line.heap)
+            if entries > 1:
+                return False
+        return True
+
+    def next_due(self) -> float | None:
+        """When a line may be tried again though nothing happens until then; None: none may."""
+        due: list[float] = []
+        for queue in self.queues.values():
+            if queue.order is not None:
+                until = queue.order.next_due()
+                due += [] if until is None else [until]
+                continue
+            due += [
+                line.not_before
+                for line in queue.lines.values()
+                if 0 <= line.infeasible_at < self._capacity.changes
+            ]
+        return min(due, default=None)
+
+    # --- tell ---------------------------------------------------------------------------------
+
+    def reasons(self, now: float) -> Counter[str]:
+        """Why jobs wait, counted by the words of the closed list. Jobs of a line that is held back
+        wait for resources."""
+        reasons = Counter(self._reasons)
+        for line in self._all():
+            if self.held_back(line, now):
+                reasons[Reason.NOT_ENOUGH_RESOURCES] += line.reasons.total()
+            else:
+                reasons.update(line.reasons)
+        del reasons[Hold.NONE]
+        by_reason: Counter[str] = Counter()
+        for reason, count in reasons.items():
+            by_reason[word(reason).value] += count
+        return +by_reason
+
+    def outside(self) -> Counter[Reason]:
+        """Jobs that stand in no line, by why they wait."""
+        by_reason: Counter[Reason] = Counter()
+        for reason, count in self._reasons.items():
+            by_reason[word(reason)] += count if reason else 0
+        return by_reason
+
+    def _all(self) -> Iterator[Line]:
+        for queue in self.queues.values():
+            yield from queue.lines.values()
+
+    def all(self) -> list[Line]:
+        """All lines as of now, to be walked over while jobs move."""
+        return list(self._all())

@@ -1,0 +1,90 @@
+"""Why a job waits, as people are told: the word of the closed list, a sentence, the amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shard_worker.dialects.volcano.reasons import PASSING, is_missing
+from shard_worker.view.node_reasons import ASIDE, FOREIGN, PARTLY, STALE_SPEC
+from shared.messages import skips
+from shared.messages.reason import Reason, WaitReason
+from shared.units.amount_text import plural, some
+
+LONGEST = 1024
+"""Characters of a message: what an event may hold."""
+INSUFFICIENT = "Insufficient "
+"""How a worker's reason begins where a node passes every check but lacks an amount."""
+
+
+NEVER = frozenset(
+    {
+        Reason.NO_MATCHING_NODES,
+        Reason.EXCEEDS_NODE_CAPACITY,
+        Reason.EXCEEDS_CAPABILITY,
+        Reason.LARGER_THAN_SHARD,
+    }
+)
+"""The cluster and its queues would have to change: no task that ends makes room for it."""
+
+
+def word(reason: WaitReason) -> Reason:
+    """The closed list's word. Called for every job that waits."""
+    return reason if isinstance(reason, Reason) else Reason.PENDING_EVALUATION
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a job, or the rest of it, waits. Amounts by slot, in the slot's unit."""
+
+    reason: Reason
+    message: str
+    evaluated_at: float = 0.0
+    """When it was found, seconds since 1970; 0: it holds now, from totals, without a session."""
+    shard: int = -1
+    """The shard whose session found it; -1 where none did."""
+    session: int = 0
+    epoch: str = ""
+    generation: int = 0
+    """The job's specification that was looked at."""
+    requested: Mapping[int, float] = field(default_factory=dict)
+    available: Mapping[int, float] = field(default_factory=dict)
+    short: Mapping[int, float] = field(default_factory=dict)
+
+
+def of_counts(counts: Mapping[str, int]) -> Reason:
+    """The word for a worker's node counts.
+
+    A node that passes every check and only lacks room, or a place beside the others there, can
+    take the task one day: while there is one, the job waits for room, however many others do not
+    match.
+    """
+    if (skip := skip_of(counts)) is not None:
+        return skip[0]
+    texts = [text for text in counts if text not in (FOREIGN, STALE_SPEC, ASIDE)]
+    if any(text.startswith(INSUFFICIENT) or text == PARTLY for text in texts):
+        return Reason.NOT_ENOUGH_RESOURCES
+    if any(is_missing(text) for text in texts):
+        return Reason.MISCONFIGURED
+    if any(text in PASSING for text in texts):
+        return Reason.NOT_ENOUGH_RESOURCES
+    if any(text.startswith("node(s)") for text in texts):
+        return Reason.NO_MATCHING_NODES
+    return Reason.NOT_ENOUGH_RESOURCES
+
+
+def skip_of(counts: Mapping[str, int]) -> tuple[Reason, str] | None:
+    """The word and sentence where a session passed the job over as a whole."""
+    return skips.read(counts)
+
+
+def told_counts(counts: Mapping[str, int]) -> str:
+    """A worker's node counts in words, the largest first."""
+    worst = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    total = plural(sum(counts.values()), "node")
+    parts = some([f"{n} {text.removeprefix('node(s) ')}" for text, n in worst], 6)
+    return f"{total}: {parts}"
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

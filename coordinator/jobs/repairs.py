@@ -1,0 +1,125 @@
+"""Repairs of the book of jobs over time: parked jobs are tried again, broken gangs are released."""
+
+from __future__ import annotations
+
+from coordinator.jobs.gang_repair import left_short
+from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.table import JobBook
+from shared.messages.messages import ENDED, HOLDING, TaskState
+from shared.messages.reason import Reason
+
+OFF = (TaskState.PENDING, *ENDED)
+"""On no node."""
+
+
+class Repairs(JobBook):
+    """The book, and what is done about jobs that nobody else will move."""
+
+    _unlooked = False
+
+    def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
+        before = self.jobs.get(jid)
+        evicted = before is not None and not before.evicted.isdisjoint(tasks)
+        super().task_changed(jid, state, tasks, rows)
+        job = self.jobs.get(jid)
+        if job is None:
+            return
+        if state is TaskState.PENDING and not evicted:  # a refused bind may leave too few
+            self.gangs.note(job)
+            if job.standing is Standing.READY and self.parking.full(job):
+                self._enqueue(job)
+        elif state is TaskState.LOST or (state is TaskState.FAILED and _lost_before(job)):
+            self.gangs.note(job)
+        if jid in self.gangs:
+            self.gangs.settle(job)
+        if job.stopping and state in OFF:
+            job.stopping.difference_update(tasks)
+            if not job.stopping and job.standing is Standing.WAITING:
+                self._enqueue(job)
+
+    def evict(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
+        """Move tasks of a job to "releasing" on these nodes, as the ledger recorded
+        their eviction."""
+        self.nominations.moved(state, TaskState.RELEASING, tasks, rows)
+        self.accounts.move(state, tasks, TaskState.RELEASING)
+        self.accounts.leave(state, tasks, leaving=True)
+        self.requeue(state)
+        self.moved(state.job.jid)
+
+    def requeue(self, state: JobState) -> None:
+        """Queue a ready or waiting job anew: its need has changed."""
+        if state.standing in (Standing.READY, Standing.WAITING) and state.job.jid in self.jobs:
+            self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
+
+    def adopted(self, state: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
+        """Take up tasks that the cluster has on these nodes in this state, wherever the books had
+        them."""
+        for tix in tasks:
+            if state.states[tix] == TaskState.RELEASING:
+                self.nominations.left(state.rows[tix])
+        self.accounts.move(state, tasks, new)
+        state.put_rows(tasks, rows)
+        if new is TaskState.RELEASING:
+            for row in rows:
+                self.nominations.leaving(row)
+        if state.job.jid not in self.jobs:
+            self.departures.settle(state)
+        else:
+            if state.standing in (Standing.READY, Standing.WAITING):
+                self._enqueue(state)  # it has less to place
+            self._settle_members(state)
+            self.gangs.settle(state)
+
+    def find_broken(self) -> None:
+        """Look, with the next step of a new leader, which gangs a lost task or a refused bind left
+        below their minimum. Their time begins then: nobody knows how much of it passed under
+        another leader."""
+        self._unlooked = True
+
+    def _find_broken(self) -> None:
+        self._unlooked = False
+        for state in self.jobs.values():
+            if state.info.held[0] and state.standing is not Standing.DONE and left_short(state):
+                self.gangs.note(state)
+
+    def mend(self) -> None:
+        """See to those whose time has come."""
+        if self._unlooked:
+            self._find_broken()
+        self._wake_parked()
+        for jid in self.gangs.due(self.now):
+            self._release(self.jobs[jid])
+
+    def _wake_parked(self) -> None:
+        """Give parked jobs another attempt, where capacity was freed since they were parked."""
+        for jid, stamp in self.parking.wake(self.now, self.accounts.capacity.changes):
+            state = self.jobs.get(jid)
+            if state is not None and state.stamp == stamp:
+                self.parking.once_more(state)
+                self._enqueue(state)
+
+    def _release(self, state: JobState) -> None:
+        """Stop what is left of a gang that was not repaired in time."""
+        jid = state.job.jid
+        if state.standing is Standing.OPEN or state.unread:
+            self.gangs.later(jid, self.now)
+            return
+        self.gangs.release(jid)
+        state.stopping = {t for t, s in enumerate(state.states) if s in HOLDING}
+        if state.stopping:
+            self.departures.ask(jid, sorted(state.stopping))
+            if state.standing is not Standing.DONE:
+                self._enqueue(state)
+            self.moved(jid)
+
+    def look_again(self) -> None:
+        """Hold back nobody for what a worker found: there are workers now that know better."""
+        for state in self.jobs.values():
+            state.tried.clear()
+        self.lines.release_all()
+
+
+def _lost_before(job: JobState) -> bool:
+    """Did the job lose members, without being released for it? Where others fail after that, the
+    loss is part of why too few are left, and a new leader would judge the same records so."""
+    return not job.stopping and TaskState.LOST in job.states

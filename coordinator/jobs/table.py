@@ -1,0 +1,444 @@
+"""The book of jobs: which jobs there are, where each stands, and what moves it from there.
+
+Everything that happens to a job outside a turn: it comes, changes, goes; its tasks are bound, end,
+come back; its nominations are woken, displaced or given up; its queue appears. Turns and their
+outcomes are Order's (:mod:`coordinator.order.order`), which is this book and the loop over it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from coordinator.jobs.accounts import Accounts
+from coordinator.jobs.backoff import Parking
+from coordinator.jobs.deletion import Departures
+from coordinator.jobs.gang_repair import Gangs
+from coordinator.jobs.nominations import Nominations
+from coordinator.jobs.pending_order import PROBE_LIMIT_SECONDS, PROBE_SECONDS, QueueState
+from coordinator.jobs.pending_queue import Lines
+from coordinator.jobs.state import JobState, Need, Standing, amounts, core_need, open_job
+from shard_worker.framework.session import Session
+from shard_worker.session_model.workload import QueueInfo
+from shared.messages.messages import ALLOCATE, ENDED, Outcome, OutcomeCode, TaskState
+from shared.messages.reason import Hold, Reason, WaitReason
+from shared.model.model import Job, Queue, Role
+
+BACKFILL = "backfill"
+
+
+class JobBook:
+    def __init__(self, session: Session, *, count_first: bool) -> None:
+        self.session = session
+        self.accounts = Accounts()
+        self.queue_ids: dict[str, int] = {}
+        self.jobs: dict[int, JobState] = {}
+        self.lines = Lines(self.jobs, self.accounts.capacity, count_first=count_first)
+        self.lines.sortable = session.sorts_jobs
+        self.nominations = Nominations()
+        self.departures = Departures(self.accounts, self.jobs)
+        self.parking = Parking()
+        self.gangs = Gangs()
+        self.open = 0
+        """Turns that are out."""
+        self.stale: list[int] = []
+        """Jobs whose truth must be read from the ledger before they can be tried again."""
+        self.lapsed: list[int] = []
+        """Jobs that gave up nominations which the ledger still holds."""
+        self.moved: Callable[[int], None] = lambda _: None
+        """Told of jobs that lost their place, or wait for something else, without a turn."""
+        self._orphans: dict[str, set[int]] = {}
+        self._later: list[tuple[float, int, int]] = []
+        """Heap of (when, jid, stamp): jobs whose bind was refused."""
+        self.now = 0.0
+
+    @property
+    def fills(self) -> bool:
+        """Has the policy the action backfill?"""
+        return BACKFILL in self.session.policy.actions
+
+    # --- nominations --------------------------------------------------------------------------
+
+    def _displace(self, jid: int) -> None:
+        """A job of higher priority took this one's nominations (in the ledger they are gone)."""
+        state = self.jobs.get(jid)
+        if state is None or not state.nominated:
+            return
+        self.nominations.drop(state)
+        if state.standing is Standing.NOMINATED:
+            self.accounts.give_back(state)
+            self._enqueue(state, urgent=True)
+        self.moved(jid)
+
+    def _wake_nominated(self, jid: int) -> None:
+        """Wake a job whose victims have left: it keeps its nominations and its turn is next."""
+        state = self.jobs[jid]
+        if state.standing is Standing.NOMINATED:
+            state.attempts += 1
+            self._enqueue(state, urgent=True, keep=True)
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
+        """The ledger recorded a change of these tasks (``rows``: their nodes)."""
+        job = self.jobs.get(jid)
+        leaves = job is None
+        if job is None and (job := self.departures.jobs.get(jid)) is None:
+            return
+        self.nominations.moved(job, state, tasks, rows)
+        evicted = state is TaskState.PENDING and not job.evicted.isdisjoint(tasks)
+        self.accounts.move(job, tasks, state)
+        if evicted:
+            self._came_back(job, tasks)
+        elif state is TaskState.PENDING:
+            job.refusals += 1
+            job.refused.update(tasks)
+            if job.standing is Standing.OPEN:
+                job.returned.update(tasks)
+        elif state is TaskState.BOUND:
+            job.refusals = 0
+        ends = state is TaskState.PENDING or state in ENDED
+        if ends:
+            for woken in self.nominations.freed(rows, self.jobs):
+                self._wake_nominated(woken)
+        if leaves:
+            self._leaving_changed(job, tasks, ends=ends)
+        elif ends:
+            self._settle_members(job)
+            self._settle(job)
+
+    def _came_back(self, state: JobState, tasks: list[int]) -> None:
+        """Return evicted tasks that have ended to pending, each as a new incarnation."""
+        self.departures.ended(state.job.jid, tasks)
+        for tix in tasks:
+            state.lives[tix] = state.lives.get(tix, 0) + 1
+        if state.standing is Standing.OPEN:
+            state.returned.update(tasks)
+
+    def known(self, jid: int) -> JobState | None:
+        """A job, also one that was deleted and is not purged yet."""
+        return self.jobs.get(jid) or self.departures.jobs.get(jid)
+
+    def _leaving_changed(self, state: JobState, tasks: list[int], *, ends: bool) -> None:
+        """Tasks of a deleted job moved."""
+        if ends:
+            self.departures.settle(state)
+        else:
+            self.departures.ask(state.job.jid, tasks)
+
+    def _settle_members(self, state: JobState) -> None:
+        """See to members that were deleted from a job that stays."""
+        if state.job.jid not in self.departures.members:
+            return
+        if self.departures.settle_members(state) and state.standing is not Standing.DONE:
+            self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
+
+    def _settle(self, state: JobState) -> None:
+        """After tasks ended: the job is done, or has members to place again."""
+        if state.standing in (Standing.OPEN, Standing.NOMINATED):
+            return
+        if _ended(state):
+            self._done(state)
+        elif state.standing is Standing.SETTLED and state.unplaced:
+            (self._bind_failed if state.refusals else self._enqueue)(state)
+
+    def _done(self, state: JobState) -> None:
+        self.lines.stand(state, Standing.DONE, Hold.NONE)
+        state.stamp += 1
+        self.accounts.retire(state)
+
+    def _bind_failed(self, state: JobState) -> None:
+        """Place refused members again, a little later each time: who refused may refuse again."""
+        self._enqueue(state, Hold.BIND_FAILED)
+        if state.standing is Standing.READY:
+            wait = min(PROBE_SECONDS * 2 ** min(state.refusals - 1, 10), PROBE_LIMIT_SECONDS)
+            state.stamp += 1
+            self.lines.stand(state, Standing.WAITING, Hold.BIND_FAILED)
+            heapq.heappush(self._later, (self.now + wait, state.job.jid, state.stamp))
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def put_job(self, job: Job, states: bytearray | None = None) -> None:
+        """A new job or a new specification of one. ``states`` is given on recovery."""
+        existing = self.jobs.get(job.jid)
+        if existing is not None:
+            self._replace(existing, job)
+            return
+        qid = self.queue_ids.get(job.queue, -1)
+        state = self._open_job(job, qid, states)
+        self.jobs[job.jid] = state
+        self.lines.enter(state)
+        if qid < 0:
+            self._orphans.setdefault(job.queue, set()).add(job.jid)
+        self.accounts.admit(state)
+        self._enqueue(state)
+        self._settle(state)
+
+    def _open_job(self, job: Job, qid: int, states: bytearray | None) -> JobState:
+        classes = self.accounts.classes
+        return open_job(job, qid=qid, classes=classes, states=states, backfilled=self.fills)
+
+    def _replace(self, state: JobState, job: Job) -> None:
+        """A changed job: counted anew. A turn that is out comes back and is counted as it fell."""
+        was_open, stamp, charge = state.standing is Standing.OPEN, state.stamp, state.charge
+        self._forget(state)  # the ledger ended its nominations with the new specification
+        self.put_job(state.let_in_still(job), state.states)
+        again = self.jobs[job.jid]
+        again.inherit(state)
+        again.stamp += stamp + 1
+        again.lapsing, again.unread = state.lapsing, state.unread
+        self.accounts.leave(again, state.evicted, leaving=True)
+        if was_open:
+            again.returned, again.tried_since = state.returned, state.tried_since
+            self.lines.stand(again, Standing.OPEN, again.reason)
+            self.accounts.promise(again, charge)
+            self.open += 1
+        elif again.standing is Standing.READY:
+            self._enqueue(again)
+
+    def _forget(self, state: JobState) -> None:
+        """Take a job out of every total, as if it had never been put."""
+        if state.standing is Standing.OPEN:
+            self.open -= 1
+        self.lines.leave(state)
+        del self.jobs[state.job.jid]
+        self._no_orphan(state)
+        self.accounts.give_back(state)
+        self.nominations.drop(state)
+        self.accounts.forget(state)
+
+    def unlearn(self, state: JobState) -> None:
+        """A follower takes a job out, to put it anew as the ledger has it now."""
+        self._forget(state)
+
+    def _no_orphan(self, state: JobState) -> None:
+        if state.info.qid < 0 and (orphans := self._orphans.get(state.job.queue)) is not None:
+            orphans.discard(state.job.jid)
+            if not orphans:
+                del self._orphans[state.job.queue]
+
+    def drop_job(self, jid: int) -> None:
+        """A job was deleted: no more turns; it stays in the totals until its last task has left."""
+        state = self.jobs.pop(jid, None)
+        if state is None:
+            return
+        out = state.standing is Standing.OPEN
+        self.lines.leave(state)
+        self._no_orphan(state)
+        self.gangs.forget(jid)
+        self.nominations.drop(state)  # the ledger dropped them with the job
+        if out:  # its outcome comes, or is read anew: until then the charge stands
+            state.standing = Standing.OPEN
+        else:
+            self.accounts.give_back(state)
+        state.stamp += 1
+        self.departures.enter(state)
+        self.accounts.capacity.freed()  # what it was promised
+        self.moved(jid)
+
+    def put_leaving(self, job: Job, states: bytearray) -> None:
+        """Recovery: a job that was deleted and is not purged."""
+        qid = self.queue_ids.get(job.queue, -1)
+        state = self._open_job(job, qid, states)
+        self.accounts.admit(state)
+        self.departures.enter(state)
+
+    def drop_members(self, tasks: Iterable[tuple[int, int]]) -> None:
+        """Members (jid, tix) were deleted from jobs that stay."""
+        members_of: dict[int, list[int]] = {}
+        for jid, tix in tasks:
+            members_of.setdefault(jid, []).append(tix)
+        for jid, members in members_of.items():
+            state = self.jobs.get(jid)
+            if state is not None:
+                self.departures.enter_members(jid, members)
+                self._settle_members(state)
+                self._settle(state)
+
+    def _late(self, state: JobState, outcome: Outcome) -> None:
+        """The outcome of a turn that was out when its job was deleted."""
+        self.open -= 1
+        self.accounts.give_back(state)
+        state.standing = Standing.WAITING
+        if outcome.code is not OutcomeCode.PLACED:
+            # A call may reach its worker twice, and the second answer come first: then a turn that
+            # placed tasks seems to have placed none. To purge the job now would be refused by the
+            # ledger, and nobody would ask again. So its truth is read before anything is concluded.
+            state.unread = True
+            self.stale.append(outcome.jid)
+            return
+        for placement in outcome.placements:
+            if placement.kind == ALLOCATE:
+                self.accounts.move(state, state.expected(placement.tasks), TaskState.BINDING)
+        state.returned.clear()
+        self.departures.settle(state)
+
+    def resolve(self, jid: int, states: bytearray) -> None:
+        """The ledger's truth about a job whose turn was lost: counted anew, tried again first."""
+        state = self.jobs.get(jid)
+        if state is None:
+            self._resolve_leaving(jid, states)
+            return
+        self._forget(state)
+        self.put_job(state.job, states)
+        again = self.jobs[jid]
+        again.inherit(state)
+        again.attempts, again.refusals = state.attempts + 1, state.refusals
+        again.conflicts = state.conflicts + 1
+        again.stamp += state.stamp + 1
+        self._settle_members(again)
+        self.give_up_nominations(jid)  # those of the lost turn, which nobody told us about
+
+    def _resolve_leaving(self, jid: int, states: bytearray) -> None:
+        state = self.departures.jobs.get(jid)
+        if state is None:
+            return
+        self.accounts.give_back(state)
+        self.open -= state.standing is Standing.OPEN
+        state.standing, state.unread = Standing.WAITING, False
+        for new in TaskState:
+            tasks = [t for t, s in enumerate(states) if s == new and state.states[t] != new]
+            if tasks and new is not TaskState.PENDING:  # those are called FAILED here by now
+                self.accounts.move(state, tasks, new)
+        self.departures.settle(state)
+
+    def give_up_nominations(self, jid: int) -> None:
+        """Have the ledger forget what the job was promised. It gets no turn until that is recorded,
+        so that a nomination it gets then cannot be meant."""
+        self.lapsed.append(jid)
+        state = self.jobs.get(jid)
+        if state is None:
+            return
+        state.lapsing = True
+        self.nominations.drop(state)
+        if state.standing in (Standing.READY, Standing.NOMINATED):
+            self._enqueue(state)
+        self.moved(jid)
+
+    def lapse_recorded(self, jids: list[int]) -> None:
+        """The ledger holds no nominations of these jobs any more."""
+        for jid in jids:
+            state = self.jobs.get(jid)
+            if state is not None and state.lapsing:
+                state.lapsing = False
+                if state.standing is Standing.WAITING:
+                    self._enqueue(state, urgent=True)
+        self.accounts.capacity.freed()
+
+    def _enqueue(
+        self,
+        state: JobState,
+        reason: WaitReason = Reason.PENDING_EVALUATION,
+        *,
+        urgent: bool = False,
+        keep: bool = False,
+    ) -> None:
+        """Put a job where its turn will find it, or note why it cannot have one.
+
+        ``reason``: why it waits, told until its next turn. ``keep``: its nominations stay."""
+        state.stamp += 1
+        self.accounts.give_back(state)
+        if state.nominated and not keep:
+            self.lapsed.append(state.job.jid)
+            state.lapsing = True
+            self.nominations.drop(state)
+        if not state.info.pending:
+            if any(state.info.best_effort):
+                self.lines.stand(state, Standing.WAITING, self._of_backfill(state))
+            elif _ended(state):  # its last tasks were adopted and ended while a turn was out
+                self._done(state)
+            else:
+                self.lines.stand(state, Standing.SETTLED, Hold.NONE)
+        elif state.unread:
+            self.lines.stand(state, Standing.WAITING, reason)
+        elif state.job.dangling or state.info.qid < 0:
+            self.lines.stand(state, Standing.WAITING, Reason.MISCONFIGURED)
+        elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
+            self.lines.stand(state, Standing.WAITING, Reason.NOT_ENOUGH_TASKS)
+        elif state.lapsing:
+            self.lines.stand(state, Standing.WAITING, reason)
+        elif state.stopping:
+            self.lines.stand(state, Standing.WAITING, Hold.GANG_RELEASED)
+        elif self.parking.full(state):
+            self.lines.stand(state, Standing.WAITING, Reason.ATTEMPTS_EXHAUSTED)
+            self.parking.park(state, self.now)
+        else:
+            self._line_up(state, reason, urgent=urgent)
+
+    def _of_backfill(self, state: JobState) -> WaitReason:
+        """Why a job waits of which only tasks are left that backfill places."""
+        return state.reason or Reason.PENDING_EVALUATION
+
+    def _line_up(self, state: JobState, reason: WaitReason, *, urgent: bool) -> None:
+        if urgent:
+            self.lines.join_urgent(state, reason)
+            return
+        need, queue = self._need(state), self.lines.queues[state.info.qid]
+        line = self.lines.line(queue, need, lambda: amounts(need, self.accounts.classes))
+        key = self.session.job_key(state.info, self.accounts.cluster)
+        self.lines.join(state, reason, line=line, key=key)
+
+    def _need(self, state: JobState) -> Need:
+        if state.need is None:
+            state.need = core_need(state, self.accounts.classes, self._roles(state.job))
+        return state.need
+
+    def _roles(self, job: Job) -> list[Role]:
+        if len(job.roles) == 1:
+            return list(job.roles)
+        return sorted(job.roles, key=lambda role: (self.session.task_key(role), role.first))
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def put_queue(self, queue: Queue) -> None:
+        existing = self.lines.queues.get(queue.qid)
+        if existing is not None:
+            existing.info.queue = queue
+        else:
+            state = QueueState(info=QueueInfo(queue=queue))
+            self.lines.queues[queue.qid] = state
+            self.accounts.cluster.queues[queue.qid] = state.info
+            self.queue_ids[queue.name] = queue.qid
+        self.accounts.unlinked = True
+        self.accounts.dirty = True
+        self.accounts.capacity.freed()
+        for jid in sorted(self._orphans.get(queue.name, ())):
+            self._replace(self.jobs[jid], self.jobs[jid].job)
+            self.moved(jid)
+
+    def drop_queue(self, qid: int) -> None:
+        """A queue was deleted. Intake lets that happen only where no job is in it."""
+        queue = self.lines.queues.get(qid)
+        if queue is None:
+            return
+        del self.queue_ids[queue.info.queue.name]
+        for jid in [jid for jid, state in self.jobs.items() if state.info.qid == qid]:
+            self._replace(self.jobs[jid], self.jobs[jid].job)
+            self.moved(jid)
+        del self.lines.queues[qid], self.accounts.cluster.queues[qid]
+        self.accounts.unlinked = True
+        self.accounts.dirty = True
+        self.accounts.capacity.freed()
+
+    # --- tell ---------------------------------------------------------------------------------
+
+    def pending_reasons(self) -> Counter[str]:
+        """Why jobs wait, counted."""
+        return self.lines.reasons(self.now)
+
+    def validate(self) -> None:
+        """Raise AssertionError where the bookkeeping contradicts itself."""
+        leaving = self.departures.jobs.values()
+        self.accounts.validate([*self.jobs.values(), *leaving])
+        everybody = [*self.jobs.values(), *leaving]
+        opened = sum(state.standing is Standing.OPEN for state in everybody)
+        assert opened == self.open, (opened, self.open)
+        assert +self.lines.standings == Counter(state.standing for state in self.jobs.values())
+        for state in self.jobs.values():
+            assert (state.standing is Standing.NOMINATED) <= bool(state.nominated), state.job.key
+
+
+def _ended(state: JobState) -> bool:
+    """Whether every task has ended, well or not."""
+    return sum(map(state.states.count, ENDED)) == len(state.states)

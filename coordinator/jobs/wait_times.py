@@ -1,0 +1,68 @@
+"""How long tasks and jobs waited for their places, counted as the outcomes come in."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from coordinator.jobs.state import JobState
+from shared.telemetry.histogram import Histogram, exponential
+
+TASK_SECONDS = exponential(0.01, 2, 20)
+JOB_SECONDS = (1.0, *exponential(2.5, 2, 15))
+ATTEMPTS = ("1", "2", "3", "4", "5+")
+"""The last turn in a row that a task took part in, the one that placed it."""
+_LAST = len(ATTEMPTS) - 1
+
+
+class Likes:
+    """How long the last jobs of each sort waited for their first place. A sort: jobs of one queue
+    with about as many tasks (within a factor of two)."""
+
+    REMEMBERED = 64
+    """Waits of one sort."""
+    SORTS = 4096
+    """Sorts that are remembered; then the one first heard of is forgotten."""
+    ENOUGH = 5
+    """Jobs that an estimate rests on at least."""
+
+    def __init__(self) -> None:
+        self._waits: dict[tuple[int, int], deque[float]] = {}
+
+    def placed(self, state: JobState, waited: float) -> None:
+        sort = self._sort(state)
+        waits = self._waits.get(sort)
+        if waits is None:
+            if len(self._waits) >= self.SORTS:
+                del self._waits[next(iter(self._waits))]
+            waits = self._waits[sort] = deque(maxlen=self.REMEMBERED)
+        waits.append(waited)
+
+    def of(self, state: JobState) -> list[float]:
+        """Seconds that jobs of this one's sort waited."""
+        return list(self._waits.get(self._sort(state), ()))
+
+    @staticmethod
+    def _sort(state: JobState) -> tuple[int, int]:
+        return state.info.qid, len(state.states).bit_length()
+
+
+class Waits:
+    """Counted once for each statement, whatever its number of tasks."""
+
+    def __init__(self) -> None:
+        self.tasks = {attempts: Histogram(TASK_SECONDS) for attempts in ATTEMPTS}
+        self._by_attempts = list(self.tasks.values())
+        self.likes = Likes()
+        self.jobs: dict[int, Histogram] = {}
+        """By queue (qid)."""
+
+    def placed(self, state: JobState, tasks: int, *, first: bool, now: float) -> None:
+        """Tasks of a job were placed; ``first``: it held no place before."""
+        waited = max(0.0, now - state.job.created)  # below 0: the clock was set back
+        self._by_attempts[min(state.attempts, _LAST)].observe(waited, tasks)
+        if first:
+            jobs = self.jobs.get(state.info.qid)
+            if jobs is None:
+                jobs = self.jobs[state.info.qid] = Histogram(JOB_SECONDS)
+            jobs.observe(waited)
+            self.likes.placed(state, waited)

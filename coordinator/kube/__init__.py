@@ -1,1 +1,0 @@
-"""Kubernetes' dialect over HTTP: what stock kubectl and clients speak."""

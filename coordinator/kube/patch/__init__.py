@@ -1,1 +1,0 @@
-"""Changing an object by a description of the change: four languages, all pure functions."""

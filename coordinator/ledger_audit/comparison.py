@@ -1,0 +1,150 @@
+"""The totals of one picture against its task records: sums made in slices, findings out.
+
+Columns throughout: a slice sums :data:`SLICE_TASKS` tasks, or compares :data:`SLICE_RECORDS`
+records. :meth:`Comparison.steps` yields between slices, so that whoever drives it can give way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+
+from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from coordinator.ledger_audit.group_sums import GroupSums
+from coordinator.ledger_audit.node_sums import NodeSums
+from coordinator.ledger_audit.picture import Picture
+from coordinator.ledger_audit.queue_sums import QueueSums
+from coordinator.ledger_audit.task_columns import TIX_BITS, Ints
+from coordinator.ledger_audit.thing_sums import ThingSums
+from shared.ledger.records import unpack_count
+from shared.messages.messages import TaskState
+
+SLICE_TASKS = 512
+"""Tasks summed at once: 1 ms (measured with 140,000 tasks of 40 classes on 20,000 nodes)."""
+SLICE_RECORDS = 400
+"""Records of nodes, queues or jobs compared at once: 1 to 2 ms."""
+
+Task = tuple[int, int]
+T = TypeVar("T")
+
+
+class Comparison:
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self.findings: list[Finding] = []
+        self.binding: dict[Task, int] = {}
+        """Tasks that are BINDING, with their rows: whether a bind entry names them is looked at
+        where one stays so."""
+        self.groups = GroupSums(picture)
+
+    def steps(self) -> Iterator[None]:
+        """Make all findings but those of groups that pending members count for
+        (:meth:`GroupSums.unclear`), slice by slice."""
+        picture, columns = self._picture, self._picture.tasks
+        nodes, queues, things = NodeSums(picture), QueueSums(picture), ThingSums(picture)
+        yield from nodes.prepare()
+        for block in nodes.blocks():
+            for lines in _slices(columns.count, SLICE_TASKS):
+                alive = self._alive(lines)
+                nodes.add(alive)
+                if block == 0:
+                    queues.add(alive)
+                    things.add(alive)
+                    self.groups.add(alive)
+                    self._note_binding(alive)
+                yield
+            yield from nodes.add_nominations()
+            for rows in _slices(len(picture.nodes), SLICE_RECORDS):
+                self.findings += nodes.compare(rows, first=block == 0)
+                yield
+        things.add_nominations()
+        for findings in things.compare():
+            self.findings += findings
+            yield
+        yield from queues.sum_up()
+        for qids in _portions(picture.queues, SLICE_RECORDS):
+            self.findings += queues.compare(qids)
+            yield
+        for jids in _portions(picture.jobs, SLICE_RECORDS):
+            self.findings += self.groups.compare(jids)
+            yield
+        for jids in _portions(picture.nomination_records, SLICE_RECORDS):
+            self.findings += self._stray_nominations(jids)
+            yield
+        for names in _portions(picture.domains, SLICE_RECORDS):
+            self.findings += self._negative_domains(names)
+            yield
+
+    def _alive(self, lines: slice) -> Ints:
+        """The numbers of those lines whose job was not forgotten meanwhile; tasks without a job
+        become findings, and hold their nodes like others until they are repaired."""
+        picture = self._picture
+        keys = picture.tasks.column("key")[lines]
+        numbers = np.arange(lines.start, lines.start + len(keys))
+        jids, inverse = np.unique(keys >> TIX_BITS, return_inverse=True)
+        queue_of_job = picture.job_queues
+        strange = [
+            jid for jid in jids.tolist() if jid not in queue_of_job or jid in picture.forgotten
+        ]
+        if not strange:
+            return numbers
+        forgotten = np.isin(jids, [jid for jid in strange if jid in picture.forgotten])[inverse]
+        stray = np.isin(jids, [jid for jid in strange if jid not in picture.forgotten])[inverse]
+        self._stray_tasks(numbers[stray])
+        return numbers[~forgotten]
+
+    def _stray_tasks(self, numbers: Ints) -> None:
+        columns = self._picture.tasks
+        reported = {finding.name for finding in self.findings}
+        for line in numbers.tolist():
+            state, row = columns.column("state")[line], columns.column("row")[line]
+            key = int(columns.column("key")[line])
+            name = key >> TIX_BITS, key & ((1 << TIX_BITS) - 1)
+            if name not in reported and not columns.absent(line):
+                record = b"%d on %d" % (state, row)
+                kind = AuditKind.TASK_WITHOUT_JOB
+                self.findings.append(Finding(kind, Subject.TASK, name, record, row=int(row)))
+
+    def _note_binding(self, numbers: Ints) -> None:
+        columns = self._picture.tasks
+        binding = numbers[columns.column("state")[numbers] == TaskState.BINDING]
+        for key, row in zip(
+            columns.column("key")[binding].tolist(),
+            columns.column("row")[binding].tolist(),
+            strict=True,
+        ):
+            # Tasks of a dropped job are stopped at the cluster, and recorded by what it answers
+            # (coordinator.jobs.deletion): an entry for one of them would start it.
+            if (jid := key >> TIX_BITS) not in self._picture.gone_jobs:
+                self.binding[jid, key & ((1 << TIX_BITS) - 1)] = row
+
+    def _stray_nominations(self, jids: Iterable[int]) -> Iterator[Finding]:
+        picture = self._picture
+        for jid in jids:
+            ended = jid in picture.gone_jobs or jid in picture.forgotten
+            if jid not in picture.job_queues or ended:
+                kind, record = AuditKind.NOMINATION_WITHOUT_JOB, picture.nomination_records[jid]
+                rows = [row for _, rows in picture.nominations[jid] for row in rows]
+                yield Finding(kind, Subject.NOMINATION, (jid,), record, row=[*rows, -1][0])
+
+    def _negative_domains(self, names: Iterable[str]) -> Iterator[Finding]:
+        for name in names:
+            record = self._picture.domains[name]
+            count = unpack_count(record, f"counter {name}")
+            if count < 0:
+                change = ((0, count, 0),)
+                yield Finding(AuditKind.NEGATIVE, Subject.DOMAIN, (), record, change, name)
+
+
+def _slices(count: int, size: int) -> Iterator[slice]:
+    for first in range(0, count, size):
+        yield slice(first, min(count, first + size))
+
+
+def _portions(values: Iterable[T], size: int) -> Iterator[Sequence[T]]:
+    rest = iter(values)
+    while some := [*islice(rest, size)]:
+        yield some

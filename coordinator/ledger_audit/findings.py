@@ -1,0 +1,93 @@
+"""What the ledger audit may find, and when a finding counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AuditKind(StrEnum):
+    """The kinds of damage, by the names that metric and events carry."""
+
+    NODE_USED = "node-used"  # a node's used amounts are not those of the tasks that hold it
+    NODE_RELEASING = "node-releasing"  # the same of those that are leaving it
+    NODE_NOMINATED = "node-nominated"  # a node's promised amounts are not those of nominations
+    THING = "thing"  # amounts of a named thing of a node (a host port) are not those of its holders
+    QUEUE_USED = "queue-used"  # a queue's used amounts are not those of its and its children's jobs
+    QUEUE_LEAVING = "queue-leaving"
+    GROUP_HELD = "group-held"  # a group's held members are not those that its tasks are
+    TASK_WITHOUT_JOB = "task-without-job"
+    NOMINATION_WITHOUT_JOB = "nomination-without-job"
+    BIND_LOST = "bind-lost"  # BINDING for longer than a bound, and no bind entry names the task
+    NEGATIVE = "negative"  # an amount below 0, of whatever record
+
+
+class Subject(StrEnum):
+    """Whose record it is."""
+
+    NODE = "node"
+    QUEUE = "queue"
+    JOB = "job"
+    TASK = "task"
+    NOMINATION = "nomination"
+    DOMAIN = "domain"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One record that contradicts the task records."""
+
+    kind: AuditKind
+    subject: Subject
+    name: tuple[int, ...]
+    """(row,), (qid,), (jid,) or (jid, tix); nothing of a counter."""
+    record: bytes
+    """The record as it was read."""
+    difference: tuple[tuple[int, int, int], ...] = ()
+    """(slot or group, amount recorded, amount that the tasks come to), in the order of slots."""
+    key: str = ""
+    """The name of a counter of a cross-node rule, or of a thing of the node."""
+    row: int = -1
+    """The node where it shows, of a task or nomination whose job is not there."""
+    repairable: bool = True
+    """False where it cannot be recomputed: the class of one of its tasks has no record."""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return self.kind, self.subject, self.name, self.key
+
+    def describe(self) -> str:
+        """For an event or a log line: what is wrong, without the name of the object."""
+        if not self.difference:
+            return self.kind.value
+        part_name = "group" if self.subject is Subject.JOB else "slot"
+        if self.kind is AuditKind.THING:
+            part_name = f"{self.key} part"
+        parts = [
+            f"{part_name} {at}: {has}, should be {should}" for at, has, should in self.difference
+        ]
+        more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+        return f"{self.kind.value}, {'; '.join(parts[:3])}{more}"
+
+
+def confirmed(first: Iterable[Finding], second: Iterable[Finding]) -> list[Finding]:
+    """The findings of the second look that the first one had too, at unchanged versions.
+
+    Between the looks either nobody wrote the record, or those who did kept its difference to the
+    tasks to the unit, as every correct script does: of a queue that is charged a hundred times a
+    second no two looks see the same record. A race in reading would need to be off by the same
+    amounts twice; and the ledger recomputes before it writes, and refuses where the record moved
+    after the second look."""
+    first_by_identity = {finding.identity: finding for finding in first}
+    return [f for f in second if (old := first_by_identity.get(f.identity)) and _same(old, f)]
+
+
+def _same(old: Finding, new: Finding) -> bool:
+    if old.record == new.record and old.difference == new.difference:
+        return True
+    return bool(new.difference) and _offsets(old) == _offsets(new)
+
+
+def _offsets(finding: Finding) -> list[tuple[int, int]]:
+    return [(at, has - should) for at, has, should in finding.difference]

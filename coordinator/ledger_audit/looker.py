@@ -1,0 +1,172 @@
+"""Looks of the ledger audit, in slices.
+
+A slice is what a look does between two times of giving way. After it the audit rests for
+:data:`REST` times what it used of the processor, so that a look takes its fifth of a core whatever
+the machine, and everybody else comes in between. It is the pace of the audit of the books
+(:mod:`coordinator.service.reconcile_loop`: a fixed size, then a pause that grows with what was
+read), but measured: here a slice is of tasks, records, or operations of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from coordinator.ledger_audit.bind_watch import BindWatch
+from coordinator.ledger_audit.figures import AuditFigures
+from coordinator.ledger_audit.findings import Finding
+from coordinator.ledger_audit.look import Look, Question
+from coordinator.ledger_audit.repairing import REPAIRS, Task, lost_binds
+from coordinator.ledger_audit.step_meter import StepMeter
+from shared.ledger.entries.repair import AuditPage, Table, named_in
+from shared.ledger.protocol import Ledger
+from shared.ledger.records import unpack_task
+from shared.ledger.retry import insist
+
+SLICE_SECONDS = 0.002
+"""Processor time after which a slice gives way. What is done in one go comes on top (a page, or the
+seal of a large entry of the log: 1 to 2 ms), so that a slice stays below 5 ms."""
+REST = 4.0
+"""Rests take so many times what slices do: a look at 140,000 tasks takes 5 to 10 s."""
+CATCH_UP_REST = 1.0
+"""The same while the log is ahead by more than comes with a page: who rests longer than it takes to
+write what he follows never comes through. Following a task costs the audit 20 us, and writing it
+the coordinator 50 to 200."""
+BIND_ENTRIES = 8
+"""Bind entries read at once: of 500 tasks each, 2 ms to unpack."""
+
+
+class Looker:
+    def __init__(
+        self, ledger: Ledger, *, figures: AuditFigures, watch: BindWatch | None = None
+    ) -> None:
+        self._ledger = ledger
+        self._figures = figures
+        self._watch = watch or BindWatch()
+        self._meter = StepMeter(figures.slices.observe)
+        self._rested = 0.0
+        """Of the meter's seconds those that were rested for."""
+        self._resumed = time.monotonic()
+        """The end of the last rest."""
+        self._look: Look | None = None
+
+    @property
+    def used(self) -> float:
+        """Processor seconds of all looks so far."""
+        return self._meter.seconds
+
+    def read(self) -> str | None:
+        """Up to where the look under way has followed the log, which must not be cut above that."""
+        look = self._look
+        return None if look is None else look.log_id
+
+    async def close(self) -> None:
+        await self._ledger.close()
+
+    async def look(self) -> list[Finding]:
+        """All findings of one look through the whole ledger. Raises LedgerTrimmed."""
+        try:
+            return await self._meter.run(self._findings())
+        finally:
+            self._look = None
+
+    async def _findings(self) -> list[Finding]:
+        began = time.monotonic()
+        self._look = look = Look(since=await insist(self._ledger.log_tail, call_name="log tail"))
+        while (question := look.question) is not None:
+            page = await self._page(look, question)
+            await self._slices(look.take(page), rest=REST if page.current else CATCH_UP_REST)
+        await self._slices(look.compare())
+        for question in look.specs_wanted():
+            look.take_specs(question, await self._current_page(look, question))
+            await self._give_way()
+        self._look = None  # what follows is read as it stands then
+        await self._slices(self._watch.noting(look.binding, time.monotonic()))
+        findings = [*look.findings]
+        if self._watch.stuck:
+            findings += await self._lost_binds(self._watch.stuck)
+        self._figures.tasks = look.picture.tasks.count
+        await self._slices(look.picture.clearing())
+        self._figures.looks += 1
+        self._figures.look_seconds = time.monotonic() - began
+        return findings
+
+    async def _slices(self, steps: Iterable[None], *, rest: float = REST) -> None:
+        for _ in steps:
+            if self._meter.step_seconds >= SLICE_SECONDS:
+                await self._give_way(rest)
+        await self._give_way(rest)
+
+    async def _give_way(self, rest: float = REST) -> None:
+        """The slice ends here; rest for it, and for what reading took since the last rest. While it
+        waited for the server, or for its turn, it rested too: else a busy machine would make a look
+        many times as long."""
+        used, self._rested = self._meter.seconds - self._rested, self._meter.seconds
+        end = self._resumed + (1 + rest) * used
+        await asyncio.sleep(max(0.0, end - time.monotonic()))
+        self._resumed = time.monotonic()
+
+    async def _page(self, look: Look, question: Question) -> AuditPage:
+        page = await insist(
+            lambda: self._ledger.audit_page(
+                question.table,
+                after=look.log_id,
+                cursor=question.cursor,
+                count=question.count,
+                fields=question.fields,
+            ),
+            call_name="read a page",
+        )
+        if page.current:
+            await self._give_way()  # reading the answer was a slice
+        return page
+
+    async def _current_page(self, look: Look, question: Question) -> AuditPage:
+        """Following the log until the page is there."""
+        page = await self._page(look, question)
+        while not page.current:
+            await self._slices(look.take(page), rest=CATCH_UP_REST)
+            page = await self._page(look, question)
+        return page
+
+    async def _lost_binds(self, stuck: dict[Task, int]) -> list[Finding]:
+        named: set[tuple[int, int, int]] = set()
+        after = "0"
+        while True:
+            read = partial(self._ledger.open_binds, after, count=BIND_ENTRIES)
+            entries, after = await insist(read, call_name="read open binds")
+            named |= named_in(entries)
+            await self._give_way()
+            if not after:
+                break
+        findings: list[Finding] = []
+        for tasks in _portions([*stuck], REPAIRS):
+            records = await self._task_records(tasks)
+            task_records = {
+                task: (unpack_task(record, *task), record) for task, record in records.items()
+            }
+            findings += lost_binds({task: stuck[task] for task in tasks}, named, task_records)
+            await self._give_way()
+        return findings
+
+    async def task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
+        """As they stand now, of those that there are."""
+        return await self._meter.run(self._task_records(tasks))
+
+    async def _task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
+        task_records: dict[Task, bytes] = {}
+        look = Look(since=await insist(self._ledger.log_tail, call_name="log tail"))
+        for some in _portions(tasks, REPAIRS):
+            fields = tuple(f"{jid}.{tix}" for jid, tix in some)
+            page = await self._current_page(look, Question(Table.TASK, fields=fields))
+            records = dict(page.records)
+            names = {task: name.encode() for task, name in zip(some, fields, strict=True)}
+            task_records |= {task: records[name] for task, name in names.items() if name in records}
+        return task_records
+
+
+def _portions(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
+    for first in range(0, len(tasks), size):
+        yield tasks[first : first + size]

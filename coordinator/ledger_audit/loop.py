@@ -1,0 +1,170 @@
+"""The ledger audit beside the work of a leader: looks one after another, and what follows of them.
+
+Looks (:mod:`coordinator.ledger_audit.looker`) run in a thread with an event loop and connections of
+its own; what is found is treated in the leader's loop, where its writers and books are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import structlog
+
+from coordinator.ledger_audit.figures import AuditFigures
+from coordinator.ledger_audit.findings import Finding, Subject, confirmed
+from coordinator.ledger_audit.looker import Looker
+from coordinator.ledger_audit.loop_thread import LoopThread
+from coordinator.ledger_audit.repairing import (
+    REPAIRS,
+    request_of,
+    results_of,
+    rows_to_store_again,
+)
+from shared.ledger.entries.repair import RepairReply, RepairRequest, RepairResult
+from shared.ledger.errors import LedgerArgument, LedgerFault, LedgerTrimmed
+
+AGAIN_SECONDS = 0.5
+"""Between the look that finds something and the next one: whatever was under way is over."""
+PAUSE_RATIO = 100.0
+"""A pause takes at least so many times the processor time of the looks before it: all together they
+take a hundredth of a core at most, whatever a look costs (0.8 s at 140,000 tasks, more beside
+thousands of binds a second)."""
+CALM_SHARE = 0.3
+"""Of a core: a process that uses less has time for a look. Beside thousands of binds a second a
+look costs five times as much (it follows each of them) and takes from them what they have least:
+measured 3 to 5 s of the leader's processor time beside 100,000 binds, 12% of what they took."""
+CALM_SECONDS = 5.0
+"""For so long it must have used less; never longer than the pause."""
+PATIENCE_PAUSES = 10
+"""A look waits for a calm time for so many pauses at most: a cluster that is never calm is audited
+too, once in ten minutes."""
+LOOKS_IN_A_ROW = 4
+"""Looks at once where something was found: to see it again, to see that it is repaired, and two
+more for records that moved between a look and the repair."""
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+Report = Callable[[Finding, str], str]
+"""Say to people what was found and what came of it; returns one line that names the object."""
+
+
+class LedgerAudit:
+    def __init__(
+        self,
+        looker: Looker,
+        *,
+        repair: Callable[[RepairRequest], Awaitable[RepairReply]],
+        store_again: Callable[[Sequence[int]], Awaitable[None]],
+        report: Report,
+        figures: AuditFigures,
+        every: float,
+        processor_time: Callable[[], float] = time.process_time,
+    ) -> None:
+        """``looker``: with a ledger for another event loop, which is closed at the end. ``every``:
+        seconds between the end of one look and the beginning of the next, more where looks cost
+        more than :data:`PAUSE_RATIO` allows, and while the process is busy; 0: one after another.
+        ``store_again``: store what is known of nodes, by their rows. ``processor_time``: seconds
+        that this process has used so far."""
+        self._looker = looker
+        self._repair = repair
+        self._store_again = store_again
+        self._report = report
+        self._figures = figures
+        self._every = every
+        self._processor_time = processor_time
+        self._thread: LoopThread | None = None
+
+    def read(self) -> str | None:
+        """Up to where a look has read the log, None between two looks."""
+        return self._looker.read()
+
+    async def run_forever(self) -> None:
+        async with LoopThread("ledger audit", closing=self._looker.close) as self._thread:
+            used = self._looker.used
+            while True:
+                if self._every:
+                    await asyncio.sleep(max(self._every, PAUSE_RATIO * (self._looker.used - used)))
+                    await self._calm()
+                else:
+                    await asyncio.sleep(0)
+                used = self._looker.used
+                try:
+                    await self.once()
+                except LedgerTrimmed as error:
+                    # The log waits for a look, but not for ever (trim.py): the machine stood still
+                    # for minutes. Nothing was concluded from half a look.
+                    log.warning("Ledger audit was too slow", error=str(error))
+
+    async def _calm(self) -> None:
+        """Wait until the process has been calm for a while, or for as long as patience lasts."""
+        end = time.monotonic() + PATIENCE_PAUSES * self._every
+        while time.monotonic() < end:
+            began, used = time.monotonic(), self._processor_time()
+            await asyncio.sleep(min(CALM_SECONDS, self._every))
+            if self._processor_time() - used < CALM_SHARE * (time.monotonic() - began):
+                return
+
+    async def _look(self, work: Coroutine[Any, Any, T]) -> T:
+        """Work of the looker, in its thread."""
+        return await (work if self._thread is None else self._thread.run(work))
+
+    async def once(self) -> None:
+        """A look, and where it finds something others right after it."""
+        findings = await self._look(self._looker.look())
+        for _ in range(LOOKS_IN_A_ROW):
+            if not findings:
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+            again = await self._look(self._looker.look())
+            if counted := confirmed(findings, again):
+                await self._treat(counted)
+            findings = again
+
+    # --- what follows -----------------------------------------------------------------------------
+
+    async def _treat(self, findings: list[Finding]) -> None:
+        """Repair what can be, and report everything."""
+        able = [finding for finding in findings if finding.repairable][:REPAIRS]
+        tasks = [(f.name[0], f.name[1]) for f in able if f.subject is Subject.TASK]
+        request = request_of(able, await self._look(self._looker.task_records(tasks)))
+        try:
+            results = results_of(request, await self._repair(request)) if len(request) else {}
+        except (LedgerFault, LedgerArgument) as error:
+            # It has written nothing (plan.lua). Whatever it stumbles over is in the ledger already:
+            # to end with it would be to end again after each restart.
+            log.error("The ledger did not take a repair", error=str(error))
+            results = {}
+        for finding in findings:
+            key = "" if finding.subject is Subject.NODE else finding.key
+            result = results.get((finding.subject, finding.name, key))
+            self._told(finding, result)
+        if rows := rows_to_store_again(able):
+            await self._store_again(rows)
+
+    def _told(self, finding: Finding, result: RepairResult | None) -> None:
+        figures = self._figures
+        if result is RepairResult.SOUND:
+            # The reading was wrong, twice. Nothing is damaged: it is a fault of the audit itself.
+            log.error("Ledger audit found what the ledger denies", finding=finding.describe())
+            return
+        figures.found[finding.kind.value] += 1
+        if result is RepairResult.REPAIRED:
+            figures.repaired[finding.kind.value] += 1
+        outcome = _OUTCOMES[result]
+        text = self._report(finding, outcome)
+        figures.shown.append((time.time(), text))
+        log.error("The ledger contradicts its task records", finding=text)
+
+
+_OUTCOMES: dict[RepairResult | None, str] = {
+    RepairResult.REPAIRED: "repaired",
+    RepairResult.MOVED: "it moved meanwhile: looked at again",
+    RepairResult.UNKNOWN: "it cannot be recomputed",
+    RepairResult.DEFERRED: "looked at again when fewer binds are open",
+    None: "it cannot be recomputed",
+}

@@ -1,0 +1,268 @@
+"""The ledger at one position of its log, put together from pages that were read one after another.
+
+Each page was read at a known position (:class:`shared.ledger.entries.repair.AuditPage`); what the
+log says after it is applied to what was read before. So at the end everything stands at the
+position of the last page, though the ledger never stood still: this is what lets the audit compare
+the totals of a queue that is charged a hundred times a second.
+
+Pure: pages in; :mod:`coordinator.ledger_audit.comparison` reads it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.ledger_audit.parted_dict import PartedDict
+from coordinator.ledger_audit.task_columns import TaskColumns
+from shared.ledger import records, replies
+from shared.ledger.entries.intake_batch import (
+    DropJob,
+    DropQueue,
+    IntakeOp,
+    PurgeJob,
+    PutClass,
+    PutJob,
+    PutQueue,
+)
+from shared.ledger.entries.log import (
+    CommitEntry,
+    Committed,
+    EpochEntry,
+    IntakeEntry,
+    LogEntry,
+    StatusEntry,
+)
+from shared.ledger.entries.repair import Table
+from shared.ledger.entries.stored import ThingAsk
+from shared.ledger.errors import LedgerAltered
+from shared.messages.messages import ALLOCATE, Rows, StatusItem, TaskState
+from shared.units.slots import PODS
+
+Requests = tuple[tuple[int, int], ...]
+"""(slot, amount) with amounts above 0."""
+Promised = tuple[tuple[int, tuple[int, ...]], ...]
+"""What a nomination holds: (cid, rows)."""
+
+STEP_TASKS = 200
+"""Tasks followed at once: 0.5 ms. A statement or an item of a wide job is of thousands."""
+
+_PARENT = struct.Struct("<d")
+_JOB_HEAD = struct.Struct("<4d")
+"""Specification version, queue, whether it is gone, groups."""
+
+
+@dataclass(slots=True)
+class AuditedClass:
+    requests: Requests
+    best_effort: bool
+    """Members count for their groups while they are pending, too."""
+    things: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Named things of its node that each task takes: (name, amount by dimension)."""
+
+
+@dataclass(slots=True)
+class Picture:
+    tasks: TaskColumns = field(default_factory=TaskColumns)
+    classes: dict[int, AuditedClass] = field(default_factory=dict)
+    nodes: PartedDict[bytes] = field(default_factory=PartedDict)
+    things: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
+    """(row, name) -> five numbers for each dimension."""
+    queues: dict[int, bytes] = field(default_factory=dict)
+    jobs: PartedDict[bytes] = field(default_factory=PartedDict)
+    job_queues: PartedDict[int] = field(default_factory=PartedDict)
+    """jid -> qid."""
+    gone_jobs: set[int] = field(default_factory=set)
+    """Dropped, and not forgotten yet."""
+    forgotten: set[int] = field(default_factory=set)
+    """Forgotten since the look began: what was read of them before counts no more."""
+    nominations: dict[int, Promised] = field(default_factory=dict)
+    nomination_records: dict[int, bytes] = field(default_factory=dict)
+    """Of those that did not move since they were read."""
+    domains: dict[str, bytes] = field(default_factory=dict)
+    moved_jobs: PartedDict[None] = field(default_factory=PartedDict)
+    """Their record, or a task of them, moved after the record was read: not compared."""
+    moved_queues: set[int] = field(default_factory=set)
+    """The same of queues: something was charged to them or to one below them."""
+
+    def take(self, table: Table, read: Sequence[tuple[bytes, bytes]]) -> None:
+        """Records of a page, after the entries that came with it were followed. Raises
+        LedgerAltered."""
+        match table:
+            case Table.TASK:
+                try:
+                    self.tasks.add_page(read)
+                except ValueError as error:
+                    raise LedgerAltered("the table of tasks", str(error)) from error
+            case Table.CLASS:
+                for name, record in read:
+                    requests, _, things = records.unpack_class(record, f"class {int(name)}")
+                    self.classes[int(name)] = _class_of(requests, things)
+            case Table.NODE:
+                self.nodes.update((int(name), record) for name, record in read)
+            case Table.QUEUE:
+                queues = {int(name): record for name, record in read}
+                self.queues.update(queues)
+                self.moved_queues -= queues.keys()
+            case Table.JOB:
+                for name, record in read:
+                    self._take_job(int(name), record)
+            case Table.NOMINATION:
+                for name, record in read:
+                    nomination = replies.unpack_nomination(int(name), record)
+                    runs = tuple((run.cid, tuple(run.rows)) for run in nomination.runs)
+                    self.nominations[nomination.jid] = runs
+                    self.nomination_records[nomination.jid] = record
+            case Table.THING:
+                for name, record in read:
+                    self._take_thing(*records.row_and_name(name), record)
+            case Table.DOMAIN:
+                self.domains.update((name.decode(), record) for name, record in read)
+            case Table.JOB_SPEC:
+                pass  # read for single jobs, by who compares
+
+    def _take_job(self, jid: int, record: bytes) -> None:
+        _, qid, is_gone, _ = _JOB_HEAD.unpack_from(record)
+        self.jobs[jid] = record
+        self.job_queues[jid] = int(qid)
+        if is_gone:
+            self.gone_jobs.add(jid)
+        else:
+            self.gone_jobs.discard(jid)
+        self.moved_jobs.pop(jid, None)
+
+    def clearing(self) -> Iterator[None]:
+        """Forget what is large, step by step."""
+        for large in (self.nodes, self.jobs, self.job_queues, self.moved_jobs):
+            yield from large.clearing()
+        yield from self.tasks.clearing()
+
+    # --- what the log says ----------------------------------------------------------------------
+
+    def follow(self, entry: LogEntry) -> Iterator[None]:
+        """The next entry after what was read so far, or the next portion of one, step by step."""
+        match entry:
+            case CommitEntry():
+                for statement in entry.accepted:
+                    yield from self._committed(statement)
+                self._fresh(entry.fresh)
+            case StatusEntry():
+                for item in entry.items:
+                    yield from self._recorded(item)
+                self._end_nominations(entry.lapsed)
+                self._fresh(entry.fresh)
+            case IntakeEntry():
+                for op in entry.ops:
+                    self._stored(op)
+                self._end_nominations(entry.dropped)
+                self._fresh(entry.fresh)
+            case EpochEntry():
+                pass
+
+    def _fresh(self, rows: Rows) -> None:
+        """Rows come as they stand after the batch."""
+        self.nodes.update(zip(rows.rows, rows.records, strict=True))
+        for row, name, record in rows.things:
+            self._take_thing(row, name, record)
+
+    def _take_thing(self, row: int, name: str, record: bytes) -> None:
+        """One that is idle is told once more, and has no record from then on."""
+        _, amounts = records.unpack_thing(record, f"thing {row}/{name}")
+        if any(amounts):
+            self.things[row, name] = tuple(amounts)
+        else:
+            self.things.pop((row, name), None)
+
+    def _committed(self, statement: Committed) -> Iterator[None]:
+        jid = statement.jid
+        self._end_nominations(statement.dropped)
+        promised = []
+        for run in (*statement.core, *statement.tail):
+            if run.kind != ALLOCATE:
+                promised.append((run.cid, tuple(run.rows)))
+                continue
+            self._moved(jid)
+            for tasks, rows in _steps(run.tasks, run.rows):
+                self.tasks.placed(
+                    jid, tasks, rows, state=TaskState.BINDING, cid=run.cid, group=run.group
+                )
+                yield
+        if promised:
+            self.nominations[jid] = tuple(promised)
+            self.nomination_records.pop(jid, None)
+        for victims in statement.evictions:
+            self._moved(victims.jid)
+            for tasks, _ in _steps(victims.tasks, victims.rows):
+                self.tasks.evict(victims.jid, tasks)
+                yield
+
+    def _recorded(self, item: StatusItem) -> Iterator[None]:
+        jid, columns = item.jid, self.tasks
+        state, cid, group = item.state, item.cid, item.group
+        self._moved(jid)
+        for tasks, rows in _steps(item.tasks, item.rows):
+            if item.adopted:
+                columns.adopted(jid, tasks, rows, state=state, cid=cid, group=group)
+                yield
+                continue
+            if cid >= 0:  # what is deleted before it was placed gets a record then
+                unread = [tix for tix in tasks if columns.line(jid, tix) is None]
+                nowhere = [0] * len(unread)
+                columns.placed(jid, unread, nowhere, state=state, cid=cid, group=group)
+            columns.changed(jid, tasks, state)
+            yield
+
+    def _stored(self, op: IntakeOp) -> None:
+        match op:
+            case PutClass():
+                self.classes[op.cid] = _class_of(op.requests, op.things)
+            case PutJob(jid, qid):
+                if self.job_queues.get(jid, qid) != qid:
+                    self._charged(self.job_queues[jid])
+                self.job_queues[jid] = qid
+                self.jobs.setdefault(jid, b"")
+                self._moved(jid)
+            case DropJob(jid):
+                self.gone_jobs.add(jid)
+                self._moved(jid)
+            case PurgeJob(jid):
+                self.forgotten.add(jid)
+            case PutQueue(qid) | DropQueue(qid):
+                self.moved_queues.update(self.queues)  # also those that are above it by now
+            case _:
+                pass
+
+    def _moved(self, jid: int) -> None:
+        self.moved_jobs[jid] = None
+        self._charged(self.job_queues.get(jid, -1))
+
+    def _charged(self, qid: int) -> None:
+        """The queue and those above it moved. Before queues are read, that is nothing."""
+        self.moved_queues.update(chain_of(self.queues, qid))
+
+    def _end_nominations(self, jids: Sequence[int]) -> None:
+        for jid in jids:
+            self.nominations.pop(jid, None)
+            self.nomination_records.pop(jid, None)
+
+
+def _steps(tasks: list[int], rows: list[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """A run of tasks and their rows, some at a time."""
+    for first in range(0, len(tasks), STEP_TASKS):
+        yield tasks[first : first + STEP_TASKS], rows[first : first + STEP_TASKS]
+
+
+def chain_of(queues: Mapping[int, bytes], qid: int) -> list[int]:
+    """A queue and its ancestors, as far as they have records (the script's ``charge``)."""
+    chain: list[int] = []
+    while qid in queues and qid not in chain:  # parents in a circle would be damage, too
+        chain.append(qid)
+        qid = int(_PARENT.unpack_from(queues[qid])[0])
+    return chain
+
+
+def _class_of(requests: Sequence[tuple[int, int, int]], things: Sequence[ThingAsk]) -> AuditedClass:
+    amounts = tuple((slot, amount) for slot, amount, _ in requests if amount > 0)
+    modest = not things and all(slot == PODS for slot, _, _ in requests)
+    return AuditedClass(amounts, modest, tuple((ask.name, tuple(ask.amounts)) for ask in things))

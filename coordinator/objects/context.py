@@ -1,0 +1,192 @@
+"""What showing objects needs to know, looked up once for one reading of many of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.reasons import why
+from coordinator.intake.admission.registry import Registry
+from coordinator.intake.documents.document import Document, Key, make_uid
+from coordinator.intake.documents.index import Record, Shelf
+from coordinator.intake.documents.labels import JOB_NAME, JOB_NAMESPACE, QUEUE_LABEL
+from coordinator.jobs.pending_reasons import Why
+from coordinator.jobs.state import JobState, Standing
+from coordinator.objects.timeline import Story
+from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME, TASK_SPEC
+from shared.messages.messages import TaskState
+from shared.messages.reason import Reason
+from shared.model.model import Job, Role
+
+NOT_TRIED = frozenset((Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION))
+"""Nobody has found yet that the job does not fit: nothing may say so."""
+
+
+Shelves = Mapping[str, Shelf]
+QueueCounts = dict[str, Counter[str]]
+"""Of each queue how many jobs it has, by phase."""
+Json = dict[str, Any]
+
+
+class Template(NamedTuple):
+    """What the pods of one role of a Job have in common."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    spec: bytes
+
+
+class Glance:
+    """The state of things while one answer is made. Nothing may change in between.
+
+    ``gone``: the last states of jobs that are there no more. ``queues``: counts of jobs that were
+    made before.
+    """
+
+    def __init__(
+        self,
+        core: Coordinator,
+        registry: Registry,
+        shelves: Shelves,
+        stories: Mapping[int, Story],
+        *,
+        deleted_jobs: Mapping[int, JobState] | None = None,
+        queues: Callable[[], QueueCounts] | None = None,
+    ) -> None:
+        self.core = core
+        self.registry = registry
+        self.shelves = shelves
+        self.stories = stories
+        self.names = registry.slots.names
+        self._gone = deleted_jobs or {}
+        self._whys: dict[int, Why | None] = {}
+        self._templates: dict[tuple[int, str], Template] = {}
+        self._queues = queues or (lambda: count_queues(core))
+        self._counts: QueueCounts | None = None
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def state(self, jid: int) -> JobState | None:
+        """A job as the scheduler follows it, also while it is on its way out."""
+        present = self.core.order.jobs.get(jid) or self.core.leaving.get(jid)
+        return present or self._gone.get(jid)
+
+    def why(self, jid: int) -> Why | None:
+        """Why a job, or the rest of it, waits; None where it does not."""
+        if jid not in self._whys:
+            state = self.core.order.jobs.get(jid)
+            self._whys[jid] = why(self.core, state, names=self.names) if state else None
+        return self._whys[jid]
+
+    def moved(self, jid: int) -> int:
+        """The version of a job's last change, 0 where none is known."""
+        story = self.stories.get(jid)
+        return 0 if story is None else story.version
+
+    def task_state(self, jid: int, tix: int) -> tuple[TaskState, int]:
+        """The state of a task, and the row of its node (-1: none)."""
+        state = self.state(jid)
+        if state is None or not 0 <= tix < len(state.states):
+            return TaskState.PENDING, -1
+        now = TaskState(state.states[tix])
+        return now, -1 if now is TaskState.PENDING else state.rows[tix]
+
+    def shard_of(self, row: int) -> str:
+        shard = self.core.dispatcher.shard_of.get(row)
+        return "" if shard is None else shard_name(shard)
+
+    def groups_of(self, queue: str) -> Counter[str]:
+        """How many jobs a queue has, by phase."""
+        if self._counts is None:
+            self._counts = self._queues()
+        return self._counts.get(queue) or Counter()
+
+    # --- pods of Jobs -------------------------------------------------------------------------
+
+    def record(self, kind: str, path: str) -> Record | None:
+        return self.shelves[kind].records.get(path)
+
+    def template(self, document: Document, role: str) -> Template:
+        """Of one role of a Job."""
+        template = self._templates.get((document.jid, role))
+        if template is None:
+            body: Json = document.object()
+            for i, task in enumerate(body["spec"]["tasks"]):
+                name = task.get("name") or f"default{i}"
+                parsed = _template(document, body, name, task)
+                self._templates[document.jid, name] = parsed
+            template = self._templates[document.jid, role]
+        return template
+
+
+def _template(document: Document, body: Json, role: str, task: Json) -> Template:
+    metadata = task["template"].get("metadata") or {}
+    queue = body["spec"].get("queue") or "default"
+    ours = {
+        JOB_NAME: document.key.name,
+        JOB_NAMESPACE: document.key.namespace,
+        QUEUE_LABEL: queue,
+        TASK_SPEC: role,
+    }
+    named = {GROUP_NAME: group_name(document), QUEUE_NAME: queue, TASK_SPEC: role}
+    return Template(
+        labels=(metadata.get("labels") or {}) | ours,
+        annotations=(metadata.get("annotations") or {}) | named,
+        spec=orjson.dumps(task["template"].get("spec") or {}),
+    )
+
+
+def group_name(document: Document) -> str:
+    """The PodGroup of a Job, named as Volcano names it."""
+    return f"{document.key.name}-{document.uid}"
+
+
+def pod_uid(key: Key, document: Document) -> str:
+    """Of a pod of a Job."""
+    return make_uid(key, document.created, str(document.jid))
+
+
+def shard_name(shard: int) -> str:
+    return f"shard-{shard}"
+
+
+def split_pod_name(job: Job, name: str) -> int:
+    """The task index of a pod of a Job, -1 where it has none of this name."""
+    if not name.startswith(f"{job.name}-"):
+        return -1
+    role_name, _, index = name[len(job.name) + 1 :].rpartition("-")
+    if not index.isascii() or not index.isdigit() or str(int(index)) != index:
+        return -1
+    for role in job.roles:
+        i = int(index) - role.start
+        if role.name == role_name and 0 <= i < role.count:
+            return role.first + i
+    return -1
+
+
+def role_of(job: Job, tix: int) -> Role:
+    return job.roles[0] if len(job.roles) == 1 else job.role_of(tix)
+
+
+def count_queues(core: Coordinator) -> QueueCounts:
+    """Walks through all jobs."""
+    counts: QueueCounts = {}
+    for state in core.order.jobs.values():
+        counts.setdefault(state.job.queue, Counter())[phase(state)] += 1
+    return counts
+
+
+def phase(state: JobState) -> str:
+    """Of the PodGroup, in Volcano's words."""
+    members, minimum = state.info.held[0], state.job.groups[0].minimum
+    if state.standing is Standing.DONE:
+        return "Completed"
+    if members and members >= minimum:
+        return "Running"
+    if members:
+        return "Unknown"
+    return "Pending" if state.standing is Standing.WAITING else "Inqueue"

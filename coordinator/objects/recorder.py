@@ -1,0 +1,403 @@
+"""Events and stories as the scheduler reports them, noted in little time: every turn waits for it.
+
+A call keeps references to the lists it is given, and works out no more than one word. Why a job
+waits is put into a sentence only when the word has changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from coordinator.bind.evictions import rule_of
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.reasons import why
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.kinds import Kind
+from coordinator.jobs.pending_reasons import Why, of_counts
+from coordinator.jobs.state import JobState
+from coordinator.ledger_audit.findings import Finding, Subject
+from coordinator.objects.context import NOT_TRIED, shard_name
+from coordinator.objects.events import ClusterHappening
+from coordinator.objects.timeline import Happening, Stories, Story, Whom
+from shared.messages.messages import (
+    ALLOCATE,
+    ENDED,
+    Outcome,
+    OutcomeCode,
+    Placement,
+    StatusItem,
+    TaskState,
+)
+from shared.messages.reason import Reason
+from shared.records.quarantine import Aside
+from shared.units.amount_text import plural
+
+CLUSTER_HAPPENINGS = 256
+WAITING = 100_000
+"""Jobs that are looked at, in turn, for why they wait."""
+_PLACED = OutcomeCode.PLACED
+_REMEMBERED = frozenset((TaskState.RUNNING, *ENDED))
+_WARNINGS = frozenset(
+    ("ShardLost", "QueueClosed", "Failed", "Restarting", "NodeSetAside", "LedgerContradiction")
+)
+_CLUSTER = {
+    "ShardLost": "its worker does not answer; another takes its place, and its turns are read anew",
+    "ShardRecovered": "another worker serves it",
+    "ShardRebalanced": "nodes came to it or left it",
+    "NodeReturned": "its time aside is over: it may take tasks again",
+    "QueueClosed": "it takes no new work; what runs goes on",
+}
+
+
+class Observing:
+    """The half of :class:`coordinator.objects.store.Objects` that takes the scheduler's reports."""
+
+    def __init__(
+        self,
+        core: Coordinator,
+        *,
+        first: int,
+        names: Callable[[], Sequence[str]],
+        notify: Callable[[], None],
+    ) -> None:
+        """``names``: the resource of each slot."""
+        self.core = core
+        self._names = names
+        self.version = first
+        """Of the last change of anything."""
+        self.told: list[ClusterHappening] = []
+        """What happened in the cluster, latest last."""
+        self._first = first
+        self._notify = notify
+        self.stories = Stories()
+        """What is told of each job."""
+        self._queues: dict[int, int] = {}
+        """qid -> version at which a job of it last moved."""
+        self._shards: dict[int, int] = {}
+        self._nodes: dict[str, int] = {}
+        """Of nodes that were set aside, or came back from it."""
+        self._waiting: deque[int] = deque(maxlen=WAITING)
+        """Jobs that may have to be told why they wait, though no turn told it."""
+        self._listed: set[int] = set()
+
+    # --- the calls --------------------------------------------------------------------------------
+
+    def outcome(self, shard: int, outcome: Outcome) -> None:
+        state = self.core.order.jobs.get(outcome.jid)
+        if state is None:
+            return
+        for jid in outcome.displaced:
+            self._displaced(jid, by=state)
+        placements, code = outcome.placements, outcome.code
+        tasks: Sequence[int] = placements[0].tasks if placements else ()
+        if len(placements) > 1:
+            tasks = [tix for p in placements for tix in p.tasks]
+        story = self._move(state, tasks)
+        if outcome.conflicts_true or outcome.conflicts_read:
+            self._conflicts(story, outcome, shard)
+        if code is _PLACED:
+            self._placed(story, placements, shard)
+            if outcome.reasons:
+                self._waits(state, story, of_counts(outcome.reasons))
+            else:
+                story.refusal = story.word = ""
+        elif code is OutcomeCode.NOMINATED:
+            self._nominated(story, shard, len(tasks))
+        elif code is OutcomeCode.INFEASIBLE:
+            self._waits(state, story, of_counts(outcome.reasons))
+        elif state.reason == Reason.REPEATED_CONFLICT:
+            self._waits(state, story, Reason.REPEATED_CONFLICT)
+        self._notify()
+
+    def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
+        state = self.core.order.known(item.jid)
+        if state is None:
+            return
+        story, new_state = self._move(state, tasks), item.state
+        if new_state in _REMEMBERED:
+            story.remember(new_state, self.core.order.now, tasks)
+        elif new_state is TaskState.RELEASING:
+            text = f"{plural(len(tasks), 'task')} told to stop"
+            self._again(story, "Evict", text, count=len(tasks))
+        elif new_state is TaskState.PENDING and not state.refused.isdisjoint(tasks):
+            row = rows[0] if rows else -1
+            node = self.core.names.get(row, f"row {row}")
+            text = f"node {node} did not take it; it is placed again"
+            self._tell(story, "BindFailed", text, Whom.TASKS, warning=True, tasks=tasks)
+        self._notify()
+
+    def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
+        """Record evictions on the victims and on the job they make room for. A statement names one
+        member that it evicts for; the events name its job."""
+        state, by = self.core.order.known(jid), self.core.order.known(by_jid)
+        if state is None:
+            return
+        rule = f" by {rule_of(reason)}" if reason else ""
+        beneficiary = f"job {by_jid}" if by is None else by.job.key
+        text = f"evicted{rule}" if jid == by_jid else f"evicted for {beneficiary}{rule}"
+        tasks = sorted(tasks)
+        self._tell(self._move(state, tasks), "Evicted", text, Whom.TASKS, tasks=tasks)
+        if by is not None and jid != by_jid:
+            text = f"{plural(len(tasks), 'task')} of {state.job.key} evicted for it{rule}"
+            self._tell(self._move(by, ()), "Evicting", text, Whom.JOB)
+        self._notify()
+
+    def job_moved(self, jid: int) -> None:
+        state = self.core.order.known(jid)
+        if state is not None:
+            story = self._move(state, None)
+            if state.stopping and story.last("GangReleased") is None:
+                text = f"too few of its gang were left: {plural(len(state.stopping), 'task')} stop"
+                self._tell(story, "GangReleased", text, Whom.JOB, warning=True)
+            self._notify()
+
+    def shard_changed(self, shard: int, reason: str) -> None:
+        self.version += 1
+        self._shards[shard] = self.version
+        self._of_cluster(Key("Shard", "", shard_name(shard)), reason)
+        self._notify()
+
+    def node_changed(self, name: str, aside: Aside | None) -> None:
+        self.version += 1
+        self._nodes[name] = self.version
+        if aside is None:
+            self._of_cluster(Key("Node", "", name), "NodeReturned")
+        else:
+            cause = f" ({aside.reason})" if aside.reason else ""
+            seconds = round(aside.until - aside.since)
+            text = f"it refused bind after bind{cause}: nothing is placed there for {seconds} s"
+            self._of_cluster(Key("Node", "", name), "NodeSetAside", text)
+        self._notify()
+
+    def ledger_contradicted(self, finding: Finding, message: str) -> str:
+        """An event of the node, queue, job or pod whose record it was; of what has no job, of the
+        node that it held."""
+        core, reason, number = self.core, "LedgerContradiction", (*finding.name, -1)[0]
+        match finding.subject:
+            case Subject.NODE:
+                shown = self._node_contradicted(number, reason, message)
+            case Subject.QUEUE:
+                names = {qid: name for name, qid in core.order.queue_ids.items()}
+                name = names.get(number, f"queue {number}")
+                self._of_cluster(Key("Queue", "", name), reason, message)
+                shown = f"queue {name}"
+            case Subject.JOB | Subject.TASK | Subject.NOMINATION:
+                shown = self._job_contradicted(finding, reason, message)
+            case Subject.DOMAIN:
+                shown = f"counter {finding.key}"
+        self._notify()
+        return shown
+
+    def _node_contradicted(self, row: int, reason: str, message: str) -> str:
+        name = self.core.names.get(row)
+        if name is None:
+            return f"row {row}"
+        self._nodes[name] = self.version + 1
+        self._of_cluster(Key("Node", "", name), reason, message)
+        return f"node {name}"
+
+    def _job_contradicted(self, finding: Finding, reason: str, message: str) -> str:
+        jid, *tasks = finding.name
+        state = self.core.order.known(jid)
+        if state is None:
+            shown = f"{finding.subject} {'.'.join(map(str, finding.name))}"
+            on = self._node_contradicted(finding.row, reason, f"{shown}: {message}")
+            return f"{shown} on {on}"
+        audience = Whom.TASKS if tasks else Whom.JOB
+        self._tell(self._move(state, tasks), reason, message, audience, warning=True, tasks=tasks)
+        return f"job {state.job.key}" + (f", task {tasks[0]}" if tasks else "")
+
+    # --- those without a turn ---------------------------------------------------------------------
+
+    def _came(self, jid: int) -> None:
+        """A document of a job, or of a member of it, was published."""
+        self._list(jid)
+        state = self.core.order.jobs.get(jid)
+        if state is not None and state.job.kind == "PodGroup":
+            self._move(state, ())
+
+    def _list(self, jid: int) -> None:
+        if jid >= 0 and jid not in self._listed and len(self._waiting) < WAITING:
+            self._listed.add(jid)
+            self._waiting.append(jid)
+
+    def tell_waiting(self, most: int = 100) -> None:
+        """Look at some of the jobs that wait, in turn: what keeps them may have been found without
+        their having had a turn, or be another than when they had one."""
+        for _ in range(min(most, len(self._waiting))):
+            jid = self._waiting.popleft()
+            state = self.core.order.jobs.get(jid)
+            reason = None if state is None else why(self.core, state, names=self._names())
+            if state is None or reason is None:
+                self._listed.discard(jid)
+                continue
+            self._waiting.append(jid)
+            story = self.stories.jobs.get(jid)
+            if reason.reason in NOT_TRIED or (story is not None and story.word == reason.reason):
+                continue
+            self._wait_told(self._move(state, None), reason)
+            self._notify()
+
+    # --- what moved -------------------------------------------------------------------------------
+
+    def _move(self, state: JobState, tasks: Sequence[int] | None) -> Story:
+        self.version += 1
+        self._queues[state.info.qid] = self.version
+        return self.stories.move(state.job.jid, self.version, tasks, of=len(state.states))
+
+    def queue_version(self, name: str) -> int:
+        return self._queues.get(self.core.order.queue_ids.get(name, -1), 0)
+
+    def shard_version(self, shard: int) -> int:
+        return self._shards.get(shard, self._first)
+
+    def node_version(self, name: str) -> int:
+        return self._nodes.get(name, 0)
+
+    def moved_cluster(self, kind: Kind, since: int) -> Iterator[tuple[Key, int]]:
+        """Queues, shards or nodes that moved beyond a version without having been written."""
+        if kind.kind == "Queue":
+            for name, qid in self.core.order.queue_ids.items():
+                version = self._queues.get(qid, 0)
+                if version > since:
+                    yield Key(kind.kind, "", name), version
+        elif kind.kind == "Node":
+            for name, version in self._nodes.items():
+                if version > since:
+                    yield Key(kind.kind, "", name), version
+        elif kind.kind == "Shard":
+            for shard, version in self._shards.items():
+                if version > since:
+                    yield Key(kind.kind, "", shard_name(shard)), version
+
+    # --- what is told -----------------------------------------------------------------------------
+
+    def _placed(self, story: Story, placements: list[Placement], shard: int) -> None:
+        """Each pod is told where it was placed when somebody reads."""
+        allocations = placements
+        if len(allocations) > 1 or (allocations and allocations[0].kind != ALLOCATE):
+            allocations = [p for p in placements if p.kind == ALLOCATE]
+        if allocations:
+            happening = self._tell(story, "Scheduled", "", Whom.TASKS, shard=shard)
+            happening.placements = allocations
+
+    def _nominated(self, story: Story, shard: int, count: int) -> None:
+        text = f"{plural(count, 'task')} promised room by shard-{shard} when what is there leaves"
+        self._again(story, "Nominated", text, shard=shard)
+
+    def _conflicts(self, story: Story, outcome: Outcome, shard: int) -> None:
+        true, read = outcome.conflicts_true, outcome.conflicts_read
+        text = "what was placed did not fit any more when it was committed; it is placed again"
+        self._again(story, "CommitConflict", text, shard=shard, count=true + read)
+
+    def _displaced(self, jid: int, *, by: JobState) -> None:
+        state = self.core.order.jobs.get(jid)
+        if state is not None:
+            text = f"{by.job.kind} {by.job.key} of priority {by.job.priority} took the room it had"
+            story = self._move(state, None)
+            self._tell(story, "Preempted", f"{text} been promised", Whom.JOB, warning=True)
+
+    def _waits(self, state: JobState, story: Story, word: Reason) -> None:
+        """Tell why only where it is for another reason than before."""
+        if story.refusal == word:
+            earlier = story.last("FailedScheduling")
+            if earlier is not None:
+                earlier.count += 1
+                earlier.last = self.core.order.now
+                return
+        story.refusal = word
+        reason = why(self.core, state, names=self._names())
+        if reason is not None and reason.reason != story.word:
+            self._wait_told(story, reason)
+
+    def _wait_told(self, story: Story, reason: Why) -> None:
+        story.word = reason.reason
+        text = f"{reason.reason}: {reason.message}"
+        story.parts[-1] = (story.version, None)  # the condition of every pod that waits
+        earlier = story.last("FailedScheduling", begins=f"{reason.reason}: ")
+        if earlier is not None:
+            self.version += 1
+            earlier.version = story.version = self.version
+            earlier.message, earlier.last, earlier.count = (
+                text,
+                self.core.order.now,
+                earlier.count + 1,
+            )
+            return
+        self._tell(story, "FailedScheduling", text, Whom.WAITING, warning=True, shard=reason.shard)
+
+    def _again(
+        self, story: Story, reason: str, text: str, *, shard: int = -1, count: int = 1
+    ) -> None:
+        """Record an event, or count the earlier one of this reason once more."""
+        earlier = story.last(reason)
+        if earlier is None:
+            warning = reason == "CommitConflict"
+            happening = self._tell(story, reason, text, Whom.JOB, warning=warning, shard=shard)
+            happening.count = count
+            return
+        earlier.count += count
+        earlier.last = self.core.order.now
+
+    def _tell(
+        self,
+        story: Story,
+        reason: str,
+        text: str,
+        audience: Whom,
+        *,
+        warning: bool = False,
+        tasks: Sequence[int] = (),
+        shard: int = -1,
+    ) -> Happening:
+        self.version = number = self.version + 1
+        now = self.core.order.now
+        happening = Happening(
+            number, number, reason, text, audience, warning, now, now, 1, tasks, (), shard
+        )
+        story.version = number
+        self.stories.tell(story, happening)
+        return happening
+
+    def _of_cluster(self, about: Key, reason: str, text: str = "") -> None:
+        for cluster_event in self.told:
+            if cluster_event.about == about and cluster_event.happening.reason == reason:
+                self.version += 1
+                cluster_event.happening.version = self.version
+                cluster_event.happening.count += 1
+                cluster_event.happening.last = self.core.order.now
+                return
+        text = text or _CLUSTER.get(reason, reason)
+        self.version = number = self.version + 1
+        now, warning = self.core.order.now, reason in _WARNINGS
+        happening = Happening(number, number, reason, text, Whom.JOB, warning, now, now)
+        self.told.append(ClusterHappening(about, happening))
+        del self.told[:-CLUSTER_HAPPENINGS]
+
+    def _job_published(self, before: Document | None, after: Document) -> None:
+        """Tell what its policies make of a Job."""
+        state = after.state or {}
+        earlier = (before.state if before is not None else None) or {}
+        phase = state.get("phase")
+        if phase is not None and phase != earlier.get("phase"):
+            self._of_cluster(after.key, phase, str(state.get("message", "")))
+        elif phase is None and "next" in earlier:
+            self._of_cluster(after.key, "Restarted", "its pods have left; it begins anew")
+
+    def _job_gone(self, document: Document) -> None:
+        """Drop the story of a deleted Job: another Job may get its name."""
+        if document.state is not None:
+            self.told = [
+                cluster_event for cluster_event in self.told if cluster_event.about != document.key
+            ]
+
+    def _queue_published(self, before: Document | None, after: Document) -> None:
+        """Tell where a queue was closed."""
+        if _closed(after) and (before is None or not _closed(before)):
+            self._of_cluster(after.key, "QueueClosed")
+
+
+def _closed(document: Document) -> bool:
+    status = document.object().get("status") or {}
+    return status.get("state") not in (None, "Open")

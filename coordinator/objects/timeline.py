@@ -1,0 +1,190 @@
+"""What happened to each job: when which of its tasks changed, and what people are told of it.
+
+Everything here stands in the path of every turn: lists of tasks are kept as they come, by
+reference, and are looked at only when somebody asks. Nothing of it is durable.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from coordinator.intake.documents.index import Keys
+from shared.messages.messages import Placement, TaskState
+
+PARTS = 64
+"""Changes of tasks that are told apart for one job; of what is older all tasks count as changed."""
+HAPPENINGS = 256
+"""Things that are told of one job; then the oldest are forgotten."""
+ALL_HAPPENINGS = 200_000
+"""The same of all jobs together: then jobs that nothing happens to are forgotten first."""
+MOMENTS = 32
+"""Starts and ends of tasks, as they were recorded together, that are remembered of one job."""
+
+
+class Whom(Enum):
+    """Whose event it is."""
+
+    JOB = "the job as a whole"
+    TASKS = "the tasks it names"
+    WAITING = "the job, and those of its tasks that wait"
+
+
+@dataclass(slots=True)
+class Happening:
+    """One thing that is told, and how often it happened."""
+
+    number: int
+    """The version at which it was told first: no other has it."""
+    version: int
+    reason: str
+    message: str
+    audience: Whom
+    warning: bool
+    first: float
+    """Seconds since 1970, as ``last``."""
+    last: float
+    count: int = 1
+    tasks: Sequence[int] = ()
+    placements: Sequence[Placement] = ()
+    """Where tasks were placed; they are the tasks it names then."""
+    shard: int = -1
+
+    def named(self) -> Iterator[int]:
+        """The tasks that it names."""
+        yield from self.tasks
+        for placement in self.placements:
+            yield from placement.tasks
+
+    def place_of(self, tix: int) -> tuple[int, int] | None:
+        """Row and level where it says that a task was placed."""
+        for p in self.placements:
+            if tix in p.tasks:
+                at = p.tasks.index(tix)
+                return p.rows[at], p.levels[at]
+        return None
+
+
+@dataclass(slots=True)
+class Story:
+    """One job. ``parts`` are (version, its tasks that changed then, None for all), oldest first."""
+
+    tasks: int
+    version: int = 0
+    parts: list[tuple[int, Sequence[int] | None]] = field(default_factory=list)
+    floor: int = 0
+    """Up to this version it is not known any more which tasks changed."""
+    happenings: list[Happening] = field(default_factory=list)
+    moments: list[tuple[TaskState, float, Sequence[int]]] = field(default_factory=list)
+    refusal: str = ""
+    """What its last turn was refused for, in one word; "" where it was not."""
+    word: str = ""
+    """The reason that was last told; "" where it does not wait any more."""
+
+    def remember(self, state: TaskState, at: float, tasks: Sequence[int]) -> None:
+        """When tasks started or ended."""
+        self.moments.append((state, at, tasks))
+        if len(self.moments) > MOMENTS:
+            del self.moments[0]
+
+    def changed(self, since: int) -> dict[int, int]:
+        """The tasks that changed beyond a version, each with the version of its last change."""
+        version_of: dict[int, int] = {}
+        every = range(self.tasks) if since < self.floor else None
+        for version, tasks in reversed(self.parts):
+            if version <= since:
+                break
+            for tix in range(self.tasks) if tasks is None else tasks:
+                version_of.setdefault(tix, version)
+        for tix in every or ():
+            version_of.setdefault(tix, self.floor)
+        return version_of
+
+    def last(self, reason: str, *, begins: str = "") -> Happening | None:
+        """The last of a reason, whose message begins so."""
+        of_it = (h for h in reversed(self.happenings) if h.reason == reason)
+        return next((h for h in of_it if h.message.startswith(begins)), None)
+
+    def find(self, number: int) -> Happening | None:
+        at = bisect_left(self.happenings, number, key=lambda h: h.number)
+        happening = self.happenings[at] if at < len(self.happenings) else None
+        return happening if happening is not None and happening.number == number else None
+
+    def time_of(self, state: TaskState, tix: int) -> float | None:
+        """When a task came to this state, None where that is not known (any more)."""
+        for new_state, at, tasks in reversed(self.moments):
+            if new_state is state:
+                position = bisect_left(tasks, tix)
+                if position < len(tasks) and tasks[position] == tix:
+                    return at
+        return None
+
+    def placed_at(self, tix: int) -> float | None:
+        """When a task was placed last, None where that is not known (any more)."""
+        for happening in reversed(self.happenings):
+            for p in happening.placements:
+                position = bisect_left(p.tasks, tix)
+                if position < len(p.tasks) and p.tasks[position] == tix:
+                    return happening.last
+        return None
+
+
+class Stories:
+    """Of every job that something happened to, the latest last."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Story] = {}
+        self.order: Keys[int] = Keys()
+        """The same jobs by number."""
+        self.happenings = 0
+
+    def move(self, jid: int, version: int, tasks: Sequence[int] | None, *, of: int) -> Story:
+        """Tasks of a job (None: all) changed; it has so many ``of`` them."""
+        story = self.jobs.pop(jid, None)
+        if story is None:
+            story = Story(of)
+            self.order.add(jid)
+        self.jobs[jid] = story
+        story.tasks = of
+        story.version = version
+        if of == 1:  # most jobs; its last change says everything
+            story.parts = [(version, None)]
+            return story
+        story.parts.append((version, tasks))
+        if len(story.parts) > PARTS:
+            story.floor = story.parts.pop(0)[0]
+        return story
+
+    def tell(self, story: Story, happening: Happening) -> None:
+        story.happenings.append(happening)
+        self.happenings += 1
+        if len(story.happenings) > HAPPENINGS:
+            del story.happenings[0]
+            self.happenings -= 1
+        if self.happenings > ALL_HAPPENINGS:
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        """Drop the stories of the jobs that have been quiet for longest."""
+        for story in self.jobs.values():
+            self.happenings -= len(story.happenings)
+            story.happenings.clear()
+            if self.happenings <= ALL_HAPPENINGS * 9 // 10:
+                return
+
+    def forget(self, jid: int) -> Story | None:
+        story = self.jobs.pop(jid, None)
+        if story is not None:
+            self.order.discard(jid)
+            self.happenings -= len(story.happenings)
+        return story
+
+    def since(self, version: int) -> Iterable[tuple[int, Story]]:
+        """Jobs that changed beyond a version, the latest first."""
+        for jid in reversed(self.jobs):
+            story = self.jobs[jid]
+            if story.version <= version:
+                return
+            yield jid, story

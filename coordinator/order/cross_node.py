@@ -1,0 +1,293 @@
+"""Keys of constraints that span nodes: terms between tasks, even spreading, volumes, claims,
+disruption budgets.
+
+Each such constraint has a *key*. The jobs that are bound by it or count for it are its members. A
+statement that places or evicts tasks of a member moves the key's version in the ledger. It is
+accepted only while the version is the one that its worker was given, together with the places of
+all members. So two shards never decide on the same key without the other's latest change.
+
+At most one of the turns that touch a key is out at a time: a second would only be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2s
+
+from coordinator.jobs.state import JobState
+from shard_worker.kube_scheduler.filters.volumes import bound
+from shard_worker.session_model.selector_index import LabelIndex, LabelTerm, TermIndex
+from shared.model.constraints import Selector
+from shared.model.model import Job, Pairs, Role, TaskClass, WorldObject
+from shared.model.storage import Budget, Volume, VolumeClaim
+
+TERM, VOLUME, CLAIM, BUDGET = "term/", "volume/", "claim/", "budget/"
+FREE = f"{VOLUME}free"
+"""All jobs with claims that are not bound, as long as there are free volumes to choose from."""
+DEVICES = f"{CLAIM}devices"
+"""All jobs with claims of devices: any two may want the same one."""
+OF_PLACING = (TERM, VOLUME, CLAIM)
+"""Keys that placing a member has to look at; a budget only counts for evictions."""
+
+
+@dataclass(slots=True)
+class Term:
+    """A set of tasks that rules of some jobs speak of."""
+
+    asks: LabelTerm
+    members: set[int] = field(default_factory=set)
+    """jids, those that the rule binds among them."""
+    bound: set[int] = field(default_factory=set)
+    """jids whose own rule it is."""
+
+
+PodLabels = tuple[str, Pairs]
+"""(namespace, labels) of tasks."""
+
+
+class Spanning:
+    """The members of each key, and the turn that each key waits for."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        """Key -> how often it has moved, as far as turns that came back told."""
+        self._terms: dict[str, Term] = {}
+        """Budgets among them."""
+        self._selecting = TermIndex[str]()
+        """The same by what they select."""
+        self._alike: dict[PodLabels, dict[int, None]] = {}
+        """Labels -> the jobs with tasks that have them: most jobs are like many others."""
+        self._labels = LabelIndex[PodLabels]()
+        """The keys of that by label: a term finds its members without asking every job."""
+        self._keys: dict[int, set[str]] = {}
+        self._shared: dict[str, set[int]] = {}
+        """Volumes and claims: key -> members."""
+        self._free: set[str] = set()
+        """Volumes that no claim has yet."""
+        self._bound: set[str] = set()
+        """Keys of the claims that have their volumes."""
+        self._jobs: dict[int, Job] = {}
+        self._busy: dict[str, set[int]] = {}
+        """Key -> the job whose turn is out. More than one only where turns were out already when
+        the rule came that their jobs are members of."""
+        self._taken: dict[int, dict[str, None]] = {}
+        """The same by job: every outcome asks what its job had, of however many turns are out."""
+        self.out_now: set[int] = set()
+        """Jobs with a turn out that is more than a flat one, or that others wait for."""
+        self.is_out: Callable[[int], bool] = lambda _: False
+        """Is a turn of this job out?"""
+        self._waiting: dict[str, list[tuple[int, int]]] = {}
+        """Key -> (jid, stamp) of jobs that wait for that turn."""
+
+    # --- members ------------------------------------------------------------------------------
+
+    def put_job(self, job: Job, classes: dict[int, TaskClass]) -> None:
+        """A job came or changed."""
+        jid = job.jid
+        if jid in self._jobs:
+            self.drop_job(jid)
+        self._jobs[jid] = job
+        kinds = [(job.namespace, role.labels) for role in job.roles]
+        for kind in kinds:
+            if (alike := self._alike.get(kind)) is None:
+                alike = self._alike[kind] = {}
+                self._labels.add(kind, *kind)
+            alike[jid] = None
+        for role in job.roles:
+            if classes[role.cid].constraints is not None:
+                self._put_role(job, role, classes[role.cid])
+        if self._terms:
+            for namespace, labels in dict.fromkeys(kinds):
+                for key in self._selecting.selecting(namespace, dict(labels)):
+                    self._enter(key, self._terms[key], jid)
+        if jid in self._keys and self.is_out(jid):
+            self.take(jid, self.keys(jid))
+
+    def _put_role(self, job: Job, role: Role, cls: TaskClass) -> None:
+        rules = cls.constraints
+        if rules is None:
+            return
+        keys = self._keys.setdefault(job.jid, set())
+        for name in rules.volumes:
+            self._share(f"{VOLUME}{job.namespace}/{name}", job.jid)
+        if rules.volumes:
+            self._share(FREE, job.jid)
+        if rules.claims or rules.claim_templates:
+            self._share(DEVICES, job.jid)
+        for name in rules.claims:
+            self._share(f"{CLAIM}{job.namespace}/{name}", job.jid)
+        for pod_term in rules.pod_terms:
+            spaces = pod_term.namespaces or (job.namespace,)
+            keys.add(self._bind(job.jid, pod_term.selector, spaces, pod_term.all_namespaces))
+        for spread in rules.spreads:
+            keys.add(self._bind(job.jid, spread.selector, (job.namespace,), False))
+
+    def _share(self, key: str, jid: int) -> None:
+        self._shared.setdefault(key, set()).add(jid)
+        self._keys.setdefault(jid, set()).add(key)
+
+    def _bind(
+        self, jid: int, selector: Selector | None, namespaces: tuple[str, ...], everywhere: bool
+    ) -> str:
+        """The key of a rule's term, of which the job is a member from now on."""
+        spaces = () if everywhere else tuple(sorted(namespaces))
+        description = repr((selector, spaces, everywhere)).encode()
+        key = TERM + blake2s(description, digest_size=12).hexdigest()
+        term = self._terms.get(key)
+        if term is None:
+            term = self._new(key, LabelTerm(None if everywhere else spaces, selector))
+        term.members.add(jid)
+        term.bound.add(jid)
+        return key
+
+    def _new(self, key: str, asks: LabelTerm) -> Term:
+        term = self._terms[key] = Term(asks)
+        self._selecting.add(key, asks)
+        for kind in self._labels.selected(asks):
+            for jid in self._alike[kind]:
+                self._enter(key, term, jid)
+        return term
+
+    def _enter(self, key: str, term: Term, jid: int) -> None:
+        """A turn that is out was sent before the job was a member: others wait for it, too."""
+        term.members.add(jid)
+        self._keys.setdefault(jid, set()).add(key)
+        if self.is_out(jid):
+            self.take(jid, (key,))
+
+    def drop_job(self, jid: int) -> None:
+        """A job is gone, and holds no node any more."""
+        job = self._jobs.pop(jid, None)
+        for kind in () if job is None else {(job.namespace, role.labels) for role in job.roles}:
+            alike = self._alike[kind]
+            del alike[jid]
+            if not alike:
+                del self._alike[kind]
+                self._labels.discard(kind)
+        for key in self._keys.pop(jid, ()):
+            members = self._shared.get(key)
+            if members is not None:
+                members.discard(jid)
+                if not members:
+                    del self._shared[key]
+            elif (term := self._terms.get(key)) is not None:
+                term.members.discard(jid)
+                term.bound.discard(jid)
+                if not term.bound and key.startswith(TERM):
+                    self._forget(key)
+
+    def put_object(self, value: WorldObject) -> None:
+        if isinstance(value, Budget):
+            key = f"{BUDGET}{value.namespace}/{value.name}"
+            self._forget(key)
+            self._new(key, LabelTerm((value.namespace,), value.selector))
+        else:
+            self._put_storage(value, present=True)
+
+    def drop_object(self, value: WorldObject) -> None:
+        if isinstance(value, Budget):
+            self._forget(f"{BUDGET}{value.namespace}/{value.name}")
+        else:
+            self._put_storage(value, present=False)
+
+    def _put_storage(self, value: WorldObject, *, present: bool) -> None:
+        """Who chooses among free volumes follows from volumes and claims."""
+        before = bool(self._free)
+        if isinstance(value, Volume):
+            free = present and not value.claim
+            (self._free.add if free else self._free.discard)(value.name)
+        elif isinstance(value, VolumeClaim):
+            key = f"{VOLUME}{value.namespace}/{value.name}"
+            (self._bound.add if present and bound(value) else self._bound.discard)(key)
+        else:
+            return
+        if bool(self._free) > before:
+            for jid in self._shared.get(FREE, ()):
+                if self.is_out(jid):
+                    self.take(jid, (FREE,))
+
+    def _forget(self, key: str) -> None:
+        term = self._terms.pop(key, None)
+        self._selecting.discard(key)
+        for jid in () if term is None else term.members:
+            keys = self._keys.get(jid, set())
+            keys.discard(key)
+            if not keys:
+                self._keys.pop(jid, None)
+
+    # --- what turns ask -----------------------------------------------------------------------
+
+    @property
+    def any(self) -> bool:
+        """Does anything span nodes?"""
+        return bool(self._keys)
+
+    def touches(self, jid: int) -> bool:
+        """Has placing tasks of this job to look at others?"""
+        keys = self._keys.get(jid) if self._keys else None
+        return bool(keys) and any(key.startswith(OF_PLACING) for key in keys or ())
+
+    def keys(self, jid: int) -> list[str]:
+        """The keys that the job is a member of."""
+        return sorted(k for k in self._keys.get(jid, ()) if k != FREE or self._chooses(jid))
+
+    def _chooses(self, jid: int) -> bool:
+        """May placing the job's tasks take a free volume?"""
+        claims = (key for key in self._keys[jid] if key.startswith(VOLUME) and key != FREE)
+        return bool(self._free) and any(key not in self._bound for key in claims)
+
+    def members(self, keys: Iterable[str]) -> set[int]:
+        """All jobs that are members of any of these."""
+        members: set[int] = set()
+        for key in keys:
+            term = self._terms.get(key)
+            members |= self._shared.get(key, set()) if term is None else term.members
+        return members
+
+    # --- one turn at a time -------------------------------------------------------------------
+
+    def busy(self, keys: Iterable[str], state: JobState) -> bool:
+        """Is a turn out that touches one of these? Then the job waits for that to come back."""
+        for key in keys:
+            if self._busy.get(key, set()) - {state.job.jid}:
+                self._waiting.setdefault(key, []).append((state.job.jid, state.stamp))
+                return True
+        return False
+
+    def touched(self, keys: Iterable[str]) -> bool:
+        """Is a turn out that touches one of these?"""
+        return any(key in self._busy for key in keys)
+
+    def take(self, jid: int, keys: Collection[str]) -> None:
+        """A turn of the job goes out that touches these."""
+        self.out_now.add(jid)
+        if keys:
+            self._taken.setdefault(jid, {}).update(dict.fromkeys(keys))
+        for key in keys:
+            self._busy.setdefault(key, set()).add(jid)
+
+    def give_back(self, jid: int) -> list[tuple[int, int]]:
+        """The turn came back, or was read anew. Who waited for it: (jid, stamp)."""
+        woken: list[tuple[int, int]] = []
+        for key in self._taken.pop(jid, ()):
+            self._busy[key].discard(jid)
+            if not self._busy[key]:
+                del self._busy[key]
+                woken += self._waiting.pop(key, [])
+        return woken
+
+    def out(self, jids: Collection[int]) -> list[str]:
+        """Keys that turns of these jobs touch that are out."""
+        return list(dict.fromkeys(key for jid in jids for key in self._taken.get(jid, ())))
+
+    def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
+        """Take up the ledger's versions of the keys of jobs whose turns were lost. No other turn
+        that touches these keys is out."""
+        for key in self.out(jids):
+            self.versions[key] = versions.get(key, 0)
+
+    def moved(self, by: dict[str, int]) -> None:
+        """An accepted statement moved these versions."""
+        for key, times in by.items():
+            self.versions[key] = self.versions.get(key, 0) + times

@@ -1,0 +1,91 @@
+"""Admission by the action enqueue: jobs that it has not admitted yet.
+
+Volcano creates no pods for a job before its admission. Here its pods may exist already; they wait.
+A job that does not say what it needs at least (minResources) is admitted at once. So is every job
+where the policy does without the action.
+"""
+
+from __future__ import annotations
+
+from coordinator.jobs.state import JobState
+from shard_worker.dialects.volcano.actions.enqueue import enqueue, refusal
+from shard_worker.framework.session import Session
+from shard_worker.session_model.queue_totals import INQUEUE, let_in, waits_for_entry
+from shard_worker.session_model.workload import ClusterInfo
+from shared.messages.reason import Reason
+
+ASK_SECONDS = 0.05
+"""Those that wait are judged again at most so often, and only when some total has moved, or after
+the time below."""
+
+ASK_ANYHOW_SECONDS = 1.0
+"""Some rules let a job in because it has waited for so long."""
+
+
+class EnqueueGate:
+    def __init__(self, session: Session) -> None:
+        self.on = False
+        self.waiting: dict[int, JobState] = {}
+        self.why: dict[int, Reason] = {}
+        """Why those were refused that were judged before."""
+        self._asked = float("-inf")
+        self._revision = -1
+        self.adopt(session)
+
+    def adopt(self, session: Session) -> None:
+        self.on = "enqueue" in session.policy.actions
+        self._revision = -1
+
+    def passes(self, state: JobState, cluster: ClusterInfo) -> bool:
+        """May the job be tried? One that has to wait is kept in mind."""
+        info = state.info
+        if not waits_for_entry(info.phase):
+            return True
+        if not self.on or info.job.min_resources is None:
+            if info.job.min_resources is None:
+                info.phase = INQUEUE
+            else:
+                let_in(cluster, info)
+            return True
+        self.waiting[info.job.jid] = state
+        return False
+
+    def judge(
+        self, session: Session, cluster: ClusterInfo, now: float
+    ) -> list[tuple[JobState, Reason | None]]:
+        """The waiting jobs, each with why it was refused, None where it is admitted."""
+        for jid in [jid for jid, state in self.waiting.items() if not state.counted]:
+            self.forget(jid)  # all its tasks have ended: it takes no part any more
+        if not self.waiting or not self._due(cluster, now):
+            return []
+        self._asked, self._revision = now, cluster.revision
+        found: list[tuple[JobState, Reason | None]] = []
+        infos = [state.info for state in self.waiting.values()]
+        for info, entered in list(enqueue(session, cluster, infos)):
+            jid = info.job.jid
+            if entered:
+                self.why.pop(jid, None)
+                found.append((self.waiting.pop(jid), None))
+            else:
+                why = self.why[jid] = refusal(session, cluster, info)[0]
+                found.append((self.waiting[jid], why))
+        return found
+
+    def _due(self, cluster: ClusterInfo, now: float) -> bool:
+        if now < self._asked + ASK_SECONDS:
+            return False
+        return self._revision != cluster.revision or now >= self._asked + ASK_ANYHOW_SECONDS
+
+    def next_due(self) -> float | None:
+        return self._asked + ASK_ANYHOW_SECONDS if self.waiting else None
+
+    def take(self) -> list[JobState]:
+        """All that wait, to be asked anew whether they :meth:`pass <passes>`."""
+        waiting = list(self.waiting.values())
+        self.waiting.clear()
+        self.why.clear()
+        return waiting
+
+    def forget(self, jid: int) -> None:
+        self.waiting.pop(jid, None)
+        self.why.pop(jid, None)

@@ -1,0 +1,215 @@
+"""Excerpts of the books for turns that are not flat: the job, all queues' totals, who matters.
+
+Who matters follows from the action: victims for preempt and reclaim, jobs that share a term, a
+volume, a claim or a budget. Jobs come whole, as gang rules count all of a job. Their number is
+bounded: the least important are the first to be asked, and how many were left out is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from coordinator.jobs.accounts import Accounts
+from coordinator.jobs.state import JobState
+from coordinator.order.cross_node import OF_PLACING, Spanning
+from shard_worker.framework.session import Session
+from shard_worker.session_model.workload import Amounts, QueueInfo, add
+from shared.messages.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt, encode_excerpt
+from shared.messages.messages import TaskState
+from shared.model.model import Job, Queue
+from shared.records.specs import encode_queue
+from shared.records.specs_jobs import encode_job
+
+TASKS = 20_000
+"""Tasks of other jobs in one excerpt: some tens of milliseconds for the worker to open."""
+
+JOB_WEIGHT = 4
+"""A job costs as much as so many tasks, beside those it has."""
+
+RANK_SECONDS = 0.1
+"""Who is the least important is looked at anew so often at most; with very many jobs less often, so
+that it takes a tenth of the time."""
+
+RANK_SECONDS_A_JOB = 1e-5
+
+SAME_QUEUE = frozenset({"preempt", "gangpreempt"})
+OTHER_QUEUES = frozenset({"reclaim", "gangreclaim"})
+Usage = dict[str, dict[str, float]]
+"""Node name -> ``cpu`` and ``memory``, percent."""
+
+EVICTING = SAME_QUEUE | OTHER_QUEUES
+
+Waits = Callable[[list[str]], bool]
+
+_EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
+
+
+class Excerpts:
+    """Writes them from the books."""
+
+    def __init__(
+        self, accounts: Accounts, job_of: Callable[[int], JobState | None], spanning: Spanning
+    ) -> None:
+        """``job_of``: a job, also one that was deleted and is not purged yet."""
+        self._accounts = accounts
+        self._known = job_of
+        self._spanning = spanning
+        self.usage: Callable[[], Usage] = dict
+        """What nodes really use, as far as the policy has somebody measure it."""
+        self.limit = TASKS
+        self.cut = 0
+        """Excerpts that had to leave jobs out, since the start."""
+        self._at = float("inf")
+        self._ranks: dict[int, list[int]] = {}
+        """Queue -> its jobs as :meth:`_ranked` has them, as they were at :attr:`_at`."""
+        self._queues: dict[int, tuple[Queue, bytes]] = {}
+        self._specs: dict[int, tuple[Job, bytes]] = {}
+
+    def of(
+        self, state: JobState, action: str, session: Session, *, waits: Waits = lambda _: False
+    ) -> tuple[bytes, list[str]]:
+        """The excerpt for a turn of this job, and the keys that the turn touches. Nothing is
+        written where the turn ``waits`` for another one that touches some of them."""
+        jid, spanning = state.job.jid, self._spanning
+        own_keys = spanning.keys(jid)
+        close = spanning.members(k for k in own_keys if k.startswith(OF_PLACING)) - {jid}
+        victims = list(self._victims(state, action, session)) if action in EVICTING else []
+        keys = {key for victim in victims for key in spanning.keys(victim)} | {*own_keys}
+        order = dict.fromkeys([*sorted(close), *victims, *sorted(spanning.members(keys))])
+        order.pop(jid, None)
+        others = [
+            member_state for member in order if (member_state := self._known(member)) is not None
+        ]
+        touched = sorted(keys)
+        if touched and waits(touched):
+            return b"", touched
+        return self._write(state, others, touched, whole=len(close)), touched
+
+    def of_running(
+        self, states: Iterable[JobState], rows: frozenset[int]
+    ) -> tuple[bytes, list[str]]:
+        """Of those jobs that have tasks on one of these nodes; they are members of these keys."""
+        jobs = [
+            state
+            for state in states
+            if state.info.allocated and not rows.isdisjoint(_evictable_rows(state))
+        ]
+        keys = sorted({key for state in jobs for key in self._spanning.keys(state.job.jid)})
+        return self._write(None, jobs, keys), keys
+
+    # --- who ----------------------------------------------------------------------------------
+
+    def _victims(self, state: JobState, action: str, session: Session) -> Iterator[int]:
+        """Jobs whose tasks may be asked to leave, the least important first."""
+        cluster, qid = self._accounts.cluster, state.info.qid
+        if action in SAME_QUEUE:
+            queues = [qid]
+        else:
+            queues = [
+                other_qid
+                for other_qid, info in cluster.queues.items()
+                if other_qid != qid and info.queue.reclaimable and info.allocated
+            ]
+            queues.sort(key=lambda q: session.queue_key(cluster.queues[q], cluster), reverse=True)
+        for qid in queues:
+            for jid in self._ranked(qid):
+                if jid != state.job.jid:
+                    yield jid
+
+    def _ranked(self, qid: int) -> list[int]:
+        """Jobs of a queue that hold nodes: of low priority first, of equal the latest."""
+        cluster = self._accounts.cluster
+        every = max(RANK_SECONDS, RANK_SECONDS_A_JOB * len(cluster.jobs))
+        if not self._at <= cluster.now < self._at + every:
+            self._at = cluster.now
+            ranked: dict[int, list[tuple[int, float, int]]] = {}
+            for jid, info in cluster.jobs.items():
+                if info.using:
+                    rank = (info.job.priority, -info.job.created, -jid)
+                    ranked.setdefault(info.qid, []).append(rank)
+            self._ranks = {
+                q: [-rank_entry[2] for rank_entry in sorted(entries)]
+                for q, entries in ranked.items()
+            }
+        return self._ranks.get(qid, [])
+
+    # --- what ---------------------------------------------------------------------------------
+
+    def _write(
+        self,
+        own_job: JobState | None,
+        others: Iterable[JobState],
+        keys: list[str],
+        *,
+        whole: int = 0,
+    ) -> bytes:
+        """``whole``: so many of the first are never left out: the job's own rules ask for them."""
+        jobs, remaining, left_out = [] if own_job is None else [self._job(own_job)], self.limit, 0
+        for number, state in enumerate(others):
+            remaining -= len(state.states) + JOB_WEIGHT
+            if remaining >= 0 or number < whole:
+                jobs.append(self._job(state))
+            else:
+                left_out += len(state.states)
+        self.cut += left_out > 0
+        cluster = self._accounts.cluster
+        versions = self._spanning.versions
+        return encode_excerpt(
+            Excerpt(
+                total=_some(cluster.total),
+                free=_some(cluster.free),
+                promised=_some(cluster.promised),
+                queues=[self._queue(info, own_job) for info in cluster.queues.values()],
+                jobs=jobs,
+                versions={key: versions.get(key, 0) for key in keys},
+                left_out=left_out,
+                usage=self._used(),
+            )
+        )
+
+    def _used(self) -> dict[str, list[float]]:
+        usage = self.usage()
+        return {node: [u.get("cpu", -1.0), u.get("memory", -1.0)] for node, u in usage.items()}
+
+    def _queue(self, info: QueueInfo, own_job: JobState | None) -> QueueExcerpt:
+        """Without what the job itself was charged for an open turn, or nominations: its session
+        charges anew."""
+        cached = self._queues.get(info.queue.qid)
+        if cached is None or cached[0] is not info.queue:
+            cached = self._queues[info.queue.qid] = (info.queue, encode_queue(info.queue))
+        totals = [_some(getattr(info, name)) for name in TOTALS]
+        if own_job is not None and own_job.charge and own_job.info.qid == info.queue.qid:
+            for cid, count in own_job.charge:
+                add(totals[0], self._accounts.classes[cid].requests, -count)
+        return QueueExcerpt(cached[1], info.jobs, totals)
+
+    def _job(self, state: JobState) -> JobExcerpt:
+        jid = state.job.jid
+        cached = self._specs.get(jid)
+        if cached is None or cached[0] is not state.job:
+            if len(self._specs) > 4 * self.limit:
+                self._specs.clear()
+            cached = self._specs[jid] = (state.job, encode_job(state.job))
+        return JobExcerpt(
+            spec=cached[1],
+            states=bytes(state.states),
+            rows=state.rows,
+            keys=self._spanning.keys(jid),
+            phase=state.info.phase,
+            nominated=state.nominated,
+            started=state.started,
+        )
+
+    def forget(self, jid: int) -> None:
+        self._specs.pop(jid, None)
+
+
+def _evictable_rows(state: JobState) -> Iterator[int]:
+    for tix, now in enumerate(state.states):
+        if now in _EVICTABLE:
+            yield state.rows[tix]
+
+
+def _some(amounts: Amounts) -> Amounts:
+    """Without those that are 0."""
+    return {slot: amount for slot, amount in amounts.items() if amount}

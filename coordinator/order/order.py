@@ -1,0 +1,343 @@
+"""Order: which job's turn it is. The pure half of Volcano's allocate that runs over global totals.
+
+Volcano's loop pops a queue, drops it where it is overused, pops a job, allocates it and pushes
+both back. Here the same loop emits a *turn* instead of allocating, charges it to the queue at
+once, and corrects the charge when the outcome returns; up to ``window`` turns are open at a
+time. With ``window=1`` the sequence of turns is Volcano's.
+
+Three things keep a pick cheap with 100,000 jobs waiting:
+
+* Jobs of one queue that need the same (so many tasks of such classes) stand in one *line*, best
+  first. What holds back the first of a line (capacity, share) holds back the rest, so a blocked
+  line is skipped as a whole and no job is popped only to be put back.
+* Counting before trying: a line whose need exceeds what the cluster can give now or soon is
+  blocked without a turn.
+* A line that a worker found infeasible is tried again when capacity was freed, not by a timer;
+  it then waits a little longer each time, so that a stream of small releases does not become
+  a stream of hopeless turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from coordinator.jobs.pending_reasons import of_counts
+from coordinator.jobs.state import InVain, JobState, Need, Standing, amounts, progress, task_runs
+from coordinator.jobs.table import BACKFILL
+from coordinator.order.aging import RESERVE
+from coordinator.order.selection import Picking
+from coordinator.order.session_turns import Sessions
+from shard_worker.framework.session import Session
+from shared.messages.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
+from shared.messages.reason import Hold, Reason
+from shared.model.model import WorldObject
+
+URGENT_ATTEMPTS = 3
+"""So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
+refusal that repeats (a full queue) cannot spin."""
+
+
+ALLOCATING = "allocate"
+NEVER = -1
+"""No revision of the totals: what moved does not matter."""
+_SAYS_NOTHING_OF_PLACES = (OutcomeCode.INFEASIBLE, OutcomeCode.CONFLICT)
+
+
+class Order(Sessions):
+    """See the module's text. Events come in as method calls; :meth:`next_turn` gives turns out."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        window: int = 1,
+        tail_limit: int = 256,
+        work_conserving: bool = True,
+        count_first: bool = True,
+        walls: bool = False,
+    ) -> None:
+        """``walls``: shards see different nodes (hard mode), so each has to be tried before a job
+        is infeasible. ``work_conserving``: when no queue within its share has a job that can be
+        tried, free capacity goes to queues beyond their share, in queue order (our addition; off
+        in replay)."""
+        super().__init__(session, count_first=count_first)
+        self.window = window
+        self.tail_limit = tail_limit
+        self.walls = walls
+        self.reachable: set[int] = set()
+        """Shards that have a worker."""
+        self.picking = Picking(
+            session, self.accounts, self.lines, self.jobs, work_conserving=work_conserving
+        )
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        """Open a session: shares are computed anew, queues dropped before may be tried again."""
+        self.now = now
+        self.accounts.begin(now)
+        self.picking.begin(now)
+        self.departures.begin(now)
+        for jid in self.nominations.due(now, self.jobs):
+            self._wake_nominated(jid)
+        while self._later and self._later[0][0] <= now:
+            _, jid, stamp = heapq.heappop(self._later)
+            if jid in self.jobs and self.jobs[jid].stamp == stamp:
+                self._enqueue(self.jobs[jid], Hold.BIND_FAILED, urgent=True)
+        self.mend()
+        if self.entry.waiting:
+            self.let_in()
+
+    def next_turn(self) -> Turn | None:
+        """The next turn in order, charged to its queue; None when nothing can be tried now."""
+        if self.open >= self.window:
+            return None
+        while (urgent := self.lines.pop_urgent()) is not None:
+            need = self._need(urgent)  # nothing where what it waited with has ended meanwhile
+            if need and (turn := self._open_turn(urgent, need)) is not None:
+                return turn
+        while (picked := self.picking.next()) is not None:
+            if (turn := self._open_turn(*picked)) is not None:
+                return turn
+        return self._further_turn() if self.further or self.aging.bound else None
+
+    def _further_turn(self) -> Turn | None:
+        """A turn of the policy's other actions: backfill, then the actions that evict."""
+        while (filling := self.next_to_fill()) is not None:
+            if (turn := self._open_turn(filling, (), action=BACKFILL)) is not None:
+                return turn
+        while (contender := self.next_contender()) is not None:
+            state, action = contender
+            if (turn := self._open_turn(state, self._need(state), action=action)) is not None:
+                return turn
+        keep = self.next_to_keep_for() if self.aging.bound else None
+        return None if keep is None else self._open_turn(keep, self._need(keep), action=RESERVE)
+
+    def put_object(self, value: WorldObject) -> None:
+        """An object that rules look at came or changed."""
+        self.spanning.put_object(value)
+        self.accounts.put_object(value)
+
+    def drop_object(self, value: WorldObject) -> None:
+        self.spanning.drop_object(value)
+        self.accounts.drop_object(value)
+
+    def next_due(self) -> float | None:
+        """When :meth:`begin` should be called again though nothing happened, None where never."""
+        due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
+        due += [self.parking.next_due(), self.gangs.next_due(), self.entry.next_due()]
+        due += [self.contention.next_due(self.now)]
+        due += [self._later[0][0]] if self._later else []
+        return min((at for at in due if at is not None), default=None)
+
+    def adopt(self, session: Session) -> None:
+        """Judge and order by another session from now on; see :meth:`Sessions.adopt`."""
+        self.picking.adopt(session)
+        super().adopt(session)
+
+    # --- a turn opens -------------------------------------------------------------------------
+
+    def _open_turn(self, state: JobState, need: Need, *, action: str = ALLOCATING) -> Turn | None:
+        """Begin a turn of the job; None where it has to wait for a turn that is out."""
+        world, keys = b"", None
+        if action != ALLOCATING or self.slow(state):
+            world, keys = self.excerpts.of(
+                state, action, self.session, waits=lambda keys: self._steps_aside(state, keys)
+            )
+            if not world:
+                if action == BACKFILL:
+                    self.filled(state, in_vain=True)
+                return None
+        tail = self._tail(state, need) if action == ALLOCATING else 0
+        self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
+        self.lines.stand(state, Standing.OPEN, state.reason)
+        state.stamp += 1
+        state.returned.clear()  # binds refused before this turn say nothing about its outcome
+        self.open += 1
+        if keys is not None:
+            self.go_out(state, action, keys)
+        if state.tried_since < 0:
+            state.tried_since = self.accounts.capacity.changes
+        job, info = state.job, state.info
+        groups = [
+            Group(parent=g.parent, minimum=g.minimum, held=members + best)
+            for g, members, best in zip(job.groups, info.held, info.best_effort, strict=True)
+        ]
+        return Turn(
+            jid=job.jid,
+            job_version=job.spec,
+            qid=info.qid,
+            priority=job.priority,
+            groups=groups,
+            runs=task_runs(state, self.accounts.classes, self._roles(job), tail=tail),
+            total=job.tasks,
+            tail=tail,
+            attempt=state.attempts if action == ALLOCATING else self.contention.attempts(job.jid),
+            nominated=dict(state.nominated),
+            action=action,
+            world=world,
+        )
+
+    def tried(self, turn: Turn) -> set[int]:
+        """Shards that found nothing for this turn."""
+        evicts = turn.jid in self.contention.out
+        return self.contention.tried(turn.jid) if evicts else self.jobs[turn.jid].tried
+
+    def _steps_aside(self, state: JobState, keys: list[str]) -> bool:
+        """Whether another turn that touches one of these keys has to come back first. If so, the
+        job waits."""
+        stamp = state.stamp
+        state.stamp += 1
+        if not self.spanning.busy(keys, state):
+            state.stamp = stamp
+            return False
+        self.lines.stand(state, Standing.WAITING, state.reason)
+        return True
+
+    def _tail(self, state: JobState, need: Need) -> int:
+        """How many elastic tasks the turn may carry.
+
+        None after a gang core and one for a job that is ready, as in Volcano, unless order would
+        pick this very job again: then as many as its queue and the cluster can give."""
+        if not self.session.job_ready(progress(state)):
+            return 0
+        if not self.lines.alone():
+            return 1
+        cid, limit = need[0][0], min(self.tail_limit, state.info.pending)
+        while limit > 1:
+            need_of_limit = ((cid, limit),)
+            covered = self.accounts.capacity.covers(amounts(need_of_limit, self.accounts.classes))
+            if covered and self.picking.allowed(self.accounts.queue(state), need_of_limit):
+                break
+            limit //= 2
+        return max(1, limit)
+
+    # --- outcomes -----------------------------------------------------------------------------
+
+    def outcome(self, outcome: Outcome, *, shard: int = -1) -> None:
+        """A turn came back: correct the charge, move the tasks, queue the rest again.
+
+        ``shard``: the one it came back from, -1 where it was never sent."""
+        for jid in outcome.displaced:
+            self._displace(jid)
+        if outcome.moved:
+            self.spanning.moved(outcome.moved)
+            self.accounts.capacity.freed()  # what came may be what others wait to be beside
+        is_answer = outcome.code not in (OutcomeCode.STALE, OutcomeCode.FENCED)
+        action = (
+            self.came_back(outcome.jid) if is_answer else ALLOCATING
+        )  # else :meth:`resolve` does
+        state = self.known(outcome.jid)
+        if state is None or state.standing is not Standing.OPEN:
+            return
+        if outcome.jid not in self.jobs:
+            self._late(state, outcome)
+            return
+        self.open -= 1
+        self.accounts.give_back(state)
+        if action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES:
+            self._in_vain(state, outcome, action, shard)
+            self._settle_members(state)
+            return
+        match outcome.code:
+            case OutcomeCode.PLACED:
+                self._placed(state, outcome, shard)
+            case OutcomeCode.NOMINATED:
+                self._nominate(state, outcome, action)
+            case OutcomeCode.INFEASIBLE:
+                self._infeasible(state, outcome, shard)
+            case OutcomeCode.CONFLICT:
+                self._conflict(state)
+            case OutcomeCode.STALE | OutcomeCode.FENCED:
+                self.lines.stand(state, Standing.WAITING, Reason.PENDING_EVALUATION)
+                state.unread = True
+                self.stale.append(outcome.jid)
+        self._settle_members(state)
+
+    def _in_vain(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
+        """Take up a backfill or eviction that placed nothing. What allocate found still holds."""
+        jid, is_infeasible = state.job.jid, outcome.code is OutcomeCode.INFEASIBLE
+        if action == BACKFILL:
+            self.filled(state, in_vain=is_infeasible)
+        elif action == RESERVE:
+            self.aging.chosen(jid, (row for p in outcome.placements for row in p.rows))
+        elif is_infeasible:
+            reasons, before = outcome.reasons, state.in_vain
+            make = before.then if before is not None else InVain
+            state.in_vain = make(action, reasons, self.now)
+            tried = self.contention.tried(jid) | {shard}
+            elsewhere = self.walls and bool(self.reachable - tried)
+            revision = self.accounts.cluster.revision
+            self.contention.in_vain(
+                jid, shard=shard, elsewhere=elsewhere, now=self.now, revision=revision
+            )
+        else:
+            self.contention.refused(jid, now=self.now)
+        self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
+        if action == BACKFILL and is_infeasible and state.standing is Standing.WAITING:
+            self.lines.stand(state, Standing.WAITING, of_counts(outcome.reasons))
+
+    def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
+        state.attempts = state.conflicts = 0
+        state.tried.clear()
+        if self.further:
+            self.contention.forget(state.job.jid)
+        if self.aging.jid == state.job.jid:
+            self.aging.over(state.job.jid)
+        if not outcome.reasons:
+            state.tried_since = -1
+        self.nominations.drop(state)
+        for placement in outcome.placements:
+            if placement.kind == ALLOCATE:
+                self.accounts.move(state, state.expected(placement.tasks), TaskState.BINDING)
+        state.returned.clear()
+        if outcome.reasons and state.info.pending:
+            self._infeasible(state, outcome, shard)
+        else:
+            self._enqueue(state)
+        self._settle(state)
+
+    def _nominate(self, state: JobState, outcome: Outcome, action: str) -> None:
+        """Hold what the gang was promised until the tasks in its way have left."""
+        self.nominations.drop(state)
+        self.lines.stand(state, Standing.NOMINATED, Reason.WAITING_FOR_VICTIMS)
+        waits = self.nominations.add(state, outcome)
+        self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
+        state.stamp += 1
+        if action == ALLOCATING or waits or outcome.evictions:
+            self.contention.forget(state.job.jid)
+        else:  # nobody has to leave for it: allocate has its chance, and a pause comes after that
+            self.contention.skip(state.job.jid, now=self.now, revision=NEVER)
+        if waits or outcome.evictions:  # word of those that have to leave may be on its way
+            self.nominations.look_again(state, self.now)
+        else:
+            self._wake_nominated(state.job.jid)
+
+    def _infeasible(self, state: JobState, outcome: Outcome, shard: int) -> None:
+        state.attempts += 1
+        state.tried.add(shard)
+        self.to_fill(state)
+        elsewhere = self.walls and bool(self.reachable - state.tried)
+        self._enqueue(state, of_counts(outcome.reasons), urgent=elsewhere)
+        if not elsewhere:
+            state.tried.clear()
+            self._hold_line(state)
+
+    def _conflict(self, state: JobState) -> None:
+        """To the front without a pause: others were faster. Later it waits with its line, and in
+        the end apart from it: what is refused again and again may have another cause."""
+        state.attempts += 1
+        state.conflicts += 1
+        if state.attempts <= URGENT_ATTEMPTS:
+            self._enqueue(state, urgent=True, keep=True)
+            return
+        self._enqueue(state, Reason.REPEATED_CONFLICT)
+        self._hold_line(state)
+
+    def _hold_line(self, state: JobState) -> None:
+        """Let the job's line wait for freed capacity, a little longer each time in a row."""
+        since, state.tried_since = state.tried_since, -1
+        if state.standing is not Standing.READY:
+            return
+        line = self.lines.queues[state.info.qid].lines[self._need(state)]
+        self.lines.hold(line, since=since, now=self.now)

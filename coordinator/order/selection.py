@@ -1,0 +1,202 @@
+"""Picking: whose turn is next in this session, by the queues' shares and the jobs' order.
+
+Volcano's walk: the first queue in order that is not overused, its first job whose need the queue
+may have; a queue without one is closed for the rest of the session. Our addition, off in replay:
+when no queue within its share has a job that can be tried, free capacity goes to queues beyond
+it.
+
+Nothing else happens during a session: what there is room for only gets less, from one pick to the
+next."""
+
+from __future__ import annotations
+
+from coordinator.jobs.accounts import Accounts
+from coordinator.jobs.capability import held, upwards, within_capability
+from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineOrder, QueueState
+from coordinator.jobs.pending_queue import Lines
+from coordinator.jobs.pending_tree import Entry
+from coordinator.jobs.state import JobState, Need, Standing, amounts
+from shard_worker.framework.session import Session
+from shard_worker.session_model.workload import QueueInfo
+from shared.messages.reason import Reason
+from shared.model.model import Requests
+
+
+class Picking:
+    def __init__(
+        self,
+        session: Session,
+        accounts: Accounts,
+        lines: Lines,
+        jobs: dict[int, JobState],
+        *,
+        work_conserving: bool,
+    ) -> None:
+        self._session = session
+        self._accounts = accounts
+        self._lines = lines
+        self._jobs = jobs
+        self._work_conserving = work_conserving
+        self._now = 0.0
+        self._closed: set[int] = set()
+        """Queues that were overused, or had nothing that can be tried."""
+        self._blocked: set[tuple[int, Need]] = set()
+        """Lines (queue, need) that capacity holds back."""
+        self._over_share: set[tuple[int, Need]] = set()
+        """Lines that their queue's share or capability holds back."""
+        self._sessions = 0
+        self._borrowing: set[int] = set()
+        """Queues beyond their share that got something, or might have, in this session."""
+
+    def adopt(self, session: Session) -> None:
+        """Go by another session from now on."""
+        self._session = session
+        self.begin(self._now)
+
+    def begin(self, now: float) -> None:
+        """A new session: what was closed or held back may be tried again."""
+        self._now = now
+        self._sessions += 1
+        self._borrowing.clear()
+        self._closed.clear()
+        self._blocked.clear()
+        self._over_share.clear()
+
+    def next(self) -> tuple[JobState, Need] | None:
+        """The next job and what it needs; it stays in its line until its turn is opened."""
+        while (picked := self._pick()) is not None:
+            queue, line, state = picked
+            if self.allowed(queue.info, line.need):
+                return state, line.need
+            self._lines.stand(state, Standing.READY, Reason.WAITING_FOR_QUOTA, line)
+            self._over_share.add((queue.info.queue.qid, line.need))
+            if line.order is not None:
+                line.order.skip(line)
+        return self._borrow() if self._work_conserving else None
+
+    def _pick(self) -> tuple[QueueState, Line, JobState] | None:
+        """The first job of the first queue that is not overused and not held back."""
+        cluster = self._accounts.cluster
+        while (queue := self._best_queue()) is not None:
+            if not self._session.overused(queue.info, cluster):
+                best = self._best_line(queue)
+                if best is not None:
+                    return queue, best[0], self._jobs[best[1][2]]
+            self._closed.add(queue.info.queue.qid)
+        return None
+
+    def _best_queue(self) -> QueueState | None:
+        best: QueueState | None = None
+        best_key: tuple[tuple[float, ...], str] | None = None
+        for qid, queue in self._lines.queues.items():
+            if not queue.lines or qid in self._closed:
+                continue
+            key = self._queue_key(queue)
+            if best_key is None or key < best_key:
+                best, best_key = queue, key
+        return best
+
+    def _queue_key(self, queue: QueueState) -> tuple[tuple[float, ...], str]:
+        key = self._session.queue_key(queue.info, self._accounts.cluster)
+        return (key, queue.info.queue.name)
+
+    def _best_line(self, queue: QueueState) -> tuple[Line, Entry] | None:
+        """The line whose first job is first in order, of those that are not held back."""
+        if queue.order is not None:
+            return self._search(queue, queue.order, borrowing=False)
+        qid = queue.info.queue.qid
+        best: tuple[Line, Entry] | None = None
+        for need, line in list(queue.lines.items()):
+            if (qid, need) in self._blocked or (qid, need) in self._over_share:
+                continue
+            top = self._lines.top(line)
+            if top is None:
+                continue
+            if self._lines.held_back(line, self._now):
+                self._blocked.add((qid, need))
+            elif best is None or top < best[1]:
+                best = (line, top)
+        return best
+
+    def _search(
+        self, queue: QueueState, order: LineOrder, *, borrowing: bool
+    ) -> tuple[Line, Entry] | None:
+        """:meth:`_best_line` where there are many. What has no room is left out without a look at
+        it, so lines beyond their queue's share are not found at all."""
+        order.begin(self._sessions, self._now)
+        self._lines.drop_emptied(queue)
+        room = self._room(queue.info, borrowing=borrowing)
+        while room is not None and (candidate := self._lines.first(queue, room)) is not None:
+            if not self._lines.held_back(candidate[0], self._now):
+                return candidate
+            order.skip(candidate[0])
+        return None
+
+    def _room(self, queue: QueueInfo, *, borrowing: bool) -> dict[int, float] | None:
+        """The most that a line of the queue may ask for, as far as amounts say; None: nothing may
+        be asked."""
+        room = self._session.room(queue, self._accounts.cluster, borrowing=borrowing)
+        if room is None:
+            return None
+        if self._lines.count_first:
+            for slot, free in self._accounts.capacity.room().items():
+                room[slot] = min(free, room.get(slot, free))
+        for above in upwards(self._lines.queues, queue):
+            for slot, limit in above.queue.capability or ():
+                headroom = max(limit - held(self._lines.queues, above, slot), 0)
+                room[slot] = min(headroom, room.get(slot, headroom))
+        room.update(NONE_OF_THOSE)
+        return room
+
+    def allowed(self, queue: QueueInfo, need: Need) -> bool:
+        """Whether queue share and capability let all of the need pass.
+
+        Volcano asks Allocatable for one task after the other with the share growing; as the rule
+        only ever compares a growing sum, asking once for the sum is the same.
+        """
+        total = amounts(need, self._accounts.classes)
+        requests: Requests = tuple(sorted(total.items()))
+        if not self._session.allocatable(queue, requests, self._accounts.cluster):
+            return False
+        return within_capability(self._lines.queues, queue, total)
+
+    def _borrow(self) -> tuple[JobState, Need] | None:
+        """Work conservation: what no queue may have within its share goes by queue order, and in a
+        queue by job order."""
+        closed = [
+            (self._queue_key(self._lines.queues[qid]), qid)
+            for qid in {qid for qid, _ in self._over_share} | self._closed
+        ]
+        for _, qid in sorted(closed):
+            queue = self._lines.queues[qid]
+            if not queue.info.queue.open:
+                continue
+            best = self._best_beyond(queue)
+            if best is not None:
+                return self._jobs[best[1][2]], best[0].need
+        return None
+
+    def _best_beyond(self, queue: QueueState) -> tuple[Line, Entry] | None:
+        """The first line that its queue may have beyond its share."""
+        if queue.order is None:
+            lines = [(line, self._lines.top(line)) for line in list(queue.lines.values())]
+            may = [(line, top) for line, top in lines if top and self._may_borrow(queue, line)]
+            return min(may, key=lambda candidate: candidate[1], default=None)
+        if queue.info.queue.qid not in self._borrowing:  # its share counts no more
+            self._borrowing.add(queue.info.queue.qid)
+            queue.order.unskip()
+        while (candidate := self._search(queue, queue.order, borrowing=True)) is not None:
+            if self._may_borrow(queue, candidate[0]):
+                return candidate
+            queue.order.skip(candidate[0])
+        return None
+
+    def _may_borrow(self, queue: QueueState, line: Line) -> bool:
+        if (queue.info.queue.qid, line.need) in self._blocked:
+            return False
+        if self._lines.held_back(line, self._now):
+            return False
+        if not within_capability(self._lines.queues, queue.info, line.amounts):
+            return False
+        requests: Requests = tuple(sorted(line.amounts.items()))
+        return self._session.may_borrow(queue.info, requests, self._accounts.cluster)

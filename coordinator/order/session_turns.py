@@ -1,0 +1,358 @@
+"""The book's part in turns that are not flat: who gets one, and what is kept of it while it is out.
+
+Beside allocate the policy may have *enqueue* (jobs wait to be let in), *backfill* (tasks that ask
+for nothing, once allocate had its chance), and actions that evict for jobs that starve. Jobs whose
+rules need it are allocated by a session, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from coordinator.jobs.repairs import Repairs
+from coordinator.jobs.state import JobState, Standing, progress, recount
+from coordinator.jobs.table import BACKFILL
+from coordinator.order.aging import RESERVE, Aging
+from coordinator.order.cross_node import Spanning
+from coordinator.order.enqueue import EnqueueGate
+from coordinator.order.excerpts import OTHER_QUEUES, Excerpts
+from coordinator.order.starvation import Contention
+from shard_worker.framework.session import Session
+from shard_worker.session_model.queue_totals import waits_for_entry
+from shard_worker.session_model.workload import Amounts, QueueInfo
+from shared.messages.messages import NOBODY, TaskState
+from shared.messages.reason import Reason, WaitReason
+from shared.model.model import Job, Pairs
+
+
+class Sessions(Repairs):
+    """The book, and what it takes to send turns that are not flat."""
+
+    def __init__(self, session: Session, *, count_first: bool) -> None:
+        super().__init__(session, count_first=count_first)
+        self.spanning = Spanning()
+        self.spanning.is_out = self._is_out
+        self.excerpts = Excerpts(self.accounts, self.known, self.spanning)
+        self.contention = Contention(session.policy)
+        self.entry = EnqueueGate(session)
+        self.aging = Aging()
+        self._unfilled: dict[int, int] = {}
+        """Jobs with pending tasks that ask for nothing -> the count of capacity changes when their
+        backfill was in vain, -1 where it was not."""
+        self._others_out: dict[int, str] = {}
+        """Jobs of which a turn is out that neither allocates nor evicts -> its action."""
+        self._filled_at = -1
+        """The count of capacity changes when nobody was left to backfill."""
+        self._rules()
+
+    def _is_out(self, jid: int) -> bool:
+        state = self.known(jid)
+        return state is not None and state.standing is Standing.OPEN
+
+    def _rules(self) -> None:
+        """What follows from the policy in force."""
+        self._all_slow = bool(self.session.slow)
+        self._fast: dict[tuple[int, Pairs], bool] = {}
+        self.further = self.fills or bool(self.contention.actions)
+        """Is there anything to do beside allocate?"""
+        self._filled_at = -1
+
+    # --- another policy -----------------------------------------------------------------------
+
+    def adopt(self, session: Session) -> None:
+        """Judge and order by another session from now on; who waits is queued anew by its keys.
+
+        Turns that are open and nominations stand: they come back as they fell. What was found
+        infeasible may fit by the new rules, so nothing is held back any more.
+        """
+        self.contention.adopt(session.policy)
+        self.entry.adopt(session)
+        self.session = session
+        self.lines.sortable = session.sorts_jobs
+        for queue in self.lines.queues.values():
+            self.lines.clear(queue)
+        for state in list(self.jobs.values()):
+            self._judge_anew(state)
+        self._rules()
+        for state in self.entry.take():
+            if state.standing is Standing.WAITING:
+                self._enqueue(state)
+        for state in list(self.jobs.values()):
+            if state.standing is Standing.WAITING and any(state.info.best_effort):
+                self._enqueue(state, state.reason)
+
+    def _judge_anew(self, state: JobState) -> None:
+        state.need = None  # the order of its roles may be another
+        state.tried.clear()
+        state.slow = None
+        waits = state.standing is Standing.WAITING and state.reason == Reason.NOT_ENOUGH_TASKS
+        waits = self._regroup(state) or waits
+        ready = state.standing is Standing.READY
+        if ready and state.line is None:  # urgent, and stays where it is, unless invalid now
+            ready = self.session.job_valid(state.info, self.accounts.cluster) is not None
+        if ready or waits:
+            self._enqueue(state, state.reason if ready else Reason.PENDING_EVALUATION)
+
+    def _regroup(self, state: JobState) -> bool:
+        """The policy got or lost the action backfill: count who places the job's tasks that ask for
+        nothing. True where the job waits and has others to place now."""
+        if state.backfilled is self.fills:
+            return False
+        state.backfilled = self.fills
+        if not any(self.accounts.classes[role.cid].best_effort for role in state.job.roles):
+            return False
+        recount(state, self.accounts.classes)
+        return state.standing in (Standing.READY, Standing.WAITING)
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def put_job(self, job: Job, states: bytearray | None = None) -> None:
+        self.spanning.put_job(job, self.accounts.classes)
+        super().put_job(job, states)
+
+    def put_leaving(self, job: Job, states: bytearray) -> None:
+        # Its pods run until they are stopped, and nobody may come beside those that it keeps off.
+        self.spanning.put_job(job, self.accounts.classes)
+        super().put_leaving(job, states)
+
+    def _forget(self, state: JobState) -> None:
+        self.entry.forget(state.job.jid)
+        super()._forget(state)
+
+    def unlearn(self, state: JobState) -> None:
+        self.spanning.drop_job(state.job.jid)
+        super().unlearn(state)
+
+    def drop_job(self, jid: int) -> None:
+        self.entry.forget(jid)
+        self.contention.gone(jid)
+        self.aging.over(jid)
+        self._unfilled.pop(jid, None)
+        super().drop_job(jid)
+
+    def purged(self, jid: int) -> None:
+        """Nothing is left of a deleted job."""
+        self.spanning.drop_job(jid)
+        self.excerpts.forget(jid)
+        self.departures.purged(jid)
+
+    def resolve(self, jid: int, states: bytearray) -> None:
+        if self.came_back(jid) in self.contention.actions:
+            self.contention.forget(jid)
+        super().resolve(jid, states)
+
+    def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
+        super().task_changed(jid, state, tasks, rows)
+        job = self.jobs.get(jid)
+        if state is TaskState.RUNNING and self.contention.actions and job is not None:
+            job.started.update(dict.fromkeys(tasks, self.now))
+
+    # --- who needs what -----------------------------------------------------------------------
+
+    def slow(self, state: JobState) -> bool:
+        """Does allocating the job need a session?"""
+        if state.slow is None:
+            state.slow = self._is_slow(state.job)
+        jid = state.job.jid
+        if state.slow or jid == self.aging.jid:
+            return True
+        return self.spanning.any and self.spanning.touches(jid)
+
+    def _is_slow(self, job: Job) -> bool:
+        if self._all_slow or job.topology is not None or job.sub_groups:
+            return True
+        for role in job.roles:
+            marks = role.annotations + job.annotations
+            is_fast = self._fast.get((role.cid, marks))
+            if is_fast is False or (is_fast is None and not self._is_fast(role.cid, marks)):
+                return True
+        return False
+
+    def _is_fast(self, cid: int, marks: Pairs) -> bool:
+        is_fast = self.session.fast(self.accounts.classes[cid], marks)
+        self._fast[cid, marks] = is_fast
+        return is_fast
+
+    # --- entry --------------------------------------------------------------------------------
+
+    def _line_up(self, state: JobState, reason: WaitReason, *, urgent: bool) -> None:
+        waits = waits_for_entry(state.info.phase)
+        if waits and not self.entry.passes(state, self.accounts.cluster):
+            self.lines.stand(state, Standing.WAITING, self.entry.why.get(state.job.jid, reason))
+        elif not (state.need or self._need(state)):  # what is left of it has gates
+            self.lines.stand(state, Standing.WAITING, Reason.GATED)
+        else:
+            super()._line_up(state, reason, urgent=urgent)
+
+    def let_in(self) -> None:
+        """Judge those that wait for entry."""
+        for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):
+            if why is None:
+                self._filled_at = -1
+            if why is None and state.standing is Standing.WAITING:
+                self._enqueue(state)
+            elif why is not None and state.standing is Standing.WAITING:
+                self.lines.stand(state, Standing.WAITING, why)
+
+    # --- backfill -----------------------------------------------------------------------------
+
+    def _of_backfill(self, state: JobState) -> WaitReason:
+        self.to_fill(state)
+        return super()._of_backfill(state)
+
+    def to_fill(self, state: JobState) -> None:
+        """Some of the job's tasks that ask for nothing may be pending."""
+        if any(state.info.best_effort):
+            self._unfilled.setdefault(state.job.jid, -1)
+            self._filled_at = -1
+
+    def next_to_fill(self) -> JobState | None:
+        """A job whose tasks that ask for nothing may be placed now."""
+        changes = self.accounts.capacity.changes
+        if not self._unfilled or self._filled_at == changes:
+            return None
+        for jid, tried in list(self._unfilled.items()):
+            state = self.jobs.get(jid)
+            if state is None or not any(state.info.best_effort):
+                del self._unfilled[jid]
+            elif tried != changes and self._may_fill(state):
+                return state
+        self._filled_at = changes
+        return None
+
+    def _may_fill(self, state: JobState) -> bool:
+        if state.standing not in (Standing.READY, Standing.WAITING, Standing.SETTLED):
+            return False
+        if state.unread or state.lapsing or state.stopping:
+            return False
+        if state.job.dangling or state.info.qid < 0:
+            return False
+        cluster = self.accounts.cluster
+        return (
+            self.session.job_ready(progress(state))
+            and self.session.job_valid(state.info, cluster) is None
+            and self.entry.passes(state, cluster)
+        )
+
+    def filled(self, state: JobState, *, in_vain: bool) -> None:
+        """A backfill came back."""
+        if in_vain:
+            self._unfilled[state.job.jid] = self.accounts.capacity.changes
+        self._filled_at = -1
+
+    # --- contention ---------------------------------------------------------------------------
+
+    def next_contender(self) -> tuple[JobState, str] | None:
+        """The next job that starves and may evict, by which action: queues and jobs in order."""
+        if not self.contention.may_look(self.now):
+            return None
+        cluster, lines = self.accounts.cluster, self.lines
+        by_key = [
+            (self.session.queue_key(queue.info, cluster), queue.info.queue.name, queue)
+            for queue in lines.queues.values()
+            if queue.lines
+        ]
+        for _, _, queue in sorted(by_key, key=lambda keyed: keyed[:2]):
+            tops = [top for line in list(queue.lines.values()) if (top := lines.top(line))]
+            for top in sorted(tops):
+                state = self.jobs[top[2]]
+                if (action := self._action(state)) is not None:
+                    return state, action
+        self.contention.looked(self.now, lines=sum(len(q.lines) for _, _, q in by_key))
+        return None
+
+    def _action(self, state: JobState) -> str | None:
+        """By which action this job may evict now."""
+        cluster, jid = self.accounts.cluster, state.job.jid
+        if not self.session.job_starving(state.info):
+            return None
+        for _ in self.contention.actions:
+            action = self.contention.action(jid, now=self.now, revision=cluster.revision)
+            if action is None or self._worth(state, action):
+                return action
+            self.contention.skip(jid, now=self.now, revision=cluster.revision)
+        return None
+
+    def _worth(self, state: JobState, action: str) -> bool:
+        """May anybody be asked at all?"""
+        cluster, info = self.accounts.cluster, self.accounts.queue(state)
+        if action not in OTHER_QUEUES:
+            allocated = state.info.allocated
+            return any(n > allocated.get(slot, 0) for slot, n in info.allocated.items())
+        if self.session.overused(info, cluster):
+            return False
+        return any(
+            queue is not info and queue.queue.reclaimable and any(queue.allocated.values())
+            for queue in cluster.queues.values()
+        )
+
+    # --- aging --------------------------------------------------------------------------------
+
+    def next_to_keep_for(self) -> JobState | None:
+        """The job that was the first of its queue for the longest, if that is too long.
+
+        Not one of a queue that has its share while others wait, nor one that its queue can never
+        take."""
+        if not self.aging.looks(self.now):
+            return None
+        cluster = self.accounts.cluster
+        waiting = [queue for queue in self.lines.queues.values() if self.lines.head(queue)]
+        candidates: list[tuple[float, JobState]] = []
+        for queue in waiting:
+            line = self.lines.head(queue)
+            top = None if line is None else self.lines.top(line)
+            if line is None or top is None:
+                continue
+            waited = self.aging.first(queue.info.queue.qid, top[2], self.now)
+            if not self.aging.may_ask(top[2], waited, self.now):
+                continue
+            if len(waiting) > 1 and self.session.overused(queue.info, cluster):
+                continue
+            if self._can_ever(queue.info, line.amounts):
+                candidates.append((waited, self.jobs[top[2]]))
+        self.aging.gone([qid for qid, queue in self.lines.queues.items() if queue.lines])
+        if not candidates:
+            return None
+        _, state = max(candidates, key=lambda pair: pair[0])
+        self.aging.asked(state.job.jid, self.now)
+        return state
+
+    @staticmethod
+    def _can_ever(queue: QueueInfo, amounts: Amounts) -> bool:
+        """Would the queue take so much, were nothing else in it?"""
+        limits = [dict(above.queue.capability or ()) for above in (queue, *queue.above)]
+        return all(limit.get(s, n) >= n for limit in limits for s, n in amounts.items())
+
+    # --- a turn is out ------------------------------------------------------------------------
+
+    def go_out(self, state: JobState, action: str, keys: list[str]) -> None:
+        jid = state.job.jid
+        self.spanning.out_now.add(jid)
+        if keys:
+            self.spanning.take(jid, keys)
+        if action in (BACKFILL, RESERVE):
+            self._others_out[jid] = action
+        elif action != "allocate":
+            self.contention.opened(jid, action)
+
+    def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
+        """The ledger has these versions, and these jobs' turns were lost: they are about to be read
+        anew, a shuffle excepted."""
+        self.spanning.know(jids, versions)
+        if NOBODY in jids:
+            self.came_back(NOBODY)
+
+    def came_back(self, jid: int) -> str:
+        """A turn came back, or is read anew: its action. Whoever waited for it is next."""
+        if jid not in self.spanning.out_now:
+            return "allocate"
+        self.spanning.out_now.discard(jid)
+        for woken, stamp in self.spanning.give_back(jid):
+            if woken in self._unfilled:  # its backfill may have waited
+                self._unfilled[woken], self._filled_at = -1, -1
+            state = self.jobs.get(woken)
+            if state is not None and state.stamp == stamp:
+                self._enqueue(state, urgent=True)
+        if (action := self._others_out.pop(jid, None)) is not None:
+            return action
+        return self.contention.came_back(jid) or "allocate"

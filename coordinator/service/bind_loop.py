@@ -1,0 +1,214 @@
+"""The two loops between ledger and cluster: binds go out, reports come in.
+
+Both only move data between adapters and the pure functions of :mod:`coordinator.bind.binder`;
+everything that must be remembered is in the ledger (unacknowledged binds) or in the cluster
+(reports).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from coordinator.bind.binder import BindPlan, part_of, plan_binds, read_names, still_wanted
+from coordinator.bind.status_writer import Recorder
+from coordinator.cluster.protocol import BindAnswer, ClusterDriver, ClusterTimeout
+from coordinator.core.coordinator import Coordinator
+from coordinator.service.metrics.probes import Probes
+from shared.ledger.entries.stored import BindEntry
+from shared.ledger.protocol import Ledger
+from shared.ledger.retry import insist
+
+CONSUMER = "coordinator"
+"""One name for every coordinator: what a dead one had not acknowledged is its successor's."""
+
+ENTRIES = 64
+"""Entries of the bind stream in one call to the cluster."""
+
+CALLS = 4
+"""Calls to the cluster under way at once."""
+
+ASK_AGAIN_SECONDS = 0.2
+"""Pause before asking again where the cluster did not answer."""
+
+DELETE_TASKS = 1000
+"""Tasks of one call that deletes."""
+
+LOOK_BACK_SECONDS = 5.0
+"""How often we ask for entries that were given out in our name and that nobody drives: the answer
+to a read was lost, or a deposed coordinator read them. Else their tasks would wait for ever."""
+
+log = structlog.get_logger(__name__)
+
+
+class Binding:
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: ClusterDriver,
+        recorder: Recorder,
+        *,
+        core: Coordinator,
+        surely: Callable[[], Awaitable[None]],
+        probes: Probes | None = None,
+    ) -> None:
+        """``surely`` waits until nobody else can lead."""
+        self._surely = surely
+        self._ledger = ledger
+        self._cluster = cluster
+        self._recorder = recorder
+        self._core = core
+        self._probes = probes or Probes()
+        self._slots = asyncio.Semaphore(CALLS)
+        self._under_way: set[str] = set()
+
+    async def bind_forever(self) -> None:
+        """Drive the cluster from the bind stream, first with what was never acknowledged."""
+        async with asyncio.TaskGroup() as group:
+            while entries := await self._unattended():
+                await self._bind_again(entries)
+            looked = time.monotonic()
+            while True:
+                await self._begin(group, await self._read(own=False), again=False)
+                if time.monotonic() - looked >= LOOK_BACK_SECONDS:
+                    looked = time.monotonic()
+                    await self._begin(group, await self._unattended(), again=True)
+
+    async def _begin(
+        self, group: asyncio.TaskGroup, entries: list[BindEntry], *, again: bool
+    ) -> None:
+        """See entries through beside others. ``again``: somebody may have driven them before."""
+        if entries:
+            await self._slots.acquire()
+            self._under_way.update(entry.id for entry in entries)
+            group.create_task(self._attend(entries, again=again))
+
+    async def _read(self, *, own: bool) -> list[BindEntry]:
+        block, count = (None, (CALLS + 1) * ENTRIES) if own else (1.0, ENTRIES)
+        return await insist(
+            lambda: self._ledger.read_binds(CONSUMER, count=count, block=block, own=own),
+            call_name="read binds",
+        )
+
+    async def _unattended(self) -> list[BindEntry]:
+        """Entries that were given out and are not acknowledged, without those we drive. What was
+        acknowledged while we asked is not among them: its tasks may be placed again by now."""
+        attended = set(self._under_way)
+        entries = [entry for entry in await self._read(own=True) if entry.id not in attended]
+        return entries[:ENTRIES]
+
+    async def _attend(self, entries: list[BindEntry], *, again: bool) -> None:
+        try:
+            if again:
+                await self._bind_again(entries)
+            else:
+                await self._bind(entries)
+                await self._acknowledge(entries)
+        finally:
+            self._under_way.difference_update(entry.id for entry in entries)
+            self._slots.release()
+
+    async def _bind_again(self, entries: list[BindEntry]) -> None:
+        await self._bind(await self._still_wanted(entries))
+        await self._acknowledge(entries)
+
+    async def _bind(self, entries: list[BindEntry]) -> None:
+        if any(entry.evicts for entry in entries):
+            await self._evict(*self._core.evicted(entries))
+        plan = await self._plan(entries)
+        while plan.jids:
+            plan = await self._drive(plan)
+
+    async def _evict(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
+        """Have the cluster stop what was evicted, until it answers: these incarnations and no later
+        ones. What is gone already has reported so, or will."""
+        while tasks:
+            if await self._stop(tasks[:DELETE_TASKS], uids[:DELETE_TASKS]):
+                tasks, uids = tasks[DELETE_TASKS:], uids[DELETE_TASKS:]
+            else:
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def _acknowledge(self, entries: list[BindEntry]) -> None:
+        """After the answers are recorded, never before; nor by who may have been deposed: an entry
+        with nothing to do for our books may be of a job that they do not know yet."""
+        await self._surely()
+        await insist(lambda: self._ledger.ack_binds([e.id for e in entries]), call_name="ack binds")
+
+    async def _still_wanted(self, entries: list[BindEntry]) -> list[BindEntry]:
+        """Without what a dead coordinator had recorded but not acknowledged: such a task may have
+        been placed elsewhere since."""
+        jids = sorted({jid for entry in entries for jid, *_ in entry.binds})
+        truth = await insist(lambda: self._ledger.read_tasks(jids), call_name="read tasks")
+        return still_wanted(entries, {jid: tasks for jid, (_, tasks) in truth.items()})
+
+    async def _plan(self, entries: list[BindEntry]) -> BindPlan:
+        while True:
+            plan = plan_binds(entries, jobs=self._core.job, node=self._core.names.get)
+            if plan is not None:
+                return plan
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def _drive(self, plan: BindPlan) -> BindPlan:
+        """One call; returns what must be asked again."""
+        started = time.monotonic()
+        try:
+            answers = await self._cluster.bind(plan.requests)
+        except ClusterTimeout as error:
+            unknown = [BindAnswer.UNKNOWN] * len(plan.jids)
+            self._probes.bound(unknown, time.monotonic() - started)
+            log.warning("Cluster did not answer a bind", tasks=len(plan.jids), error=str(error))
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            return plan
+        self._probes.bound(answers.answers, time.monotonic() - started)
+        result = self._core.bind_answered(plan, answers, time.time())
+        for i in result.elsewhere:
+            log.error(
+                "Task is bound on another node than the ledger says; the ledger follows",
+                task=plan.requests.tasks[i],
+                ours=plan.requests.nodes[i],
+                theirs=answers.where[i],
+            )
+        if result.items:
+            await self._recorder.record(result.items)
+        if result.again:
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+        return part_of(plan, result.again)
+
+    async def stop(self, tasks: list[tuple[int, int]]) -> None:
+        """Have the cluster end tasks (jid, tix). What it never had will never report, and failed
+        with that. Where the cluster does not answer, the coordinator will say so again."""
+        uids = self._core.victims.uids(tasks)
+        for at in range(0, len(tasks), DELETE_TASKS):
+            end = at + DELETE_TASKS
+            if not await self._stop(tasks[at:end], uids[at:end]):
+                return
+
+    async def _stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> bool:
+        """False where the cluster did not answer."""
+        try:
+            never = await self._cluster.delete([f"{jid}.{tix}" for jid, tix in tasks], uids)
+        except ClusterTimeout as error:
+            log.warning("Cluster did not answer", what="delete", error=str(error))
+            return False
+        items = self._core.stopped(tasks, uids, read_names(never))
+        if items:
+            await self._recorder.record(items)
+        return True
+
+    async def report_forever(self) -> None:
+        """Record what the cluster reports; asking for what comes after a report acknowledges it."""
+        after = 0
+        while True:
+            try:
+                reports = await self._cluster.reports(after=after, wait=1.0)
+            except ClusterTimeout as error:
+                log.warning("Cluster did not answer", error=str(error))
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+                continue
+            items = self._core.victims.read(reports, self._core.rows)
+            if items:
+                await self._recorder.record(items)
+            after = max(after, reports.last)

@@ -1,0 +1,236 @@
+"""Execution of the core's instructions: calls to workers, records, deletions, a new partition.
+
+``guard`` orders the reads of the ledger's truth about tasks (``reread``) against its changes
+(``recorder``): without it an old reading could overwrite a newer record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import structlog
+
+from coordinator.bind.status_writer import Recorder
+from coordinator.cluster.protocol import ClusterDriver
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.foreign_use import observation
+from coordinator.dispatch.dispatcher import SendTurns
+from coordinator.dispatch.instructions import (
+    Fail,
+    Instruction,
+    Keep,
+    Lapse,
+    LeaveOut,
+    Purge,
+    Repartition,
+    Reread,
+    Stop,
+)
+from coordinator.intake.intake import Intake
+from coordinator.intake.writer import IntakeWriter
+from coordinator.ledger_audit.findings import Finding
+from coordinator.ledger_audit.looker import Looker
+from coordinator.ledger_audit.loop import LedgerAudit
+from coordinator.ledger_refusals import StoreRefused
+from coordinator.service.bind_loop import Binding
+from coordinator.service.reconcile_loop import Reconciling
+from coordinator.service.worker_lifecycle import Workers
+from shared.ledger.entries.intake_batch import IntakeOp, PutNode
+from shared.ledger.protocol import Ledger
+from shared.ledger.retry import insist
+from shared.records.specs import encode_node
+
+REPARTITION_SECONDS = 0.25
+"""Nodes that arrive in a burst are partitioned together, this long after the last of them."""
+
+AGAIN_SECONDS = 30.0
+"""How often what the ledger refused to store for us is tried again: it is a defect, or damage that
+the audit repairs meanwhile, and each try is logged."""
+
+SWEEP_SECONDS = 1.0
+"""How often nominations in the ledger are compared with what jobs count on."""
+
+log = structlog.get_logger(__name__)
+
+
+class Executor:
+    """Every instruction is a task of ``group``: if one fails, all do."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        *,
+        ledger: Ledger,
+        core: Coordinator,
+        guard: asyncio.Lock,
+        recorder: Recorder,
+        writer: IntakeWriter,
+        binding: Binding,
+        workers: Workers,
+        kick: Callable[[], None],
+    ) -> None:
+        """``kick``: the core has news."""
+        self._group = group
+        self._ledger = ledger
+        self._core = core
+        self._guard = guard
+        self._recorder = recorder
+        self._writer = writer
+        self._binding = binding
+        self._workers = workers
+        self._kick = kick
+
+    def execute(self, instruction: Instruction) -> None:
+        match instruction:
+            case SendTurns():
+                self._group.create_task(self._workers.call(instruction))
+            case Reread():
+                self._group.create_task(self._reread(instruction.jids))
+            case Lapse():
+                self._group.create_task(self._lapse(instruction.jids))
+            case Repartition():
+                self._group.create_task(self._store_partition(instruction))
+            case Stop():
+                self._group.create_task(self._binding.stop(instruction.tasks))
+            case Fail():
+                self._group.create_task(self._fail(instruction))
+            case Purge():
+                self._group.create_task(self._purge(instruction.jids, instruction.pods))
+            case LeaveOut():
+                self._group.create_task(self._leave_out(instruction))
+            case Keep():
+                self._group.create_task(self._keep(instruction))
+
+    async def _reread(self, jids: list[int]) -> None:
+        async with self._guard:
+            read = partial(self._ledger.read_tasks, jids)
+            truth = await insist(read, call_name="read tasks")
+            order = self._core.order
+            if order.spanning.out(jids):
+                order.know(jids, await insist(self._ledger.read_domains, call_name="read domains"))
+            count = self._core.reread(truth)
+        if count:
+            log.info("Found tasks that a lost call had placed", tasks=count, jobs=len(jids))
+        self._kick()
+
+    async def _lapse(self, jids: list[int]) -> None:
+        await self._recorder.record([], jids)
+        self._core.order.lapse_recorded(jids)
+        self._kick()
+
+    async def _fail(self, fail: Fail) -> None:
+        await self._recorder.record(fail.items)
+        self._core.failed(fail.items)
+        self._kick()
+
+    async def _purge(self, jids: Sequence[int], pods: Sequence[tuple[int, int]]) -> None:
+        """Purge jobs and pods; after a refusal one by one, so that one that cannot be purged holds
+        up no other."""
+        while True:
+            try:
+                await self._writer.purge(jids, pods)
+                return
+            except StoreRefused:
+                if len(jids) + len(pods) > 1:
+                    break
+                await asyncio.sleep(AGAIN_SECONDS)
+        async with asyncio.TaskGroup() as group:
+            for jid in jids:
+                group.create_task(self._purge([jid], []))
+            for pod in pods:
+                group.create_task(self._purge([], [pod]))
+
+    async def _store(self, ops: list[IntakeOp]) -> None:
+        """Store operations that the core waits for, until the ledger accepts them."""
+        while True:
+            try:
+                return await self._writer.store(ops)
+            except StoreRefused:
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _leave_out(self, instruction: LeaveOut) -> None:
+        await self._store(instruction.ops())
+        self._core.left_out(instruction.marks)
+        self._kick()
+
+    async def _keep(self, instruction: Keep) -> None:
+        await self._store(instruction.ops())
+        self._core.order.aging.stored(instruction.marks)
+        self._kick()
+
+    async def _store_partition(self, instruction: Repartition) -> None:
+        await self._store([instruction.put])
+        self._core.partition_stored(await insist(self._ledger.log_tail, call_name="log tail"))
+        self._kick()
+
+    def reconciling(self, cluster: ClusterDriver, intake: Intake, *, every: float) -> Reconciling:
+        """What compares the books with ledger and cluster, every so many seconds."""
+        return Reconciling(
+            self._ledger,
+            cluster,
+            core=self._core,
+            intake=intake,
+            recorder=self._recorder,
+            writer=self._writer,
+            binding=self._binding,
+            guard=self._guard,
+            every=every,
+            kick=self._kick,
+        )
+
+    def ledger_audit(self, *, every: float) -> LedgerAudit:
+        """What compares totals of the ledger with its task records, pausing so many seconds."""
+        core = self._core
+
+        async def store_again(rows: Sequence[int]) -> None:
+            """Capacity and foreign use of these nodes, as they are known here."""
+            ops: list[IntakeOp] = []
+            for row in rows:
+                if (node := core.nodes.get(row)) is not None:
+                    ops.append(PutNode(row, list(node.allocatable), node.spec, encode_node(node)))
+                    ops.append(observation(row, core.observed.get(row, {}), {}))
+            if ops:
+                await self._store(ops)
+
+        def report(finding: Finding, outcome: str) -> str:
+            text = f"{finding.describe()}: {outcome}"
+            return f"{core.observer.ledger_contradicted(finding, text)}: {text}"
+
+        figures = core.tally.ledger_audit
+        return LedgerAudit(
+            Looker(self._ledger.for_another_loop(), figures=figures),
+            repair=self._recorder.repair,
+            store_again=store_again,
+            report=report,
+            figures=figures,
+            every=every,
+        )
+
+    # --- from time to time --------------------------------------------------------------------
+
+    async def repartition(self) -> None:
+        """Where nodes came or went, or shards are uneven."""
+        instruction = self._core.repartition(time.time())
+        if instruction is not None:
+            await self._store_partition(instruction)
+
+    async def repartition_forever(self) -> None:
+        previous = -1
+        while True:
+            await asyncio.sleep(REPARTITION_SECONDS)
+            count = len(self._core.nodes)
+            if count == previous:
+                await self.repartition()
+            previous = count
+
+    async def sweep_forever(self, then: Callable[[], None]) -> None:
+        """Find nominations that nobody counts on; see :meth:`Coordinator.stray_nominations`."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            nominations = await insist(self._ledger.read_nominations, call_name="read nominations")
+            self._core.stray_nominations(nominations, time.time())
+            then()
+            self._kick()

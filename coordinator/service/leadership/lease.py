@@ -1,0 +1,151 @@
+"""Leadership: the coordinator's lease, kept; and what a leader does while it is not sure of it.
+
+The lease is renewed when a third of it has passed, by a thread
+(:mod:`coordinator.service.leadership.lease_keeper`): nothing that requests make the event loop do
+delays it. Its end is counted on our own monotonic clock, from before the request that began it: it
+is over here before it is over for the ledger. Then we stand still: no call goes to the cluster. If
+nobody claimed the seat meanwhile (the ledger was away, or we were paused), a renewal goes through
+and we go on; else we are deposed, and the process ends. What we write to the ledger needs no such
+care: there every batch is judged by its epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+import structlog
+
+from coordinator.cluster.protocol import (
+    BindAnswers,
+    BindRequests,
+    ClusterDriver,
+    Foreign,
+    Listed,
+    Reports,
+)
+from coordinator.service.leadership.lease_keeper import LeaseKeeper
+from shared.ledger.errors import Deposed, LedgerUnavailable
+from shared.ledger.lease import LeaderLease
+from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.redis.renewal import Renewal
+from shared.messages.messages import Epoch
+
+log = structlog.get_logger(__name__)
+
+
+class Leadership:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        epoch: Epoch,
+        seconds: float,
+        asked: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``seconds``: the length of the lease. ``asked``: when it was asked for, by ``clock``."""
+        self.epoch = epoch
+        self.lease = LeaderLease(seconds=seconds, asked=asked)
+        self._ledger = ledger
+        self._clock = clock
+        self._again = asyncio.Event()
+        self._again.set()
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody else can lead now."""
+        return self.lease.sure(self._clock())
+
+    async def surely(self) -> None:
+        """Wait until nobody else can lead."""
+        while not self.sure:
+            self._again.clear()
+            await self._again.wait()
+
+    async def renew(self) -> bool:
+        """Begin the lease anew; False where another claimed the seat. Raises LedgerUnavailable."""
+        sent = self._clock()
+        if not await self._ledger.renew(COORDINATOR, self.epoch, lease=self.lease.seconds):
+            return False
+        self.lease.renewed(sent)
+        self._again.set()
+        return True
+
+    async def keep_forever(self, renewal: Renewal) -> None:
+        """Have a thread renew, and show it that the loop is at work. Raises Deposed where another
+        leads, and LedgerError where the ledger is not ours any more."""
+        loop = asyncio.get_running_loop()
+
+        def report() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(self._again.set)
+
+        keeper = LeaseKeeper(
+            self.lease, renewal, epoch=self.epoch, report=report, clock=self._clock
+        )
+        self.lease.tick(self._clock())
+        keeper.start()
+        try:
+            while True:
+                self.lease.tick(self._clock())
+                if keeper.failed is not None:
+                    raise keeper.failed
+                if keeper.refused:
+                    await self._judge(keeper)
+                await asyncio.sleep(self.lease.tick_seconds)
+        finally:
+            keeper.stop()
+
+    async def _judge(self, keeper: LeaseKeeper) -> None:
+        """The thread was refused: ask once more, by the client that knows whose ledger it is."""
+        with contextlib.suppress(LedgerUnavailable):  # then it is asked again with the next tick
+            if not await self.renew():
+                raise Deposed(f"epoch {self.epoch} does not lead any more")
+            keeper.resume()
+
+    async def release(self) -> None:
+        """Give the seat back, so that nobody waits for the end of the lease."""
+        try:
+            await self._ledger.release(COORDINATOR, self.epoch)
+        except LedgerUnavailable as error:
+            log.info("The lease runs out by itself: it cannot be given back", why=str(error))
+
+
+class LedCluster:
+    """A cluster that is only told to do something by who is sure to lead."""
+
+    def __init__(self, cluster: ClusterDriver, leadership: Leadership) -> None:
+        self._cluster = cluster
+        self._leadership = leadership
+
+    async def bind(self, requests: BindRequests) -> BindAnswers:
+        await self._leadership.surely()
+        return await self._cluster.bind(requests)
+
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        await self._leadership.surely()
+        return await self._cluster.delete(tasks, uids)
+
+    async def listing(self, token: str) -> Listed:
+        return await self._cluster.listing(token)
+
+    async def look(self, tasks: list[str]) -> Listed:
+        return await self._cluster.look(tasks)
+
+    async def foreign(self) -> Foreign:
+        return await self._cluster.foreign()
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        return await self._cluster.reports(after=after, wait=wait)
+
+    async def history_position(self) -> str:
+        return await self._cluster.history_position()
+
+    async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
+        await self._cluster.acknowledged(jobs)
+
+    async def close(self) -> None:
+        await self._cluster.close()

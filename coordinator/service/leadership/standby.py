@@ -1,0 +1,183 @@
+"""Standby: follow the ledger while another leads, and take the seat when it is free.
+
+Every coordinator begins here; where nobody leads, it has the seat at once::
+
+    claim --- held ---> follow for a moment --- claim ...
+      |
+      +------ ours ---> (the other writers are claimed) ---> catch_up ---> finish
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.intake.intake import Intake
+from coordinator.service.leadership.follower import Following
+from coordinator.service.leadership.lease import Leadership
+from shared.ledger.entries.changes import Moved
+from shared.ledger.errors import LeaseHeld, LedgerBehind
+from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.retry import insist
+from shared.ledger.schema import TakeUpProgress
+from shared.messages.messages import Epoch
+
+LOOKS = 6
+"""So often within a lease the log is followed and the seat asked for."""
+
+ENTRIES = 1024
+"""Entries of the log read at once."""
+
+FEW = 200
+"""So many records are taken up in passing; more of them in a thread, so that probes are answered
+meanwhile, and the lease is kept."""
+
+log = structlog.get_logger(__name__)
+
+
+def _taken_up(progress: TakeUpProgress) -> None:
+    log.info(
+        "Taking the ledger up to a new schema",
+        of=progress.schema,
+        step=progress.step,
+        done=progress.done,
+        all=progress.of,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """The seat."""
+
+    leadership: Leadership
+    intake: Epoch
+    """The epoch of the writer of objects."""
+
+
+class Standby:
+    """``intake`` and ``core`` know nothing yet; they know everything after :meth:`finish`."""
+
+    def __init__(
+        self, ledger: Ledger, intake: Intake, core: Coordinator, *, lease: float, holder: str
+    ) -> None:
+        """``lease``: seconds of leading without renewing. ``holder``: who we are, for people."""
+        self.leader = ""
+        """Who leads, "" where that is not known or we do."""
+        self._ledger = ledger
+        self._following = Following(intake, core)
+        self._lease = lease
+        self._holder = holder
+        self._log_id: str | None = None
+
+    @property
+    def log_id(self) -> str:
+        """Up to where the log was followed, "0" where it was not."""
+        return self._log_id or "0"
+
+    async def wait(self) -> Leadership:
+        """Returns once the seat is ours."""
+        while True:
+            sent = time.monotonic()
+            try:
+                epoch = await insist(
+                    lambda: self._ledger.claim(COORDINATOR, lease=self._lease, holder=self._holder),
+                    call_name="claim the seat",
+                )
+            except LeaseHeld as held:
+                await self._stand_by(held)
+                continue
+            self.leader = ""
+            return Leadership(self._ledger, epoch=epoch, seconds=self._lease, asked=sent)
+
+    async def _stand_by(self, lease: LeaseHeld) -> None:
+        leader = lease.holder or f"epoch {lease.epoch}"
+        if leader != self.leader:
+            log.info("Standing by", leader=leader, seconds_left=round(lease.seconds_left, 3))
+            self.leader = leader
+        looked = time.monotonic()
+        if await self._readable():
+            while await self._follow() == ENTRIES:
+                pass
+            await self._tell(self._log_id)
+        pause = min(self._lease / LOOKS, lease.seconds_left) - (time.monotonic() - looked)
+        await asyncio.sleep(max(pause, 0.001))
+
+    async def _readable(self) -> bool:
+        """Whether the ledger's records are of our version. Where a leader of the version before
+        leads, we wait for the seat without following. Errors: LedgerIdentity where it is a later
+        one that leads, which we cannot follow."""
+        state = await insist(self._ledger.schema, call_name="read the schema")
+        state.check()
+        return state.current
+
+    async def take_up(self, leader: Epoch) -> None:
+        """Bring the ledger to our version, when nobody else may write to it any more."""
+        await insist(
+            lambda: self._ledger.take_up(leader, _taken_up), call_name="take up the ledger"
+        )
+
+    async def catch_up(self) -> None:
+        """Know all that the ledger holds. Nobody else may write to it any more."""
+        while await self._follow():
+            pass
+
+    async def finish(self) -> None:
+        """The books are the leader's from now on."""
+        await self._tell(None)
+        nominations = await insist(self._ledger.read_nominations, call_name="read nominations")
+        versions = await insist(self._ledger.read_domains, call_name="read domains")
+        self._following.finish(nominations, versions)
+
+    # --- following ----------------------------------------------------------------------------
+
+    async def _follow(self) -> int:
+        """Take up a portion of what moved, at first everything. Returns how many entries of the log
+        it was, at most :data:`ENTRIES`.
+
+        The process has to begin anew where this raises: LedgerTrimmed, where we were away for
+        minutes, and the log is gone; LedgerBehind, where an old copy was accepted meanwhile, which
+        never had some of what we know."""
+        if self._log_id is None:
+            await self._tell(await insist(self._ledger.log_tail, call_name="log tail"))
+            snapshot = await insist(self._ledger.snapshot, call_name="snapshot")
+            await asyncio.to_thread(self._following.take, snapshot)
+            self._log_id = snapshot.log_id
+            return ENTRIES
+        after = self._log_id
+        entries = await insist(
+            lambda: self._ledger.read_log(after, count=ENTRIES), call_name="read the log"
+        )
+        if not entries:
+            return 0
+        # After the read: entries that come behind a missing one are those of another history.
+        if not await insist(
+            lambda: self._ledger.has_entry(after), call_name="look for what was read"
+        ):
+            raise LedgerBehind(
+                f"the ledger's log does not have {after}, up to which it was followed: an old copy "
+                "took its place, and somebody accepted it; begin anew"
+            )
+        changed = Moved()
+        changed.note(entries)
+        unread = await self._take_up(changed)
+        if unread:
+            await self._take_up(Moved(jobs=unread))
+        self._log_id = entries[-1].id
+        return len(entries)
+
+    async def _tell(self, log_id: str | None) -> None:
+        """So that the log is not cut before we have read it."""
+        await insist(
+            lambda: self._ledger.tell_reader(self._holder, log_id), call_name="tell reader"
+        )
+
+    async def _take_up(self, changed: Moved) -> set[int]:
+        """Returns jobs that have to be read as a whole."""
+        part = await insist(lambda: self._ledger.read_moved(changed), call_name="read what moved")
+        if len(changed) <= FEW:
+            return self._following.follow(changed, part)
+        return await asyncio.to_thread(self._following.follow, changed, part)

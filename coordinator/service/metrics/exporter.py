@@ -1,0 +1,301 @@
+"""``/metrics``: the state of the core as series, made when somebody scrapes.
+
+No series is kept: a queue or shard that is gone has none at the next scrape. The table of what
+there is stands in :mod:`coordinator.service.metrics.table`; a name that is not in it cannot be
+shown.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import version
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reconcile import SHOWN, FindingKind
+from coordinator.jobs.counters import ShardTally
+from coordinator.jobs.state import Standing
+from coordinator.ledger_audit.findings import AuditKind
+from coordinator.ledger_refusals import WriteKind
+from coordinator.service.metrics.pending_counts import STATUSES, UNKNOWN_QUEUE
+from coordinator.service.metrics.probes import (
+    ATTEMPT,
+    ATTEMPT_RESULTS,
+    ATTEMPT_SECONDS,
+    BINDS,
+    LIST_CODES,
+    OBJECTS,
+    Probes,
+)
+from coordinator.service.metrics.sliced_counts import WaitingCounts
+from coordinator.service.metrics.table import PREFIX, TABLE
+from shard_worker.session_model.workload import Amounts, QueueInfo
+from shard_worker.turns.guards import NAMES_VICTIMS
+from shard_worker.worker.figures import CAUSES, RESULTS, WorkerFigures
+from shared.messages.messages import Level, TaskState
+from shared.telemetry.histogram import Histogram
+from shared.units.quantity import unit_of
+from shared.units.resources import dominant_share
+
+_FAMILIES: dict[str, Callable[..., Any]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
+class MetricsPage:
+    """The series of one scrape. Every metric of the table is on it, with or without series."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, Any] = {
+            name: _FAMILIES[m.kind](PREFIX + name, m.text, labels=m.labels)
+            for name, m in TABLE.items()
+        }
+
+    def put(self, name: str, value: float, *labels: object) -> None:
+        """One series; ``labels`` in the order of the table."""
+        self._family(name, labels).add_metric([str(label) for label in labels], value)
+
+    def put_histogram(self, name: str, values: Histogram, *labels: object) -> None:
+        bounds = [*(f"{bound:g}" for bound in values.bounds), "+Inf"]
+        buckets = list(zip(bounds, map(float, accumulate(values.counts)), strict=True))
+        self._family(name, labels).add_metric([str(label) for label in labels], buckets, values.sum)
+
+    def _family(self, name: str, labels: tuple[object, ...]) -> Any:
+        assert len(labels) == len(TABLE[name].labels), name
+        return self.families[name]
+
+
+class CoordinatorMetrics(Collector):
+    def __init__(
+        self,
+        core: Coordinator,
+        probes: Probes,
+        resources: Callable[[], list[str]],
+        counts: WaitingCounts,
+    ) -> None:
+        """``resources``: the names of the slots."""
+        self._core = core
+        self._probes = probes
+        self._resources = resources
+        self._counts = counts
+        self._build = (version("quadrant"), platform.python_version())
+
+    def describe(self) -> Iterable[Family]:
+        return MetricsPage().families.values()
+
+    def collect(self) -> Iterator[Family]:
+        page = MetricsPage()
+        self._jobs(page)
+        self._queues(page)
+        self._shards(page)
+        self._workers(page)
+        self._cluster(page)
+        self._faults(page)
+        self._audit(page)
+        self._process(page)
+        yield from page.families.values()
+
+    # --- jobs and queues ----------------------------------------------------------------------
+
+    def _jobs(self, page: MetricsPage) -> None:
+        core = self._core
+        ended = core.order.lines.standings[Standing.DONE]
+        running = core.order.accounts.started
+        page.put("jobs", len(core.order.jobs) - ended - running, "pending")
+        page.put("jobs", running, "running")
+        page.put("jobs", ended, "finished")
+        for task in TaskState:
+            page.put("tasks", core.order.accounts.tasks[task], task.name.lower())
+        waiting = self._counts.waiting()
+        for status in STATUSES:
+            page.put("pending_tasks", waiting.tasks[status], status)
+        queues = {qid: state.info.queue.name for qid, state in core.order.lines.queues.items()}
+        queues[UNKNOWN_QUEUE] = ""
+        for (qid, reason), count in waiting.jobs.items():
+            page.put("unadmitted_jobs", count, queues[qid], reason)
+        for attempts, waits in core.tally.waits.tasks.items():
+            page.put_histogram("task_scheduling_sli_duration_seconds", waits, attempts)
+
+    def _queues(self, page: MetricsPage) -> None:
+        core, slots = self._core, self._slots()
+        lines, session = core.order.lines, core.order.session
+        cluster, capacity = core.order.accounts.cluster, core.order.accounts.capacity
+        for slot, (name, unit) in slots.items():
+            page.put("cluster_resource", cluster.total[slot] / unit, name, "total")
+            page.put("cluster_resource", capacity.idle.get(slot, 0) / unit, name, "idle")
+        for qid, state in lines.queues.items():
+            info, queue = state.info, state.info.queue
+            deserved = session.deserved(info, cluster)
+            head = lines.head(state)
+            _amounts(page, slots, info, deserved, {} if head is None else head.amounts)
+            page.put("queue_share", dominant_share(info.allocated, deserved), queue.name)
+            page.put("queue_weight", queue.weight, queue.name)
+            page.put("queue_overused", session.overused(info, cluster), queue.name)
+            waits = core.tally.waits.jobs.get(qid)
+            if waits is not None:  # of a thousand queues most are idle
+                page.put_histogram("job_wait_seconds", waits, queue.name)
+
+    def _slots(self) -> Slots:
+        """The resources that nodes offer."""
+        names = self._resources()
+        return {
+            slot: (names[slot], unit_of(names[slot]))
+            for slot, total in sorted(self._core.order.accounts.cluster.total.items())
+            if total
+        }
+
+    # --- shards -------------------------------------------------------------------------------
+
+    def _shards(self, page: MetricsPage) -> None:
+        tallies, now = self._core.tally.shards, time.monotonic()
+        for shard, state in self._core.dispatcher.shards.items():
+            up = state.epoch is not None
+            page.put("shard_nodes", state.in_use, shard)
+            page.put("shard_nodes_desired", state.nodes, shard)
+            page.put("shard_up", up, shard)
+            page.put("shard_epoch", state.epoch.counter if state.epoch else 0, shard)
+            page.put("shard_inflight_statements", state.open_turns, shard)
+            page.put("shard_turn_limit", state.pace.limit, shard)
+            if up and shard in self._probes.followed:
+                page.put("shard_view_age_seconds", now - self._probes.followed[shard], shard)
+            tally = tallies.get(shard, ShardTally())
+            attempts = Counter({"error": tally.turns_lost})
+            for code, count in tally.outcomes.items():
+                attempts[ATTEMPT[code]] += count
+            for result in ATTEMPT_RESULTS:
+                page.put("schedule_attempts_total", attempts[result], result, shard)
+            for level in Level:
+                page.put("placements_total", tally.levels[level], shard, f"L{level.value}")
+
+    def _workers(self, page: MetricsPage) -> None:
+        probes = self._probes
+        for shard in self._core.dispatcher.shards:
+            for result in ATTEMPT_RESULTS:
+                seconds = probes.attempts.get((shard, result)) or Histogram(ATTEMPT_SECONDS)
+                page.put_histogram("scheduling_attempt_duration_seconds", seconds, result, shard)
+            figures = probes.workers.get(shard) or WorkerFigures()
+            for result in RESULTS:
+                page.put("statements_total", figures.statements[result], shard, result)
+            for cause in CAUSES:
+                page.put("wasted_placements_total", figures.wasted[cause], shard, cause)
+            page.put("statement_batch_replays_total", figures.replays, shard)
+            page.put_histogram("statement_operations", figures.operations, shard)
+            page.put_histogram("statement_commit_duration_seconds", figures.commit_seconds, shard)
+            page.put_histogram(
+                "session_duration_seconds", figures.session_seconds, shard, "allocate"
+            )
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    def _cluster(self, page: MetricsPage) -> None:
+        core, probes = self._core, self._probes
+        page.put("worker_restarts_total", core.tally.workers_lost)
+        page.put("rebalance_moves_total", core.tally.nodes_moved)
+        page.put_histogram("handover_duration_seconds", probes.handovers)
+        for result in BINDS.values():
+            page.put("binds_total", probes.binds[result], result)
+        page.put_histogram("bind_duration_seconds", probes.bind_seconds)
+        page.put("bind_backlog", core.order.accounts.tasks[TaskState.BINDING])
+        evicted = Counter[str]()
+        for rule, tasks in core.tally.evicted.items():
+            evicted[rule.partition(" ")[0]] += tasks
+        for action in sorted(NAMES_VICTIMS):
+            page.put("evictions_total", evicted[action], action)
+
+    def _faults(self, page: MetricsPage) -> None:
+        """What went wrong outside, and what was done about it."""
+        core = self._core
+        aside, gangs = core.aside, core.order.gangs
+        page.put("nodes_set_aside", len(aside.now))
+        page.put("nodes_set_aside_total", aside.count)
+        page.put("nodes_set_aside_withheld_total", aside.withheld)
+        for event in ("broken", "repaired", "released"):
+            page.put("gangs_total", getattr(gangs, event), event)
+        page.put("jobs_parked_total", core.order.parking.parked)
+        repaired = Counter(core.tally.repaired)
+        for shard in self._probes.workers.values():
+            repaired[FindingKind.VIEW] += shard.drifted
+        for kind in FindingKind:
+            if kind in SHOWN:
+                page.put("reconcile_unexplained", core.tally.unexplained.get(kind, 0), kind)
+            else:
+                page.put("reconcile_repairs_total", repaired[kind], kind)
+
+    def _audit(self, page: MetricsPage) -> None:
+        figures = self._core.tally.ledger_audit
+        for kind in AuditKind:
+            page.put("ledger_audit_findings_total", figures.found[kind], kind.value)
+            page.put("ledger_audit_repairs_total", figures.repaired[kind], kind.value)
+        page.put("ledger_audit_looks_total", figures.looks)
+        page.put("ledger_audit_look_seconds", figures.look_seconds)
+        page.put("ledger_audit_tasks", figures.tasks)
+        page.put_histogram("ledger_audit_slice_seconds", figures.slices)
+
+    def _process(self, page: MetricsPage) -> None:
+        probes = self._probes
+        for code in sorted({*LIST_CODES, *probes.list_codes}):
+            page.put("intake_lists_total", probes.list_codes[code], code)
+        for result in OBJECTS:
+            page.put("intake_objects_total", probes.objects[result], result)
+        page.put_histogram("event_loop_lag_seconds", probes.loop_lag)
+        page.put_histogram("event_loop_callback_seconds", probes.loop.callbacks)
+        page.put_histogram("garbage_collection_pause_seconds", probes.loop.collections)
+        page.put_histogram("ledger_roundtrip_seconds", probes.ledger)
+        for write in WriteKind:
+            page.put("ledger_refusals_total", probes.refusals.count[write], write)
+        page.put("build_info", 1, *self._build)
+
+
+Slots = dict[int, tuple[str, int]]
+"""slot -> (name, units of the slot in one of the resource)"""
+
+
+def _amounts(
+    page: MetricsPage, slots: Slots, info: QueueInfo, deserved: Mapping[int, float], head: Amounts
+) -> None:
+    """A queue's amounts of every resource. What is asked for beyond what it has, open turns
+    counted, waits for a turn."""
+    queue = info.queue
+    kinds: dict[str, Mapping[int, float]] = {
+        "request": info.requested,
+        "pending": {s: a - info.allocated.get(s, 0) for s, a in info.requested.items()},
+        "head_pending": head,
+        "deserved": deserved,
+        "guarantee": dict(queue.guarantee),
+        "capability": dict(queue.capability or ()),
+    }
+    for slot, (name, unit) in slots.items():
+        allocated = info.allocated.get(slot, 0)
+        page.put("queue_resource", allocated / unit, queue.name, name, "allocated")
+        for kind, amounts in kinds.items():
+            amount = amounts.get(slot, 0)
+            if amount > 0:
+                page.put("queue_resource", amount / unit, queue.name, name, kind)
+
+
+def metrics_registry(
+    core: Coordinator,
+    probes: Probes,
+    resources: Callable[[], list[str]],
+    counts: WaitingCounts | None = None,
+) -> CollectorRegistry:
+    """A registry with the metrics of one coordinator."""
+    registry = CollectorRegistry()
+    counts = counts or WaitingCounts(core, resources)
+    registry.register(CoordinatorMetrics(core, probes, resources, counts))
+    return registry

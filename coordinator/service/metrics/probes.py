@@ -1,0 +1,100 @@
+"""What the coordinator measures while it works, for whoever scrapes it: plain counts, no library.
+
+Everything else that is scraped is read from the state of the core when somebody asks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from coordinator.api.write.bulk import SubmitItems
+from coordinator.cluster.protocol import BindAnswer
+from coordinator.intake.admission.result import Admission
+from coordinator.ledger_refusals import LedgerRefusals
+from coordinator.service.metrics.loop_time import LoopTime
+from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.transport import PlaceReply
+from shared.messages.messages import OutcomeCode
+from shared.telemetry.histogram import Histogram, exponential
+
+ATTEMPT_SECONDS = exponential(0.001, 2, 15)
+BIND_SECONDS = exponential(0.001, 2, 15)
+HANDOVER_SECONDS = exponential(0.05, 2, 12)
+LAG_SECONDS = exponential(0.001, 2, 12)
+ROUNDTRIP_SECONDS = exponential(0.0001, 2, 14)
+
+ATTEMPT = {
+    OutcomeCode.PLACED: "scheduled",
+    OutcomeCode.NOMINATED: "nominated",
+    OutcomeCode.INFEASIBLE: "unschedulable",
+    OutcomeCode.CONFLICT: "conflict",
+    OutcomeCode.STALE: "error",
+    OutcomeCode.FENCED: "error",
+}
+"""What a turn came to, in the words of the metrics."""
+ATTEMPT_RESULTS = tuple(dict.fromkeys(ATTEMPT.values()))
+
+BINDS = {answer.value: answer.name.lower() for answer in BindAnswer}
+
+OBJECTS = ("stored", "unchanged", "refused")
+LIST_CODES = (200, 400, 408, 413, 415, 422, 429, 500, 503)
+
+
+class Probes:
+    """Counts and durations since the start of this process."""
+
+    def __init__(self, loop: LoopTime | None = None) -> None:
+        """``loop``: of the loop that this process runs; None where nobody counts its callbacks."""
+        self.loop = loop or LoopTime()
+        self.attempts: dict[tuple[int, str], Histogram] = {}
+        """By shard and result."""
+        self.workers: dict[int, WorkerFigures] = {}
+        self.followed: dict[int, float] = {}
+        """Shard -> when (time.monotonic) its worker last began to read the log, and answered."""
+        self.handovers = Histogram(HANDOVER_SECONDS)
+        self.binds: Counter[str] = Counter()
+        self.bind_seconds = Histogram(BIND_SECONDS)
+        self.objects: Counter[str] = Counter()
+        self.list_codes: Counter[int] = Counter()
+        """Answers to lists, by HTTP status."""
+        self.refusals = LedgerRefusals()
+        self.loop_lag = Histogram(LAG_SECONDS)
+        self.ledger = Histogram(ROUNDTRIP_SECONDS)
+
+    def answered(self, shard: int, reply: PlaceReply, *, started: float) -> None:
+        """A call to a worker that began at ``started`` (time.monotonic) was answered."""
+        seconds = time.monotonic() - started
+        self.followed[shard] = started
+        for code, turns in Counter(outcome.code for outcome in reply.outcomes).items():
+            key = (shard, ATTEMPT[code])
+            if key not in self.attempts:
+                self.attempts[key] = Histogram(ATTEMPT_SECONDS)
+            self.attempts[key].observe(seconds, turns)
+        if reply.figures is not None:
+            if shard not in self.workers:
+                self.workers[shard] = WorkerFigures()
+            self.workers[shard].add(reply.figures)
+
+    def bound(self, answers: Sequence[int], seconds: float) -> None:
+        """The cluster answered a call for so many tasks."""
+        for answer, tasks in Counter(answers).items():
+            self.binds[BINDS[answer]] += tasks
+        self.bind_seconds.observe(seconds, len(answers))
+
+    def counting(self, submit: SubmitItems) -> SubmitItems:
+        """The same, with what becomes of objects counted."""
+
+        async def counted(items: list[dict[str, Any]], *, atomic: bool = False) -> Admission:
+            admission = await submit(items, atomic=atomic)
+            self._admitted(admission)
+            return admission
+
+        return counted
+
+    def _admitted(self, admission: Admission) -> None:
+        self.objects["stored"] += admission.accepted - admission.unchanged
+        self.objects["unchanged"] += admission.unchanged
+        self.objects["refused"] += len(admission.refused)

@@ -1,0 +1,165 @@
+"""The policy file while the scheduler runs: looked at each second, taken up where it is good.
+
+A change counts once two looks found the same content, so that a file that is being written is not
+taken for a shorter one. A file that cannot be used changes nothing but what the status says.
+
+What was taken up last is kept in the run directory too. A coordinator that is started anew while
+the file is bad goes on with that, as its predecessor did; one that has none refuses to start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.session import Session
+from shared.policy.file import ACCEPTED_FILE, read_text, unwrap
+from shared.policy.model import PolicyError
+from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.secrets.credentials import hide_credentials
+from shared.settings.settings import PREFIX, Settings, SettingsError
+
+log = structlog.get_logger(__name__)
+
+
+class PolicyFollower:
+    """``content``: the policy that counts, None = the default. ``generation``: moves with it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Takes up the file. Raises SettingsError where it is bad and none was taken up before."""
+        self.file = settings.policy
+        self.content: dict[str, Any] | None = None
+        self.generation = 0
+        self.error: str | None = None
+        self._kept = settings.run_dir / ACCEPTED_FILE
+        self._loaded = time.time()
+        self._text: str | None = None
+        """What the last look found; None where it found nothing that can be read."""
+        self._settled = True
+        if self.file is not None:
+            self._begin(settings)
+
+    def _begin(self, settings: Settings) -> None:
+        try:
+            self.content = _plain(settings.read_policy() or {})
+            open_session(parse_policy(self.content))
+        except (SettingsError, PolicyError) as error:
+            self.content = self._recall()
+            if self.content is None:
+                raise SettingsError(_told(self.file, error)) from None
+            self._refuse(_told(self.file, error))
+        else:
+            self._keep()
+        self._text, _ = self._read()
+
+    def session(self) -> Session:
+        """A session of the policy that counts."""
+        return open_session(DEFAULT_POLICY if self.content is None else parse_policy(self.content))
+
+    def look(self) -> Session | None:
+        """Look at the file; a session where another policy counts from now on. It may block."""
+        if self.file is None:
+            return None
+        text, error = self._read()
+        if error is not None:
+            self._refuse(error)
+        if text != self._text:
+            self._text, self._settled = text, False
+            return None
+        if self._settled or text is None:
+            return None
+        self._settled = True
+        return self._take(text)
+
+    def _take(self, text: str) -> Session | None:
+        try:
+            content = _plain(unwrap(text).document)
+            session = open_session(parse_policy(content))
+        except PolicyError as error:
+            self._refuse(_told(self.file, error))
+            return None
+        self.error, self._loaded = None, time.time()
+        if content == self.content:
+            log.info("Read the policy again: it says the same", file=str(self.file))
+            return None
+        self.content = content
+        self.generation += 1
+        self._keep()
+        log.info(
+            "Took up a new policy",
+            file=str(self.file),
+            actions=", ".join(session.policy.actions),
+            plugins=", ".join(option.name for tier in session.policy.tiers for option in tier),
+            warnings=session.warnings,
+        )
+        return session
+
+    def status(self) -> dict[str, Any]:
+        """``error``: why the file does not count as it is now, None where it does."""
+        return {
+            "file": None if self.file is None else str(self.file),
+            "loaded_at": round(self._loaded, 3),
+            "error": self.error,
+        }
+
+    # --- files --------------------------------------------------------------------------------
+
+    def _read(self) -> tuple[str | None, str | None]:
+        """The text, or what keeps it from being read."""
+        assert self.file is not None
+        try:
+            return read_text(self.file), None
+        except OSError as error:
+            return None, f"{self.file}: cannot read it: {error.strerror}; put it back"
+        except PolicyError as error:
+            return None, _told(self.file, error)
+
+    def _refuse(self, error: str) -> None:
+        """Say it once; the policy that counts stays."""
+        if error != self.error:
+            log.error("Kept the old policy: the file cannot be used", error=error)
+        self.error = error
+
+    def _keep(self) -> None:
+        """Write down what counts, for a coordinator that comes after us."""
+        record = {"file": str(self.file), "policy": self.content}
+        draft = self._kept.with_suffix(".new")
+        try:
+            draft.touch(mode=0o600)  # an argument of a plugin may be an address with a password
+            draft.write_bytes(orjson.dumps(record))
+            draft.replace(self._kept)
+        except OSError as error:
+            log.warning(
+                "Could not keep the policy for a restart",
+                error=f"{draft}: {error.strerror}; make {PREFIX}RUN_DIR writable",
+            )
+
+    def _recall(self) -> dict[str, Any] | None:
+        """What was taken up last from this very file; None where nothing was, or it is bad too."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            record = orjson.loads(self._kept.read_bytes())
+            if record["file"] == str(self.file):
+                content: dict[str, Any] = record["policy"]
+                open_session(parse_policy(content))
+                return content
+        return None
+
+
+def _plain(document: dict[str, Any]) -> dict[str, Any]:
+    """The same as values that every message can carry (YAML knows dates; where we let them stand,
+    they have no effect)."""
+    plain: dict[str, Any] = orjson.loads(
+        orjson.dumps(document, default=str, option=orjson.OPT_NON_STR_KEYS)
+    )
+    return plain
+
+
+def _told(file: Path | None, error: ValueError) -> str:
+    text = hide_credentials("; ".join(str(error).splitlines()))
+    return text if str(file) in text else f"{file}: {text}"

@@ -1,0 +1,256 @@
+"""The loop that compares ledger, books and cluster, and repairs towards the cluster.
+
+The first look is right after the seat is taken; the second, which repairs, a moment later; then one
+every so often. In between the books are compared with the ledger, some jobs at a time. Workers
+compare their own views with the ledger (:mod:`shard_worker.worker.actor`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import TypeGuard
+
+import structlog
+
+from coordinator.bind.status_writer import Recorder
+from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.foreign_use import Use, counted, differences, observation, observed_of
+from coordinator.core.reconcile import FindingKind, Look, Reconciler, Task
+from coordinator.intake.intake import Intake
+from coordinator.intake.writer import IntakeWriter
+from coordinator.jobs.state import JobState, Standing
+from coordinator.ledger_refusals import StoreRefused
+from coordinator.service.bind_loop import Binding
+from coordinator.service.resource_names import free_unused_names
+from shared.ledger.entries.intake_batch import IntakeOp
+from shared.ledger.entries.stored import TaskRecord
+from shared.ledger.protocol import Ledger
+from shared.ledger.retry import insist
+from shared.messages.messages import ENDED, HOLDING
+
+BEGIN_SECONDS = 1.0
+"""How long taking the seat may wait for the cluster."""
+
+AGAIN_SECONDS = 1.0
+"""Between two looks where the first one found something: longer than any answer is on its way."""
+
+JOBS_AT_ONCE = 2000
+"""Jobs looked through for missing tasks without giving way to others."""
+
+LOOK_TASKS = 2000
+"""Missing tasks of one question."""
+
+AUDIT_SECONDS = 1.0
+AUDIT_TASKS = 500
+"""So many tasks of the books are compared with the ledger in so many seconds: about 5 ms of the
+coordinator's time where each is a job of its own. A larger job is compared as a whole, and pays for
+it with a longer pause."""
+
+OBSERVE_OPS = 2000
+"""Nodes of one batch."""
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciling:
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: ClusterDriver,
+        *,
+        core: Coordinator,
+        intake: Intake,
+        recorder: Recorder,
+        writer: IntakeWriter,
+        binding: Binding,
+        guard: asyncio.Lock,
+        every: float,
+        kick: Callable[[], None],
+    ) -> None:
+        """``every``: seconds between two looks. ``guard``: as of the recorder."""
+        self._ledger = ledger
+        self._cluster = cluster
+        self._core = core
+        self._intake = intake
+        self._recorder = recorder
+        self._writer = writer
+        self._binding = binding
+        self._guard = guard
+        self._every = every
+        self._kick = kick
+        self._reconciler = Reconciler(core)
+        self._unaudited: list[int] = []
+        """Jobs that are still to be compared with the ledger in this round."""
+        self._knows_observed = False
+
+    # --- against the cluster ------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Before anything is taken in: numbers that the cluster knows are not given out again (an
+        old copy of the ledger does not know them)."""
+        registry = self._intake.registry
+        try:
+            async with asyncio.timeout(BEGIN_SECONDS):
+                part = await self._cluster.listing("")
+        except (ClusterTimeout, TimeoutError) as error:
+            log.warning("Cluster did not answer", what="listing", error=str(error))
+            return
+        if part.highest >= registry.next_jid:
+            log.error(
+                "The cluster knows jobs that the ledger does not: it is an old copy",
+                ledger=registry.next_jid - 1,
+                cluster=part.highest,
+            )
+            registry.next_jid = part.highest + 1
+
+    async def run_forever(self) -> None:
+        soon = True
+        while True:
+            await asyncio.sleep(min(AGAIN_SECONDS, self._every) if soon else self._every)
+            try:
+                soon = await self.once()
+            except ClusterTimeout as error:
+                log.warning("Cluster did not answer", what="listing", error=str(error))
+                soon = False
+
+    async def once(self) -> bool:
+        """One look and what follows from it; whether another should come soon."""
+        await self._observe()
+        with contextlib.suppress(StoreRefused):  # logged; the next look tries again
+            await free_unused_names(self._ledger, self._intake, self._writer)
+        repairs = self._reconciler.judge(await self._look())
+        if repairs.counts:
+            counts = {kind.value: count for kind, count in repairs.counts.items()}
+            log.warning("Repaired towards the cluster", **counts)
+        if repairs.items:
+            await self._recorder.record(repairs.items)
+        await self.audit(sorted({jid for jid, _ in repairs.stop}))
+        if stop := [task for task in repairs.stop if self._ended(*task)]:
+            await self._binding.stop(stop)  # what the ledger has as ended, not we alone
+        self._kick()
+        return bool(self._reconciler.suspects) and not repairs.counts
+
+    def _ended(self, jid: int, tix: int) -> bool:
+        """By the books as they are now; they may have been put right since the look."""
+        state = self._core.order.known(jid)
+        return state is None or state.states[tix] in ENDED
+
+    async def _look(self) -> Look:
+        look, token = Look(self._core), ""
+        while True:
+            part = await self._cluster.listing(token)
+            look.take(part)
+            token = part.token
+            if not token:
+                break
+            await asyncio.sleep(0)
+        async for some in self._missing(look):
+            look.take_missing(await self._cluster.look([f"{jid}.{tix}" for jid, tix in some]))
+        return look
+
+    async def _missing(self, look: Look) -> AsyncIterator[list[Task]]:
+        states = [*self._core.order.jobs.values(), *self._core.leaving.values()]
+        missing: list[Task] = []
+        for at in range(0, len(states), JOBS_AT_ONCE):
+            missing += look.missing(states[at : at + JOBS_AT_ONCE])
+            while len(missing) >= LOOK_TASKS:
+                yield missing[:LOOK_TASKS]
+                del missing[:LOOK_TASKS]
+            await asyncio.sleep(0)
+        if missing:
+            yield missing
+
+    # --- what others use ----------------------------------------------------------------------
+
+    async def _observe(self) -> None:
+        """Foreign pods become what others use on a node; kept in the ledger, so that it counts."""
+        core, slots = self._core, self._intake.registry.slots
+        if not self._knows_observed:
+            read = partial(self._ledger.snapshot, workload=False)
+            snapshot = await insist(read, call_name="read nodes")
+            core.observed = await asyncio.to_thread(observed_of, snapshot)
+            self._knows_observed = True
+        now: dict[int, dict[int | str, Use]] = {}
+        for node, used in (await self._cluster.foreign()).items():
+            row = core.rows.get(node, -1)
+            if row in core.nodes and (used_by_others := counted(used, slots)):
+                now[row] = used_by_others
+        changed = differences(core.observed, now)
+        ops: list[IntakeOp] = [
+            observation(row, used, core.observed.get(row, {}))
+            for row, used in sorted(changed.items())
+        ]
+        try:
+            for at in range(0, len(ops), OBSERVE_OPS):
+                await self._writer.store(ops[at : at + OBSERVE_OPS])
+        except StoreRefused:
+            return  # logged; the next look finds the same differences
+        for row, use in changed.items():
+            core.observed[row] = use
+            core.tally.repaired[FindingKind.FOREIGN.value] += 1
+        if changed:
+            core.order.accounts.capacity.freed()
+
+    # --- the books against the ledger ---------------------------------------------------------
+
+    async def audit_forever(self) -> None:
+        while True:
+            jids, tasks = self._next()
+            await asyncio.sleep(AUDIT_SECONDS * max(1.0, tasks / AUDIT_TASKS))
+            await self.audit(jids)
+
+    def _next(self) -> tuple[list[int], int]:
+        """The jobs whose turn it is, in a circle; and how many tasks they have."""
+        jobs, jids, size = self._core.order.jobs, [], 0
+        if not self._unaudited:
+            self._unaudited = [*jobs]
+        while self._unaudited and size < AUDIT_TASKS:
+            if (state := jobs.get(self._unaudited.pop())) is not None:
+                jids.append(state.job.jid)
+                size += len(state.states)
+        return jids, size
+
+    async def audit(self, jids: Sequence[int]) -> int:
+        """Compare these jobs with the ledger; what differs is taken up anew. Returns how many."""
+        jobs, going = self._core.order.jobs, self._core.order.departures.members
+        async with self._guard:  # nothing is recorded between the reading and the comparison
+            before = {jid: jobs[jid].stamp for jid in jids if _still(jobs.get(jid))}
+            if not before:
+                return 0
+            truth = await insist(lambda: self._ledger.read_tasks([*before]), call_name="read tasks")
+            wrong = {
+                jid: (record, tasks)
+                for jid, (record, tasks) in truth.items()
+                if _still(state := jobs.get(jid))
+                and state.stamp == before.get(jid)  # else it had a turn meanwhile
+                and jid not in going  # their members have failed here, which is recorded next
+                and _differs(state, tasks)
+            }
+            if wrong:
+                self._core.reread(wrong)
+        if wrong:
+            self._core.tally.repaired[FindingKind.BOOKS.value] += len(wrong)
+            log.error("The books of jobs were not the ledger's", jobs=len(wrong), first=min(wrong))
+            self._kick()
+        return len(wrong)
+
+
+def _still(state: JobState | None) -> TypeGuard[JobState]:
+    """Whether nothing of the job is on its way: else the ledger may know more than the books."""
+    if state is None or state.standing in (Standing.OPEN, Standing.NOMINATED):
+        return False
+    return not (state.unread or state.lapsing)
+
+
+def _differs(state: JobState, truth: dict[int, TaskRecord]) -> bool:
+    """Word of an eviction may be on its way to the books."""
+    states = state.states
+    expected = {
+        tix: states[tix] if task.by >= 0 and states[tix] in HOLDING else task.state
+        for tix, task in truth.items()
+    }
+    return any(recorded != expected.get(tix, 0) for tix, recorded in enumerate(states))

@@ -1,0 +1,46 @@
+"""What can be asked of a leader over HTTP beside lists of objects and what the door has itself."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from coordinator.api.auth.authorization import may_plan, may_write
+from coordinator.api.parser.pool import Parsers
+from coordinator.api.read.snapshot import record_routes
+from coordinator.api.subresources import virtual_routes
+from coordinator.api.write.handlers import Writing, write_routes
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.worker_client import Shards
+from coordinator.intake.admission.registry import Registry
+from coordinator.intake.intake import Intake
+from coordinator.intake.principal import CALLER
+from coordinator.intake.writer import IntakeWriter
+from coordinator.objects.store import Objects
+
+
+def service_routes(
+    core: Coordinator,
+    *,
+    shards: Shards,
+    intake: Intake,
+    objects: Objects,
+    writer: IntakeWriter,
+    parsers: Parsers,
+) -> list[web.RouteDef]:
+    """Explanations and plans, the record of a snapshot, and whatever writes one object."""
+
+    def names() -> Registry:
+        return intake.registry  # another one after each recovery
+
+    return [
+        *virtual_routes(
+            core,
+            shards,
+            intake,
+            objects.stories,
+            parsers,
+            may_plan=lambda items: may_plan(CALLER.get(), items, names()),
+        ),
+        *record_routes(core),
+        *write_routes(Writing(writer, objects, may=may_write(names), parsers=parsers)),
+    ]

@@ -1,0 +1,402 @@
+"""The coordinator process: the state machine of :mod:`coordinator.core.coordinator` with I/O around
+it.
+
+It begins as a standby (:mod:`coordinator.service.leadership.standby`) and leads once the seat is
+its own. One task group holds everything; if one part fails, all stop and the supervisor sees it::
+
+    HTTP -> intake -----> ledger.store ---+
+    worker replies -----------------------+--> core --> step --> executor: calls to workers, ...
+    bind stream -> cluster -> recorder ---+
+    cluster reports -------> recorder ----+
+
+Run as ``python -m coordinator.service``; configured by ``QUADRANT_*`` alone. It holds nothing that
+the ledger does not: killed at any point, its successor goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from functools import partial
+from typing import Any
+
+import structlog
+
+from coordinator.api.auth.authorization import guarded
+from coordinator.api.auth.middleware import middleware as gate
+from coordinator.api.http.health import HealthCheck
+from coordinator.api.http.tracing import traces
+from coordinator.api.listener.listener import listener_options
+from coordinator.api.listener.policy import open_gate, token_checks
+from coordinator.api.parser.pool import Parsers
+from coordinator.api.server import Door, Serving, StandbyDoor
+from coordinator.api.subresources import VIRTUAL
+from coordinator.bind.status_writer import Recorder
+from coordinator.cluster.history.acknowledgements import Acknowledgements
+from coordinator.cluster.protocol import ClusterDriver
+from coordinator.controllers.job_loop import JobLoop
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.limits import set_limits
+from coordinator.core.policy_record import policy_op
+from coordinator.core.status import status as counted
+from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.dispatch.worker_client import Shards
+from coordinator.intake.intake import Intake
+from coordinator.intake.pending_limit import PendingBound
+from coordinator.intake.writer import IntakeWriter
+from coordinator.ledger_refusals import StoreRefused
+from coordinator.objects.store import Objects
+from coordinator.order.order import Order
+from coordinator.service.backlog import Backlog
+from coordinator.service.bind_loop import Binding
+from coordinator.service.executor import Executor
+from coordinator.service.leadership.lease import Leadership, LedCluster
+from coordinator.service.leadership.standby import Standby, Takeover
+from coordinator.service.log_trim import trim_forever
+from coordinator.service.metrics.exporter import metrics_registry
+from coordinator.service.metrics.loop_time import LoopTime
+from coordinator.service.metrics.probes import Probes
+from coordinator.service.metrics.sliced_counts import WaitingCounts
+from coordinator.service.policy_watch import PolicyFollower
+from coordinator.service.process import address_of
+from coordinator.service.routes import service_routes
+from coordinator.service.stepping import step_forever
+from coordinator.service.usage_metrics import usage_of
+from coordinator.service.worker_lifecycle import Workers
+from shared.ledger.keys import log_position
+from shared.ledger.protocol import Ledger
+from shared.ledger.redis.renewal import RedisRenewal
+from shared.ledger.retry import insist
+from shared.policy.model import Policy
+from shared.settings.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+INTAKE = "intake"
+"""Writer name of the objects' batches: with a sequence of its own it waits for no status."""
+
+SETTLE_SECONDS = 5.0
+"""How long calls to workers may take to come back once we are asked to stop."""
+
+
+class Service:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        ledger: Ledger,
+        cluster: ClusterDriver,
+        shards: Shards,
+        loop_time: LoopTime | None = None,
+    ) -> None:
+        """``loop_time``: where the callbacks of the loop are counted that this runs in."""
+        self._settings = settings
+        self._shards = shards
+        self._ledger = ledger
+        self._cluster = cluster
+        self._policies = PolicyFollower(settings)
+        self._tokens = open_gate(settings)
+        self._listener = listener_options(settings)
+        self.core = Coordinator(
+            Order(
+                self._policies.session(),
+                window=settings.window,
+                walls=settings.mode == "hard",
+            ),
+            Dispatcher(
+                settings.shards,
+                calls_in_flight=settings.calls_in_flight,
+                turns_per_call=settings.turns_per_call,
+                tasks_per_call=settings.tasks_per_call,
+            ),
+            mode=settings.mode,
+            moves_per_minute=settings.rebalance_moves_per_minute,
+        )
+        set_limits(self.core, settings)
+        self.intake = Intake()
+        self.jobs = JobLoop(self.core, self.intake)
+        self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
+        self.probes = Probes(loop_time)
+        self.objects: Objects
+        """What the outside sees; there from the moment the seat is taken."""
+        self._guard = asyncio.Lock()
+        self._kicked = asyncio.Event()
+        self._settled = asyncio.Event()
+        """We were asked to stop, and no worker is at work for us any more."""
+        self.leadership: Leadership | None = None
+        """None while another leads."""
+        self.standby = Standby(
+            ledger,
+            self.intake,
+            self.core,
+            lease=settings.coordinator_lease_seconds,
+            holder=address_of(settings.listen_host, settings.listen_port),
+        )
+        self.workers = Workers(
+            settings,
+            ledger=ledger,
+            shards=shards,
+            core=self.core,
+            policies=self._policies,
+            probes=self.probes,
+            kick=self._kicked.set,
+        )
+        self._serving: Serving | None = None
+        self._writer: IntakeWriter | None = None
+        self._recorder: Recorder | None = None
+        self._told_jobs = Acknowledgements(cluster)
+
+    # --- start --------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Stand by, then lead, until ``stop``. Raises ExceptionGroup where a part failed; one with
+        Deposed where another coordinator leads."""
+        settings = self._settings
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._until(stop))
+                if self._tokens is not None:
+                    group.create_task(self._tokens.follow_forever())
+                group.create_task(self._shards.join())  # beside reading the ledger: both take long
+                await insist(self._ledger.open, call_name="open")
+                door = StandbyDoor(lambda: self.standby.leader, self._listener)
+                async with door.open(settings.listen_host, settings.listen_port, group):
+                    lead = await self._take_seat(group)
+                await self._lead(group, lead)
+        except* _Stopped:
+            log.info("Stopped")
+        if self.leadership is not None:  # in an orderly end: who follows need not wait
+            for shard in range(settings.shards):
+                await self._shards.give_up(shard)
+            await self.leadership.release()
+
+    async def _take_seat(self, group: asyncio.TaskGroup) -> Takeover:
+        """Claim every writer's epoch, know all that the ledger holds, accept its server's run.
+
+        In this order: what an earlier coordinator or its workers write after the last look at the
+        ledger would be acknowledged and unknown here."""
+        self.leadership = leadership = await self.standby.wait()
+        lease = leadership.lease.seconds  # a later answer is of no use
+        renewal = RedisRenewal(self._settings.access(), timeout=lease)
+        group.create_task(leadership.keep_forever(renewal))
+        epoch = leadership.epoch
+        self.workers.leads(epoch, self._bless)
+        claim = partial(self._ledger.claim, INTAKE, leader=epoch)
+        intake_epoch = await insist(claim, call_name="claim")
+        for shard in range(self._settings.shards):
+            await self.workers.claim(shard)
+        await self.standby.take_up(epoch)
+        await self.standby.catch_up()
+        if strangers := self.core.borders.handover.strangers:
+            for shard in strangers:
+                await self.workers.claim(shard)
+            await self.standby.catch_up()
+        await self.standby.finish()
+        for _ in range(2):  # a change counts once two looks found the same
+            if (session := await asyncio.to_thread(self._policies.look)) is not None:
+                self.core.order.adopt(session)
+        await self._shards.inherit(self._settings.shards)
+        self.objects = Objects(
+            self.core, lambda: self.intake.registry, epoch=epoch.counter, clock=time.time
+        )
+        self.objects.restore(self.intake.documents.values())
+        self.core.observer = self.objects
+        self.intake.node_of = self.objects.node_of
+        self.jobs.restored(self.intake.documents.values())
+        await insist(self._bless, call_name="bless")
+        log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
+        return Takeover(leadership, intake_epoch)
+
+    async def _lead(self, group: asyncio.TaskGroup, lead: Takeover) -> None:
+        """Begin everything that a leader does."""
+        self._recorder = recorder = Recorder(
+            self._ledger,
+            epoch=lead.leadership.epoch,
+            run_id=self._blessed,
+            bless=self._bless,
+            renew=lead.leadership.renew,
+            current=self.core.victims.current,
+            applied=self._applied,
+            guard=self._guard,
+            refusals=self.probes.refusals,
+        )
+        self._writer = writer = IntakeWriter(
+            self.intake,
+            self._ledger,
+            writer=INTAKE,
+            epoch=lead.intake,
+            run_id=self._blessed,
+            bless=self._bless,
+            stored=self._stored,
+            published=self._kicked.set,
+            bound=PendingBound(
+                Backlog(self.core.order),
+                lambda: self.intake.registry,
+                limit=self._settings.max_pending_jobs,
+            ),
+            refusals=self.probes.refusals,
+        )
+        cluster = LedCluster(self._cluster, lead.leadership)
+        binding = Binding(
+            self._ledger,
+            cluster,
+            recorder,
+            core=self.core,
+            surely=lead.leadership.surely,
+            probes=self.probes,
+        )
+        executor = Executor(
+            group,
+            ledger=self._ledger,
+            core=self.core,
+            guard=self._guard,
+            recorder=recorder,
+            writer=writer,
+            binding=binding,
+            workers=self.workers,
+            kick=self._kicked.set,
+        )
+        every = self._settings.reconcile_seconds
+        reconciling = executor.reconciling(cluster, self.intake, every=every)
+        await reconciling.begin()
+        group.create_task(recorder.run())
+        group.create_task(writer.run())
+        with contextlib.suppress(StoreRefused):  # logged and counted; tried with the first list
+            await writer.submit([])  # the default queue exists from the first start on
+        await executor.repartition()  # before any worker goes by an old one
+        await self._keep_policy(self.core.order.session.policy)
+        parsers = Parsers()
+        group.create_task(parsers.run_forever())
+        group.create_task(self._serve_http(writer, parsers))
+        group.create_task(binding.bind_forever())
+        group.create_task(binding.report_forever())
+        for shard in range(self._settings.shards):
+            group.create_task(self.workers.start(shard))
+        group.create_task(
+            step_forever(
+                self.core,
+                executor.execute,
+                kicked=self._kicked,
+                stopping=lambda: self._serving is not None and self._serving.stopping,
+                settled=self._settled,
+            )
+        )
+        group.create_task(usage_of(self.core).follow_forever())
+        group.create_task(executor.repartition_forever())
+        group.create_task(self.workers.heartbeat_forever())
+        audit = executor.ledger_audit(every=self._settings.ledger_audit_seconds)
+        group.create_task(audit.run_forever())
+        group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read, audit.read))
+        group.create_task(self.workers.follow_policy_forever(self._keep_policy))
+        group.create_task(self._told_jobs.report_forever())
+        group.create_task(executor.sweep_forever(self.objects.tell_waiting))
+        group.create_task(self.jobs.run(writer))
+        group.create_task(reconciling.run_forever())
+        group.create_task(reconciling.audit_forever())
+
+    async def _bless(self) -> str:
+        """Accept the run of the server, which must know all that is known here."""
+        assert self.leadership is not None
+        newest = max(self.standby.log_id, self.workers.newest, key=log_position)
+        return await self._ledger.bless(self.leadership.epoch, after=newest)
+
+    async def _blessed(self) -> str:
+        started = time.monotonic()
+        run_id = await insist(self._ledger.run_id, call_name="run id")
+        self.probes.ledger.observe(time.monotonic() - started)
+        return run_id
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        """Stop in steps: nothing new comes in, what is under way comes back, the door closes."""
+        await stop.wait()
+        if self._serving is None:
+            raise _Stopped
+        self._serving.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self._settled.wait()
+        self._serving.close()
+
+    async def _serve_http(self, writer: IntakeWriter, parsers: Parsers) -> None:
+        self._serving = Serving(
+            Door(
+                core=self.core,
+                submit=self.probes.counting(guarded(writer.submit, lambda: self.intake.registry)),
+                status=self.status,
+                policy_error=lambda: str(self._policies.status()["error"] or ""),
+                refresh_status=self.counts.refresh_reasons,
+                refresh_metrics=self.counts.refresh_waiting,
+                started=lambda: self.workers.started,
+                ledger=self._ledger.run_id,
+                cluster=self._cluster.history_position,
+                metrics=metrics_registry(
+                    self.core,
+                    self.probes,
+                    lambda: self.intake.registry.slots.names,
+                    self.counts,
+                ),
+                list_codes=self.probes.list_codes,
+                objects=self.objects,
+                parsers=parsers,
+                routes=service_routes(
+                    self.core,
+                    shards=self._shards,
+                    intake=self.intake,
+                    objects=self.objects,
+                    writer=writer,
+                    parsers=parsers,
+                ),
+                virtual=VIRTUAL,
+                middlewares=[*traces(), gate(self._tokens)],
+                checks=[
+                    HealthCheck("leading", self._leading),
+                    HealthCheck("ledger_audit", self._audited, needed=False),
+                    *token_checks(self._tokens),
+                ],
+                listener=self._listener,
+            )
+        )
+        await self._serving.run(self._settings.listen_host, self._settings.listen_port)
+        raise _Stopped
+
+    # --- what happened ------------------------------------------------------------------------
+
+    def _audited(self) -> str:
+        return self.core.tally.ledger_audit.message(time.time())
+
+    def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
+        self.core.recorded(items, applied)
+        self.jobs.recorded(items)
+        self._kicked.set()
+
+    def _stored(self, changes: Any) -> None:
+        deleted, purged = changes.documents_gone, changes.jobs_purged
+        self.objects.publish(changes.documents, deleted, purged=purged)
+        self.core.admitted(changes)
+        self.jobs.published(changes)
+        self._told_jobs.note(job.jid for job in changes.jobs)
+
+    async def _keep_policy(self, policy: Policy) -> None:
+        """The history tells by which policy was evicted: before anybody goes by a new one."""
+        assert self._writer is not None
+        await self._writer.store([policy_op(policy)])
+
+    # --- tell ---------------------------------------------------------------------------------
+
+    def _leading(self) -> str:
+        sure = self.leadership is not None and self.leadership.sure
+        return "" if sure else "its lease ran out, and the ledger does not renew it"
+
+    def status(self) -> dict[str, Any]:
+        core, busy = self.core, self.workers.busy
+        status = counted(core.order, core.dispatcher, core.tally, reasons=self.counts.reasons())
+        return status | {
+            "resources": core.order.accounts.resources(self.intake.registry.slots.names),
+            "policy": self._policies.status(),
+            "worker_busy_seconds": {str(shard): round(spent, 3) for shard, spent in busy.items()},
+        }
+
+
+class _Stopped(Exception):
+    """Ends the task group when the process is asked to stop."""

@@ -1,0 +1,39 @@
+"""When the state machine steps: whenever something happened, and where something may be due."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.instructions import Instruction
+
+IDLE_STEP_SECONDS = 0.05
+"""The longest the loop sleeps while jobs wait for a deadline (nominations, infeasible lines)."""
+
+
+async def step_forever(
+    core: Coordinator,
+    execute: Callable[[Instruction], None],
+    *,
+    kicked: asyncio.Event,
+    stopping: Callable[[], bool],
+    settled: asyncio.Event,
+) -> None:
+    """Events that come while one step is taken are taken together. Once ``stopping`` is true no
+    turn goes out any more; ``settled`` is set when none is under way."""
+    while True:
+        # Not wait_for: before Python 3.12 it may swallow the cancellation that stops us.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(IDLE_STEP_SECONDS):
+                await kicked.wait()
+        kicked.clear()
+        if stopping():
+            if not any(state.calls for state in core.dispatcher.shards.values()):
+                settled.set()
+            continue
+        for instruction in core.step(time.time()):
+            execute(instruction)
+        await asyncio.sleep(0)

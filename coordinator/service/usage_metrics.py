@@ -1,0 +1,134 @@
+"""What nodes really use, asked of a Prometheus server every half minute: for the plugin ``usage``.
+
+The figures are means over five minutes of what node exporters tell. Those of a server that stops
+answering are kept for a while, then forgotten: a node of which nothing is known is neither busy nor
+idle. Nothing here is durable; the next leader asks anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import aiohttp
+import structlog
+
+from coordinator.core.coordinator import Coordinator
+from shared.policy.metrics_source import MetricsSource
+from shared.secrets.credentials import hide_credentials
+
+CPU_QUERY = (
+    "avg_over_time((1 - (avg by (instance, node) "
+    '(irate(node_cpu_seconds_total{mode="idle"}[30s]))))[5m:30s])'
+)
+MEMORY_QUERY = (
+    "avg_over_time((1 - (node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes))[5m:30s])"
+)
+PERCENT = 100.0
+FORGET_AFTER = 300.0
+"""Seconds without an answer until old figures count no more: what they average over."""
+IDLE = 1.0
+"""Seconds until it is looked again whether the policy names a source."""
+TIMEOUT = aiohttp.ClientTimeout(total=10.0)
+
+Usage = dict[str, dict[str, float]]
+"""Node name -> ``cpu`` and ``memory``, percent of what it has."""
+
+_log = structlog.get_logger(__name__)
+
+
+class UsageSource:
+    """Keeps the newest figures at hand. :meth:`follow_forever` runs until it is cancelled."""
+
+    def __init__(
+        self,
+        source: Callable[[], MetricsSource | None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``source``: what the policy names now."""
+        self._source = source
+        self._clock = clock
+        self._asked: MetricsSource | None = None
+        self._usage: Usage = {}
+        self._at = clock()
+        self._failing = ""
+
+    def usage(self) -> Usage:
+        """The figures as they count now: none where the policy names another source, or none."""
+        fresh = self._clock() - self._at <= FORGET_AFTER
+        return self._usage if fresh and self._asked == self._source() else {}
+
+    async def follow_forever(self) -> None:
+        """Ask again and again; a failure is told once, and when it is over."""
+        async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
+            while True:
+                source = self._source()
+                if source is not None:
+                    await self.look(session, source)
+                await asyncio.sleep(IDLE if source is None else source.interval)
+
+    async def look(self, session: aiohttp.ClientSession, source: MetricsSource) -> None:
+        """Ask once."""
+        try:
+            cpu = await _ask(session, source, CPU_QUERY)
+            memory = await _ask(session, source, MEMORY_QUERY)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            if str(error) != self._failing:
+                _log.warning(
+                    "metrics source failed",
+                    address=hide_credentials(source.address),
+                    why=hide_credentials(str(error)),
+                )
+            self._failing = str(error)
+            return
+        if self._failing:
+            _log.info("metrics source answers again", address=hide_credentials(source.address))
+        self._failing = ""
+        self._at, self._asked = self._clock(), source
+        nodes = cpu.keys() | memory.keys()
+        self._usage = {
+            node: {
+                name: share[node] * PERCENT
+                for name, share in (("cpu", cpu), ("memory", memory))
+                if node in share
+            }
+            for node in nodes
+        }
+
+
+async def _ask(
+    session: aiohttp.ClientSession, source: MetricsSource, query: str
+) -> dict[str, float]:
+    """Share in use by node name. Raises ValueError where the answer is none of a Prometheus."""
+    url = f"{source.address}/api/v1/query"
+    async with session.get(url, params={"query": query}, ssl=not source.insecure) as response:
+        response.raise_for_status()
+        return read_vector(await response.json())
+
+
+def read_vector(answer: Any) -> dict[str, float]:
+    """The instant vector of an answer by node: label ``node``, else the host of ``instance``."""
+    try:
+        if answer["status"] != "success":
+            raise ValueError(f"the query failed: {answer.get('error', 'no reason given')}")
+        samples = answer["data"]["result"]
+        share_of = {_node(sample["metric"]): float(sample["value"][1]) for sample in samples}
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"not an answer of Prometheus: {error!r} is missing or wrong") from error
+    return {node: share for node, share in share_of.items() if node and not math.isnan(share)}
+
+
+def _node(labels: Mapping[str, str]) -> str:
+    host: str = labels.get("node") or labels.get("instance", "").rpartition(":")[0]
+    return host or labels.get("instance", "")
+
+
+def usage_of(core: Coordinator) -> UsageSource:
+    """The source that a coordinator's policy names; what it tells goes out with excerpts."""
+    source = UsageSource(lambda: core.order.session.policy.metrics)
+    core.order.excerpts.usage = source.usage
+    return source

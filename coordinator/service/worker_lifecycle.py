@@ -1,0 +1,215 @@
+"""The lifecycle of the shard workers: started under an epoch, called, lost, replaced, rolled over.
+
+A worker that does not answer, or whose epoch or run the ledger refuses, is given up. Its epoch is
+voided before the ledger is read about its turns; then another worker takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.dispatcher import SendTurns
+from coordinator.dispatch.worker_client import Shards, WorkerLost, worker_config
+from coordinator.service.metrics.probes import Probes
+from coordinator.service.policy_watch import PolicyFollower
+from shared.ledger.keys import log_position
+from shared.ledger.protocol import Ledger
+from shared.ledger.retry import insist
+from shared.messages.messages import Epoch, OutcomeCode
+from shared.policy.model import Policy
+from shared.settings.settings import Settings
+from shared.telemetry.tracing import span
+
+log = structlog.get_logger(__name__)
+
+HEARTBEAT_SECONDS = 0.25
+"""An idle worker is called this often: it follows the log, and its death is noticed."""
+
+POLICY_SECONDS = 1.0
+"""How often the policy file is looked at."""
+
+
+class Workers:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        ledger: Ledger,
+        shards: Shards,
+        core: Coordinator,
+        policies: PolicyFollower,
+        probes: Probes,
+        kick: Callable[[], None],
+    ) -> None:
+        """``kick``: the coordinator has news."""
+        self._settings = settings
+        self._ledger = ledger
+        self._shards = shards
+        self._core = core
+        self._policies = policies
+        self._probes = probes
+        self._kick = kick
+        self.started = False
+        """Whether any worker has been up."""
+        self.busy: dict[int, float] = {}
+        """Shard -> processor seconds of its workers."""
+        self._leader: Epoch | None = None
+        self._bless: Callable[[], Awaitable[str]] | None = None
+        self._log_ids: dict[int, str] = {}
+        self._idle_since: dict[int, float] = {}
+        self._policy = policies.content, policies.generation
+        """What workers are started with: the last one that the ledger was told, so that its history
+        says by which policy each shard placed and evicted."""
+        self._generations: dict[int, int] = {}
+        """Shard -> generation of the policy that its worker runs."""
+
+    def leads(self, epoch: Epoch, bless: Callable[[], Awaitable[str]]) -> None:
+        """Begin a leadership under this epoch; ``bless`` accepts a new run of the server."""
+        self._leader = epoch
+        self._bless = bless
+
+    @property
+    def newest(self) -> str:
+        """The newest log id that any worker has read."""
+        return max(self._log_ids.values(), key=log_position, default="0")
+
+    def read(self) -> list[str] | None:
+        """Up to where each worker has read the log, None where one is not up."""
+        ids = list(self._log_ids.values())
+        return ids if len(ids) == self._settings.shards else None
+
+    # --- a call -------------------------------------------------------------------------------
+
+    async def call(self, send: SendTurns) -> None:
+        """Carry turns to their worker and its answer back. Without turns it is a heartbeat."""
+        shard = send.shard
+        state = self._core.dispatcher.shards[shard]
+        if state.epoch != send.epoch:
+            return  # lost before the call went out: its turns are read anew with the others
+        self._idle_since[shard] = math.inf
+        started = time.monotonic()
+        try:
+            with span("turns", when=bool(send.turns), shard=shard, turns=len(send.turns)):
+                reply = await self._shards.place(shard, send.turns)
+        except WorkerLost as error:
+            await self._lost(shard, send, str(error), alive=error.alive)
+            return
+        if state.epoch == send.epoch:  # else it is the last word of one that was given up
+            self._log_ids[shard] = reply.log_id
+            self._core.followed(shard, send.epoch, reply.log_id)
+            self._idle_since[shard] = time.monotonic()
+            self._probes.answered(shard, reply, started=started)
+        self.busy[shard] = self.busy.get(shard, 0.0) + reply.busy_seconds
+        self._core.turns_returned(shard, send.call, reply.outcomes, now=time.time())
+        self._kick()
+        if any(outcome.code is OutcomeCode.FENCED for outcome in reply.outcomes):
+            await self._lost(shard, send, "the ledger refused its epoch or run", alive=True)
+
+    # --- given up and started -----------------------------------------------------------------
+
+    async def _lost(self, shard: int, send: SendTurns, why: str, *, alive: bool) -> None:
+        """Void the worker's epoch, then let the next step read what became of its turns. ``alive``:
+        it answered, and may begin anew."""
+        state = self._core.dispatcher.shards[shard]
+        if state.epoch != send.epoch:
+            return  # several calls were in flight: the first one to fail did this
+        turns = sum(map(len, state.calls.values()))
+        log.warning("Lost a shard worker", shard=shard, epoch=str(send.epoch), turns=turns, why=why)
+        await self._replace(shard, alive=alive)
+
+    async def _replace(self, shard: int, *, planned: bool = False, alive: bool = False) -> None:
+        """Give up the shard's worker, whose further work does not count, and start another."""
+        lost = time.monotonic()
+        self._core.dispatcher.shards[shard].epoch = None
+        self._core.dispatcher.shards[shard].pid = None
+        self._log_ids.pop(shard, None)
+        await self.claim(shard)
+        self._core.worker_lost(shard, planned=planned)
+        self._kick()
+        await self._shards.give_up(shard, alive=alive)
+        await self.start(shard)
+        self._probes.handovers.observe(time.monotonic() - lost)
+
+    async def claim(self, shard: int) -> Epoch:
+        """A new epoch; no commit under an older one is accepted any more."""
+        lease = self._settings.shard_lease_seconds
+        return await insist(
+            lambda: self._ledger.claim(str(shard), leader=self._leader, lease=lease),
+            call_name="claim",
+        )
+
+    async def start(self, shard: int) -> None:
+        """Until one is up. Raises RayLost where none can be."""
+        assert self._bless is not None
+        while True:
+            epoch = await self.claim(shard)
+            policy, generation = self._policy
+            # The worker may have been lost to a restart of the server that nobody else noticed.
+            run_id = await insist(self._bless, call_name="bless")
+            config = worker_config(self._settings, policy, shard=shard, epoch=epoch, run_id=run_id)
+            try:
+                pid = await self._shards.start(config)
+            except WorkerLost as error:
+                log.error("Shard worker did not start", shard=shard, why=str(error))
+                await self._shards.give_up(shard)
+                await self._shards.check()
+                await asyncio.sleep(0.5)
+                continue
+            log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
+            self._core.dispatcher.shards[shard].pid = pid
+            self._generations[shard] = generation
+            self._idle_since[shard] = 0.0  # so that it is called at once
+            self._core.worker_up(shard, epoch)
+            self.started = True
+            self._kick()
+            return
+
+    # --- looked after -------------------------------------------------------------------------
+
+    async def heartbeat_forever(self) -> None:
+        """Call the workers that nobody calls: they follow the log, and their death is noticed."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._beat(group)
+
+    async def _beat(self, group: asyncio.TaskGroup) -> None:
+        asleep = time.monotonic()
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+        now = time.monotonic()
+        self._probes.loop_lag.observe(max(0.0, now - asleep - HEARTBEAT_SECONDS))
+        for state in self._core.dispatcher.shards.values():
+            idle = now - self._idle_since.get(state.shard, 0.0) >= HEARTBEAT_SECONDS
+            if state.epoch is not None and not state.calls and idle:
+                beat = SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[])
+                group.create_task(self.call(beat))
+
+    async def follow_policy_forever(self, keep: Callable[[Policy], Awaitable[None]]) -> None:
+        """A good new policy counts for Order at the next step, then for one worker after the other:
+        the ledger checks what is placed meanwhile as it always does. ``keep`` stores it, before
+        Order or a worker goes by it."""
+        while True:
+            await asyncio.sleep(POLICY_SECONDS)
+            session = await asyncio.to_thread(self._policies.look)
+            if session is not None:
+                await keep(session.policy)
+                self._core.order.adopt(session)
+                self._kick()
+                self._policy = self._policies.content, self._policies.generation
+            behind = [
+                state.shard
+                for state in self._core.dispatcher.shards.values()
+                if state.epoch is not None and self._generations[state.shard] != self._policy[1]
+            ]
+            for shard in behind:
+                if self._core.dispatcher.shards[shard].epoch is not None:
+                    log.info("Replacing a shard worker, for the new policy", shard=shard)
+                    await self._replace(shard, planned=True)
+            if behind:
+                self._core.order.look_again()
+                self._kick()

@@ -1,0 +1,1 @@
+"""The processes of one installation: starting, watching and restarting them."""

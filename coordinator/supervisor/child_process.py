@@ -1,0 +1,207 @@
+"""A child process of the supervisor: started in its own session, ended with everything below it.
+
+A child ends with its parent also where the parent is killed (Linux: the kernel sends it SIGTERM).
+That signal is tied to the thread that started the child, so start children from the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from shared.secrets.private_dir import open_private
+
+DEPOSED = 3
+"""Exit code of a coordinator that does not lead any more: started again, it stands by."""
+
+_PR_SET_PDEATHSIG = 1
+_LAST_LINES = 15
+_POLL = 0.02
+
+
+class ChildDied(RuntimeError):
+    """A process ended that should not have: its role, how it ended, the end of its log."""
+
+    def __init__(self, role: str, code: int | None, log: Path, *, times: str = "") -> None:
+        self.role = role
+        self.code = code
+        self.log = log
+        self.how = f"the {role} process {_how(code)}"
+        super().__init__(f"{self.how}{times}; the end of {log}:\n{last_lines(log)}")
+
+    def often(self, times: int, seconds: float) -> ChildDied:
+        """The same of one that was started again and again."""
+        text = f", for the {times}th time within {seconds:g} s: it is given up"
+        return ChildDied(self.role, self.code, self.log, times=text)
+
+
+class Child:
+    """One process, which can be started again after its end."""
+
+    def __init__(
+        self, role: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> None:
+        self.role = role
+        self.arguments = list(arguments)
+        self.log = log
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process; None where none runs."""
+        return self._process.pid if self._process and self.running() else None
+
+    @property
+    def code(self) -> int | None:
+        """How the last process ended (negative: the signal); None while it runs."""
+        return self._process.poll() if self._process else None
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the process, after ending what an earlier one left running. Raises OSError where
+        the program cannot be started."""
+        if self.running():
+            return
+        self.sweep()
+        with open_private(self.log) as log:
+            self._process = subprocess.Popen(
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+                umask=0o077,  # what it writes is nobody else's, whatever the umask of the user
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, no allocation
+            )
+
+    async def stop(self, timeout: float) -> int | None:
+        """Ask it to end, insist after ``timeout`` seconds; nothing below it survives. Exit code."""
+        if not self.running() or self._process is None:
+            self.sweep()
+            return self.code
+        tree = descendants(self._process.pid)
+        self._process.terminate()
+        ended = await _until(lambda: not self.running(), timeout)
+        if not ended:
+            tree |= descendants(self._process.pid)
+            self._process.kill()
+        _send(signal.SIGKILL, tree)
+        await _until(lambda: not self.running() and not any(map(_alive, tree)), 5.0)
+        return self.code
+
+    def kill(self) -> None:
+        """End it and everything below it at once, as a crash of its machine would."""
+        if self._process is None or not self.running():
+            self.sweep()
+            return
+        tree = descendants(self._process.pid)
+        self._process.kill()
+        _send(signal.SIGKILL, tree)
+        self._process.wait()
+        _wait_for_end(tree)
+
+    def sweep(self) -> None:
+        """End what a process that is gone has left behind: all of its session. A head that was
+        killed alone leaves processes that hold its ports."""
+        if self._process is not None and not self.running():
+            survivors = in_session(self._process.pid)
+            _send(signal.SIGKILL, survivors)
+            _wait_for_end(survivors)
+
+
+def descendants(pid: int) -> set[int]:
+    """Every process below ``pid`` right now."""
+    try:
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def in_session(leader: int) -> set[int]:
+    """Every process that runs in the session ``leader`` has begun, also where that one is gone."""
+    return {pid for pid in psutil.pids() if _session(pid) == leader and _alive(pid)}
+
+
+def command_line(pid: int) -> str:
+    """What a process calls itself, "" where it is gone."""
+    try:
+        return " ".join(psutil.Process(pid).cmdline()).strip()
+    except psutil.Error:
+        return ""
+
+
+def last_lines(log: Path, count: int = _LAST_LINES) -> str:
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 16_384))
+        lines = file.read().decode(errors="replace").splitlines()[-count:]
+        return "\n".join(f"  {line}" for line in lines) or "  (it is empty)"
+    return "  (there is none)"
+
+
+def _session(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return None
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process exists that is more than an entry waiting for its parent to read it."""
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _wait_for_end(pids: set[int], seconds: float = 2.0) -> None:
+    deadline = time.monotonic() + seconds
+    while any(map(_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+
+
+def _send(number: signal.Signals, pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+async def _until(condition: Callable[[], bool], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL)
+    return True
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """What a child does before it becomes its program (Linux): ask to be told of our death."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return ask
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "does not answer"
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

@@ -1,0 +1,52 @@
+"""CPU time of the processes of a run, by the part they play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import psutil
+
+LOAD = "load"
+"""The process that makes the load, and holds the supervisor."""
+WORKERS = "workers"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTime:
+    pid: int
+    parent: int
+    seconds: float
+    """User and system time since it started."""
+
+
+def processes() -> list[ProcessTime]:
+    """All processes that can be read; those that end meanwhile are left out."""
+    return [
+        ProcessTime(pid=found.pid, parent=found.info["ppid"], seconds=times.user + times.system)
+        for found in psutil.process_iter(["ppid", "cpu_times"])
+        if (times := found.info["cpu_times"]) is not None
+    ]
+
+
+def by_role(processes: Iterable[ProcessTime], roots: Mapping[int, str]) -> dict[str, float]:
+    """CPU seconds so far by role: a process plays the part of its nearest ancestor in ``roots``.
+
+    ``roots``: pid -> role. The role :data:`LOAD` is not inherited: what a supervisor starts has a
+    role of its own or is not counted.
+    """
+    by_pid = {process.pid: process for process in processes}
+    total = dict.fromkeys(roots.values(), 0.0)
+    for process in by_pid.values():
+        role = roots.get(process.pid) or _inherited(process.parent, by_pid, roots)
+        if role is not None:
+            total[role] += process.seconds
+    return total
+
+
+def _inherited(pid: int, by_pid: Mapping[int, ProcessTime], roots: Mapping[int, str]) -> str | None:
+    while pid in by_pid:
+        if pid in roots:
+            return None if roots[pid] == LOAD else roots[pid]
+        pid = by_pid[pid].parent
+    return None

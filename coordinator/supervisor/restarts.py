@@ -1,0 +1,135 @@
+"""Starts again what dies, at its old address, and gives up on what dies again and again.
+
+::
+
+    async with Supervisor(settings) as parts:
+        await Keeper(parts, tell=print).run()      # never returns; raises ChildDied
+
+The workers are not looked after here: the coordinator that leads replaces them. Nor is a process
+that hangs and does not die: the lease is there for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.supervisor.child_process import DEPOSED, ChildDied
+from coordinator.supervisor.supervisor import COORDINATORS, RAY, START_SECONDS, Supervisor
+from shared.ledger.errors import ServerFailed
+
+WINDOW_SECONDS = 60.0
+DEATHS = 5
+"""So many deaths of one role within :data:`WINDOW_SECONDS` end everything: it will not run here."""
+
+PAUSES = (0.0, 0.1, 0.5, 1.0)
+"""Seconds before the first, second, ... start within the window. The first costs no pause: what was
+killed from outside will run again at once."""
+
+_POLL = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    role: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.why}; it is started again"
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    role: str
+    seconds: float
+    """From the moment its end was seen until it did its work again."""
+
+    def __str__(self) -> str:
+        return f"the {self.role} process is back after {self.seconds:.1f} s"
+
+
+Told = Died | Back
+
+
+class Deaths:
+    """Counts the deaths of one role within the window. Pure: it is told the time."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque()
+
+    def pause(self, now: float) -> float | None:
+        """Note one; returns how long to wait before the next start, None where to give up."""
+        self._times.append(now)
+        while self._times[0] <= now - WINDOW_SECONDS:
+            self._times.popleft()
+        count = len(self._times)
+        return None if count >= DEATHS else PAUSES[min(count, len(PAUSES)) - 1]
+
+
+class Keeper:
+    def __init__(self, parts: Supervisor, *, tell: Callable[[Told], None] | None = None) -> None:
+        self._parts = parts
+        self._tell = tell or (lambda event: None)
+        self._deaths: dict[str, Deaths] = {}
+        self._under_way: set[str] = set()
+
+    async def run(self) -> None:
+        """Never returns. Raises ChildDied (in a group) for a role that does not stay alive."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for role, died in self._parts.dead().items():
+                    if role not in self._under_way:
+                        self._under_way.add(role)
+                        group.create_task(self._bring_back(role, died))
+                await asyncio.sleep(_POLL)
+
+    async def _bring_back(self, role: str, died: ChildDied) -> None:
+        noticed = time.monotonic()
+        try:
+            await self._start_again(role, died)
+            while not await self._up(role):
+                await self._start_again(role, self._how(role))
+        finally:
+            self._under_way.discard(role)
+        self._tell(Back(role, time.monotonic() - noticed))
+
+    async def _start_again(self, role: str, died: ChildDied) -> None:
+        """Raises ChildDied where that was tried too often."""
+        pause: float | None = PAUSES[1]
+        if role not in COORDINATORS or died.code != DEPOSED:  # which is how it should end
+            pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
+        if pause is None:
+            raise died.often(DEATHS, WINDOW_SECONDS)
+        self._tell(Died(role, died.how))
+        await asyncio.sleep(pause)
+        try:
+            if role == RAY:
+                await self._start_head()
+            else:
+                await self._parts.start(role)
+        except ServerFailed as error:  # it counts as another death
+            self._tell(Died(role, f"the ledger's server did not start: {error}"))
+
+    async def _start_head(self) -> None:
+        """A head that comes back knows nobody: whoever had joined the old one has to join anew.
+        They are started beside it and wait for it: half of their start is loading code."""
+        coordinators = [role for role in COORDINATORS if role in self._parts.roles()]
+        for role in coordinators:
+            self._parts.kill(role)
+        for role in (RAY, *coordinators):
+            await self._parts.start(role)
+
+    async def _up(self, role: str) -> bool:
+        """Wait until it does its work; False where it died or does not come up in time."""
+        deadline = time.monotonic() + START_SECONDS[role]
+        while not await self._parts.answers(role):
+            if role in self._parts.dead() or time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(_POLL)
+        return role not in self._parts.dead()
+
+    def _how(self, role: str) -> ChildDied:
+        return self._parts.dead().get(role) or ChildDied(role, None, self._parts.log(role))

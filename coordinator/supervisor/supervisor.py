@@ -1,0 +1,438 @@
+"""Owns the processes of one installation, as siblings: ledger, Ray head, cluster, coordinators.
+
+::
+
+    async with Supervisor(load_settings(shards=4)) as running:
+        print(running.url)           # the coordinator answers here
+        await running.wait()         # until a process dies that should not: raises ChildDied
+
+In place of ``wait``, :class:`coordinator.supervisor.restarts.Keeper` starts again what died. What
+the settings name as running elsewhere (``redis_url``, ``ray_address``, ``cluster_socket``) is used
+and left alone. A coordinator may be replaced alone: it holds nothing that the ledger does not. With
+``settings.standby`` there are two of them, alike; which one leads they settle themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from pydantic import SecretStr
+
+from coordinator.supervisor import ray_head
+from coordinator.supervisor.child_process import Child, ChildDied, command_line, descendants
+from coordinator.supervisor.readiness import answers_well, free_port, listens
+from shared.ledger.errors import ServerFailed
+from shared.ledger.redis.server import EmbeddedServer
+from shared.policy.file import ACCEPTED_FILE
+from shared.secrets.private_dir import NotPrivate, check_below, make_private, open_private
+from shared.secrets.secret_file import new_secret, write_secret
+from shared.settings.settings import PREFIX, Settings
+
+REDIS = "redis"
+RAY = "ray"
+CLUSTER = "cluster"
+COORDINATOR = "coordinator"
+STANDBY = "standby"
+"""The second coordinator. The name stays with the process, also while that one leads."""
+ROLES = (REDIS, RAY, CLUSTER, COORDINATOR, STANDBY)
+COORDINATORS = (COORDINATOR, STANDBY)
+
+START_SECONDS = {REDIS: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0, STANDBY: 120.0}
+STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0, STANDBY: 10.0}
+SECRET_FILES = {"redis_password": "redis.password", "ray_token": "ray.token"}
+"""Setting -> where it is kept for the children, in the run directory."""
+_SECRETS = (*SECRET_FILES.values(), ACCEPTED_FILE)
+"""Files of the run directory that nobody else may read; a policy may have an address with a
+password in it."""
+_POLL = 0.02
+_WORKER = "ray::ShardActor"
+
+
+class SupervisorError(RuntimeError):
+    """The processes cannot be started as the settings have it; says why and what to do."""
+
+
+class Supervisor:
+    """Starts what is not there on entry, stops all it started on exit, also after an error.
+
+    ``on_phase`` is told in a few words what is being waited for. ``roles`` limits what is started
+    (for tests of a part). Enter it in the main thread: the children live as long as that one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_phase: Callable[[str], None] | None = None,
+        roles: Collection[str] = ROLES,
+    ) -> None:
+        self.settings = settings
+        """What the children get; completed with addresses while they start."""
+        self.exit_codes: dict[str, int | None] = {}
+        """How each ended when it was stopped; a cluster process that ends with 0 wrote its
+        history to the end."""
+        self.ray_environment: dict[str, str] = {}
+        """What a process needs in its environment, besides, to join the Ray head."""
+        self._on_phase = on_phase or (lambda text: None)
+        self._wanted = roles
+        self._children: dict[str, Child] = {}
+        self._server: EmbeddedServer | None = None
+        self._expected: set[str] = set()
+        self._lock: BinaryIO | None = None
+        self._secrets: list[Path] = []
+        self._standby_port = 0
+        self._short = settings.run_dir
+        """The directory of sockets: the run directory, or one of our own where that is too deep."""
+
+    # --- what can be asked --------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where the coordinator listens."""
+        return f"http://{self.settings.listen_host}:{self.settings.listen_port}"
+
+    @property
+    def urls(self) -> list[str]:
+        """Where the coordinators listen; the one that leads answers, another says who does."""
+        ports = [self._port(role) for role in COORDINATORS if role in self._children]
+        return [f"http://{self.settings.listen_host}:{port}" for port in ports]
+
+    def pids(self) -> dict[str, int]:
+        """Role -> process, of those that run now."""
+        pid_of = {role: child.pid for role, child in self._children.items()}
+        if self._server is not None and self._server.running():
+            pid_of[REDIS] = self._server.pid
+        return {role: pid for role, pid in pid_of.items() if pid is not None}
+
+    def roles(self) -> list[str]:
+        """What was started here."""
+        return [*([REDIS] if self._server is not None else []), *self._children]
+
+    def log(self, role: str) -> Path:
+        """The file of what it says."""
+        if role == REDIS and self._server is not None:
+            return self._server.log
+        return self.settings.run_dir / "log" / f"{role}.log"
+
+    def worker_pids(self) -> list[int]:
+        """The shard workers' processes, below the Ray head that we started."""
+        head = self.pids().get(RAY)
+        below = sorted(descendants(head)) if head else []
+        return [pid for pid in below if command_line(pid).startswith(_WORKER)]
+
+    def dead(self) -> dict[str, ChildDied]:
+        """Children that ended without being asked to: role -> how."""
+        deaths = {
+            role: ChildDied(role, child.code, child.log)
+            for role, child in self._children.items()
+            if role not in self._expected and not child.running()
+        }
+        server = self._server
+        if server is not None and REDIS not in self._expected and not server.running():
+            deaths[REDIS] = ChildDied(REDIS, None, server.log)
+        return deaths
+
+    def check(self) -> None:
+        """Raises ChildDied where a process has ended that nobody asked to."""
+        for died in self.dead().values():
+            raise died
+
+    async def wait(self) -> None:
+        """Returns never; raises ChildDied when a process ends that should not."""
+        while True:
+            self.check()
+            await asyncio.sleep(0.1)
+
+    # --- what can be done ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._prepare()
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    def kill(self, role: str) -> None:
+        """SIGKILL a process and all below it. It stays down until :meth:`restart`."""
+        if role == REDIS and self._server is not None:
+            self._expected.add(role)
+            self._server.kill()
+        else:
+            child = self._child(role)
+            self._expected.add(role)
+            child.kill()
+
+    async def restart(self, role: str) -> None:
+        """Start a process anew at its old address (stopping it first), and wait until it answers.
+
+        The coordinators have to be restarted after Ray: they join a head once, at their start.
+        """
+        await self.start(role)
+        await self._ready(role)
+
+    async def start(self, role: str) -> None:
+        """The same without waiting; see :meth:`answers`."""
+        self._expected.add(role)
+        try:
+            if role == REDIS and self._server is not None:
+                self._server.stop(STOP_SECONDS[REDIS])
+                self._server.start(START_SECONDS[REDIS])
+            else:
+                child = self._child(role)
+                await child.stop(STOP_SECONDS[role])
+                self._forget_address(role)
+                child.start()
+        finally:
+            self._expected.discard(role)  # one that does not start is dead
+
+    # --- start --------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """The directories, private to this user, and the lock that makes this run the only one."""
+        places = {name: getattr(self.settings, name) for name in ("run_dir", "data_dir", "history")}
+        self.settings = self.settings.replace(**{k: path.absolute() for k, path in places.items()})
+        run_dir = self.settings.run_dir
+        try:
+            make_private(run_dir)
+            # before the lock, which would be the first thing to follow a planted link
+            check_below(run_dir, secrets=_SECRETS, left_alone=(RAY,))
+        except NotPrivate as error:
+            raise SupervisorError(f"{PREFIX}RUN_DIR: {error}") from None
+        lock = open_private(run_dir / "supervisor.lock")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise SupervisorError(
+                f"another supervisor uses {run_dir}; stop it, or choose another directory "
+                f"with {PREFIX}RUN_DIR"
+            ) from None
+        self._lock = lock
+        self._short = run_dir
+        if len(os.fsencode(run_dir / "ray")) > ray_head.LONGEST_TEMP_DIR:
+            self._short = Path(tempfile.mkdtemp(prefix="quadrant-"))
+
+    async def _start(self) -> None:
+        """All at once, except that the coordinator needs the others."""
+        self._on_phase("starting ledger, Ray and cluster")
+        self._keep_secrets()
+        if self._wants(RAY, self.settings.ray_address):
+            self._start_ray()
+        elif self.settings.ray_address:
+            self.ray_environment = ray_head.environment(self.settings.ray_token_file, ours=False)
+        if self._wants(REDIS, self.settings.redis_url):
+            self._start_redis()
+        if self._wants(CLUSTER, self.settings.cluster_socket):
+            self._start_cluster()
+        for role in (CLUSTER, RAY):
+            if role in self._children:
+                self._on_phase(f"waiting for {role}")
+                await self._ready(role)
+        if COORDINATOR in self._wanted:
+            self._on_phase("waiting for the coordinator and its workers")
+            self._start_coordinator()
+            await self._ready(COORDINATOR)
+        if self.settings.standby and STANDBY in self._wanted:
+            self._on_phase("waiting for the standby")
+            self._start_standby()
+            await self._ready(STANDBY)
+        self._on_phase("running")
+
+    def _wants(self, role: str, elsewhere: str | None) -> bool:
+        return role in self._wanted and elsewhere is None
+
+    def _keep_secrets(self) -> None:
+        """Write secrets that came as variables into files for the children; a server of our own
+        gets a new one."""
+        settings = self.settings
+        ours = {
+            "redis_password": (REDIS, settings.redis_url),
+            "ray_token": (RAY, settings.ray_address),
+        }
+        for name, (role, elsewhere) in ours.items():
+            if getattr(settings, name) is None and self._wants(role, elsewhere):
+                self.settings = self.settings.replace(**{name: SecretStr(new_secret())})
+        for name, file in SECRET_FILES.items():
+            secret = getattr(self.settings, name)
+            if secret is not None and getattr(self.settings, f"{name}_file") is None:
+                path = write_secret(settings.run_dir / file, secret.get_secret_value())
+                self._secrets.append(path)
+                self.settings = self.settings.replace(**{f"{name}_file": path})
+
+    def _start_redis(self) -> None:
+        self._server = EmbeddedServer(
+            self._short,
+            self.settings.data_dir,
+            self.settings.redis_secret,
+            fsync=self.settings.fsync,
+        )
+        try:
+            self._server.start(START_SECONDS[REDIS])
+        except ServerFailed as error:
+            raise SupervisorError(f"the ledger's server did not start: {error}") from None
+        self.settings = self.settings.replace(redis_url=self._server.url)
+
+    def _start_ray(self) -> None:
+        self.ray_environment = ray_head.environment(self.settings.ray_token_file, ours=True)
+        ray_head.forget_address(self._short / "ray")
+        self._spawn(RAY, self._ray_arguments(0))
+
+    def _ray_arguments(self, port: int) -> list[str]:
+        return ray_head.arguments(
+            self._short / "ray",
+            cpus=self.settings.shards + 2,
+            object_store_bytes=self.settings.ray_object_store_bytes,
+            port=port,
+        )
+
+    def _start_cluster(self) -> None:
+        path = str(self._short / "cluster.sock")
+        settings = self.settings
+        arguments = {
+            "socket": path,
+            "history": settings.history,
+            "redis": settings.redis_url,
+            "speedup": settings.speedup,
+            "grace": settings.grace,
+            "faults": settings.cluster_faults,
+            "seed": settings.seed,
+        }
+        options = [f"--{name}={value}" for name, value in arguments.items() if value is not None]
+        self._spawn(
+            CLUSTER, [sys.executable, "-m", "coordinator.cluster.simulated.server", *options]
+        )
+        self.settings = settings.replace(cluster_socket=path)
+
+    def _start_coordinator(self) -> None:
+        if not self.settings.listen_port:
+            port = free_port(self.settings.listen_host)
+            self.settings = self.settings.replace(listen_port=port)
+        self._spawn(COORDINATOR, [sys.executable, "-m", "coordinator.service"])
+
+    def _start_standby(self) -> None:
+        """After the other, so that at the start that one leads."""
+        self._standby_port = free_port(self.settings.listen_host)
+        settings = self.settings.replace(listen_port=self._standby_port)
+        self._spawn(STANDBY, [sys.executable, "-m", "coordinator.service"], settings)
+
+    def _port(self, role: str) -> int:
+        return self._standby_port if role == STANDBY else self.settings.listen_port
+
+    def _spawn(self, role: str, arguments: list[str], settings: Settings | None = None) -> None:
+        environment = self._environment(settings or self.settings)
+        child = Child(role, arguments, environment, self.log(role))
+        self._children[role] = child
+        child.start()
+
+    def _environment(self, settings: Settings) -> dict[str, str]:
+        """Ours, with these settings and no others, and with this Ray cluster and no other."""
+        drop = ("RAY_ADDRESS", "RAY_AUTH_TOKEN")
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith(PREFIX) and k not in drop
+        }
+        return inherited | {"PYTHONUNBUFFERED": "1"} | self.ray_environment | settings.environment()
+
+    # --- ready --------------------------------------------------------------------------------
+
+    async def _ready(self, role: str) -> None:
+        """Wait until a process does its work; raises ChildDied if any of them ends meanwhile."""
+        deadline = time.monotonic() + START_SECONDS[role]
+        while not await self.answers(role):
+            self.check()
+            if time.monotonic() > deadline:
+                raise ChildDied(role, None, self.log(role))
+            await asyncio.sleep(_POLL)
+
+    async def answers(self, role: str) -> bool:
+        """Whether a process does its work. A coordinator's work may be to stand by."""
+        match role:
+            case "ray":
+                return self._ray_is_up()
+            case "cluster":
+                return await listens(self.settings.cluster_socket or "")
+            case "coordinator" | "standby":
+                return await self._well(role, "/readyz") or (
+                    STANDBY in self._children and await self._well(role, "/healthz")
+                )
+            case _:
+                return True  # the embedded server has answered before start() returns
+
+    async def leader(self) -> str | None:
+        """Which of the coordinators takes requests now."""
+        for role in COORDINATORS:
+            if role in self._children and await self._well(role, "/readyz"):
+                return role
+        return None
+
+    async def _well(self, role: str, path: str) -> bool:
+        return await answers_well(self.settings.listen_host, self._port(role), path)
+
+    def _ray_is_up(self) -> bool:
+        address = ray_head.read_address(self._short / "ray")
+        if address is None:
+            return False
+        if address != self.settings.ray_address:
+            self.settings = self.settings.replace(ray_address=address)
+            self._children[RAY].arguments = self._ray_arguments(int(address.rpartition(":")[2]))
+        return True
+
+    def _forget_address(self, role: str) -> None:
+        """Delete the address file of a role: an earlier process's address is not the new one's."""
+        if role == RAY:
+            (self._short / "ray" / ray_head.ADDRESS_FILE).unlink(missing_ok=True)
+        elif role == CLUSTER:
+            Path(self.settings.cluster_socket or "").unlink(missing_ok=True)
+
+    # --- stop ---------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        """Stop all children, writers before the servers they write to. None survives, even if this
+        is interrupted."""
+        try:
+            for role in (STANDBY, COORDINATOR, RAY, CLUSTER):
+                if child := self._children.get(role):
+                    self._expected.add(role)
+                    self.exit_codes[role] = await child.stop(STOP_SECONDS[role])
+        finally:
+            for child in self._children.values():
+                child.kill()
+            if self._server is not None:
+                self._server.stop(STOP_SECONDS[REDIS])
+            self._clean()
+
+    def _clean(self) -> None:
+        if self._lock is None:
+            return  # nothing was begun here: what is there is another supervisor's, or unknown
+        for path in self._secrets:
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self._short / "ray", ignore_errors=True)
+        if self._short != self.settings.run_dir:
+            shutil.rmtree(self._short, ignore_errors=True)
+        self._lock.close()
+        self._lock = None
+
+    def _child(self, role: str) -> Child:
+        if role not in self._children:
+            started = ", ".join(self.pids()) or "none"
+            raise SupervisorError(f"{role} is not a process started here; these are: {started}")
+        return self._children[role]

@@ -1,0 +1,144 @@
+"""What the history says after a run of faults: when work went on, what was lost of what users were
+told, what a void epoch has committed. The promises themselves are the checker's business.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from coordinator.verification.chaos.faults import Struck
+from coordinator.verification.chaos.plan import BlowKind
+from shared.ledger.protocol import COORDINATOR
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Times are seconds since 1970, in order."""
+
+    commits: list[float] = field(default_factory=list)
+    """When statements were accepted, of any shard."""
+    by_shard: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    """Shard -> (time, epoch) of its commits."""
+    leaders: list[float] = field(default_factory=list)
+    """When a coordinator took the seat."""
+    binds: list[float] = field(default_factory=list)
+    """When the cluster was told to bind."""
+    void: list[str] = field(default_factory=list)
+    """Commits that stand behind a newer epoch of their writer."""
+    jobs: dict[str, int] = field(default_factory=dict)
+    """Key -> how often a job of this name was created."""
+    deletions: dict[str, int] = field(default_factory=dict)
+    """Key -> how often one was deleted."""
+    submitted: dict[int, float] = field(default_factory=dict)
+    """Number of a job -> when it was stored."""
+    placed: dict[int, float] = field(default_factory=dict)
+    """Number of a job -> when its first statement was accepted."""
+
+    # --- when work went on --------------------------------------------------------------------
+
+    def recovery(self, struck: Struck) -> float | None:
+        """Seconds from a blow until who was struck, or who replaced it, did its work again; None
+        where that is not seen, or where a pause was so short that nobody had to take over."""
+        end = self._end(struck)
+        return None if end is None else end - struck.at
+
+    def _end(self, struck: Struck) -> float | None:
+        if struck.blow.kind is BlowKind.REWRITE:
+            return None  # nothing stands still
+        pause = struck.blow.kind is BlowKind.PAUSE
+        after = struck.over
+        match struck.blow.target:
+            case "worker":
+                return self._worker_again(struck)
+            case "leader":
+                led = _first(self.leaders, struck.at)
+                if pause and (led is None or led > after):
+                    led = after
+                return None if led is None else _first(self.commits, led)
+            case "ray":
+                led = after if pause else _first(self.leaders, struck.at)
+                return None if led is None else _first(self.commits, led)
+            case "redis":
+                return _first(self.commits, after)
+            case "cluster":
+                return _first(self.binds, after)
+            case _:
+                return None
+
+    def _worker_again(self, struck: Struck) -> float | None:
+        """The first commit of its shard under another epoch, or its own after a pause."""
+        for at, epoch in self.by_shard.get(str(struck.shard), ()):
+            if at > struck.at and (epoch != struck.epoch or at > struck.over > struck.at):
+                return at
+        return None
+
+    # --- what was lost ------------------------------------------------------------------------
+
+    def lost(self, created: Iterable[str], deleted: Iterable[str]) -> Iterator[str]:
+        """What users were told and the ledger does not know. ``created``, ``deleted``: keys of jobs
+        that were acknowledged."""
+        for key in created:
+            if key not in self.jobs:
+                yield f"job {key} was acknowledged and is not in the ledger"
+        for key in deleted:
+            if key in self.jobs and key not in self.deletions:
+                yield f"the deletion of job {key} was acknowledged and is not in the ledger"
+
+
+def read_evidence(path: Path) -> Evidence:
+    """Read a whole history once; an incomplete last line is left out. Raises OSError."""
+    evidence = Evidence()
+    epochs: dict[str, str] = {}
+    names: dict[int, str] = {}
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                event: dict[str, Any] = orjson.loads(line)
+                _take(evidence, event, epochs, names)
+    return evidence
+
+
+def _take(
+    evidence: Evidence, event: dict[str, Any], epochs: dict[str, str], names: dict[int, str]
+) -> None:
+    match event["ev"]:
+        case "epoch":
+            epochs[event["writer"]] = event["epoch"]
+            if event["writer"] == COORDINATOR:
+                evidence.leaders.append(event["t"])
+        case "commit":
+            writer, epoch = event["writer"], event["epoch"]
+            if epoch != epochs.get(writer, epoch):
+                evidence.void.append(
+                    f"shard {writer} committed under epoch {epoch} ({event['id']})"
+                )
+            evidence.commits.append(event["t"])
+            for statement in event.get("statements", ()):
+                evidence.placed.setdefault(statement["jid"], event["t"])
+            evidence.by_shard.setdefault(writer, []).append((event["t"], epoch))
+        case "bind" if event["src"] == "cluster":
+            evidence.binds.append(event["t"])
+        case "job":
+            for job in event["jobs"]:
+                if job["jid"] not in names:
+                    names[job["jid"]] = job["key"]
+                    evidence.jobs[job["key"]] = evidence.jobs.get(job["key"], 0) + 1
+                    evidence.submitted[job["jid"]] = event["t"]
+        case "job_gone":
+            for jid in event["jids"]:
+                if key := names.get(jid):
+                    evidence.deletions[key] = evidence.deletions.get(key, 0) + 1
+        case _:
+            pass
+
+
+def _first(times: list[float], after: float) -> float | None:
+    """The first of them at or after a moment."""
+    at = bisect_left(times, after)
+    return times[at] if at < len(times) else None

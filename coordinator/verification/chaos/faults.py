@@ -1,0 +1,205 @@
+"""Blows against real processes: signals, restarts, a rewrite of the ledger's file.
+
+The keeper is not told: it has to notice by itself what has died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from redis import RedisError
+from redis.asyncio import Redis
+
+from coordinator.supervisor.child_process import command_line, descendants
+from coordinator.supervisor.supervisor import COORDINATOR, COORDINATORS, Supervisor
+from coordinator.verification.chaos.plan import (
+    CLUSTER,
+    LEADER,
+    RAY,
+    REDIS,
+    STANDBY,
+    WORKER,
+    Blow,
+    BlowKind,
+)
+from coordinator.verification.chaos.timeline import ChaosTimeline
+
+HEAD_PARTS = ("", "/gcs_server", "/raylet")
+"""What of the Ray head is killed: "" the process that was started, else the part whose program this
+is. Any of them ends them all."""
+
+FIND_SECONDS = 8.0
+"""How long a target is looked for: a coordinator may have been struck a moment ago."""
+LEADING_POLL = 0.1
+
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A blow that hit. Times are seconds since 1970."""
+
+    blow: Blow
+    victim: str
+    """The one it hit, in words."""
+    at: float
+    over: float
+    """When a paused process goes on; of a kill the same as ``at``."""
+    shard: int | None = None
+    epoch: str = ""
+    """Of a worker: under which it worked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    name: str
+    pids: list[int]
+    role: str = ""
+    shard: int | None = None
+    epoch: str = ""
+
+
+class Striker:
+    """``status``: the last that was heard from the leader, to find the workers' processes."""
+
+    def __init__(
+        self, parts: Supervisor, timeline: ChaosTimeline, *, status: Callable[[], Status]
+    ) -> None:
+        self._parts = parts
+        self._timeline = timeline
+        self._status = status
+        self._stopped: set[int] = set()
+        self.struck: list[Struck] = []
+        self.missed: list[Blow] = []
+        """Blows that found nobody: the one they were meant for was down."""
+
+    async def strike(self, blow: Blow) -> None:
+        """Do it; a pause ends before this returns. What goes wrong here is a fault of the run."""
+        target = await self._find(blow)
+        if target is None:
+            self._timeline.note(f"{blow.name}: nobody there")
+            self.missed.append(blow)
+            return
+        match blow.kind:
+            case BlowKind.KILL:
+                at = self._timeline.note(f"SIGKILL to {target.name}")
+                self._send(target.pids, signal.SIGKILL)
+                self._hit(blow, target, at, at)
+            case BlowKind.PAUSE:
+                await self._pause(blow, target)
+            case BlowKind.RESTART:
+                at = self._timeline.note(f"restart of {target.name}")
+                await self._parts.start(target.role)
+                self._hit(blow, target, at, at)
+            case BlowKind.REWRITE:
+                await self._rewrite(blow, target)
+
+    def release(self) -> None:
+        """Let everybody go on who is still paused."""
+        self._send(sorted(self._stopped), signal.SIGCONT)
+        self._stopped.clear()
+
+    async def _pause(self, blow: Blow, target: _Target) -> None:
+        at = self._timeline.note(f"SIGSTOP to {target.name}, for {blow.length:.1f} s")
+        self._stopped.update(target.pids)
+        self._send(target.pids, signal.SIGSTOP)
+        self._hit(blow, target, at, at + blow.length)
+        try:
+            await asyncio.sleep(blow.length)
+        finally:
+            self._timeline.note(f"SIGCONT to {target.name}")
+            self._send(target.pids, signal.SIGCONT)
+            self._stopped.difference_update(target.pids)
+
+    async def _rewrite(self, blow: Blow, target: _Target) -> None:
+        settings = self._parts.settings
+        try:
+            async with (
+                asyncio.timeout(FIND_SECONDS),
+                Redis.from_url(settings.redis_url or "", password=settings.redis_secret) as client,
+            ):
+                await client.bgrewriteaof()
+        except (RedisError, OSError, TimeoutError) as error:
+            self._timeline.note(f"rewrite of the append-only file: {error}")
+            self.missed.append(blow)
+            return
+        at = self._timeline.note("rewrite of the append-only file")
+        self._hit(blow, target, at, at)
+
+    def _hit(self, blow: Blow, target: _Target, at: float, over: float) -> None:
+        struck = Struck(blow, target.name, at, over, target.shard, target.epoch)
+        self.struck.append(struck)
+
+    def _send(self, pids: list[int], number: signal.Signals) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    # --- who it hits --------------------------------------------------------------------------
+
+    async def _find(self, blow: Blow) -> _Target | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIND_SECONDS):
+                while (target := await self._look(blow)) is None:  # noqa: ASYNC110 - a process
+                    await asyncio.sleep(LEADING_POLL)
+                return target
+        return None
+
+    async def _look(self, blow: Blow) -> _Target | None:
+        pids = self._parts.pids()
+        match blow.target:
+            case "worker":
+                return self._worker(blow.pick)
+            case "ray":
+                return self._head(blow, pids.get(RAY))
+            case "leader" | "standby":
+                return await self._coordinator(blow.target, pids)
+            case role:
+                return _Target(role, [pids[role]], role) if role in pids else None
+
+    async def _coordinator(self, target: str, pids: dict[str, int]) -> _Target | None:
+        """The one that leads, or the other."""
+        leader = await self._parts.leader()
+        if leader is None and target == STANDBY:
+            return None
+        for role in COORDINATORS:
+            if role in pids and (role == leader) == (target == LEADER):
+                return _Target(f"the {target} ({role})", [pids[role]], role)
+        return None
+
+    def _worker(self, pick: float) -> _Target | None:
+        alive = set(self._parts.worker_pids())
+        shards = [shard for shard in self._status().get("shards", ()) if shard.get("pid") in alive]
+        if not shards:
+            return None
+        shard = shards[int(pick * len(shards))]
+        name = f"the worker of shard {shard['shard']}"
+        return _Target(name, [shard["pid"]], WORKER, shard["shard"], str(shard.get("epoch", "")))
+
+    def _head(self, blow: Blow, pid: int | None) -> _Target | None:
+        """A pause stops the part that knows who is where."""
+        if pid is None:
+            return None
+        parts = HEAD_PARTS[1:2] if blow.kind is BlowKind.PAUSE else HEAD_PARTS
+        part = parts[int(blow.pick * len(parts))]
+        if not part:
+            return _Target("the Ray head", [pid], RAY)
+        programs = {child: command_line(child).partition(" ")[0] for child in descendants(pid)}
+        pids = [child for child, program in programs.items() if program.endswith(part)]
+        return _Target(f"{part[1:]} of the Ray head", pids, RAY) if pids else None
+
+
+def kinds_of(standby: bool) -> list[str]:
+    """What there is to strike."""
+    return [WORKER, LEADER, *([STANDBY] if standby else []), REDIS, RAY, CLUSTER]
+
+
+def role_of(struck: Struck) -> str:
+    """Under which role its recovery is told."""
+    return COORDINATOR if struck.blow.target == LEADER else struck.blow.target

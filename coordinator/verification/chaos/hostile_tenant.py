@@ -1,0 +1,266 @@
+"""A tenant that wants to harm the others, while faults strike: what it may send, it sends.
+
+It has two tokens, one that may look and one that may submit to a queue of its own, and does with
+them what a review found to corrupt the ledger or to hold up the service. Each attack is bounded in
+count and time; between two of them it rests a moment. What it is answered does not matter here,
+only that it is answered: the others' promises and the others' waiting times are what is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from coordinator.verification.workloads.bulk_client import BASE
+from coordinator.verification.workloads.demands import ask_own_nodes, ask_ports
+from coordinator.verification.workloads.generators import DURATION, LIST_LIMIT, Item
+
+QUEUE = "tenant"
+NAMESPACE = "tenant"
+
+REST_SECONDS = 1.0
+"""Between two attacks: the run is about harm done by what is sent, not by how often."""
+
+ANSWER_SECONDS = 20.0
+"""One request; whoever leads may be away for as long."""
+
+PORT_PODS = 1_100
+"""Pods with a host port of their own in one list: where a record grew by a slot for each name, the
+ledger's script failed after half of its writes from some 1,000 on."""
+PORTS_OF_ONE = 3_000
+"""Host ports of one pod: the same, by one object."""
+OWN_TERM_JOBS = 200
+NEEDS = 500
+"""Pods of which no two ask for the same."""
+CONNECTIONS = 10
+DOCUMENT_BYTES = 1_000_000
+HALF_SENT = 300
+"""Connections that begin a request and never end it."""
+HALF_SENT_SECONDS = 3.0
+
+_DURATION = "0.2"
+
+
+@dataclass(slots=True)
+class Hostile:
+    """``urls``: of all coordinators. :meth:`run` attacks until it is cancelled."""
+
+    urls: list[str]
+    view: str
+    """A token that may look."""
+    submit: str
+    """A token that may submit to :data:`QUEUE`."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """Attack and HTTP status -> how often; "no answer" where there was none in time."""
+    _round: int = 0
+
+    async def run(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        connector = aiohttp.TCPConnector(limit=4 * CONNECTIONS)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+            for attack in itertools.cycle(self._attacks()):
+                self._round += 1
+                await attack(session)
+                await asyncio.sleep(REST_SECONDS)
+
+    def _attacks(self) -> list[Callable[[aiohttp.ClientSession], Awaitable[None]]]:
+        return [
+            self._pods_with_a_port_each,
+            self._documents,
+            self._pod_with_many_ports,
+            self._jobs_with_own_terms,
+            self._half_sent,
+            self._different_needs,
+            self._from_another_site,
+            self._what_is_not_its_own,
+        ]
+
+    # --- what corrupted the ledger ------------------------------------------------------------
+
+    async def _pods_with_a_port_each(self, session: aiohttp.ClientSession) -> None:
+        pods = [self._pod(number) for number in range(PORT_PODS)]
+        for number, pod in enumerate(pods):
+            ask_ports(pod, [20_000 + number])
+        await self._submit(session, "a port each", pods)
+
+    async def _pod_with_many_ports(self, session: aiohttp.ClientSession) -> None:
+        pod = self._pod(0)
+        ask_ports(pod, range(10_000, 10_000 + PORTS_OF_ONE))
+        await self._submit(session, "many ports", [pod])
+
+    # --- what held up the service -------------------------------------------------------------
+
+    async def _documents(self, session: aiohttp.ClientSession) -> None:
+        """Large documents of several shapes, asked about on several connections at a time."""
+        async with asyncio.TaskGroup() as group:
+            for _, body in zip(range(CONNECTIONS), itertools.cycle(documents()), strict=False):
+                group.create_task(
+                    self._post(session, "documents", f"{BASE}/plans", body, kind="application/yaml")
+                )
+
+    async def _jobs_with_own_terms(self, session: aiohttp.ClientSession) -> None:
+        jobs = []
+        for number in range(OWN_TERM_JOBS):
+            name = self._name(number)
+            template = self._template({"cpu": "10m"})
+            ask_own_nodes(template, name)
+            role = {"name": "task", "replicas": 2, "template": template}
+            jobs.append(
+                {
+                    "apiVersion": "batch.volcano.sh/v1alpha1",
+                    "kind": "Job",
+                    "metadata": {"name": name, "namespace": NAMESPACE},
+                    "spec": {"queue": QUEUE, "minAvailable": 2, "tasks": [role]},
+                }
+            )
+        await self._submit(session, "own terms", jobs)
+
+    async def _different_needs(self, session: aiohttp.ClientSession) -> None:
+        pods = [self._pod(number, cpu=f"{number + 1}m") for number in range(NEEDS)]
+        await self._submit(session, "different needs", pods)
+
+    async def _half_sent(self, session: aiohttp.ClientSession) -> None:
+        del session  # below what a client library lets one do
+        url = urlsplit(self._url)
+        opened: list[asyncio.StreamWriter] = []
+        try:
+            for _ in range(HALF_SENT):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    _, writer = await asyncio.open_connection(url.hostname, url.port)
+                writer.write(b"POST /api/v1/namespaces/tenant/pods HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+                opened.append(writer)
+            await asyncio.sleep(HALF_SENT_SECONDS)
+            self.answered["half sent: held"] += len(opened)
+        except (OSError, TimeoutError):
+            self.answered["half sent: turned away"] += 1
+        finally:
+            for writer in opened:
+                writer.close()
+
+    # --- what it may not ----------------------------------------------------------------------
+
+    async def _from_another_site(self, session: aiohttp.ClientSession) -> None:
+        """As a page in a browser would: no Content-Type of ours, another site, another host."""
+        body = orjson.dumps(self._pod(0))
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        elsewhere = {"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"}
+        await self._post(session, "another site", path, body, kind="", headers=elsewhere)
+        rebound = {"Host": "elsewhere.example"}
+        await self._post(session, "another host", path, body, headers=rebound)
+
+    async def _what_is_not_its_own(self, session: aiohttp.ClientSession) -> None:
+        pods = [self._pod(number) for number in range(3)]
+        pods[0]["spec"]["priorityClassName"] = "system-node-critical"
+        pods[1]["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "default"
+        key = "node-role.kubernetes.io/control-plane"
+        pods[2]["spec"]["tolerations"] = [{"key": key, "operator": "Exists"}]
+        await self._submit(session, "not its own", pods)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    async def _submit(self, session: aiohttp.ClientSession, attack: str, items: list[Item]) -> None:
+        """In one request, however many: the bound on a list is part of what is tried."""
+        body = orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items})
+        status = await self._post(session, attack, f"{BASE}/lists", body)
+        if status == 413 and len(items) > LIST_LIMIT:
+            for part in _parts(items):
+                body = orjson.dumps({"kind": "List", "apiVersion": "v1", "items": part})
+                await self._post(session, attack, f"{BASE}/lists", body)
+
+    async def _post(
+        self,
+        session: aiohttp.ClientSession,
+        attack: str,
+        path: str,
+        body: bytes,
+        *,
+        kind: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> int:
+        """The status; 0 where there was none."""
+        token = self.view if path.endswith("/plans") else self.submit
+        sent = {"Authorization": f"Bearer {token}", **(headers or {})}
+        if kind:
+            sent["Content-Type"] = kind
+        try:
+            async with session.post(
+                self._url + path,
+                data=body,
+                headers=sent,
+                skip_auto_headers=() if kind else ("Content-Type",),
+            ) as response:
+                await response.read()
+                self.answered[f"{attack}: {response.status}"] += 1
+                return response.status
+        except (aiohttp.ClientError, TimeoutError):
+            self.answered[f"{attack}: no answer"] += 1
+            return 0
+
+    @property
+    def _url(self) -> str:
+        return self.urls[self._round % len(self.urls)]
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def _name(self, number: int) -> str:
+        return f"hostile-{self._round}-{number}"
+
+    def _template(self, requests: dict[str, str]) -> Item:
+        return {
+            "metadata": {"annotations": {DURATION: _DURATION}},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {"name": "main", "image": "busybox", "resources": {"requests": requests}}
+                ],
+            },
+        }
+
+    def _pod(self, number: int, *, cpu: str = "10m") -> Item:
+        template = self._template({"cpu": cpu})
+        queue = {"scheduling.volcano.sh/queue-name": QUEUE}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self._name(number),
+                "namespace": NAMESPACE,
+                "annotations": {**template["metadata"]["annotations"], **queue},
+            },
+            "spec": template["spec"],
+        }
+
+
+def documents() -> list[bytes]:
+    """YAML of the size that is taken, each of another shape that is slow to parse."""
+    many_keys = b"".join(b"k%d: {a: [1, 2, 3], b: x}\n" % number for number in range(60_000))
+    deep = b"a: " + b"[" * 200 + b"]" * 200 + b"\n"
+    items = (
+        b"kind: List\napiVersion: v1\nitems:\n" + b"- {kind: Pod, metadata: {name: x}}\n" * 60_000
+    )
+    aliases = b"a: &a [x, x, x]\nb:\n" + b"- *a\n" * 400_000
+    shapes = (many_keys, deep * (DOCUMENT_BYTES // len(deep)), items, aliases)
+    return [shape[:DOCUMENT_BYTES].rsplit(b"\n", 1)[0] + b"\n" for shape in shapes]
+
+
+def queue() -> dict[str, Any]:
+    """The tenant's own."""
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": QUEUE},
+        "spec": {"weight": 1},
+    }
+
+
+def _parts(items: list[Item]) -> Iterator[list[Item]]:
+    for at in range(0, len(items), LIST_LIMIT):
+        yield items[at : at + LIST_LIMIT]

@@ -1,0 +1,317 @@
+"""What users do while faults strike: jobs, gangs wider than a shard, edits, deletions, by seed.
+
+Some jobs ask for host ports, nodes of their own, devices or volumes; the operator changes the
+policy now and then. The operations are drawn without looking at what became of earlier ones, so
+that a seed means the same load every time; only the times differ. All jobs end by themselves or are
+deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from coordinator.verification.chaos.policies import draw_policy, evicts
+from coordinator.verification.workloads.demands import (
+    ask_device,
+    ask_own_nodes,
+    ask_ports,
+    ask_volume,
+    devices,
+    disk,
+    storage_class,
+    volume_claim,
+)
+from coordinator.verification.workloads.generators import DURATION, GPU, ClusterShape, Item
+
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+QUEUES = ("default", "batch", "small")
+GROUP = "scheduling.k8s.io/group-name"
+
+ENDLESS_STEPS = 12
+"""Steps that a job without an end lives before it is deleted."""
+CORDON_STEPS = 6
+"""Steps that a node takes nothing."""
+LASTING = 6
+"""Jobs at most that run until everything else is over: with them gone, wide ones still fit."""
+
+PORTS = (80, 443)
+"""Few, so that jobs meet at the same one."""
+DEVICES = 2
+"""Of each node, to be claimed."""
+RANKS = {"low": 1, "mid": 5, "high": 10}
+"""Priority classes of jobs."""
+NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJob:
+    items: list[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    job: str
+    """Its name; in namespace default."""
+
+    @property
+    def path(self) -> str:
+        return f"{JOBS}/{self.job}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicy:
+    """The policy file says something else."""
+
+    text: str
+
+
+Operation = SubmitJob | Delete | ChangePolicy
+
+
+def cluster(shape: ClusterShape, nodes: list[Item]) -> list[Item]:
+    """What is there from the start, beside the nodes."""
+    names = [node["metadata"]["name"] for node in nodes]
+    ranks: list[Item] = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        for name, value in RANKS.items()
+    ]
+    offered = devices(names, each=DEVICES, namespace=NAMESPACE)
+    return [*queues(shape), *ranks, *offered, storage_class()]
+
+
+def queues(shape: ClusterShape) -> list[Item]:
+    """One of them may use a quarter of the cluster."""
+    specs: dict[str, dict[str, Any]] = {
+        "batch": {"weight": 2},
+        "small": {"weight": 1, "capability": {GPU: str(shape.capacity // 4)}},
+    }
+    return [
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        for name, spec in specs.items()
+    ]
+
+
+class Load:
+    """``steps()`` yields what to do in each step, for ever; ``ending()`` what is left to do."""
+
+    def __init__(
+        self, seed: int, shape: ClusterShape, *, shards: int, nodes: list[Item], walls: bool = False
+    ) -> None:
+        """``walls``: no job may use nodes of several shards. Then none asks for a volume: it has it
+        on one node, and could only be placed by the worker of that shard."""
+        self._evicting = evicts(seed)
+        self._apart = max(1, len(nodes) // shards - 1) if walls else len(nodes)
+        self._lasting_left = LASTING
+        self._rng = Random(seed)
+        self._seed = seed
+        self._shape = shape
+        self._shard = max(1, shape.capacity // shards)
+        self._nodes = nodes
+        self._number = 0
+        self._step = 0
+        self._later: dict[int, list[Operation]] = {}
+        self._at_last: list[Operation] = []
+        self._recent: list[str] = []
+        self._kinds: tuple[tuple[Callable[[], list[Operation]], int], ...] = (
+            (self._narrow, 50),
+            (self._wide, 12),
+            (self._half, 12),
+            (self._endless, 8),
+            (self._delete, 8),
+            (self._group, 7),
+            (self._cordon, 3),
+            (self._ports, 4),
+            (self._own_nodes, 4),
+            (self._devices, 4),
+            (self._volume, 0 if walls else 3),
+            (self._idle_member, 4),
+            (self._lasting, 2),
+            (self._policy, 2),
+        )
+
+    def steps(self) -> Iterator[list[Operation]]:
+        while True:
+            self._step += 1
+            yield [*self._later.pop(self._step, []), *self._draw()]
+
+    def ending(self) -> list[Operation]:
+        """Everything that was put off: the last deletions, the nodes as they were."""
+        rest = [operation for step in sorted(self._later) for operation in self._later[step]]
+        rest += self._at_last
+        self._later.clear()
+        self._at_last.clear()
+        return rest
+
+    def _draw(self) -> list[Operation]:
+        drawn = self._rng.choices(
+            [draw for draw, _ in self._kinds], [often for _, often in self._kinds]
+        )
+        return drawn[0]()
+
+    def _narrow(self) -> list[Operation]:
+        rng = self._rng
+        widths = [rng.choice((1, 1, 1, 2, 4, 8)) for _ in range(rng.randint(1, 4))]
+        return [SubmitJob([self._job(width, width, rng.uniform(0.2, 2.0)) for width in widths])]
+
+    def _wide(self) -> list[Operation]:
+        """Wider than a shard, so that it is placed on nodes of several."""
+        most = max(self._shard + 2, self._shape.capacity * 5 // 8)
+        width = self._rng.randint(self._shard + 1, most)
+        return [SubmitJob([self._job(width, width, self._rng.uniform(0.2, 1.0), wide=True)])]
+
+    def _half(self) -> list[Operation]:
+        """A gang of half its tasks; the others as they find room."""
+        width = self._rng.randint(4, max(5, self._shard // 2))
+        return [SubmitJob([self._job(width, (width + 1) // 2, self._rng.uniform(0.2, 1.5))])]
+
+    def _endless(self) -> list[Operation]:
+        """Runs, or waits, until it is deleted."""
+        width = self._rng.randint(1, 6)
+        job = self._job(width, width, None)
+        self._put_off(self._rng.randint(1, ENDLESS_STEPS), Delete(job["metadata"]["name"]))
+        return [SubmitJob([job])]
+
+    def _delete(self) -> list[Operation]:
+        """One of those that came last: before it is placed, while it is bound, while it runs."""
+        if not self._recent:
+            return self._narrow()
+        return [Delete(self._recent.pop(self._rng.randrange(len(self._recent))))]
+
+    def _group(self) -> list[Operation]:
+        """Pods with a PodGroup whose minimum is edited while they are placed."""
+        width = self._rng.randint(2, 6)
+        name = self._name("group")
+        pods = [self._pod(f"{name}-{i}", name) for i in range(width)]
+        for _ in range(self._rng.randint(1, 2)):
+            edited = _pod_group(name, self._rng.randint(1, width))
+            self._put_off(self._rng.randint(1, 4), SubmitJob([edited]))
+        return [SubmitJob([_pod_group(name, width), *pods])]
+
+    def _cordon(self) -> list[Operation]:
+        """A node takes nothing new for a while."""
+        node = self._rng.choice(self._nodes)
+        self._put_off(CORDON_STEPS, SubmitJob([node]))
+        return [SubmitJob([node | {"spec": {"unschedulable": True}}])]
+
+    def _ports(self) -> list[Operation]:
+        """As many nodes as tasks, or more time."""
+        job, template = self._apart_job()
+        ask_ports(template, self._rng.sample(PORTS, self._rng.randint(1, len(PORTS))))
+        return [SubmitJob([job])]
+
+    def _own_nodes(self) -> list[Operation]:
+        """Each task on another node, by a label that no other job has."""
+        job, template = self._apart_job()
+        ask_own_nodes(template, job["metadata"]["name"])
+        return [SubmitJob([job])]
+
+    def _devices(self) -> list[Operation]:
+        job, template = self._apart_job()
+        ask_device(template)
+        return [SubmitJob([job])]
+
+    def _volume(self) -> list[Operation]:
+        """A task with a disk in one node, brought with it."""
+        job, template = self._apart_job(width=1)
+        name = job["metadata"]["name"]
+        ask_volume(template, name)
+        node = self._rng.choice(self._nodes)["metadata"]["name"]
+        return [SubmitJob([disk(name, node), volume_claim(name, NAMESPACE), job])]
+
+    def _idle_member(self) -> list[Operation]:
+        """A gang with a member that asks for nothing, like a launcher."""
+        width, duration = self._rng.randint(1, 6), self._rng.uniform(0.2, 1.5)
+        job = self._job(width, width + 1, duration)
+        launcher = _template(duration)
+        del launcher["spec"]["containers"][0]["resources"]
+        job["spec"]["tasks"].append({"name": "launcher", "replicas": 1, "template": launcher})
+        return [SubmitJob([job])]
+
+    def _lasting(self) -> list[Operation]:
+        """A gang that runs until everything else is over: no end of it hides that it is broken."""
+        if not self._lasting_left:
+            return self._narrow()
+        self._lasting_left -= 1
+        width = self._rng.randint(2, 4)
+        job = self._job(width, width, None)
+        self._at_last.append(Delete(job["metadata"]["name"]))
+        return [SubmitJob([job])]
+
+    def _policy(self) -> list[Operation]:
+        return [ChangePolicy(draw_policy(self._rng, evicting=self._evicting))]
+
+    def _apart_job(self, *, width: int | None = None) -> tuple[Item, Item]:
+        """A job with at most one task for each node, and the template of its pods."""
+        width = width or self._rng.randint(1, min(6, self._apart))
+        job = self._job(width, width, self._rng.uniform(0.2, 1.5))
+        template: Item = job["spec"]["tasks"][0]["template"]
+        return job, template
+
+    def _put_off(self, steps: int, operation: Operation) -> None:
+        self._later.setdefault(self._step + steps, []).append(operation)
+
+    def _name(self, kind: str) -> str:
+        self._number += 1
+        return f"s{self._seed}-{kind}-{self._number}"
+
+    def _job(self, width: int, minimum: int, duration: float | None, *, wide: bool = False) -> Item:
+        name = self._name("job")
+        if duration is not None:
+            self._recent = [*self._recent[-5:], name]
+        role = {"name": "task", "replicas": width, "template": _template(duration)}
+        small = width <= self._shape.capacity // 8 and not wide
+        queue = self._rng.choice(QUEUES if small else QUEUES[:2])
+        spec: Item = {"queue": queue, "minAvailable": minimum, "tasks": [role]}
+        if self._evicting:
+            spec["priorityClassName"] = self._rng.choice(list(RANKS))
+        return {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        }
+
+    def _pod(self, name: str, group: str) -> Item:
+        template = _template(self._rng.uniform(0.2, 1.0))
+        annotations = {**template["metadata"]["annotations"], GROUP: group}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
+            "spec": template["spec"],
+        }
+
+
+def _pod_group(name: str, minimum: int) -> Item:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"minMember": minimum, "queue": "default"},
+    }
+
+
+def _template(duration: float | None) -> Item:
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "resources": {"requests": {GPU: "1"}, "limits": {GPU: "1"}},
+    }
+    annotations = {} if duration is None else {DURATION: f"{duration:.3f}"}
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }

@@ -1,0 +1,153 @@
+"""Which faults strike when: drawn from a seed, before anything runs.
+
+Every role is killed at least once, workers and leader and ledger are paused, a coordinator is
+restarted in order, the ledger's append-only file is rewritten once; what time is left is filled
+with more of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+
+from coordinator.supervisor.restarts import DEATHS, WINDOW_SECONDS
+
+WORKER = "worker"
+LEADER = "leader"
+STANDBY = "standby"
+REDIS = "redis"
+RAY = "ray"
+CLUSTER = "cluster"
+TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER)
+
+WARM_UP = 3.0
+"""Seconds before the first fault."""
+COOL_DOWN = 5.0
+"""Seconds of load after the last one, so that there is work to recover with."""
+SPACING = 3.0
+"""Seconds between two faults on average, where not more of them must strike."""
+
+
+class BlowKind(StrEnum):
+    KILL = "kill"
+    """SIGKILL"""
+    PAUSE = "pause"
+    """SIGSTOP, and SIGCONT after a while"""
+    RESTART = "restart"
+    """asked to end, and started again"""
+    REWRITE = "rewrite"
+    """of the append-only file, while work goes on"""
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    at: float
+    """Seconds after the load has begun."""
+    kind: BlowKind
+    target: str
+    length: float
+    """Seconds of a pause, else 0."""
+    pick: float
+    """0 to below 1: which of several (shard, part of the head) it hits."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.target}"
+
+
+_PAUSES = {
+    WORKER: (2.0, 6.0),  # some of them longer than a shard's lease, some shorter
+    LEADER: (0.5, 4.0),
+    STANDBY: (0.5, 3.0),
+    REDIS: (0.3, 2.0),
+    RAY: (0.5, 2.0),
+    CLUSTER: (0.5, 3.0),
+}
+
+_EXTRAS: tuple[tuple[BlowKind, str, int], ...] = (
+    (BlowKind.KILL, WORKER, 6),
+    (BlowKind.PAUSE, WORKER, 4),
+    (BlowKind.KILL, LEADER, 2),
+    (BlowKind.PAUSE, LEADER, 2),
+    (BlowKind.KILL, STANDBY, 1),
+    (BlowKind.PAUSE, STANDBY, 1),
+    (BlowKind.RESTART, LEADER, 1),
+    (BlowKind.KILL, REDIS, 2),
+    (BlowKind.PAUSE, REDIS, 2),
+    (BlowKind.RESTART, REDIS, 1),
+    (BlowKind.KILL, RAY, 1),
+    (BlowKind.PAUSE, RAY, 1),
+    (BlowKind.KILL, CLUSTER, 1),
+    (BlowKind.PAUSE, CLUSTER, 1),
+)
+"""What may strike besides, with weights."""
+
+_MORE = (
+    (BlowKind.PAUSE, REDIS),
+    (BlowKind.RESTART, LEADER),
+    (BlowKind.KILL, WORKER),
+    (BlowKind.RESTART, REDIS),
+)
+"""What a run of 45 s and more has in any case."""
+
+_DEATHS = {
+    (BlowKind.KILL, LEADER): "coordinators",
+    (BlowKind.PAUSE, LEADER): "coordinators",
+    (BlowKind.KILL, STANDBY): "coordinators",
+    (BlowKind.KILL, RAY): "coordinators",
+    (BlowKind.KILL, REDIS): REDIS,
+    (BlowKind.KILL, CLUSTER): CLUSTER,
+}
+"""Whom the keeper sees dead after it; it gives up on who dies too often."""
+
+
+def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> list[Blow]:
+    """The blows of a run, by time; the same seed, duration and targets give the same."""
+    rng = Random(seed)
+    chosen = [target for target in TARGETS if target in set(targets)]
+    window = max(duration - WARM_UP - COOL_DOWN, 0.1)
+    must, extra = _what(rng, chosen, window)
+    order = rng.sample(range(len(must) + len(extra)), len(must) + len(extra))
+    slot = window / len(order)
+    blows = []
+    for number, (kind, target) in zip(order, [*must, *extra], strict=True):
+        at = WARM_UP + slot * (number + rng.uniform(0.1, 0.9))
+        length = rng.uniform(*_PAUSES[target]) if kind is BlowKind.PAUSE else 0.0
+        blows.append(Blow(round(at, 3), kind, target, round(length, 3), rng.random()))
+    return sorted(_bearable(blows, len(must)), key=lambda blow: blow.at)
+
+
+def _what(
+    rng: Random, targets: list[str], window: float
+) -> tuple[list[tuple[BlowKind, str]], list[tuple[BlowKind, str]]]:
+    """The blows that have to strike, and further ones drawn to fill the window."""
+    kinds = [(BlowKind.KILL, target) for target in targets]
+    kinds += [(BlowKind.PAUSE, target) for target in (WORKER, LEADER) if target in targets]
+    if REDIS in targets:
+        kinds.append((BlowKind.REWRITE, REDIS))
+    if window > 45.0 - WARM_UP - COOL_DOWN:
+        kinds += [(kind, target) for kind, target in _MORE if target in targets]
+    extras = [(kind, target, weight) for kind, target, weight in _EXTRAS if target in targets]
+    weights = [weight for *_, weight in extras]
+    more = max(0, round(window / SPACING) - len(kinds))
+    chosen = rng.choices(extras, weights, k=more)
+    return kinds, [(kind, target) for kind, target, _ in chosen]
+
+
+def _bearable(blows: list[Blow], must: int) -> list[Blow]:
+    """The blows, with those beyond the first ``must`` moved to a worker where a role would die so
+    often within the supervisor's window that the supervisor gives up."""
+    deaths: dict[str, list[float]] = {}
+    bearable = []
+    for number, blow in enumerate(blows):
+        role = _DEATHS.get((blow.kind, blow.target))
+        if role is not None:
+            near = [at for at in deaths.get(role, []) if abs(at - blow.at) < WINDOW_SECONDS + 5.0]
+            if number >= must and len(near) >= DEATHS - 2:
+                bearable.append(replace(blow, kind=BlowKind.KILL, target=WORKER, length=0.0))
+                continue
+            deaths.setdefault(role, []).append(blow.at)
+        bearable.append(blow)
+    return bearable

@@ -1,0 +1,253 @@
+"""How long recovery takes, against the bounds of the failure table.
+
+One installation with many running tasks and a trickle of short jobs; one fault at a time, and quiet
+between them. Times are taken from the history and from what the coordinators say, not from when we
+happened to look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from coordinator.supervisor.supervisor import COORDINATORS
+from coordinator.verification.chaos.evidence import Evidence, read_evidence
+from coordinator.verification.chaos.faults import Striker, Struck
+from coordinator.verification.chaos.plan import LEADER, RAY, REDIS, WORKER, Blow, BlowKind
+from coordinator.verification.chaos.report import RunFailed
+from coordinator.verification.chaos.stage import READY_SECONDS, Stage, beside
+from coordinator.verification.chaos.timeline import ChaosTimeline
+from coordinator.verification.workloads.generators import (
+    CPU,
+    LIST_LIMIT,
+    ClusterShape,
+    Item,
+    node_items,
+    one_job,
+    pod_items,
+)
+from shared.settings.settings import Settings
+
+UNITS = 100
+"""CPUs of a node; each task asks for one."""
+SPARE = 1.1
+"""So many times the places that the running tasks need."""
+TRICKLE_SECONDS = 0.05
+"""Between two jobs of one task each, which show whether scheduling goes on."""
+LOAD_SECONDS = 900.0
+RECOVER_SECONDS = 90.0
+"""After so long without recovery the measurement ends."""
+CALM_SECONDS = 4.0
+"""Of quiet before each fault: the standby has followed, the leases are renewed."""
+STALE_SECONDS = 3.0
+"""What the leader told longer ago says nothing of now: it may be gone."""
+PAUSE_SECONDS = 5.0
+"""A worker that hangs: longer than anybody waits for it."""
+LISTS_IN_FLIGHT = 4
+_LOST = '"Lost a shard worker"'
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One row: what is measured, and how long it may take."""
+
+    name: str
+    seconds: float
+
+
+DETECTED = Bound("lost worker detected", 3.0)
+ELSEWHERE = Bound("its turns placed elsewhere", 5.0)
+LEADERSHIP = Bound("leadership moved", 5.0)
+LEDGER = Bound("scheduling after a restart of the ledger's server", 5.0)
+HEAD = Bound("scheduling after a lost Ray head", 15.0)
+BOUNDS = (DETECTED, ELSEWHERE, LEADERSHIP, LEDGER, HEAD)
+
+
+@dataclass(slots=True)
+class Measured:
+    running: int
+    """Tasks that ran meanwhile."""
+    seconds: dict[Bound, list[float]] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was measured and no bound exceeded."""
+        return all(
+            self.seconds.get(bound) and max(self.seconds[bound]) <= bound.seconds
+            for bound in BOUNDS
+        )
+
+    def note(self, bound: Bound, seconds: float) -> None:
+        self.seconds.setdefault(bound, []).append(seconds)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each bound, in order; ``max`` null where nothing was measured."""
+        rows: list[dict[str, Any]] = []
+        for bound in BOUNDS:
+            measured = self.seconds.get(bound, [])
+            rows.append(
+                {
+                    "what": bound.name,
+                    "bound": bound.seconds,
+                    "times": len(measured),
+                    "median": round(median(measured), 3) if measured else None,
+                    "max": round(max(measured), 3) if measured else None,
+                    "ok": bool(measured) and max(measured) <= bound.seconds,
+                }
+            )
+        return rows
+
+
+@dataclass(slots=True)
+class Measurement:
+    """Call :meth:`run` once."""
+
+    settings: Settings
+    timeline: ChaosTimeline
+    tasks: int
+    """How many run all the time, each a job of its own."""
+    times: int
+    """How often each fault strikes."""
+    _number: int = 0
+    _struck: list[Struck] = field(default_factory=list)
+
+    @property
+    def shape(self) -> ClusterShape:
+        return ClusterShape(max(6, int(self.tasks * SPARE) // UNITS + 1), UNITS, CPU)
+
+    async def run(self) -> Measured:
+        """Raises RunFailed; ApiError; ChildDied (in a group)."""
+        async with Stage(self.settings, self.timeline, attempt=30.0).open() as stage:
+            await self._fill(stage)
+            self.timeline.begin()
+            async with beside(self._trickle(stage)):
+                for blow in self._blows():
+                    await self._once(stage, blow)
+        return await asyncio.to_thread(self._measured, stage.settings)
+
+    def _blows(self) -> Iterator[Blow]:
+        for turn in range(self.times):
+            pick = turn / self.times
+            yield Blow(0.0, BlowKind.KILL, WORKER, 0.0, pick)
+            yield Blow(0.0, BlowKind.PAUSE, WORKER, PAUSE_SECONDS, pick)
+            yield Blow(0.0, BlowKind.KILL, LEADER, 0.0, pick)
+            yield Blow(0.0, BlowKind.KILL, REDIS, 0.0, pick)
+            yield Blow(0.0, BlowKind.KILL, RAY, 0.0, pick)
+
+    async def _fill(self, stage: Stage) -> None:
+        """Nodes, and tasks that run until the end."""
+        self.timeline.note(f"loading {self.shape.nodes:,} nodes and {self.tasks:,} tasks")
+        await stage.submit(list(node_items(self.shape)))
+        await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
+        items = pod_items(self.tasks)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(LISTS_IN_FLIGHT):
+                group.create_task(_drain(stage, items))
+
+        def running() -> bool:
+            return int(stage.status.get("tasks", {}).get("running", 0)) >= self.tasks
+
+        await stage.until(running, LOAD_SECONDS, "not all tasks run")
+        self.timeline.note(f"{self.tasks:,} tasks run")
+
+    async def _trickle(self, stage: Stage) -> None:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._submit(stage))
+                await asyncio.sleep(TRICKLE_SECONDS)
+
+    async def _submit(self, stage: Stage) -> None:
+        self._number += 1
+        await stage.submit([one_job(f"short-{self._number}", duration=0.2)])
+
+    async def _once(self, stage: Stage, blow: Blow) -> None:
+        """One fault, from quiet to quiet."""
+        await self._calm(stage)
+        striker = Striker(stage.parts, self.timeline, status=lambda: stage.status)
+        try:
+            await striker.strike(blow)
+        finally:
+            striker.release()
+        if not striker.struck:
+            raise RunFailed(f"{blow.name}: nobody was there to strike")
+        self._struck += striker.struck
+        await asyncio.sleep(1.0)
+        await self._calm(stage)
+        self.timeline.note("all is well again")
+
+    async def _calm(self, stage: Stage) -> None:
+        """Wait until everybody is up and what trickles in is done, for a while."""
+        since = time.monotonic()
+        deadline = since + RECOVER_SECONDS
+        while time.monotonic() - since < CALM_SECONDS:
+            if not await self._well(stage):
+                since = time.monotonic()
+            if time.monotonic() > deadline:
+                raise RunFailed(f"no recovery within {RECOVER_SECONDS:g} s: {stage.status}")
+            await asyncio.sleep(0.2)
+
+    async def _well(self, stage: Stage) -> bool:
+        parts = stage.parts
+        stale = time.monotonic() - stage.status_at > STALE_SECONDS
+        if stale or parts.dead() or not stage.shared_out():
+            return False
+        jobs = stage.status.get("jobs", {})
+        waiting = int(jobs.get("pending", 0))
+        answers = [await parts.answers(role) for role in COORDINATORS if role in parts.roles()]
+        return all(answers) and waiting < 2 / TRICKLE_SECONDS
+
+    # --- from the history ---------------------------------------------------------------------
+
+    def _measured(self, settings: Settings) -> Measured:
+        evidence = read_evidence(settings.history)
+        lost = list(_lost(settings.run_dir / "log"))
+        measured = Measured(self.tasks)
+        for struck in self._struck:
+            if struck.blow.target == WORKER:
+                for moment in lost:
+                    if struck.at <= moment < struck.at + RECOVER_SECONDS:
+                        measured.note(DETECTED, moment - struck.at)
+                        break
+                measured.note(ELSEWHERE, _placed(evidence, struck) - struck.at)
+            else:
+                bound = {LEADER: LEADERSHIP, REDIS: LEDGER, RAY: HEAD}[struck.blow.target]
+                seconds = evidence.recovery(struck)
+                if seconds is not None:
+                    measured.note(bound, seconds)
+        return measured
+
+
+async def _drain(stage: Stage, items: Iterator[Item]) -> None:
+    while part := list(islice(items, LIST_LIMIT)):
+        await stage.submit(part)
+
+
+def _placed(evidence: Evidence, struck: Struck) -> float:
+    """When the last of the jobs was placed that were submitted until the blow, or while a paused
+    worker was still believed to work."""
+    until = struck.at + (DETECTED.seconds if struck.over > struck.at else 0.0)
+    placed = [
+        evidence.placed.get(jid, struck.at + RECOVER_SECONDS)
+        for jid, submitted in evidence.submitted.items()
+        if submitted <= until
+    ]
+    return max([struck.at, *(at for at in placed if at >= struck.at)])
+
+
+def _lost(logs: Path) -> Iterator[float]:
+    """When coordinators said that they lost a worker, in order, since 1970."""
+    moments: list[float] = []
+    for role in COORDINATORS:
+        path = logs / f"{role}.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        losses = [line for line in lines if line.startswith("{") and _LOST in line]
+        moments += [datetime.fromisoformat(json.loads(line)["ts"]).timestamp() for line in losses]
+    return iter(sorted(moments))

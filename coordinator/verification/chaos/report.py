@@ -1,0 +1,183 @@
+"""What a run of faults has to say, whether the processes were real or simulated.
+
+::
+
+    report = ChaosReport(seeds=1)
+    report.fault("kill worker")
+    report.recovered("worker", 1.2)          # seconds
+    report.violation(promise=1, message="task 3.0 is bound twice", seed=7)
+    print(report.line())                     # the last line of ``-o json``
+    raise typer.Exit(0 if report.ok else 1)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+SHOWN = 10
+"""Violations shown to people; JSON has all that were kept."""
+
+KEPT = 100
+"""Violations kept in full; a run with more of them has been told enough."""
+
+
+class RunFailed(Exception):
+    """A run came to no end that could be judged; says what it waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPromise:
+    """One broken promise. ``seed``: of the run that broke it; ``promise`` 0: none of the list, the
+    run itself did not end as it had to."""
+
+    promise: int
+    message: str
+    seed: int
+
+    def __str__(self) -> str:
+        promise_text = f"promise {self.promise}: " if self.promise else ""
+        return f"seed {self.seed}: {promise_text}{self.message}"
+
+
+@dataclass(slots=True)
+class ChaosReport:
+    """The common result of ``chaos run`` and ``chaos sim``; grows while the run goes on."""
+
+    seeds: int = 0
+    """How many runs."""
+    faults: Counter[str] = field(default_factory=Counter)
+    """Kind of fault -> how often it was done."""
+    recoveries: dict[str, list[float]] = field(default_factory=dict)
+    """Role -> seconds from each fault until it did its work again."""
+    tasks_bound: int = 0
+    answered: Counter[str] = field(default_factory=Counter)
+    """What a hostile tenant was answered: attack and status -> how often."""
+    post_p99: float | None = None
+    """Seconds; of the load's requests that no fault excuses."""
+    posts: int = 0
+    """How many these are."""
+    violations: list[BrokenPromise] = field(default_factory=list)
+    """The first :data:`KEPT`."""
+    violated: int = 0
+    """All of them."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.violated
+
+    def fault(self, kind: str, count: int = 1) -> None:
+        self.faults[kind] += count
+
+    def recovered(self, role: str, seconds: float) -> None:
+        self.recoveries.setdefault(role, []).append(seconds)
+
+    def waits(self, p99: float | None, posts: int) -> None:
+        """How long ``posts`` requests waited for their answers."""
+        self.post_p99, self.posts = p99, posts
+
+    def violation(self, *, promise: int, message: str, seed: int, count: int = 1) -> None:
+        """``count``: how many such there were, of which only this one is told."""
+        self.violated += count
+        if len(self.violations) < KEPT:
+            self.violations.append(BrokenPromise(promise, message, seed))
+
+    def add(self, report: ChaosReport) -> None:
+        """Take up what another run, or another process with its own seeds, has found."""
+        self.seeds += report.seeds
+        self.faults.update(report.faults)
+        for role, seconds in report.recoveries.items():
+            self.recoveries.setdefault(role, []).extend(seconds)
+        self.tasks_bound += report.tasks_bound
+        self.violated += report.violated
+        self.violations += report.violations[: KEPT - len(self.violations)]
+
+    # --- told ---------------------------------------------------------------------------------
+
+    def result(self) -> dict[str, Any]:
+        """The shape of ``-o json``; seconds with three decimals."""
+        return {
+            "seeds": self.seeds,
+            "faults": dict(sorted(self.faults.items())),
+            "recovery_s": {
+                role: {"max": round(max(seconds), 3), "median": round(median(seconds), 3)}
+                for role, seconds in sorted(self.recoveries.items())
+                if seconds
+            },
+            "tasks_bound": self.tasks_bound,
+            **self._answers(),
+            "violations": [
+                {"seed": broken.seed, "promise": broken.promise, "message": broken.message}
+                for broken in self.violations
+            ],
+        }
+
+    def _answers(self) -> dict[str, Any]:
+        """Of runs with real requests."""
+        document: dict[str, Any] = {}
+        if self.post_p99 is not None:
+            document["posts"] = {"count": self.posts, "p99_ms": round(1000 * self.post_p99, 1)}
+        if self.answered:
+            document["hostile"] = dict(sorted(self.answered.items()))
+        return document
+
+    def line(self) -> str:
+        """The same on one line."""
+        return orjson.dumps(self.result()).decode()
+
+    def table(self) -> RenderableType:
+        """The same for people, with the verdict at the end."""
+        parts = [self._faults(), self._recoveries()]
+        if self.answered:
+            parts.append(self._hostile())
+        return Group(*parts, self._verdict())
+
+    def _hostile(self) -> Table:
+        table = _table("The hostile tenant was answered", "what", "times")
+        for label, count in sorted(self.answered.items()):
+            table.add_row(label, f"{count:,}")
+        return table
+
+    def _faults(self) -> Table:
+        table = _table("Faults", "kind", "times")
+        for kind, count in sorted(self.faults.items()):
+            table.add_row(kind, f"{count:,}")
+        return table
+
+    def _recoveries(self) -> Table:
+        table = _table("Recovery", "role", "times", "median", "longest")
+        for role, seconds in sorted(self.recoveries.items()):
+            if seconds:
+                middle, longest = f"{median(seconds):.2f} s", f"{max(seconds):.2f} s"
+                table.add_row(role, f"{len(seconds):,}", middle, longest)
+        return table
+
+    def _verdict(self) -> Text:
+        runs = f"{self.seeds:,} run{'' if self.seeds == 1 else 's'}"
+        summary = f"{runs}, {sum(self.faults.values()):,} faults, {self.tasks_bound:,} tasks bound"
+        if self.post_p99 is not None:
+            wait = f"{1000 * self.post_p99:.0f} ms"
+            summary += (
+                f"\n99% of {self.posts:,} requests outside of recoveries answered within {wait}"
+            )
+        if self.ok:
+            return Text(f"{summary}\nEvery promise was kept.")
+        lines = [f"{summary}; {self.violated:,} violations"]
+        lines += [f"  {broken}" for broken in self.violations[:SHOWN]]
+        if (rest := self.violated - min(SHOWN, len(self.violations))) > 0:
+            lines.append(f"  and {rest:,} more")
+        return Text("\n".join(lines), style="red")
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    return table

@@ -1,0 +1,219 @@
+"""One run of faults on real processes: start, load, blows, quiet, and what the history says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS
+from coordinator.verification.chaos.evidence import Evidence, read_evidence
+from coordinator.verification.chaos.faults import Striker, Struck, role_of
+from coordinator.verification.chaos.hostile_tenant import Hostile
+from coordinator.verification.chaos.hostile_tenant import queue as hostile_queue
+from coordinator.verification.chaos.load import (
+    NAMESPACE,
+    ChangePolicy,
+    Delete,
+    Load,
+    Operation,
+    SubmitJob,
+    cluster,
+)
+from coordinator.verification.chaos.plan import CLUSTER, LEADER, RAY, REDIS, STANDBY, Blow
+from coordinator.verification.chaos.policies import draw_policy, evicts, write_policy
+from coordinator.verification.chaos.report import ChaosReport, RunFailed
+from coordinator.verification.chaos.stage import READY_SECONDS, Stage
+from coordinator.verification.chaos.timeline import ChaosTimeline
+from coordinator.verification.chaos.tokens import Tokens
+from coordinator.verification.checker.check import check
+from coordinator.verification.workloads.generators import ClusterShape, Item, node_items
+from shared.settings.settings import Settings
+
+STEP_SECONDS = 0.2
+"""Between two steps of the load."""
+QUIET_SECONDS = 90.0
+"""How long everything may take to finish once no more faults strike."""
+
+_PROCESSES = (STANDBY, RAY, REDIS, CLUSTER)
+"""Those whose return is also told for the process alone, beside that of its work."""
+
+
+@dataclass(slots=True)
+class Chaos:
+    """A run and what is known of it. Call :meth:`run` once."""
+
+    settings: Settings
+    shape: ClusterShape
+    seed: int
+    duration: float
+    """Seconds of load."""
+    blows: list[Blow]
+    timeline: ChaosTimeline
+    hostile: bool = True
+    """Whether a tenant beside the others does all the harm that it may."""
+    report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
+    created: set[str] = field(default_factory=set)
+    """Keys of jobs whose creation was acknowledged."""
+    deleted: set[str] = field(default_factory=set)
+    struck: list[Struck] = field(default_factory=list)
+
+    async def run(self) -> ChaosReport:
+        """Raises RunFailed; ApiError for load that is refused; ChildDied (in a group) for a process
+        that does not stay alive."""
+        policy = self.settings.run_dir / "policy.yaml"
+        write_policy(policy, draw_policy(Random(self.seed), evicting=evicts(self.seed)))
+        self.settings = self.settings.replace(policy=policy)
+        tokens = Tokens.new(self.settings.run_dir / "tokens.yaml")
+        self.settings = self.settings.replace(tokens_file=tokens.file)
+        async with Stage(self.settings, self.timeline, token=tokens.admin).open() as stage:
+            await self._on(stage, tokens)
+        self.settings = stage.settings
+        self._judge_roles(stage)
+        self.report.waits(*stage.answers.p99(self.struck))
+        for back in stage.returns:
+            if back.role in _PROCESSES:
+                self.report.recovered(f"{back.role} process", back.seconds)
+        await asyncio.to_thread(self._judge)
+        return self.report
+
+    async def _on(self, stage: Stage, tokens: Tokens) -> None:
+        striker = Striker(stage.parts, self.timeline, status=lambda: stage.status)
+        load = await self._prepare(stage)
+        self.timeline.begin()
+        self.timeline.note("load and faults begin")
+        try:
+            await self._storm(stage, load, striker, self._tenant(stage, tokens))
+        finally:
+            striker.release()
+            self.struck = striker.struck
+        self.timeline.note("no more faults")
+        await self._do(stage, load.ending())
+        await self._finish(stage)
+
+    # --- load and faults ----------------------------------------------------------------------
+
+    async def _prepare(self, stage: Stage) -> Load:
+        """The cluster and its queues; every shard has its nodes when this returns."""
+        nodes = list(node_items(self.shape))
+        await stage.submit(nodes)
+        await stage.submit(cluster(self.shape, nodes))
+        await stage.submit([hostile_queue()])
+        await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
+        walls = self.settings.mode == "hard"
+        return Load(self.seed, self.shape, shards=self.settings.shards, nodes=nodes, walls=walls)
+
+    def _tenant(self, stage: Stage, tokens: Tokens) -> Hostile | None:
+        return Hostile(stage.parts.urls, tokens.view, tokens.submit) if self.hostile else None
+
+    async def _storm(
+        self, stage: Stage, load: Load, striker: Striker, hostile: Hostile | None
+    ) -> None:
+        """Blows at their times, whether or not earlier ones are overcome; load beside them."""
+        async with asyncio.TaskGroup() as group:
+            blows = [group.create_task(_at(blow, striker)) for blow in self.blows]
+            attacks = group.create_task(hostile.run()) if hostile else None
+            await self._burden(stage, load)
+            await asyncio.gather(*blows)
+            if attacks is not None:
+                attacks.cancel()
+        if hostile is not None:
+            self.report.answered.update(hostile.answered)
+
+    async def _burden(self, stage: Stage, load: Load) -> None:
+        started = time.monotonic()
+        steps = load.steps()
+        while (seconds_left := started + self.duration - time.monotonic()) > 0:
+            await self._do(stage, next(steps))
+            await asyncio.sleep(min(STEP_SECONDS, seconds_left))
+
+    async def _do(self, stage: Stage, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            match operation:
+                case SubmitJob(items):
+                    await stage.submit(items)
+                    self.created.update(jobs_of(items))
+                case Delete(job):
+                    if await stage.api.delete(operation.path):
+                        self.deleted.add(f"{NAMESPACE}/{job}")
+                case ChangePolicy(text):
+                    assert self.settings.policy is not None
+                    await asyncio.to_thread(write_policy, self.settings.policy, text)
+                    self.report.fault("policy changed")
+
+    async def _finish(self, stage: Stage) -> None:
+        """Wait for the end of everything. Where it does not come the history will tell why."""
+
+        def settled() -> bool:
+            jobs, tasks = stage.status.get("jobs", {}), stage.status.get("tasks", {})
+            finished = jobs.get("finished", 0) == jobs.get("submitted", -1)
+            return finished and not tasks.get("running") and not stage.status.get("open_turns")
+
+        stage.status = {}  # the last one may be of long ago: nobody answered while it was struck
+        try:
+            await stage.until(settled, QUIET_SECONDS, "not everything finishes")
+            self.timeline.note("everything is finished")
+        except RunFailed as error:
+            self.timeline.note(str(error))
+            self.report.violation(promise=8, message=str(error), seed=self.seed)
+
+    # --- judged -------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        """The checker's word, and what only this run can know: whom users were told."""
+        result = check(self.settings.history, closed=True)
+        self.report.tasks_bound = result.summary.tasks_bound
+        for violation in result.violations:
+            self.report.violation(promise=violation.promise, message=str(violation), seed=self.seed)
+        self.report.violated += sum(result.broken.values()) - len(result.violations)  # not kept
+        evidence = read_evidence(self.settings.history)
+        for message in evidence.void:
+            self.report.violation(promise=4, message=message, seed=self.seed)
+        for message in evidence.lost(sorted(self.created), sorted(self.deleted)):
+            self.report.violation(promise=6, message=message, seed=self.seed)
+        self._tell(evidence)
+
+    def _judge_roles(self, stage: Stage) -> None:
+        """Every process that died was struck, or its Ray head was."""
+        for at, role in stage.deaths:
+            if not any(explains(struck, at, role) for struck in self.struck):
+                message = f"the {role} process was lost at {at:.1f}, and nobody had struck it"
+                self.report.violation(promise=0, message=message, seed=self.seed)
+
+    def _tell(self, evidence: Evidence) -> None:
+        for struck in self.struck:
+            self.report.fault(struck.blow.name)
+            seconds = evidence.recovery(struck)
+            if seconds is not None:
+                self.report.recovered(role_of(struck), seconds)
+                text = f"{struck.victim} works again, {seconds:.2f} s after the {struck.blow.kind}"
+                self.timeline.insert(struck.at + seconds, text)
+
+
+LOST_WITHIN_SECONDS = max(START_SECONDS.values()) + 10.0
+"""A blow explains the death of a process for so long: one that was struck while it starts is seen
+dead, and started again, when its time to start is over."""
+
+
+def explains(struck: Struck, at: float, role: str) -> bool:
+    """Whether a blow may be why the process of a role was seen dead at this time."""
+    blamed = {role, RAY, REDIS} if role in COORDINATORS else {role}
+    target = struck.blow.target
+    hit = target in blamed or (target in (LEADER, STANDBY) and role in COORDINATORS)
+    return hit and struck.at <= at <= struck.over + LOST_WITHIN_SECONDS
+
+
+async def _at(blow: Blow, striker: Striker) -> None:
+    await asyncio.sleep(blow.at)
+    await striker.strike(blow)
+
+
+def jobs_of(items: Iterable[Item]) -> set[str]:
+    """The keys of the jobs among objects."""
+    return {
+        f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        for item in items
+        if item["kind"] == "Job"
+    }

@@ -1,0 +1,162 @@
+"""All processes with their keeper, and a client that asks whoever leads: where faults take place.
+
+::
+
+    async with Stage(settings, timeline).open() as stage:
+        await stage.until(stage.shared_out, 60.0, "the nodes are not shared out")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from coordinator.cluster.protocol import ClusterTimeout
+from coordinator.cluster.simulated.client import SocketCluster
+from coordinator.supervisor.restarts import Back, Died, Keeper, Told
+from coordinator.supervisor.supervisor import CLUSTER, Supervisor
+from coordinator.verification.chaos.report import RunFailed
+from coordinator.verification.chaos.response_times import ResponseTimes
+from coordinator.verification.chaos.timeline import ChaosTimeline
+from coordinator.verification.workloads.bulk_client import ApiClient, ApiError, describe
+from coordinator.verification.workloads.generators import Item, lists
+from shared.ledger.errors import LedgerError
+from shared.ledger.redis.client import RedisLedger
+from shared.settings.settings import Settings
+
+ATTEMPT_SECONDS = 4.0
+"""A coordinator that is paused takes connections and does not answer: then another is asked."""
+PATIENCE_SECONDS = 60.0
+"""After so long without an answer of anybody the run has failed."""
+READY_SECONDS = 60.0
+FOLLOW_SECONDS = 60.0
+"""How long the history may take to hold all of the log at the end."""
+POLL = 0.1
+LONGEST_POLL = 2.0
+
+Status = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Stage:
+    settings: Settings
+    timeline: ChaosTimeline
+    attempt: float = ATTEMPT_SECONDS
+    """Seconds for one attempt of a request."""
+    status: Status = field(default_factory=dict)
+    """The last that the leader told."""
+    status_at: float = 0.0
+    """When, on the monotonic clock."""
+    token: str = ""
+    """Of who may do everything; "" where nobody is asked for one."""
+    returns: list[Back] = field(default_factory=list)
+    """Processes that were started again."""
+    deaths: list[tuple[float, str]] = field(default_factory=list)
+    """When each was seen dead, since 1970, and its role."""
+    answers: ResponseTimes = field(default_factory=ResponseTimes)
+    """To :meth:`submit`."""
+    parts: Supervisor = field(init=False)
+    api: ApiClient = field(init=False)
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Stage]:
+        """Everything runs within, and is stopped after; the history is complete then.
+
+        Raises RunFailed; ApiError; ChildDied (in a group) for a process that does not stay alive.
+        """
+        self.parts = Supervisor(self.settings, on_phase=self._phase)
+        async with self.parts:
+            self.settings = self.parts.settings
+            self.api = ApiClient(
+                *self.parts.urls,
+                timeout=self.attempt,
+                patience=PATIENCE_SECONDS,
+                token=self.token,
+            )
+            keeper = Keeper(self.parts, tell=self._kept)
+            async with self.api, beside(keeper.run(), self._watch()):
+                yield self
+                await self._followed()
+            self.timeline.note("stopping all processes")
+        if self.parts.exit_codes.get(CLUSTER) != 0:
+            raise RunFailed("the cluster process could not complete the history; see its log")
+
+    def _phase(self, text: str) -> None:
+        self.timeline.note(text)
+
+    def _kept(self, event: Told) -> None:
+        at = self.timeline.note(str(event))
+        match event:
+            case Back():
+                self.returns.append(event)
+            case Died(role):
+                self.deaths.append((at, role))
+
+    async def _watch(self) -> None:
+        while True:
+            began = time.monotonic()
+            self.status = await self.api.status()
+            self.status_at = time.monotonic()
+            took = self.status_at - began
+            # At most a tenth of the coordinator's time; where nobody led, that took longer.
+            await asyncio.sleep(max(POLL, min(9 * took, LONGEST_POLL)))
+
+    async def submit(self, items: list[Item]) -> None:
+        """Raises ApiError where one is refused."""
+        for body in lists(items):
+            sent = time.time()
+            reply = await self.api.submit(orjson.dumps(body))
+            self.answers.times.append((sent, time.time()))
+            if reply.refused:
+                raise ApiError(f"the load is refused: {describe(reply.refused[0])}")
+
+    def shared_out(self) -> bool:
+        """Whether every shard has a live worker and every node belongs to a shard."""
+        shards = self.status.get("shards", [])
+        owned = sum(int(shard["nodes"]) for shard in shards)
+        return owned > 0 and all(shard["up"] for shard in shards)
+
+    async def until(self, condition: Callable[[], bool], seconds: float, description: str) -> None:
+        """Raises RunFailed, which says ``description`` is not so, where that takes longer."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                status = {key: self.status.get(key) for key in ("jobs", "tasks", "pending_reasons")}
+                raise RunFailed(f"{description} within {seconds:g} s: {status}")
+            await asyncio.sleep(POLL)
+
+    async def _followed(self) -> None:
+        """Wait until the history holds what the log holds now. Raises RunFailed."""
+        ledger = RedisLedger(self.settings.access())
+        cluster = SocketCluster(self.settings.cluster_socket or "")
+        try:
+            async with asyncio.timeout(FOLLOW_SECONDS):
+                tail = _number(await ledger.log_tail())
+                while _number(await cluster.history_position()) < tail:  # noqa: ASYNC110 - remote
+                    await asyncio.sleep(POLL)
+        except (TimeoutError, LedgerError, ClusterTimeout) as error:
+            raise RunFailed(f"the history does not follow the ledger's log: {error!r}") from None
+        finally:
+            await cluster.close()
+            await ledger.close()
+
+
+def _number(log_id: str) -> tuple[int, int]:
+    head, _, tail = log_id.partition("-")
+    return int(head), int(tail or 0)
+
+
+@contextlib.asynccontextmanager
+async def beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do this until the body is done; where it fails, so does the body."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(coroutine) for coroutine in work]
+        yield
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,157 @@
+"""Promise 6 at the end of the file: both sides of the history, laid beside each other.
+
+The two sources are written by different hands and a bind may stand before or after its commit, so
+that they can be compared only when both are complete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from coordinator.verification.checker.ledger.ledger import LedgerSide
+from coordinator.verification.checker.report.report import Findings
+from coordinator.verification.checker.report.rules import Rule
+from coordinator.verification.checker.state.cluster import DONE, LOST, ClusterBinding, ClusterSide
+from coordinator.verification.checker.state.job import (
+    BINDING,
+    BOUND,
+    PENDING,
+    RELEASING,
+    STATES,
+    SUCCEEDED,
+    UNSUCCESSFUL,
+    CheckedJob,
+)
+
+_NEVER, _LIVE, _DONE, _LOST = range(4)
+"""What the cluster has of a task."""
+
+_AGREED = {
+    PENDING: (_NEVER,),
+    BINDING: (_NEVER, _LIVE, _DONE, _LOST),  # whatever happened, word of it is on its way
+    SUCCEEDED: (_DONE,),
+    **dict.fromkeys(UNSUCCESSFUL, (_NEVER, _LOST)),
+}
+_TAKEN = (_LIVE, _DONE, _LOST)
+"""What the cluster may have of a task in every other state."""
+
+_TOLD = {_NEVER: "never bound it", _LIVE: "has it live", _DONE: "saw it succeed", _LOST: "lost it"}
+
+
+def settle(ledger: LedgerSide, cluster: ClusterSide, findings: Findings, *, closed: bool) -> None:
+    """Add what the two sides do not agree on, and in a closed run what was not finished."""
+    phase_of = _match_binds(ledger, cluster, findings)
+    _acknowledged(ledger, cluster, findings, closed=closed)
+    findings.checked[Rule.ACCOUNT] += len(cluster.bindings)
+    for jid, job in ledger.jobs.items():
+        findings.checked[Rule.ACCOUNT] += len(job.states)
+        if cluster.events:
+            _compare(jid, job, phase_of.get(jid, {}), findings)
+        if closed:
+            _finished(jid, job, findings)
+
+
+READ_BEYOND = 1.0
+"""Seconds that the ledger's side must be read beyond an acknowledgement before a job counts as
+missing: the log is copied in its order, behind the answers, and a kill may end the file between."""
+
+
+def _acknowledged(
+    ledger: LedgerSide, cluster: ClusterSide, findings: Findings, *, closed: bool
+) -> None:
+    """Users were told that a job is stored: the ledger has, or had, it."""
+    for t, line, first, many in cluster.acknowledged:
+        findings.checked[Rule.ACKNOWLEDGED] += many
+        if not closed and ledger.read_until <= t + READ_BEYOND:
+            continue
+        for jid in range(first, first + many):
+            if jid not in ledger.jobs:
+                message = f"job {jid} was acknowledged, and the ledger knows nothing of it"
+                findings.add_at(line, "acknowledged", Rule.ACKNOWLEDGED, message)
+
+
+def _match_binds(
+    ledger: LedgerSide, cluster: ClusterSide, findings: Findings
+) -> dict[int, dict[int, int]]:
+    """Every bind the cluster took has a commit to that node. Returns jid -> tix -> what it has."""
+    phase_of: dict[int, dict[int, int]] = {}
+    for (task, _), binding in cluster.bindings.items():
+        job = ledger.jobs.get(binding.jid)
+        if job is None or not _committed(ledger, job, binding):
+            message = f"task {task} was bound to {binding.node} without a commit to it"
+            findings.add_at(binding.line, "bind", Rule.ACCOUNT, message)
+        if job is not None and binding.life < job.lives.get(binding.tix, 0):
+            _ended(task, binding, findings)
+            continue
+        has = {DONE: _DONE, LOST: _LOST}.get(binding.phase, _LIVE)
+        phase_of.setdefault(binding.jid, {})[binding.tix] = has
+    return phase_of
+
+
+def _ended(task: str, binding: ClusterBinding, findings: Findings) -> None:
+    """An incarnation that went back to pending after its eviction is on no node."""
+    if binding.phase != LOST:
+        problem = f"task {task} was evicted from {binding.node} and is pending again"
+        contrary = f"the cluster {_TOLD[_DONE if binding.phase == DONE else _LIVE]}"
+        findings.add_at(binding.line, "bind", Rule.ACCOUNT, f"{problem}, but {contrary}")
+
+
+def _committed(ledger: LedgerSide, job: CheckedJob, binding: ClusterBinding) -> bool:
+    if binding.tix >= len(job.rows):
+        return False
+    names = ledger.books.nodes.names
+    if names.get(job.rows[binding.tix]) == binding.node:
+        return True
+    return any(names.get(row) == binding.node for row in job.earlier.get(binding.tix, ()))
+
+
+def _compare(jid: int, job: CheckedJob, phase_of: dict[int, int], findings: Findings) -> None:
+    for tix, state in enumerate(job.states):
+        has = phase_of.get(tix, _NEVER)
+        if job.rows[tix] < 0 and state == PENDING:
+            continue  # never committed: if it was bound, that bind is named already
+        if has not in _AGREED.get(state, _TAKEN):
+            findings.add_at(
+                job.changed[tix],
+                "status",
+                Rule.ACCOUNT,
+                f"task {jid}.{tix} of {job.key} is {STATES[state]} in the ledger, but the "
+                f"cluster {_TOLD[has]}; {equation(job)}",
+            )
+
+
+def _finished(jid: int, job: CheckedJob, findings: Findings) -> None:
+    lacking = [
+        tix
+        for tix, state in enumerate(job.states)
+        if state < SUCCEEDED and (state != PENDING or (job.member[tix] and not job.gone))
+    ]
+    if job.gone and not job.forgotten:
+        message = f"job {jid} ({job.key}) was deleted and never forgotten: {equation(job)}"
+        findings.add_at(job.line, "job", Rule.ACCOUNT, message)
+    if lacking:
+        findings.add_at(
+            job.line,
+            "job",
+            Rule.ACCOUNT,
+            f"job {jid} ({job.key}) did not finish: {equation(job)}; first open task "
+            f"{jid}.{lacking[0]}",
+        )
+
+
+def equation(job: CheckedJob) -> str:
+    """Where a job's tasks are. Pending ones of a deleted job, or no longer in it, are deleted."""
+    states, deleted_count = Counter(job.states), deleted(job)
+    holding = sum(states[state] for state in range(BOUND, RELEASING + 1))
+    return (
+        f"{len(job.states)} submitted = {states[PENDING] - deleted_count} pending + "
+        f"{states[BINDING]} in flight + {holding} held + {states[SUCCEEDED]} succeeded + "
+        f"{sum(states[end] for end in UNSUCCESSFUL)} failed + {deleted_count} deleted"
+    )
+
+
+def deleted(job: CheckedJob) -> int:
+    """Tasks that were not placed when their job, or they themselves, were deleted."""
+    if job.gone:
+        return job.states.count(PENDING)
+    return sum(state == PENDING and not job.member[t] for t, state in enumerate(job.states))

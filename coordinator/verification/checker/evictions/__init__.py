@@ -1,0 +1,1 @@
+"""Who was evicted, for whom, and whether the policy allows it."""

@@ -1,0 +1,77 @@
+"""Disruption budgets: how many pods may be evicted (promise 9).
+
+Bound pods count as healthy beside running ones: what runs already is reported a little later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.verification.checker.placement.labels import selected
+from coordinator.verification.checker.state.books import CheckerBooks, Facts
+from coordinator.verification.checker.state.job import BOUND, RELEASING, RUNNING, CheckedJob
+
+KEY = "budget/"
+
+
+class Budgets:
+    def __init__(self, books: CheckerBooks) -> None:
+        self._books = books
+        self._evicted: dict[str, int] = {}
+        """Budget -> pods that the statement being judged may still evict."""
+        self._left: dict[str, int] = {}
+
+    def before(self, jids: Iterable[int]) -> None:
+        """What the budgets allow before a statement evicts of these jobs."""
+        objects = self._books.objects
+        spaces = {self._books.jobs[jid].namespace for jid in jids if jid in self._books.jobs}
+        self._left = {
+            key: self._allowed(budget)
+            for key, budget in objects.items()
+            if key.startswith(KEY) and budget["namespace"] in spaces
+        }
+        self._evicted = dict.fromkeys(self._left, 0)
+
+    def exceeded(self, jid: int, tix: int) -> str:
+        """The budget that a victim goes beyond, counted with those before it; "" where none."""
+        job = self._books.jobs[jid]
+        labels, exceeded = job.role_of(tix).labels, ""
+        for key, remaining in self._left.items():
+            budget = self._books.objects[key]
+            if budget["namespace"] == job.namespace and selected(budget.get("selector"), labels):
+                self._evicted[key] += 1
+                if self._evicted[key] > remaining:
+                    exceeded = f"{key.removeprefix(KEY)} allows {remaining} evictions"
+        return exceeded
+
+    def _allowed(self, budget: Facts) -> int:
+        if (allowed := budget.get("allowed")) is not None:
+            return max(int(allowed), 0)
+        healthy = expected = 0
+        for job in self._books.jobs.values():
+            if job.namespace == budget["namespace"] and not job.forgotten:
+                running, expected_of_job = _counts(job, budget)
+                healthy, expected = healthy + running, expected + expected_of_job
+        if budget.get("max_unavailable"):
+            needed = expected - _amount(budget["max_unavailable"], expected)
+        else:
+            needed = _amount(budget.get("min_available", ""), expected)
+        return max(healthy - needed, 0)
+
+
+def _counts(job: CheckedJob, budget: Facts) -> tuple[int, int]:
+    """Healthy and expected pods of a job under a budget. Bound ones may be running by now."""
+    healthy = expected = 0
+    for role in job.roles:
+        if selected(budget.get("selector"), role.labels):
+            states = job.states[role.first : role.first + role.count]
+            healthy += sum(states.count(state) for state in (BOUND, RUNNING))
+            expected += sum(state <= RELEASING for state in states)
+    return healthy, expected
+
+
+def _amount(share: str, whole: int) -> int:
+    """ "3" is 3, "50%" half of the whole, rounded up."""
+    if share.endswith("%"):
+        return -(-int(share[:-1]) * whole // 100)
+    return int(share or "0")

@@ -1,0 +1,108 @@
+"""Evictions as a history has them: who began to leave, for whom, and what stayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.verification.checker.evictions.victims import (
+    GANG,
+    GUARANTEE,
+    Eviction,
+    Victim,
+    VictimChecks,
+)
+from coordinator.verification.checker.placement.placement import PlacementChecks
+from coordinator.verification.checker.report.rules import Rule
+from coordinator.verification.checker.state.books import CheckerBooks
+from coordinator.verification.checker.state.job import (
+    BOUND,
+    RELEASING,
+    RUNNING,
+    STATES,
+    SUCCEEDED,
+    CheckedJob,
+)
+
+
+class Evictions:
+    def __init__(self, books: CheckerBooks, placement: PlacementChecks) -> None:
+        self.tasks = 0
+        """Tasks that were evicted, each time they were."""
+        self._books = books
+        self._placement = placement
+        self._findings = books.findings
+        self._victims = VictimChecks(books)
+
+    def happen(self, statement: dict[str, Any], job: CheckedJob, shard: str) -> set[int]:
+        """The victims of a statement begin to leave; returns their jobs."""
+        eviction = Eviction(statement, job, shard)
+        self._victims.before(eviction)
+        for jid, spec, cid, _, tasks, rows in statement["evict"]:
+            owner = self._books.jobs.get(jid)
+            if owner is None:
+                problem = f"tasks of job {jid} were evicted, which was never submitted"
+                self._findings.add(Rule.TRANSITION, problem)
+                continue
+            if owner.gone or owner.spec != spec:
+                why = "its deletion" if owner.gone else f"it had changed to {owner.spec}"
+                problem = f"job {jid} ({owner.key}) as of {spec} was evicted after {why}"
+                self._findings.add(Rule.TRANSITION, problem)
+            for tix, row in zip(tasks, rows, strict=True):
+                if self._leave(jid, owner, tix, (row, cid)):
+                    eviction.victims.append(Victim(jid, owner, tix, row))
+        self._guards(statement.get("guards", 0), eviction)
+        self._victims.judge(eviction)
+        return {victim.jid for victim in eviction.victims}
+
+    def _leave(self, jid: int, job: CheckedJob, tix: int, at: tuple[int, int]) -> bool:
+        row, cid = at
+        self._findings.checked[Rule.TRANSITION] += 1
+        state = job.states[tix] if tix < len(job.states) else -1
+        if state not in (BOUND, RUNNING) or (job.rows[tix], job.cids[tix]) != at:
+            was = "never submitted" if state < 0 else f"{STATES[state]} on row {job.rows[tix]}"
+            problem = f"task {jid}.{tix} of {job.key} was evicted from row {row} (class {cid})"
+            self._findings.add(Rule.TRANSITION, f"{problem}, but it was {was}")
+            return False
+        job.states[tix] = RELEASING
+        job.changed[tix] = self._findings.line
+        job.evicted.add(tix)
+        self.tasks += 1
+        self._books.release(job, tix, row)
+        self._placement.leaving(job, tix)
+        job.hold(job.group_of[tix], -1)
+        return True
+
+    def _guards(self, guards: int, eviction: Eviction) -> None:
+        """What the statement itself promised to leave whole."""
+        for victim in eviction.victims if guards & GANG else ():
+            for above in victim.job.chain(victim.job.group_of[victim.tix]):
+                members, minimum = victim.job.held[above], victim.job.groups[above][1]
+                self._findings.checked[Rule.VICTIM_GANG] += 1
+                if 0 < members < minimum:
+                    problem = f"group {above} of job {victim.jid} ({victim.job.key}) was left with"
+                    message = (
+                        f"{problem} {members} members by an eviction, its minimum is {minimum}"
+                    )
+                    self._findings.add(Rule.VICTIM_GANG, message)
+        for victim in eviction.victims if guards & GUARANTEE else ():
+            self._findings.checked[Rule.VICTIM_GUARANTEE] += 1
+            if robbed := self._books.queues.robbed(victim.job.qid):
+                problem = f"job {victim.jid} ({victim.job.key}) lost tasks: {robbed}"
+                self._findings.add(Rule.VICTIM_GUARANTEE, problem)
+
+    # --- afterwards -------------------------------------------------------------------------------
+
+    def members_after(self, job: CheckedJob, tix: int, state: int) -> int:
+        """By how many its group grows as a task ends, or goes back to pending."""
+        if tix not in job.evicted:
+            return 0 if state == SUCCEEDED else -1
+        job.evicted.discard(tix)
+        if state == 0:
+            job.lives[tix] = job.lives.get(tix, 0) + 1
+        return 1 if state == SUCCEEDED else 0
+
+    def adopted(self, job: CheckedJob, tix: int, state: int) -> None:
+        """The cluster has a task elsewhere: what runs there was not evicted."""
+        if tix in job.evicted and state != RELEASING:
+            job.evicted.discard(tix)
+            job.hold(job.group_of[tix], 1)

@@ -1,0 +1,1 @@
+"""The ledger's events, one by one: statements, states, nominations, repairs."""

@@ -1,0 +1,85 @@
+"""Promise 3 over time: a gang in part, whatever the cause, is repaired or released in time.
+
+No cause is exempt but the owner's will: members that ran and failed by themselves, or that the user
+took away, are for the job's policies. Under a policy without backfill, pending members that ask for
+nothing are not there: nobody would place them.
+"""
+
+from __future__ import annotations
+
+from coordinator.verification.checker.report.rules import Rule
+from coordinator.verification.checker.state.books import CheckerBooks
+from coordinator.verification.checker.state.cluster import ClusterSide
+from coordinator.verification.checker.state.job import FAILED, RELEASING, CheckedJob
+
+WITHIN = 120.0
+"""Seconds with a leader. A gang is released after 30 unless a setting says otherwise; its members
+take their time to end, and the cluster may have to be told more than once."""
+
+
+class RepairChecks:
+    """Groups that hold members, but fewer than their minimum."""
+
+    def __init__(self, books: CheckerBooks, cluster: ClusterSide) -> None:
+        self._books = books
+        self._cluster = cluster
+        self._short: dict[tuple[int, int], tuple[float, int]] = {}
+        """(jid, group) -> since when, line."""
+
+    def look(self, jid: int) -> None:
+        """Members of a job came or went."""
+        job = self._books.jobs[jid]
+        for group, (_, minimum) in enumerate(job.groups):
+            if minimum > 1:
+                self._judge(jid, job, group, minimum)
+
+    def anew(self, jid: int) -> None:
+        """The job was changed: its time begins again."""
+        for key in [key for key in self._short if key[0] == jid]:
+            del self._short[key]
+        self.look(jid)
+
+    def settle(self) -> None:
+        """The history ends."""
+        for key in list(self._short):
+            self._end(key)
+
+    def _judge(self, jid: int, job: CheckedJob, group: int, minimum: int) -> None:
+        key = (jid, group)
+        short = 0 < self._there(job, group) < minimum and not job.gone
+        if short and job.holds(group, RELEASING):
+            self._short.setdefault(key, (self._books.lived, self._books.findings.line))
+        elif key in self._short:
+            self._end(key)
+        else:
+            self._books.findings.checked[Rule.GANG_REPAIRED] += 1
+
+    def _there(self, job: CheckedJob, group: int) -> int:
+        policy = self._books.policies.newest
+        placed = job.held[group] - job.idle[group]
+        if policy is not None and "backfill" not in policy.actions:
+            return placed
+        return job.held[group] if placed else 0
+
+    def _end(self, key: tuple[int, int]) -> None:
+        since, line = self._short.pop(key)
+        jid, group = key
+        job, findings = self._books.jobs[jid], self._books.findings
+        findings.checked[Rule.GANG_REPAIRED] += 1
+        seconds = self._books.lived - since
+        if seconds > WITHIN and not job.gone and not self._meant(jid, job):
+            findings.add_at(
+                line,
+                "status",
+                Rule.GANG_REPAIRED,
+                f"group {group} of job {jid} ({job.key}) fell below its minimum of "
+                f"{job.groups[group][1]} and was neither repaired nor released for "
+                f"{seconds:.0f} s",
+            )
+
+    def _meant(self, jid: int, job: CheckedJob) -> bool:
+        """Did members fail by themselves, or go by the user's will, or by a policy's?"""
+        if job.spared or not all(job.member):
+            return True
+        failed = [tix for tix, state in enumerate(job.states) if state == FAILED]
+        return any(self._cluster.failed_alone(f"{jid}.{tix}") for tix in failed)

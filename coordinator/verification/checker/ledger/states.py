@@ -1,0 +1,169 @@
+"""What became of tasks: changes of state, and tasks that are where the cluster has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.verification.checker.evictions.evictions import Evictions
+from coordinator.verification.checker.ledger.repairs import RepairChecks
+from coordinator.verification.checker.placement.placement import PlacementChecks
+from coordinator.verification.checker.report.rules import Rule
+from coordinator.verification.checker.state.books import CheckerBooks
+from coordinator.verification.checker.state.cluster import ClusterSide
+from coordinator.verification.checker.state.job import (
+    BINDING,
+    BOUND,
+    FAILED,
+    LOST,
+    PENDING,
+    RELEASING,
+    RUNNING,
+    STATES,
+    SUCCEEDED,
+    UNSUCCESSFUL,
+    CheckedJob,
+)
+
+_NUMBERS = {name: number for number, name in enumerate(STATES)}
+_FROM = {
+    PENDING: (BINDING,),
+    BOUND: (BINDING,),
+    RUNNING: (BINDING, BOUND),
+    RELEASING: (BINDING, BOUND, RUNNING),
+    SUCCEEDED: (BINDING, BOUND, RUNNING, RELEASING),
+    FAILED: (PENDING, BINDING, BOUND, RUNNING, RELEASING),
+    LOST: (BINDING, BOUND, RUNNING, RELEASING),
+}
+"""From which states a task may come to each."""
+
+_ENDS = (PENDING, SUCCEEDED, *UNSUCCESSFUL)
+
+
+class States:
+    def __init__(
+        self,
+        books: CheckerBooks,
+        cluster: ClusterSide,
+        *,
+        evictions: Evictions,
+        placement: PlacementChecks,
+        repairs: RepairChecks,
+    ) -> None:
+        self._books = books
+        self._cluster = cluster
+        self._findings = books.findings
+        self._evictions = evictions
+        self._placement = placement
+        self._repairs = repairs
+
+    def status(self, event: dict[str, Any]) -> None:
+        for name, jid, tasks, rows in event["items"]:
+            job, state = self._books.jobs.get(jid), _NUMBERS[name]
+            if job is None:
+                problem = f"job {jid} got state {name} but was never submitted"
+                self._findings.add(Rule.TRANSITION, problem)
+                continue
+            if job.forgotten:
+                problem = f"job {jid} ({job.key}) got state {name}, but is forgotten"
+                self._findings.add(Rule.TRANSITION, problem)
+            self._findings.checked[Rule.TRANSITION] += len(tasks)
+            for tix, row in zip(tasks, rows, strict=True):
+                self._change(jid, job, tix, row, state)
+            self._repairs.look(jid)
+
+    def _change(self, jid: int, job: CheckedJob, tix: int, row: int, state: int) -> None:
+        if tix >= len(job.states):
+            problem = f"task {jid}.{tix} of {job.key} was never submitted"
+            self._findings.add(Rule.TRANSITION, problem)
+            return
+        old = job.states[tix]
+        may = old in _FROM[state] or (state == PENDING and tix in job.evicted)
+        if not may or (old != PENDING and job.rows[tix] != row):
+            self._findings.add(
+                Rule.TRANSITION,
+                f"task {jid}.{tix} of {job.key} went from {STATES[old]} on row {job.rows[tix]} "
+                f"to {STATES[state]} on row {row}",
+            )
+            return
+        job.states[tix] = state
+        job.changed[tix] = self._findings.line
+        asks_nothing = job.cids[tix] in self._books.best_effort
+        if asks_nothing and state in UNSUCCESSFUL:  # it counts as being there until it fails
+            job.best_effort[job.group_of[tix]] -= 1
+        if old == PENDING:  # deleted before it was placed: it holds nothing
+            if asks_nothing:
+                job.hold(job.group_of[tix], -1)
+                job.idles(job.group_of[tix], -1)
+        elif state == RELEASING:
+            self._books.release(job, tix, row)
+            self._placement.leaving(job, tix)
+        elif state in _ENDS:
+            self._free(jid, job, tix, old, state)
+
+    def _free(self, jid: int, job: CheckedJob, tix: int, old: int, state: int) -> None:
+        """A task is on no node any more."""
+        self._ended(jid, job, tix, state)
+        self._placement.freed(jid, job, tix, leaving=old == RELEASING)
+        self._books.give_back(job, tix, releasing=old == RELEASING)
+        more = self._evictions.members_after(job, tix, state)
+        waits = state == PENDING and job.cids[tix] in self._books.best_effort  # that counts, too
+        job.hold(job.group_of[tix], more + waits)
+        if waits:
+            job.idles(job.group_of[tix], 1)
+
+    def _ended(self, jid: int, job: CheckedJob, tix: int, state: int) -> None:
+        """Promise 6: what the ledger frees has ended on the cluster, whose word comes first."""
+        self._findings.checked[Rule.FREED] += 1
+        binding = self._cluster.live(f"{jid}.{tix}", self._books.nodes.names[job.rows[tix]])
+        if binding is not None:
+            self._findings.add(
+                Rule.FREED,
+                f"task {jid}.{tix} of {job.key} is {STATES[state]} and its room on {binding.node} "
+                f"free, but the cluster has it {binding.told} since line {binding.line}",
+            )
+
+    # --- tasks that the cluster has elsewhere -----------------------------------------------------
+
+    def adopted(self, event: dict[str, Any]) -> None:
+        """The ledger followed the cluster: what is too much on a node came from outside."""
+        for name, jid, tasks, rows, cid, group in event["items"]:
+            job = self._books.jobs.get(jid)
+            if job is None:
+                problem = f"job {jid} was adopted but never submitted"
+                self._findings.add(Rule.TRANSITION, problem)
+                continue
+            self._findings.checked[Rule.TRANSITION] += len(tasks)
+            for tix, row in zip(tasks, rows, strict=True):
+                self._adopt(jid, job, tix, row, (_NUMBERS[name], cid, group))
+            self._repairs.look(jid)
+
+    def _adopt(
+        self, jid: int, job: CheckedJob, tix: int, row: int, now: tuple[int, int, int]
+    ) -> None:
+        state, cid, group = now
+        books = self._books
+        old = job.states[tix] if tix < len(job.states) else FAILED
+        if old > RELEASING or row not in books.nodes.names:
+            why = "had ended" if old > RELEASING else "there is no such row"
+            problem = f"task {jid}.{tix} of {job.key} was adopted on row {row}"
+            self._findings.add(Rule.TRANSITION, f"{problem}, but {why}")
+            return
+        if old == PENDING:
+            job.cids[tix], job.group_of[tix] = cid, group
+            if cid in books.best_effort:
+                job.idles(group, -1)
+            else:
+                job.hold(group, 1)
+        else:
+            self._evictions.adopted(job, tix, state)
+            self._placement.freed(jid, job, tix, leaving=old == RELEASING)
+            books.give_back(job, tix, releasing=old == RELEASING)
+        books.put_on(job, tix, row)
+        job.states[tix] = state
+        job.adopted.add(tix)
+        books.nodes.take(job.cids[tix], row)
+        books.queues.charge(job.qid, books.nodes.requests(job.cids[tix]), 1)
+        self._placement.appeared(jid, job, tix)
+        if state == RELEASING:
+            books.release(job, tix, row)
+            self._placement.leaving(job, tix)

@@ -1,0 +1,53 @@
+"""Tasks on their way to a node: each is bound, or refused, in time (promise 8)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from coordinator.verification.checker.report.rules import Rule
+from coordinator.verification.checker.state.books import CheckerBooks
+from coordinator.verification.checker.state.job import BINDING, CheckedJob
+
+WITHIN = 120.0
+"""Seconds with a leader. A bind is asked for at once and asked again every few seconds; a cluster
+that answers refuses or takes it. Nobody is longer away in a run of faults."""
+
+
+class Underway:
+    """Statements in their order; those that are old enough are looked at once."""
+
+    def __init__(self, books: CheckerBooks) -> None:
+        self._books = books
+        self._open: deque[tuple[float, int, int, CheckedJob, list[list[int]]]] = deque()
+        """(when, line, jid, job, operations)"""
+
+    def add(self, jid: int, job: CheckedJob, operations: list[list[int]]) -> None:
+        books = self._books
+        self._open.append((books.lived, books.findings.line, jid, job, operations))
+        self.look()
+
+    def look(self) -> None:
+        """Judge the statements that were committed so long ago that their messages have arrived."""
+        lived = self._books.lived
+        while self._open and lived - self._open[0][0] > WITHIN:
+            self._judge(*self._open.popleft())
+
+    def settle(self) -> None:
+        """The history ends: what is younger may still be on its way."""
+        self.look()
+
+    def _judge(
+        self, since: float, line: int, jid: int, job: CheckedJob, operations: list[list[int]]
+    ) -> None:
+        findings = self._books.findings
+        findings.checked[Rule.BINDING_ENDS] += len(operations)
+        for tix, row, _, _ in operations:
+            if job.states[tix] == BINDING and job.changed[tix] == line:
+                seconds = self._books.lived - since
+                findings.add_at(
+                    line,
+                    "commit",
+                    Rule.BINDING_ENDS,
+                    f"task {jid}.{tix} of {job.key} is BINDING on node "
+                    f"{self._books.nodes.names[row]} for more than {seconds:.0f} s",
+                )

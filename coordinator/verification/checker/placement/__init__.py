@@ -1,0 +1,1 @@
+"""What was bound, against what it asked of nodes, neighbours, volumes and devices."""

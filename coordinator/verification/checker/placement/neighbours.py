@@ -1,0 +1,240 @@
+"""Pods and their neighbours: required affinity, anti-affinity and hard topology spread (promise 9).
+
+A worker judges by what it has seen; the ledger refuses what it placed where a job that it relied on
+has changed since, but not where a neighbour has just ended. So a neighbour that left within
+:data:`RECENT` seconds still counts where it helps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from coordinator.verification.checker.placement.labels import Labels, on_node, repelled_by, selected
+from coordinator.verification.checker.state.books import CheckerBooks, Facts
+from coordinator.verification.checker.state.job import BINDING, RELEASING, CheckedJob
+
+RECENT = 30.0
+"""Seconds: turn, commit and the way of a status take a few at most, also with a worker paused."""
+
+Kind = tuple[str, tuple[tuple[str, str], ...], int]
+"""Namespace, labels and class of pods: equal for all rules between pods."""
+
+
+class NeighbourChecks:
+    """Follows who is where only once a class has such a rule."""
+
+    def __init__(self, books: CheckerBooks) -> None:
+        self._books = books
+        self.active = False
+        self._there: dict[Kind, Counter[int]] = {}
+        """Kind -> row -> pods."""
+        self._leaving: dict[Kind, Counter[int]] = {}
+        """Those of them that are leaving: no part of a spread."""
+        self._gone: list[tuple[float, Kind, int]] = []
+        """Who left lately, and from where."""
+        self._at: dict[tuple[CheckedJob, int], Kind] = {}
+        """Task -> as what it is counted: its job may be changed while it runs."""
+
+    def begin(self) -> None:
+        """The first class with a rule between pods came: count those that are there."""
+        if self.active:
+            return
+        self.active = True
+        for job in self._books.jobs.values():
+            for tix, state in enumerate(job.states):
+                if BINDING <= state <= RELEASING:
+                    self.come(job, tix)
+                    if state == RELEASING:
+                        self.leaves(job, tix)
+
+    def come(self, job: CheckedJob, tix: int) -> None:
+        kind = self._at[job, tix] = _kind(job, tix)
+        self._move(kind, job.rows[tix], 1, leaving=False)
+
+    def relabel(self, job: CheckedJob) -> None:
+        """The job was changed: its pods have the labels that it says now."""
+        for tix in range(len(job.states)):
+            before = self._at.get((job, tix))
+            if before is not None and before != (kind := _kind(job, tix)):
+                leaving = job.states[tix] == RELEASING
+                self._move(before, job.rows[tix], -1, leaving=leaving)
+                self._move(kind, job.rows[tix], 1, leaving=leaving)
+                self._at[job, tix] = kind
+
+    def _move(self, kind: Kind, row: int, by: int, *, leaving: bool) -> None:
+        self._there.setdefault(kind, Counter())[row] += by
+        if leaving:
+            self._leaving.setdefault(kind, Counter())[row] += by
+
+    def leaves(self, job: CheckedJob, tix: int) -> None:
+        kind, row = self._at[job, tix], job.rows[tix]
+        self._leaving.setdefault(kind, Counter())[row] += 1
+        self._gone.append((self._books.t, kind, row))
+
+    def go(self, job: CheckedJob, tix: int, *, leaving: bool) -> None:
+        kind, row = self._at.pop((job, tix)), job.rows[tix]
+        self._move(kind, row, -1, leaving=leaving)
+        self._gone.append((self._books.t, kind, row))
+
+    # --- affinity ---------------------------------------------------------------------------------
+
+    def wrong(self, job: CheckedJob, tix: int) -> str:
+        """What a task that was just placed breaks, for itself or for others; "" where nothing."""
+        me, row = _kind(job, tix), job.rows[tix]
+        rules = self._books.rules.get(me[2], {})
+        for term in rules.get("pod_terms", ()):
+            if term.get("anti") and self._near(term, me, row):
+                return f"is beside a pod that its anti-affinity ({term['topology_key']}) names"
+        return self._unwanted(me, row) or self._alone(rules, me, row)
+
+    def _near(self, term: Facts, me: Kind, row: int) -> int:
+        """Pods other than itself that a term of its own names in the row's domain."""
+        key = term["topology_key"]
+        domain = self._books.labels_of(row).get(key)
+        if domain is None:
+            return 0
+        count = 0
+        for kind, rows in self._there.items():
+            if _names(term, me[0], kind):
+                count += sum(n for r, n in rows.items() if n and self._domain(r, key) == domain)
+                count -= kind == me
+        return count
+
+    def _unwanted(self, me: Kind, row: int) -> str:
+        """The anti-affinity of others."""
+        for kind, rows in self._there.items():
+            for term in self._books.rules.get(kind[2], {}).get("pod_terms", ()):
+                if not term.get("anti") or not _names(term, kind[0], me):
+                    continue
+                key = term["topology_key"]
+                domain = self._books.labels_of(row).get(key)
+                near = sum(n for r, n in rows.items() if n and self._domain(r, key) == domain)
+                if domain is not None and near - (kind == me) > 0:
+                    return f"is beside a pod whose anti-affinity ({key}) names it"
+        return ""
+
+    def _alone(self, rules: Facts, me: Kind, row: int) -> str:
+        """Required affinity: a pod that all terms name together, in the domain of each; the first
+        pod of a group that names itself goes anywhere where the labels exist."""
+        terms = [term for term in rules.get("pod_terms", ()) if not term.get("anti")]
+        if not terms:
+            return ""
+        labels = self._books.labels_of(row)
+        if missing := [t["topology_key"] for t in terms if t["topology_key"] not in labels]:
+            return f"has pod affinity by {missing[0]}, a label that the node does not have"
+        named = [
+            (r, n - (kind == me and r == row))
+            for kind, r, n in self._lately()
+            if all(_names(term, me[0], kind) for term in terms)
+        ]
+        rows_found = [r for r, n in named if n > 0]
+        if not rows_found and all(_names(term, me[0], me) for term in terms):
+            return ""
+        for term in terms:
+            key = term["topology_key"]
+            if not any(self._domain(r, key) == labels[key] for r in rows_found):
+                return f"is in no domain ({key}) with a pod that its affinity names"
+        return ""
+
+    def _lately(self) -> Iterator[tuple[Kind, int, int]]:
+        """(kind, row, pods), those that left lately included."""
+        self._forget()
+        for kind, rows in self._there.items():
+            yield from ((kind, row, count) for row, count in rows.items())
+        yield from ((kind, row, 1) for _, kind, row in self._gone)
+
+    def _forget(self) -> None:
+        since = self._books.t - RECENT
+        self._gone = [entry for entry in self._gone if entry[0] >= since]
+
+    def _domain(self, row: int, key: str) -> str | None:
+        return self._books.labels_of(row).get(key)
+
+    # --- spread -----------------------------------------------------------------------------------
+
+    def uneven(self, job: CheckedJob, tix: int) -> str:
+        """The hard spread that a task which was just placed breaks; "" where none."""
+        me, row = _kind(job, tix), job.rows[tix]
+        rules = self._books.rules.get(me[2], {})
+        spreads = rules.get("spreads", ())
+        keys = [spread["topology_key"] for spread in spreads]
+        for spread in spreads:
+            key = spread["topology_key"]
+            domain = self._domain(row, key)
+            if domain is None:
+                return f"has a spread over {key}, a label that the node does not have"
+            least, most = self._extremes(spread, keys, me, rules)
+            own_count = most.get(domain, 0)
+            lowest = min(least.values(), default=0)
+            if len(least) < spread.get("min_domains", 1):
+                lowest = 0
+            if own_count - lowest > spread.get("max_skew", 1):
+                return f"makes {own_count} in {key}={domain}, {lowest} are in the emptiest"
+        return ""
+
+    def _extremes(
+        self, spread: Facts, keys: list[str], me: Kind, rules: Facts
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Per domain: pods that may be counted (those that left lately too), and that must be."""
+        key, books = spread["topology_key"], self._books
+        least: dict[str, int] = {}
+        most: dict[str, int] = {}
+        counted = {row for row in books.nodes.names if self._counts(row, spread, keys, rules)}
+        for row in counted:
+            least.setdefault(str(self._domain(row, key)), 0)
+        for kind, row, count in self._lately():
+            if (
+                row in counted
+                and kind[0] == me[0]
+                and selected(spread.get("selector"), _labels(kind))
+            ):
+                least[str(self._domain(row, key))] += count
+        for kind, rows in self._there.items():
+            if kind[0] == me[0] and selected(spread.get("selector"), _labels(kind)):
+                leaving = self._leaving.get(kind, _NOBODY)
+                for row in rows.keys() & counted:
+                    domain = str(self._domain(row, key))
+                    most[domain] = most.get(domain, 0) + rows[row] - leaving[row]
+        return least, most
+
+    def _counts(self, row: int, spread: Facts, keys: list[str], rules: Facts) -> bool:
+        """Does a node's domain count, by its labels and the constraint's two policies?"""
+        labels = self._books.labels_of(row)
+        if row in self._books.nodes.gone or not all(key in labels for key in keys):
+            return False
+        if spread.get("honor_affinity", True) and not admits(self._books, rules, row):
+            return False
+        facts = self._books.node_facts.get(row, {})
+        return not (
+            spread.get("honor_taints")
+            and repelled_by({"taints": facts.get("taints", ())}, rules.get("tolerations", []))
+        )
+
+
+_NOBODY: Counter[int] = Counter()
+
+
+def admits(books: CheckerBooks, rules: Facts, row: int) -> bool:
+    """Do a class's selector and required node affinity let a row in?"""
+    labels = books.labels_of(row)
+    if any(labels.get(key) != value for key, value in rules.get("selector", ())):
+        return False
+    terms = rules.get("affinity")
+    return terms is None or on_node(terms, books.nodes.names[row], labels)
+
+
+def _kind(job: CheckedJob, tix: int) -> Kind:
+    role = job.role_of(tix)
+    return job.namespace, tuple(sorted(role.labels.items())), job.cids[tix]
+
+
+def _labels(kind: Kind) -> Labels:
+    return dict(kind[1])
+
+
+def _names(term: Facts, namespace: str, kind: Kind) -> bool:
+    """Does a term of a pod in this namespace mean pods of this kind?"""
+    spaces = term.get("namespaces") or [namespace]
+    inside = term.get("all_namespaces") or kind[0] in spaces
+    return bool(inside) and selected(term.get("selector"), _labels(kind))

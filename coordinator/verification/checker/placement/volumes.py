@@ -1,0 +1,105 @@
+"""Volumes of what was bound: within reach, in their zone, and as many as the node takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from coordinator.verification.checker.placement.labels import Labels, on_node
+from coordinator.verification.checker.state.books import CheckerBooks, Facts
+
+CLAIM, VOLUME, CLASS, CSI = "volumeclaim/", "volume/", "storageclass/", "csinode/"
+
+_NEWER = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_ZONES = (*_NEWER, *_NEWER.values())
+_BETWEEN = "__"
+"""Between the zones of a volume that several reach."""
+
+
+class Volumes:
+    def __init__(self, books: CheckerBooks) -> None:
+        self._books = books
+        self._users: dict[int, Counter[tuple[str, str]]] = {}
+        """Row -> (driver, volume) -> tasks that use it there."""
+
+    def wrong(self, row: int, namespace: str, rules: Facts) -> str:
+        """Why a task with these volumes should not be on a row; "" where it may."""
+        for name in rules["volumes"]:
+            claim = self._claim(namespace, name)
+            if claim is None:
+                return f"its claim {name} does not exist"
+            if why := self._unreached(row, claim):
+                return f"its claim {name} {why}"
+        return ""
+
+    def attach(self, row: int, namespace: str, rules: Facts, by: int) -> None:
+        """A task comes to a row (by 1) or leaves it (-1)."""
+        users = self._users.setdefault(row, Counter())
+        for volume in self._attachments(namespace, rules):
+            users[volume] += by
+
+    def beyond(self, row: int) -> str:
+        """The driver of which a row has more volumes than it takes; "" where none."""
+        users = self._users.get(row, Counter())
+        node = self._books.objects.get(CSI + self._books.nodes.names[row], {})
+        counts = Counter(driver for (driver, _), count in users.items() if count > 0)
+        for driver, limit in node.get("limits", ()):
+            if counts[driver] > limit:
+                return f"{counts[driver]} volumes of {driver} there, it takes {limit}"
+        return ""
+
+    # --- one claim --------------------------------------------------------------------------------
+
+    def _claim(self, namespace: str, name: str) -> Facts | None:
+        return self._books.objects.get(f"{CLAIM}{namespace}/{name}")
+
+    def _unreached(self, row: int, claim: Facts) -> str:
+        objects = self._books.objects
+        if not _is_bound(claim):
+            storage = objects.get(CLASS + self._class_name(claim), {})
+            waits = storage.get("waits") and not claim.get("volume")
+            return "" if waits else "is not bound to a volume"
+        volume = objects.get(VOLUME + claim["volume"])
+        if volume is None:
+            return f"is bound to volume {claim['volume']}, which does not exist"
+        labels = self._books.labels_of(row)
+        terms = volume.get("affinity")
+        if terms is not None and not on_node(terms, self._books.nodes.names[row], labels):
+            return f"is volume {claim['volume']}, which this node does not reach"
+        return _outside(dict(volume.get("labels", ())), labels)
+
+    def _class_name(self, claim: Facts) -> str:
+        if (named := claim.get("storage_class")) is not None:
+            return str(named)
+        classes = self._books.objects.items()
+        defaults = [c["name"] for key, c in classes if key.startswith(CLASS) and c.get("default")]
+        return min(defaults, default="")
+
+    def _attachments(self, namespace: str, rules: Facts) -> Iterator[tuple[str, str]]:
+        """(driver, volume) of those claims that have a volume of a driver."""
+        for name in rules["volumes"]:
+            claim = self._claim(namespace, name) or {}
+            volume = self._books.objects.get(VOLUME + claim.get("volume", ""))
+            if volume is not None and volume.get("driver"):
+                yield volume["driver"], volume.get("handle") or volume["name"]
+
+
+def _is_bound(claim: Facts) -> bool:
+    return bool(claim.get("volume")) and (
+        claim.get("bound", False) or claim.get("phase") == "Bound"
+    )
+
+
+def _outside(zones: Labels, labels: Labels) -> str:
+    """Nodes without any such label are in no zone, and take every volume."""
+    if not any(key in labels for key in _ZONES):
+        return ""
+    for key, value in zones.items():
+        if key in _ZONES:
+            node_zone = labels.get(key, labels.get(_NEWER.get(key, key)))
+            if node_zone not in value.split(_BETWEEN):
+                return f"is in {value}, the node in {node_zone}"
+    return ""

@@ -1,0 +1,1 @@
+"""What is checked, and what is said of a history."""

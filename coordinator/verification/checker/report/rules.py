@@ -1,0 +1,53 @@
+"""The checker's rules: each promise as the rules that a history shows."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Rule(Enum):
+    """One thing that must hold, and the promise it belongs to. Its name tells it in reports."""
+
+    BOUND_ONCE = 1, "a task has at most one live binding per incarnation"
+    LEDGER_CAPACITY = 2, "no statement uses more of a node than it has, nominations included"
+    CLUSTER_CAPACITY = 2, "no node holds more than it has, as the cluster starts and ends tasks"
+    DEVICES = 2, "no node's devices are given to more claims than there are devices"
+    QUEUE_CAPABILITY = 2, "no queue holds more than its capability"
+    NOMINATION_RANK = 2, "nominations give way to higher ranks only"
+    NOMINATION_END = 2, "nominations end with their time, and what ended is not kept"
+    VICTIM_GUARANTEE = 2, "no eviction takes what is guaranteed to a queue"
+    GANG_WHOLE = 3, "no statement moves a gang between nothing and its minimum"
+    VICTIM_GANG = 3, "no eviction leaves a gang in part that the policy guards"
+    GANG_REPAIRED = 3, "a gang in part, whatever the cause, is repaired or released in time"
+    EPOCH = 4, "no writer writes under an epoch that has ended"
+    BORDER = 4, "no node is two shards' own, and no shard goes beyond its border"
+    ONE_EFFECT = 5, "a request takes effect once"
+    TRANSITION = 6, "tasks and jobs change as their states allow"
+    ACCOUNT = 6, "ledger and cluster agree, and nothing is lost between them"
+    FREED = 6, "no task is freed in the ledger before the cluster says that it ended"
+    ACKNOWLEDGED = 6, "no acknowledged job is gone"
+    NUMBERING = 6, "no event is missing between two others"
+    BINDING_ENDS = 8, "no task stays on its way to its node"
+    EVICTION_REASON = 9, "evictions are for the job, and by the rules, that were said"
+    EVICTION_POLICY = 9, "nobody is evicted whom the policy spares"
+    NODE_RULES = 9, "what was bound tolerates its node's taints and is let in by its affinity"
+    POD_RULES = 9, "what was bound keeps pod affinity and topology spread"
+    VOLUMES = 9, "what was bound reaches its volumes, within what its node takes"
+
+    def __init__(self, promise: int, text: str) -> None:
+        self.promise = promise
+        self.text = text
+
+    # Members are counted by millions: identity is the equality they have, and C is quicker.
+    __hash__ = object.__hash__
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+
+UNSEEN = {
+    7: "after a refused or rolled back statement the view equals one that never saw it",
+    10: "bad input is refused with an error that names the field, and changes nothing",
+}
+"""Promises of which a history of events shows nothing; their tests are elsewhere."""

@@ -1,0 +1,1 @@
+"""The ledger and the cluster as the checker plays them again: jobs, nodes, queues, owners."""

@@ -1,0 +1,90 @@
+"""The ledger as the checker plays it again: what all parts of the checker look at and move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.verification.checker.report.report import Findings
+from coordinator.verification.checker.state.capacity import Nodes
+from coordinator.verification.checker.state.job import NOWHERE, CheckedJob
+from coordinator.verification.checker.state.ownership import RowOwnership
+from coordinator.verification.checker.state.policy import CheckedPolicies
+from coordinator.verification.checker.state.queues import Queues
+
+Facts = dict[str, Any]
+
+
+@dataclass(slots=True)
+class CheckerBooks:
+    findings: Findings
+    jobs: dict[int, CheckedJob] = field(default_factory=dict)
+    nodes: Nodes = field(default_factory=Nodes)
+    queues: Queues = field(default_factory=Queues)
+    borders: RowOwnership = field(default_factory=RowOwnership)
+    policies: CheckedPolicies = field(default_factory=CheckedPolicies)
+    best_effort: set[int] = field(default_factory=set)
+    """Classes that ask for nothing."""
+    rules: dict[int, Facts] = field(default_factory=dict)
+    """Class -> what it asks for beyond amounts; plain classes are not in it."""
+    node_facts: dict[int, Facts] = field(default_factory=dict)
+    """Row -> labels, taints, unschedulable; rows that say nothing are not in it."""
+    objects: dict[str, Facts] = field(default_factory=dict)
+    """Volumes, claims, devices and budgets, by their keys."""
+    full: bool = False
+    """The history says priorities, policies and facts of nodes: those before log entries had
+    numbers did not."""
+    t: float = 0.0
+    """Seconds since 1970 of the event that is read."""
+    lived: float = 0.0
+    """Seconds of the history in which somebody led: deadlines are measured by it."""
+    _led: float = 0.0
+    """The same, when a leader last wrote."""
+
+    def passes(self, t: float) -> None:
+        """Time goes on."""
+        if self.t and t > self.t:
+            self.lived += t - self.t
+        self.t = max(self.t, t)
+
+    def led(self) -> None:
+        """Somebody leads at this moment."""
+        self._led = self.lived
+
+    def leads_anew(self) -> None:
+        """Another leads from now on: since the last word of the one before nobody did."""
+        self.lived = self._led
+
+    def labels_of(self, row: int) -> dict[str, str]:
+        labels: dict[str, str] = self.node_facts.get(row, _NOTHING).get("labels", _NOTHING)
+        return labels
+
+    def task(self, jid: int, tix: int) -> str:
+        return f"task {jid}.{tix} of {self.jobs[jid].key}"
+
+    # --- what tasks hold --------------------------------------------------------------------------
+
+    def release(self, job: CheckedJob, tix: int, row: int) -> None:
+        """A task begins to leave its node and queue."""
+        cid = job.cids[tix]
+        self.nodes.release(cid, row)
+        self.queues.leave(job.qid, self.nodes.requests(cid), 1)
+
+    def give_back(self, job: CheckedJob, tix: int, *, releasing: bool) -> None:
+        """A task leaves the node that it was on."""
+        cid = job.cids[tix]
+        requests = self.nodes.requests(cid)
+        self.nodes.free(cid, job.rows[tix], releasing=releasing)
+        self.queues.charge(job.qid, requests, -1)
+        if releasing:
+            self.queues.leave(job.qid, requests, -1)
+
+    def put_on(self, job: CheckedJob, tix: int, row: int) -> None:
+        """A task is on a row from now on; the one before is remembered."""
+        if job.rows[tix] != NOWHERE:
+            job.earlier.setdefault(tix, []).append(job.rows[tix])
+        job.rows[tix] = row
+        job.changed[tix] = self.findings.line
+
+
+_NOTHING: dict[str, Any] = {}

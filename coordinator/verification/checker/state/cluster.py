@@ -1,0 +1,178 @@
+"""The cluster's side of a history: who was bound where, and how it ended (promises 1 and 6)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from coordinator.verification.checker.report.report import Findings
+from coordinator.verification.checker.report.rules import Rule
+
+LIVE, STARTED, LEAVING, DONE, LOST = range(5)
+"""What the cluster says of an incarnation it took; DONE succeeded, LOST failed or vanished."""
+
+PHASES = ("live", "started", "releasing", "succeeded", "failed")
+
+_KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": LOST, "lost": LOST}
+
+
+LIFE = "~~"
+"""Behind the uid of a task's job, before the number of an incarnation that is not the first."""
+
+
+def _life(uid: str) -> int:
+    tail = uid.partition(LIFE)[2]
+    return int(tail) if tail.isdecimal() else 0
+
+
+class ClusterBinding:
+    """One incarnation of a task on the node that took it."""
+
+    __slots__ = ("jid", "late", "life", "line", "meant", "node", "phase", "t", "tix")
+
+    def __init__(self, task: str, life: int, node: str, line: int, t: float) -> None:
+        head, _, tail = task.partition(".")
+        self.jid = int(head)
+        self.tix = int(tail)
+        self.life = life
+        self.node = node
+        self.line = line
+        self.t = t
+        self.phase = LIVE
+        self.late = False
+        """The node had refused it before: a request that was said twice came late."""
+        self.meant = False
+        """It was told to end, or it vanished: its end is not its own failure."""
+
+    @property
+    def told(self) -> str:
+        return PHASES[self.phase]
+
+
+class ClusterSide:
+    """Feed it the cluster's events in file order."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.bindings: dict[tuple[str, str], ClusterBinding] = {}
+        self.events = 0
+        self.twice: set[str] = set()
+        self.acknowledged: list[tuple[float, int, int, int]] = []
+        """(when, line, first jid, how many)"""
+        self.moves: deque[tuple[float, ClusterBinding, int]] = deque()
+        """(when, binding, +1 or -1): who came to a node and who left, until somebody takes it."""
+        self._findings = findings
+        self._newest: dict[str, ClusterBinding] = {}
+        """Task -> its latest incarnation that was taken."""
+        self._refused: set[tuple[str, str]] = set()
+        """(task, uid) that a node would not have, once at least."""
+        self._number = 0
+
+    def feed(self, event: dict[str, Any]) -> None:
+        self.events += 1
+        self._in_a_row(event["n"])
+        kind = event["ev"]
+        if kind == "bind":
+            self._bind(event)
+        elif kind == "delete":
+            self._delete(event)
+        elif kind == "acknowledged":
+            line = self._findings.line
+            self.acknowledged += [(event["t"], line, first, many) for first, many in event["jobs"]]
+        elif kind != "end":
+            self._report(event, _KINDS[kind])
+
+    def _in_a_row(self, number: int) -> None:
+        self._findings.checked[Rule.NUMBERING] += 1
+        if number != self._number + 1:
+            gap = f"event {number} of the cluster follows event {self._number}"
+            self._findings.add(Rule.NUMBERING, gap)
+        self._number = number
+
+    # --- what others ask --------------------------------------------------------------------------
+
+    def live(self, task: str, node: str) -> ClusterBinding | None:
+        """The task's incarnation that this node still has; None where it ended, is elsewhere, or
+        came by a request that was late: the node had refused it before."""
+        binding = self._newest.get(task)
+        if binding is None or binding.phase >= DONE or binding.node != node or binding.late:
+            return None
+        return binding
+
+    def failed_alone(self, task: str) -> bool:
+        """Did it run and fail, without being told to end?"""
+        binding = self._newest.get(task)
+        return binding is not None and binding.phase == LOST and not binding.meant
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _bind(self, event: dict[str, Any]) -> None:
+        columns = (event["tasks"], event["uids"], event["nodes"], event["answers"])
+        self._findings.checked[Rule.BOUND_ONCE] += len(event["tasks"])
+        for task, uid, node, answer in zip(*columns, strict=True):
+            if answer not in ("OK", "ALREADY"):
+                self._refused.add((task, uid))
+                continue
+            binding = self.bindings.get((task, uid))
+            if binding is None:
+                self._take(task, uid, node, event["t"])
+                if answer == "ALREADY":
+                    message = f"task {task} was on {node} already, but never bound"
+                    self._findings.add(Rule.ACCOUNT, message)
+            elif binding.node != node or (answer == "OK" and binding.phase >= DONE):
+                self._double(
+                    task,
+                    f"task {task} (incarnation {uid}) was bound to {node}; it is "
+                    f"{binding.told} on {binding.node} since line {binding.line}",
+                )
+
+    def _take(self, task: str, uid: str, node: str, t: float) -> None:
+        binding = ClusterBinding(task, _life(uid), node, self._findings.line, t)
+        binding.late = (task, uid) in self._refused
+        before = self._newest.get(task)
+        if before is not None:
+            self._follow(task, binding, before)
+        self._newest[task] = self.bindings[task, uid] = binding
+        self.moves.append((t, binding, 1))
+
+    def _follow(self, task: str, binding: ClusterBinding, before: ClusterBinding) -> None:
+        """Another incarnation of a task: the one before it has ended."""
+        if binding.life and (before.phase < DONE or before.life >= binding.life):
+            self._double(
+                task,
+                f"task {task} was bound to {binding.node} as incarnation {binding.life}; "
+                f"incarnation {before.life} is {before.told} on {before.node} since "
+                f"line {before.line}",
+            )
+
+    def _delete(self, event: dict[str, Any]) -> None:
+        uids = event["uids"] or [""] * len(event["tasks"])
+        for task, uid in zip(event["tasks"], uids, strict=True):
+            binding = self.bindings.get((task, uid)) if uid else self._newest.get(task)
+            if binding is not None and binding.phase < LEAVING:
+                binding.meant = True
+
+    def _report(self, event: dict[str, Any], phase: int) -> None:
+        vanished = event["ev"] == "lost"
+        for task, uid, node in zip(event["tasks"], event["uids"], event["nodes"], strict=True):
+            binding = self.bindings.get((task, uid))
+            if binding is None:
+                problem = f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}"
+                self._findings.add(Rule.ACCOUNT, f"{problem} and was never bound")
+            elif binding.node != node or (phase == STARTED and binding.phase >= STARTED):
+                self._double(
+                    task,
+                    f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}; it was "
+                    f"{binding.told} on {binding.node} since line {binding.line}",
+                )
+            elif binding.phase >= DONE:
+                problem = f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}"
+                self._findings.add(Rule.ACCOUNT, f"{problem} and was {binding.told} before")
+            else:
+                binding.phase = phase
+                binding.meant |= vanished
+                if phase >= DONE:
+                    self.moves.append((event["t"], binding, -1))
+
+    def _double(self, task: str, message: str) -> None:
+        self.twice.add(task)
+        self._findings.add(Rule.BOUND_ONCE, message)

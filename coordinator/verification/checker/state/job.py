@@ -1,0 +1,146 @@
+"""One job as the ledger's side of a history has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED, LOST = range(8)
+STATES = ("PENDING", "BINDING", "BOUND", "RUNNING", "RELEASING", "SUCCEEDED", "FAILED", "LOST")
+UNSUCCESSFUL = (FAILED, LOST)
+
+NOWHERE = -1
+
+
+class RoleFacts:
+    """What rules read of the members ``first .. first + count - 1`` of a job."""
+
+    __slots__ = ("count", "first", "labels", "preemptable", "priority", "system")
+
+    def __init__(self, first: int, count: int, facts: dict[str, Any]) -> None:
+        self.first = first
+        self.count = count
+        self.labels: dict[str, str] = facts.get("labels", {})
+        self.priority: int = facts.get("priority", 1)
+        self.system = facts.get("class", "").startswith("system-") or self.priority >= SYSTEM
+        self.preemptable: bool = facts.get("preemptable", True)
+
+
+SYSTEM = 2_000_000_000
+"""Priorities from here on are those of pods that keep the cluster alive."""
+
+
+class CheckedJob:
+    """One job. Lists run over the tasks, except ``groups``, ``held``, ``idle`` and ``shards``."""
+
+    __slots__ = (
+        "adopted",
+        "best_effort",
+        "changed",
+        "cids",
+        "earlier",
+        "evicted",
+        "forgotten",
+        "gone",
+        "group_of",
+        "groups",
+        "held",
+        "idle",
+        "key",
+        "line",
+        "lives",
+        "member",
+        "named",
+        "priority",
+        "qid",
+        "roles",
+        "rows",
+        "shards",
+        "spared",
+        "spec",
+        "states",
+        "submitted",
+    )
+
+    def __init__(self, key: str, line: int) -> None:
+        self.key = key
+        self.line = line
+        self.qid = -1
+        self.spec = -1
+        self.gone = False
+        self.forgotten = False
+        self.groups: list[list[int]] = []  # [parent, minimum]
+        self.held: list[int] = []
+        self.shards: list[int | None] = []  # where a gang's first member was placed
+        self.best_effort: list[int] = []  # per group, counted in ``held`` from the start
+        self.idle: list[int] = []  # per group: pending members among those
+        self.priority = 0
+        self.named = False  # its tasks have names of their own, not by their job's
+        self.roles: list[RoleFacts] = []
+        self.adopted: set[int] = set()  # found by the ledger where the cluster had them
+        self.spared = False  # in part by a rule of its own: a policy let somebody evict it
+        self.states = bytearray()
+        self.member = bytearray()  # 1: part of the job now
+        self.rows: list[int] = []
+        self.cids: list[int] = []
+        self.group_of: list[int] = []
+        self.submitted: list[float] = []
+        self.changed: list[int] = []  # line of the last change
+        self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
+        self.evicted: set[int] = set()  # leaving, and no members of their gangs
+        self.lives: dict[int, int] = {}  # incarnations that were evicted and have ended
+
+    def grow(self, size: int, t: float) -> None:
+        by = size - len(self.states)
+        if by > 0:
+            self.states += bytes(by)
+            self.member += bytes(by)
+            self.rows += [NOWHERE] * by
+            self.cids += [NOWHERE] * by
+            self.group_of += [0] * by
+            self.submitted += [t] * by
+            self.changed += [self.line] * by
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
+
+    def role_of(self, tix: int) -> RoleFacts:
+        for role in self.roles:
+            if role.first <= tix < role.first + role.count:
+                return role
+        return _PLAIN
+
+    def holds(self, group: int, latest: int) -> bool:
+        """Has a member of the group, or of those below it, a node, in a state up to ``latest``?"""
+        return any(
+            BINDING <= state <= latest and group in self.chain(self.group_of[tix])
+            for tix, state in enumerate(self.states)
+        )
+
+    def hold(self, group: int, count: int) -> None:
+        """Add members to a group and those above it."""
+        while group >= 0:
+            self.held[group] += count
+            group = self.groups[group][0]
+
+    def idles(self, group: int, count: int) -> None:
+        """So many more members that ask for nothing are pending."""
+        while group >= 0:
+            self.idle[group] += count
+            group = self.groups[group][0]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every task succeeded."""
+        return self.states.count(SUCCEEDED) == len(self.states)
+
+    def chain(self, group: int) -> list[int]:
+        """A group and its ancestors."""
+        chain = []
+        while group >= 0:
+            chain.append(group)
+            group = self.groups[group][0]
+        return chain
+
+
+_PLAIN = RoleFacts(0, 0, {})

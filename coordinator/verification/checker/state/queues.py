@@ -1,0 +1,86 @@
+"""What queues hold: usage of a leaf is usage of its ancestors, too (promise 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class _Queue:
+    __slots__ = ("capability", "guarantee", "leaving", "parent", "reclaimable", "used")
+
+    def __init__(self) -> None:
+        self.parent = -1
+        self.reclaimable = True
+        self.capability: dict[int, int] = {}
+        self.guarantee: dict[int, int] = {}
+        self.used: dict[int, int] = {}
+        self.leaving: dict[int, int] = {}
+        """The part of what is used that is releasing."""
+
+
+class Queues:
+    """Usage per queue; what a leaf uses, its ancestors use too."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, _Queue] = {}
+
+    def put(
+        self,
+        qid: int,
+        parent: int,
+        capability: Iterable[list[int]] | None,
+        guarantee: Iterable[list[int]] = (),
+        *,
+        reclaimable: bool = True,
+    ) -> None:
+        """A queue that moves takes its usage with it."""
+        queue = self._queues.setdefault(qid, _Queue())
+        queue.capability = {limit[0]: limit[1] for limit in capability or ()}
+        queue.reclaimable = reclaimable
+        queue.guarantee = {pair[0]: pair[1] for pair in guarantee}
+        if queue.parent != parent:
+            used, leaving = list(queue.used.items()), list(queue.leaving.items())
+            self.charge(queue.parent, used, -1)
+            self.leave(queue.parent, leaving, -1)
+            queue.parent = parent
+            self.charge(parent, used, 1)
+            self.leave(parent, leaving, 1)
+
+    def reclaimable(self, qid: int) -> bool:
+        queue = self._queues.get(qid)
+        return queue is None or queue.reclaimable
+
+    def leave(self, qid: int, requests: list[tuple[int, int]], times: int) -> None:
+        """Requests begin to leave a queue and its ancestors, or (below 0) have left."""
+        while (queue := self._queues.get(qid)) is not None:
+            for slot, amount in requests:
+                queue.leaving[slot] = queue.leaving.get(slot, 0) + amount * times
+            qid = queue.parent
+
+    def robbed(self, qid: int) -> str:
+        """Which queue, from this one up, keeps less than is guaranteed to it; "" where none."""
+        while (queue := self._queues.get(qid)) is not None:
+            for slot, guaranteed in queue.guarantee.items():
+                stays = queue.used.get(slot, 0) - queue.leaving.get(slot, 0)
+                if stays < guaranteed:
+                    return f"queue {qid} slot {slot}: {stays} stay, {guaranteed} are guaranteed"
+            qid = queue.parent
+        return ""
+
+    def drop(self, qid: int) -> str:
+        """The queue is gone; returns what was still in it, "" where nothing was."""
+        queue = self._queues.pop(qid, None)
+        used = {} if queue is None else {slot: n for slot, n in queue.used.items() if n}
+        return f"queue {qid} is gone, but {used} of it is in use" if used else ""
+
+    def charge(self, qid: int, requests: list[tuple[int, int]], times: int) -> str:
+        """Add requests to a queue and its ancestors; returns what it broke, "" where it fits."""
+        broken = ""
+        while (queue := self._queues.get(qid)) is not None:
+            for slot, amount in requests:
+                used = queue.used[slot] = queue.used.get(slot, 0) + amount * times
+                limit = queue.capability.get(slot)
+                if limit is not None and used > limit and not broken:
+                    broken = f"queue {qid} slot {slot}: used {used}, capability {limit}"
+            qid = queue.parent
+        return broken

@@ -1,0 +1,1 @@
+"""Figures read from a history."""

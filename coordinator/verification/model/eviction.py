@@ -1,0 +1,205 @@
+"""The explored model of one victim: ledger, leader and cluster, and every late word between them.
+
+A task is placed, evicted, stopped, and placed again as another incarnation, twice. Messages arrive
+in any order, some of them twice, and the seat may change hands at any moment. Each rule that keeps
+one incarnation from what was meant for another can be taken away: then a way to break a promise is
+found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from enum import StrEnum
+from typing import NamedTuple
+
+PENDING, BINDING, RUNNING, LEAVING, FAILED = range(5)
+"""What the ledger has of the task."""
+
+BIND, STOP, BOUND, GONE, ENDED, NEVER = range(6)
+"""Messages: two to the cluster, two answers to a bind; a report, and an answer to a stop."""
+
+NONE = -1
+
+
+class EvictionRule(StrEnum):
+    """The checks that can be taken away."""
+
+    BIND = "bind-incarnation"
+    STOP = "stop-incarnation"
+    REPORT = "report-incarnation"
+    ANSWER = "answer-incarnation"
+
+
+MEANING = {
+    EvictionRule.BIND: "the cluster binds no incarnation older than the last one it had",
+    EvictionRule.STOP: "the cluster stops only the incarnation that was named",
+    EvictionRule.REPORT: "reports and answers to stops of earlier incarnations change nothing",
+    EvictionRule.ANSWER: "answers to binds of earlier incarnations change nothing",
+}
+
+
+class EvictionPromise(StrEnum):
+    ONE = "1: what runs is what the ledger has on a node, in this incarnation"
+    INNOCENT = "1: nobody is stopped for an earlier incarnation"
+
+
+class EvictionState(NamedTuple):
+    record: int = PENDING
+    life: int = 0
+    leader_knows: bool = False
+    """The leader knows that the task is leaving."""
+    live: int = NONE
+    """The incarnation that runs."""
+    over: int = NONE
+    """The last incarnation that ended in the cluster, or that it will never take."""
+    never: int = NONE
+    """The last of those that it never had."""
+    deleted: bool = False
+    messages: frozenset[tuple[int, int]] = frozenset()
+    """(kind, incarnation)"""
+    echoes: int = 2
+    """How many messages may still arrive once more, later."""
+    seats: int = 1
+    """How often the seat may still change hands."""
+    deletes: int = 1
+
+
+class ExploredEvictions(NamedTuple):
+    states: int
+    steps: int
+    broken: EvictionPromise | None
+    trace: list[str]
+
+
+ALL: Set[EvictionRule] = frozenset(EvictionRule)
+LIVES = 2
+"""Evictions of one run."""
+
+
+def explore(rules: Set[EvictionRule] = ALL) -> ExploredEvictions:
+    """Every state that can be reached, or the shortest way to one that breaks a promise."""
+    begin = EvictionState()
+    came: dict[EvictionState, tuple[EvictionState, str] | None] = {begin: None}
+    frontier, steps = [begin], 0
+    while frontier:
+        reached: list[EvictionState] = []
+        for state in frontier:
+            for label, after, broken in _steps(state, rules):
+                steps += 1
+                if broken is not None:
+                    return ExploredEvictions(len(came), steps, broken, [*_way(came, state), label])
+                if after not in came:
+                    came[after] = state, label
+                    reached.append(after)
+        frontier = reached
+    return ExploredEvictions(len(came), steps, None, [])
+
+
+def _way(
+    came: dict[EvictionState, tuple[EvictionState, str] | None], state: EvictionState
+) -> list[str]:
+    labels: list[str] = []
+    while (step := came[state]) is not None:
+        state, label = step
+        labels.append(label)
+    return labels[::-1]
+
+
+Step = tuple[str, EvictionState, EvictionPromise | None]
+
+
+def _steps(s: EvictionState, rules: Set[EvictionRule]) -> Iterator[Step]:
+    for label, after in _own(s):
+        yield label, after, _broken(after)
+    for message in s.messages:
+        kind, life = message
+        name = ("bind", "stop", "bound", "gone", "failed", "never had it")[kind]
+        rest = s._replace(messages=s.messages - {message})
+        innocent = kind == STOP and s.live > life and EvictionRule.STOP not in rules
+        after = _arrive(rest, kind, life, rules)
+        broken = EvictionPromise.INNOCENT if innocent else _broken(after)
+        yield f"{name}, of incarnation {life}", after, broken
+        if s.echoes:
+            more = after._replace(messages=after.messages | {message}, echoes=s.echoes - 1)
+            yield f"{name}, of incarnation {life}; it will come again", more, broken
+
+
+def _broken(s: EvictionState) -> EvictionPromise | None:
+    on_a_node = s.record in (BINDING, RUNNING, LEAVING)
+    return None if s.live == NONE or (on_a_node and s.live == s.life) else EvictionPromise.ONE
+
+
+def _own(s: EvictionState) -> Iterator[tuple[str, EvictionState]]:
+    """What somebody does without being told."""
+    if s.record == PENDING and not s.deleted:
+        yield "it is placed", _send(s._replace(record=BINDING), BIND)
+    if s.record == RUNNING and s.life < LIVES:
+        yield "it is evicted", s._replace(record=LEAVING)
+    if s.record == LEAVING and not s.leader_knows:
+        yield "the leader reads of it", _send(s._replace(leader_knows=True), STOP)
+    if s.seats:
+        yield "another takes the seat", _take_seat(s._replace(seats=s.seats - 1))
+    if s.deletes:
+        without_job = s._replace(deleted=True, deletes=0)
+        yield (
+            "its job is deleted",
+            without_job if s.record in (PENDING, FAILED) else _send(without_job, STOP),
+        )
+
+
+def _send(s: EvictionState, kind: int, life: int | None = None) -> EvictionState:
+    return s._replace(messages=s.messages | {(kind, s.life if life is None else life)})
+
+
+def _take_seat(s: EvictionState) -> EvictionState:
+    """The successor knows what the ledger has, and asks the cluster again."""
+    if s.record == BINDING:
+        s = _send(s, BIND)
+    return (
+        _send(s._replace(leader_knows=True), STOP)
+        if s.record == LEAVING
+        else s._replace(leader_knows=False)
+    )
+
+
+def _arrive(s: EvictionState, kind: int, life: int, rules: Set[EvictionRule]) -> EvictionState:
+    match kind:
+        case 0:
+            return _bind(s, life, rules)
+        case 1:
+            return _stop(s, life, rules)
+        case 2 | 3:
+            if EvictionRule.ANSWER in rules and life < s.life:
+                return s
+            if kind == BOUND:
+                return s._replace(record=RUNNING) if s.record == BINDING else s
+            return s._replace(record=FAILED) if s.record in (BINDING, RUNNING) else s
+        case _:
+            return s if EvictionRule.REPORT in rules and life < s.life else _end(s)
+
+
+def _bind(s: EvictionState, life: int, rules: Set[EvictionRule]) -> EvictionState:
+    if s.live == life:
+        return _send(s, BOUND, life)
+    if s.live != NONE or (life <= s.over if EvictionRule.BIND in rules else life == s.over):
+        return _send(s, GONE, life)
+    return _send(s._replace(live=life), BOUND, life)
+
+
+def _stop(s: EvictionState, life: int, rules: Set[EvictionRule]) -> EvictionState:
+    if s.live != NONE:
+        if s.live != life and EvictionRule.STOP in rules:
+            return s
+        return _send(s._replace(live=NONE, over=s.live), ENDED, s.live)
+    if life > s.over:
+        return _send(s._replace(over=life, never=life), NEVER, life)
+    return _send(s, NEVER, life) if life == s.never else s
+
+
+def _end(s: EvictionState) -> EvictionState:
+    """The leader records an end: what was evicted is pending again, unless its job goes."""
+    if s.record not in (BINDING, RUNNING, LEAVING):
+        return s
+    if s.record == LEAVING and s.leader_knows and not s.deleted:
+        return s._replace(record=PENDING, life=s.life + 1, leader_knows=False)
+    return s._replace(record=FAILED, leader_knows=False)

@@ -1,0 +1,137 @@
+"""Breadth first through every state, so that the first violation has the shortest trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+
+from coordinator.verification.model import faults as failing
+from coordinator.verification.model import invariants, leader, worker
+from coordinator.verification.model.checks import ModelCheck, Promise
+from coordinator.verification.model.state import (
+    FENCED,
+    REQUEST,
+    TURN,
+    FaultBudget,
+    ModelStep,
+    State,
+    begin,
+    canonical,
+)
+
+ALL = frozenset(ModelCheck)
+SCOPES = (
+    FaultBudget(crashes=1, pauses=1, cuts=0, changes=0),
+    FaultBudget(crashes=1, pauses=0, cuts=1, changes=1),
+    FaultBudget(crashes=0, pauses=1, cuts=1, changes=1),
+)
+"""What is explored by default: a crash and a pause; then each of them while answers are lost and
+users change things. All four at once is a million states and gives nothing that these do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    faults: FaultBudget
+    states: int
+    """Different states that were looked at."""
+    steps: int
+    depth: int
+    """Steps of the longest of the shortest ways to a state."""
+    seconds: float
+    broken: Promise | None = None
+    trace: list[str] = field(default_factory=list)
+    """The steps to the violation, the last one breaks the promise."""
+
+
+def successors(s: State, checks: Set[ModelCheck]) -> Iterator[ModelStep]:
+    """Every step that has to be looked at here, in a fixed order.
+
+    Where something is on its way whose effect is decided already (see ``settled``), only that is
+    done: whatever else may happen, may happen after it as well.
+    """
+    step = settled(s, checks)
+    if step is not None:
+        yield step
+    else:
+        yield from every_step(s, checks)
+
+
+def every_step(s: State, checks: Set[ModelCheck]) -> Iterator[ModelStep]:
+    """All that can happen next, needed or not."""
+    yield from leader.steps(s, checks)
+    yield from worker.steps(s, checks)
+    yield from failing.steps(s)
+
+
+def settled(s: State, checks: Set[ModelCheck]) -> ModelStep | None:
+    """The end of a message that nothing can change any more, and that changes nothing for others:
+    what was sent under an epoch that is over, and an answer to a leader that listens."""
+    for m in s.messages:
+        if m.kind == TURN:
+            if ModelCheck.EPOCH in checks and ModelCheck.TURN in checks and m.epoch == 0:
+                return ModelStep(
+                    "a turn of an epoch that is over comes to nothing", worker.without(s, m)
+                )
+        elif m.kind == REQUEST:
+            if ModelCheck.EPOCH in checks and m.epoch == 0:
+                text = f"the ledger refuses a request of worker {m.shard}: its epoch is over"
+                return ModelStep(text, worker.without(s, m))
+        elif m.answer != FENCED:
+            for index, c in enumerate(s.coordinators):
+                if not c.paused and c.seat == s.seat:
+                    return leader.hear(s, index, m)
+    return None
+
+
+def explore(
+    faults: FaultBudget,
+    checks: Set[ModelCheck] = ALL,
+    *,
+    promises: Set[Promise] = frozenset(Promise),
+    within: int | None = None,
+) -> Explored:
+    """Look at every state that can be reached with these faults and with these checks in place.
+
+    Ends at the first violation of one of ``promises``: no other has a shorter trace. ``within``
+    looks at traces of so many steps only.
+    """
+    started = time.perf_counter()
+    first = canonical(begin(faults))
+    came: Came = {first: None}
+    layer, depth, count = [first], 0, 0
+    while layer and depth != within:
+        fresh: list[State] = []
+        for state in layer:
+            for step in successors(state, checks):
+                count += 1
+                after = canonical(step.after)
+                is_known = after in came
+                if not is_known:
+                    came[after] = (state, step.label)
+                    fresh.append(after)
+                elif not step.broken:
+                    continue
+                for promise in (*step.broken, *invariants.broken(after)):
+                    if promise in promises:
+                        seconds = time.perf_counter() - started
+                        trace = [*_trace(came, state), step.label]
+                        return Explored(
+                            faults, len(came), count, depth + 1, seconds, promise, trace
+                        )
+        layer = fresh
+        depth += bool(fresh)
+    return Explored(faults, len(came), count, depth, time.perf_counter() - started)
+
+
+Came = dict[State, tuple[State, str] | None]
+"""State -> the state before it and the step that led from there; None for the first."""
+
+
+def _trace(came: Came, state: State) -> list[str]:
+    labels = []
+    at = came[state]
+    while at is not None:
+        labels.append(at[1])
+        at = came[at[0]]
+    return labels[::-1]

@@ -1,0 +1,141 @@
+"""What is to be decided: scenarios and dumps from files, each with what it is to be run under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.verification.replay.dump import Dump, read_dump
+from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
+from coordinator.verification.replay.scenario import RecordedScenario, ScenarioError, read_scenario
+from shard_worker.view.mode import Mode
+from shared.errors import shown
+from shared.policy.model import Policy, PolicyError
+from shared.policy.volcano import DEFAULT_POLICY
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One cluster, and the policy to decide under."""
+
+    id: str
+    policy: Policy
+    recorded: Recorded
+    mode: Mode = Mode.NONE
+    own_rows: Sequence[int] | None = None
+    """Rows of the shard whose session it is, None = all."""
+    now: float = 0.0
+    """Seconds since 1970."""
+    notes: list[str] = field(default_factory=list)
+    """What was taken otherwise than it may look, for people."""
+    dump: bool = False
+    """It came as Kubernetes' objects, and not as a scenario."""
+
+
+def read_cases(
+    sources: Sequence[tuple[str, Sequence[Any]]],
+    *,
+    policy: Policy | None = None,
+    only: str = "",
+    now: float | None = None,
+) -> list[Case]:
+    """(file, its documents) -> what is in them: scenarios one by one, and all objects together as
+    one cluster. ``policy`` counts before what a file says.
+
+    Raises ScenarioError, RecordError, PolicyError; the message begins with the file."""
+    cases: list[Case] = []
+    objects: list[Json] = []
+    files: list[str] = []
+    for file, documents in sources:
+        for value in _values(file, documents):
+            if "kind" in value:
+                objects += _opened(file, value)
+                files += [file] if file not in files else []
+            elif only in str(value.get("id", "")):
+                cases.append(_scenario(file, value, policy))
+    if objects and only in ", ".join(files):
+        cases.append(_cluster(", ".join(files), objects, policy, now))
+    return cases
+
+
+def _values(file: str, documents: Sequence[Any]) -> Iterator[Json]:
+    """What stands in a file, lists of scenarios opened."""
+    for document in documents:
+        for value in document if isinstance(document, list) else [document]:
+            if value is None:
+                continue
+            if not isinstance(value, dict):
+                raise ScenarioError(
+                    f"{file}: {shown(value)} is neither an object nor a scenario; give what "
+                    "kubectl get -o yaml writes, or a mapping with policy and cluster"
+                )
+            yield value
+
+
+def _opened(file: str, value: Json) -> Iterator[Json]:
+    """The objects of a list, each with its kind."""
+    kind, items = value.get("kind"), value.get("items")
+    if not (isinstance(kind, str) and kind.endswith("List") and "items" in value):
+        yield value
+        return
+    if not isinstance(items, list):
+        raise RecordError(f"{file}: {kind}: items: {shown(items)} is not a list; give the objects")
+    head = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List")}
+    for i, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise RecordError(f"{file}: {kind}: items[{i}]: {shown(item)} is not an object")
+        yield from _opened(file, item if "kind" in item else head | item)
+
+
+def _scenario(file: str, value: Json, policy: Policy | None) -> Case:
+    try:
+        if policy is not None and "policy" not in value:
+            value = {**value, "policy": _ANY_POLICY}
+        read: RecordedScenario = read_scenario(value)
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {value.get('id', '')}: {error}") from None
+    except ScenarioError as error:
+        raise ScenarioError(f"{file}: {error}") from None
+    return Case(read.id, policy or read.policy, read.recorded, read.mode, read.own_rows, read.now)
+
+
+_ANY_POLICY: Mapping[str, object] = {
+    "actions": "allocate",
+    "tiers": [{"plugins": [{"name": "gang"}]}],
+}
+
+
+def _cluster(files: str, objects: Sequence[Json], policy: Policy | None, now: float | None) -> Case:
+    try:
+        dump = read_dump(objects)
+        moment = dump.now if now is None else now
+        recorded = read_recorded(dump.items, moment, foreign=dump.foreign)
+    except RecordError as error:
+        raise RecordError(
+            "\n".join(f"{files}: {line}" for line in str(error).split("\n"))
+        ) from None
+    except PolicyError as error:
+        raise PolicyError(f"{files}: ConfigMap: {error}") from None
+    return Case(
+        files,
+        policy or dump.policy or DEFAULT_POLICY,
+        recorded,
+        now=moment,
+        notes=_notes(dump, recorded, policy),
+        dump=True,
+    )
+
+
+def _notes(dump: Dump, recorded: Recorded, policy: Policy | None) -> list[str]:
+    notes = [f"left out: {count} {kind}" for kind, count in sorted(dump.left_out.items())]
+    if dump.foreign:
+        notes.append(f"{len(dump.foreign)} pods of other schedulers only use their nodes")
+    if policy is None and dump.policy is None:
+        notes.append("no policy was given: the default one counts (--policy FILE names another)")
+    for notice in recorded.admission.notices:
+        many = f" ({notice.count} of them)" if notice.count > 1 else ""
+        notes.append(f"{notice.kind} {notice.name}{many}: {notice.message}")
+    return notes

@@ -1,0 +1,177 @@
+"""Everything recorded, put into a ledger as a leader finds it after a restart.
+
+The objects are stored, and the tasks that the cluster has on its nodes are adopted. A task on a
+node that is not among the recorded ones is on a node that is gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from coordinator.intake.admission.queues import ROOT
+from coordinator.verification.replay.recorded import Recorded
+from shard_worker.session_model.full_world import PlacedJob
+from shard_worker.session_model.status import Status
+from shared.ledger.entries.intake_batch import (
+    DropNode,
+    IntakeBatch,
+    IntakeOp,
+    Observe,
+    PutJob,
+    PutNode,
+    PutPartition,
+    PutQueue,
+)
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.synchronous import at_once
+from shared.ledger.protocol import COORDINATOR
+from shared.messages.messages import Epoch, StatusBatch, StatusItem, TaskState
+from shared.model.model import Job, Node
+from shared.records.specs import encode_node
+from shared.records.specs_jobs import encode_job
+from shared.units.slots import PODS
+from shared.units.things import Vector
+
+INTAKE = "intake"
+_ADOPTED = {
+    Status.BOUND: TaskState.BOUND,
+    Status.RUNNING: TaskState.RUNNING,
+    Status.RELEASING: TaskState.RELEASING,
+    Status.UNKNOWN: TaskState.RUNNING,
+    Status.SUCCEEDED: TaskState.RUNNING,
+}
+_THEN = {Status.SUCCEEDED: TaskState.SUCCEEDED, Status.FAILED: TaskState.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class FilledLedger:
+    """A ledger that has everything, and the seat of who filled it."""
+
+    leader: Epoch
+    intake: Epoch
+    run_id: str
+
+
+def fill(
+    ledger: LedgerDouble,
+    recorded: Recorded,
+    *,
+    gangs: bool = True,
+    limits: bool = True,
+    tree: bool = True,
+    partition: PutPartition | None = None,
+) -> FilledLedger:
+    """``gangs``: does the policy keep gangs together? Else their minima bind nobody. ``limits``:
+    does it keep queues within their capability? Else that binds nobody.
+    ``tree``: also within those of the queues above them?"""
+    leader = at_once(ledger.claim(COORDINATOR))
+    run_id = at_once(ledger.bless(leader))
+    intake = at_once(ledger.claim(INTAKE, leader=leader))
+    ops = list(_stored(recorded, gangs=gangs, limits=limits, tree=tree))
+    if partition is not None:
+        ops.append(partition)
+    at_once(ledger.store(IntakeBatch(INTAKE, intake, 1, run_id, ops)))
+    for number, items in enumerate(_adopted(recorded), start=2):
+        at_once(ledger.record(StatusBatch(INTAKE, intake, number, run_id, items)))
+    return FilledLedger(leader, intake, run_id)
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def _stored(recorded: Recorded, *, gangs: bool, limits: bool, tree: bool) -> Iterator[IntakeOp]:
+    roots = {queue.qid for queue in recorded.queues if queue.name == ROOT}
+    jobs = {s.job.jid: s.job for s in recorded.standings if not s.foreign}
+    for op in recorded.admission.ops:
+        match op:
+            case PutNode():
+                pass  # nodes may have other rows by now
+            case PutJob():
+                if op.jid in jobs:
+                    yield _put_job(op, jobs[op.jid], gangs=gangs)
+            case PutQueue():
+                placed = op if tree else replace(op, parent=-1)
+                yield _put_queue(placed, limits=limits and not (tree and op.qid in roots))
+            case _:
+                yield op
+    for node in recorded.nodes:
+        yield PutNode(node.row, list(node.allocatable), node.spec, encode_node(node))
+    ghost = Node(row=_ghost(recorded), name="<gone>", allocatable=())
+    yield PutNode(ghost.row, [], 0, encode_node(ghost))
+    yield DropNode(ghost.row)
+    things = named_usage(recorded)
+    for row, used in usage(recorded).items():
+        yield Observe(row=row, used=sorted(used.items()), things=things.get(row, []))
+
+
+def _put_queue(op: PutQueue, *, limits: bool) -> PutQueue:
+    """As far as Volcano's rules look at a capability: they leave out ``pods`` and what root itself
+    may have, and proportion deals what is guaranteed whatever the capability says."""
+    if not limits or op.capability is None:
+        return replace(op, capability=None)
+    guarantee = dict(op.guarantee)
+    most = [(s, max(amount, guarantee.get(s, 0))) for s, amount in op.capability if s != PODS]
+    return replace(op, capability=most)
+
+
+def _put_job(op: PutJob, job: Job, *, gangs: bool) -> PutJob:
+    groups = op.groups if gangs else [replace(group, minimum=0) for group in op.groups]
+    return replace(op, groups=groups, spec=encode_job(job))
+
+
+def usage(recorded: Recorded) -> Mapping[int, Mapping[int, int]]:
+    """Row -> slot -> what pods of others use of the node."""
+    used: dict[int, Counter[int]] = {}
+    for standing in recorded.standings:
+        if standing.foreign:
+            for tix, row in standing.rows.items():
+                cls = recorded.classes[standing.job.role_of(tix).cid]
+                used.setdefault(row, Counter()).update(dict(cls.requests))
+    return used
+
+
+def named_usage(recorded: Recorded) -> Mapping[int, list[tuple[str, Vector]]]:
+    """The same of named things. Every pod uses some slot, so that these rows are among those."""
+    used: dict[int, dict[str, Vector]] = {}
+    for standing in recorded.standings:
+        if standing.foreign:
+            for tix, row in standing.rows.items():
+                on_row = used.setdefault(row, {})
+                for name, amounts in recorded.classes[standing.job.role_of(tix).cid].things:
+                    before = on_row.get(name, (0,) * len(amounts))
+                    on_row[name] = tuple(a + b for a, b in zip(before, amounts, strict=True))
+    return {row: sorted(things.items()) for row, things in used.items() if things}
+
+
+def _ghost(recorded: Recorded) -> int:
+    return len(recorded.nodes)
+
+
+# --- tasks ------------------------------------------------------------------------------------
+
+
+def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
+    """Where tasks are, and which of them have ended there."""
+    queues = {queue.name for queue in recorded.queues}
+    ghost = _ghost(recorded)
+    present: list[StatusItem] = []
+    ended: list[StatusItem] = []
+    for standing in recorded.standings:
+        if standing.foreign or standing.job.queue not in queues:
+            continue
+        for tix, status in standing.states.items():
+            row = standing.rows.get(tix, ghost)
+            present += _there(standing, tix, status, row)
+            if status in _THEN:
+                ended.append(StatusItem(_THEN[status], standing.job.jid, [tix], [row]))
+    return present, ended
+
+
+def _there(standing: PlacedJob, tix: int, status: Status, row: int) -> list[StatusItem]:
+    state = _ADOPTED.get(status)
+    if state is None:
+        return []
+    role = standing.job.role_of(tix)
+    return [StatusItem(state, standing.job.jid, [tix], [row], role.cid, role.group)]

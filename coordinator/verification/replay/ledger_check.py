@@ -1,0 +1,214 @@
+"""The ledger's double beside a session: it must accept what one scheduler decides.
+
+It has everything that is recorded. Every statement that the session keeps is put to it, and it
+judges by its own rules.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from coordinator.verification.replay.fill_ledger import fill
+from coordinator.verification.replay.recorded import Recorded
+from shard_worker.framework.extension_points import ALLOCATABLE, JOB_READY
+from shard_worker.framework.operation import Operation, OpKind
+from shard_worker.framework.session import Session
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import Status
+from shard_worker.turns.guards import guards
+from shard_worker.view.view import View
+from shared.ledger.entries.intake_batch import PutPartition
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.synchronous import at_once
+from shared.messages.messages import (
+    ACCEPTED,
+    ALLOCATE,
+    NOMINATE,
+    CommitBatch,
+    EvictRun,
+    Level,
+    Run,
+    Statement,
+    Verdict,
+)
+
+OURS, OTHERS = 0, 1
+"""The two shards of a replay: the one whose session it is, and all else."""
+_PROMISED = 60.0
+"""Seconds for which a nomination holds."""
+
+
+class LedgerRefused(RuntimeError):
+    """The ledger did not accept what the session decided: one of the two is wrong."""
+
+
+class ReplayLedger:
+    """A ledger with everything recorded in it, and the writer's side of it."""
+
+    def __init__(
+        self, recorded: Recorded, ssn: Session, *, own_rows: Sequence[int] | None = None
+    ) -> None:
+        """``ssn``: what its policy does not keep, the ledger need not. ``own_rows``: rows of the
+        own shard, None = all."""
+        self.recorded = recorded
+        self.stopped = ""
+        """Why later statements are not judged any more, "" while they are."""
+        self._ssn = ssn
+        self.ledger = ledger = LedgerDouble(random.Random(0))
+        filled = fill(
+            ledger,
+            recorded,
+            gangs=any(hook.plugin == "gang" for hook in ssn.rules(JOB_READY)),
+            limits=bool(ssn.rules(ALLOCATABLE)),
+            tree=_looks_up(ssn),
+            partition=self._partition(own_rows),
+        )
+        self._run_id = filled.run_id
+        self._writer = at_once(ledger.claim(str(OURS), leader=filled.leader))
+        self._sequence = 0
+        self._versions = {s.job.jid: s.job.spec for s in recorded.standings}
+        self._qids = {queue.name: queue.qid for queue in recorded.queues}
+        self._held: dict[int, dict[int, int]] = {}
+        """jid -> tix -> row of what the job was promised and still is."""
+
+    def view(self) -> View:
+        """All nodes, with what is used of them."""
+        view = View(shard=OURS)
+        view.load(at_once(self.ledger.snapshot(workload=False)))
+        return view
+
+    def _partition(self, own_rows: Sequence[int] | None) -> PutPartition:
+        rows = [node.row for node in self.recorded.nodes]
+        if own_rows is None:
+            return PutPartition(revision=1, shards={OURS: rows})
+        in_shard = set(own_rows)
+        return PutPartition(
+            revision=1,
+            shards={
+                OURS: [row for row in rows if row in in_shard],
+                OTHERS: [row for row in rows if row not in in_shard],
+            },
+        )
+
+    # --- what is decided ----------------------------------------------------------------------
+
+    def commit(self, action: str, operations: Sequence[Operation]) -> None:
+        """Put what the session keeps to the ledger. Raises LedgerRefused."""
+        for statement in self._statements(action, operations):
+            if self.stopped:
+                return
+            self._sequence += 1
+            batch = CommitBatch(str(OURS), self._writer, self._sequence, self._run_id, [statement])
+            answer = at_once(self.ledger.commit(batch)).answers[0]
+            if answer.verdict in ACCEPTED:
+                continue
+            key = self._ssn.world.session_job(statement.jid).job.key
+            description = f"{action} for job {key}: {answer.verdict.name} at {answer.at}"
+            if answer.verdict is Verdict.QUEUE and self._counts_more():
+                self.stopped = description
+                return
+            raise LedgerRefused(f"the ledger refuses what was decided by {description}")
+
+    def _counts_more(self) -> bool:
+        """Whether tasks are leaving or unknown. The ledger counts them against a capability until
+        their node is rid of them, Volcano does not: the service would decide the same, only
+        later."""
+        uncertain = Status.UNKNOWN | Status.RELEASING
+        return any(task.status & uncertain for task in self._ssn.world.tasks())
+
+    def _statements(self, action: str, operations: Sequence[Operation]) -> list[Statement]:
+        ssn, world = self._ssn, self._ssn.world
+        placed: dict[int, list[Operation]] = {}
+        victims: dict[int, list[Operation]] = {}
+        for op in operations:
+            into = victims if op.kind is OpKind.EVICT else placed
+            into.setdefault(op.task.job.job.jid, []).append(op)
+        if not placed and not victims:
+            return []
+        evictions = [run for jid, ops in victims.items() for run in self._evictions(jid, ops)]
+        reason = next((op.reason or action for ops in victims.values() for op in ops), "")
+        statements = []
+        for jid in placed or list(victims)[:1]:
+            job = world.session_job(jid).job
+            statements.append(
+                Statement(
+                    jid=jid,
+                    job_version=self._versions[jid],
+                    qid=self._qids[job.queue],
+                    priority=job.priority,
+                    core=self._core(jid, placed.get(jid, [])),
+                    tail=[],
+                    displaced=[],
+                    domains=[],
+                    expiry=_PROMISED,
+                    evictions=evictions,
+                    guards=guards(ssn, action, map(world.session_job, victims)) if evictions else 0,
+                    reason=reason,
+                )
+            )
+            evictions, reason = [], ""
+        return statements
+
+    def _evictions(self, jid: int, operations: Sequence[Operation]) -> list[EvictRun]:
+        runs: dict[tuple[int, int], EvictRun] = {}
+        for op in operations:
+            role = op.task.role
+            run = runs.setdefault(
+                (role.cid, role.group),
+                EvictRun(jid, self._versions[jid], role.cid, role.group, [], []),
+            )
+            run.tasks.append(op.task.tix)
+            run.rows.append(op.row)
+        return list(runs.values())
+
+    def _core(self, jid: int, operations: Sequence[Operation]) -> list[Run]:
+        """A statement replaces the promises of its job: those that stand are made again."""
+        promised = self._held.setdefault(jid, {})
+        runs: dict[tuple[int, int, int], Run] = {}
+        ssn = self._ssn
+        job = ssn.world.session_job(jid)
+        for op in operations:
+            kind = ALLOCATE if op.kind is OpKind.ALLOCATE else NOMINATE
+            if kind == ALLOCATE:
+                promised.pop(op.task.tix, None)
+                _add(runs, ssn, op.task, kind, op.row)
+            else:
+                promised[op.task.tix] = op.row
+        for tix, row in list(promised.items()):
+            if job.tasks[tix].status is Status.PIPELINED:
+                _add(runs, ssn, job.tasks[tix], NOMINATE, row)
+            else:
+                del promised[tix]
+        return list(runs.values())
+
+
+def _looks_up(ssn: Session) -> bool:
+    """Does any rule look at the queues above one? Those that are known not to are left out."""
+    flat = {"proportion"} | {
+        option.name
+        for tier in ssn.policy.tiers
+        for option in tier
+        if option.name == "capacity" and not option.enabled("enableHierarchy")
+    }
+    return any(hook.plugin not in flat for hook in ssn.rules(ALLOCATABLE))
+
+
+def _add(
+    runs: dict[tuple[int, int, int], Run], ssn: Session, task: TaskInfo, kind: int, row: int
+) -> None:
+    role, view = task.role, ssn.world.view
+    key = (kind, role.cid, role.group)
+    run = runs.setdefault(key, Run(*key, [], [], [], [], []))
+    is_own = bool(ssn.world.own()[row])
+    levels: Mapping[tuple[int, bool], Level] = {
+        (ALLOCATE, True): Level.IDLE_OWN,
+        (ALLOCATE, False): Level.IDLE_OTHER,
+        (NOMINATE, True): Level.FUTURE_OWN,
+        (NOMINATE, False): Level.FUTURE_OTHER,
+    }
+    run.tasks.append(task.tix)
+    run.rows.append(row)
+    run.versions.append(int(view.version[row]))
+    run.specs.append(int(view.spec[row]))
+    run.levels.append(levels[kind, is_own])

@@ -1,0 +1,125 @@
+"""A recorded cluster: Kubernetes objects, numbered, with where each pod stands."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.step import PlacedPod
+from coordinator.intake.intake import Intake
+from coordinator.verification.replay.unmatched import NOWHERE, without_stray
+from shard_worker.session_model.full_world import PlacedJob
+from shard_worker.session_model.status import Status
+from shard_worker.view.known_objects import KnownObjects
+from shared.errors import Refusal
+from shared.ledger.entries.intake_batch import PutObject
+from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass
+from shared.model.objects import ClusterObjects
+from shared.model.topology import HyperNode
+
+_BY_PHASE = {
+    "Running": Status.RUNNING,
+    "Succeeded": Status.SUCCEEDED,
+    "Failed": Status.FAILED,
+    "Unknown": Status.UNKNOWN,
+}
+_TOLD = 5
+_ENDED = Status.SUCCEEDED | Status.FAILED
+
+
+class RecordError(ValueError):
+    """What was recorded cannot be replayed: which object and field, and what to do."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """The objects, numbered as intake numbers them."""
+
+    admission: Admission
+    nodes: list[Node]
+    queues: list[Queue]
+    classes: dict[int, TaskClass]
+    standings: list[PlacedJob]
+    """Of every job, in the order of their numbers."""
+    hyper_nodes: list[HyperNode]
+    priority_classes: dict[str, PriorityClass]
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        return {node.name: node.row for node in self.nodes}
+
+
+def read_recorded(
+    items: Sequence[Mapping[str, Any]],
+    now: float = 0.0,
+    *,
+    foreign: Container[str] = (),
+) -> Recorded:
+    """Take objects up, whatever their order. ``now`` is the creation of those that do not say,
+    ``foreign`` names the pods (``namespace/name``) that only use their nodes.
+
+    Raises RecordError where objects are refused."""
+    intake = Intake(observe=True)
+    items, stray = without_stray(items)
+    admission = intake.admit(items, now)
+    if admission.refused:
+        raise RecordError(_told(admission.refused))
+    registry = intake.registry
+    recorded = Recorded(
+        admission=admission,
+        nodes=sorted(admission.nodes, key=lambda node: node.row),
+        queues=[
+            replace(queue, parent=NOWHERE) if queue.name in stray else queue
+            for queue in admission.queues
+        ],
+        classes=admission.classes,
+        standings=[],
+        hyper_nodes=list(admission.hyper_nodes),
+        priority_classes=dict(registry.priority_classes),
+    )
+    known_objects = KnownObjects()
+    for op in admission.ops:
+        if isinstance(op, PutObject):
+            known_objects.put(op.key, op.spec)
+    recorded.objects = known_objects.objects
+    recorded.standings = _standings(admission.jobs, admission.placed, recorded.rows)
+    for standing in recorded.standings:
+        job = standing.job
+        standing.foreign = job.dangling or (job.kind == "Pod" and job.key in foreign)
+    return recorded
+
+
+def _standings(
+    jobs: Iterable[Job], placed: Iterable[PlacedPod], rows: Mapping[str, int]
+) -> list[PlacedJob]:
+    by_jid = {job.jid: PlacedJob(job) for job in sorted(jobs, key=lambda job: job.jid)}
+    for pod in placed:
+        standing, status = by_jid[pod.jid], pod.status
+        standing.states[pod.tix] = state = _status(pod)
+        if pod.node in rows and not state & _ENDED:
+            standing.rows[pod.tix] = rows[pod.node]
+        if status.nominated in rows:
+            standing.nominated[pod.tix] = rows[status.nominated]
+        if status.started is not None:
+            standing.started[pod.tix] = status.started
+    return list(by_jid.values())
+
+
+def _status(pod: PlacedPod) -> Status:
+    """Volcano's state of a pod."""
+    if pod.phase in _BY_PHASE:
+        running = pod.phase == "Running"
+        return Status.RELEASING if running and pod.deleting else _BY_PHASE[pod.phase]
+    if pod.deleting:
+        return Status.RELEASING
+    return Status.BOUND if pod.node else Status.PENDING
+
+
+def _told(refusals: Sequence[Refusal]) -> str:
+    """The first of what was not taken, one a line, and how many more there are."""
+    lines = [str(refusal) for refusal in refusals[:_TOLD]]
+    more = len(refusals) - _TOLD
+    return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])

@@ -1,0 +1,101 @@
+"""What several shards did, as the ledger's log tells it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from coordinator.verification.replay.outcome import ReplayResult, by_word, phase_by, speaks
+from coordinator.verification.replay.recorded import Recorded
+from shard_worker.session_model.full_world import PlacedJob
+from shard_worker.session_model.status import READY, STATUS_OF, Status
+from shared.ledger.entries.log import CommitEntry, Committed
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.synchronous import at_once
+from shared.messages.messages import ALLOCATE, TaskState
+from shared.model.model import Job
+from shared.policy.model import Policy
+
+_EVERYTHING = 1 << 40
+
+
+def result_of_log(
+    name: str,
+    recorded: Recorded,
+    ledger: LedgerDouble,
+    *,
+    began: str,
+    policy: Policy,
+    words: Mapping[int, str],
+) -> ReplayResult:
+    """``began``: the log's end before anything was decided; ``words``: why each job waits."""
+    nodes = {node.row: node.name for node in recorded.nodes}
+    jobs = {standing.job.jid: standing.job for standing in recorded.standings}
+    result = ReplayResult(name, {}, [], {}, {}, {})
+    for committed in _accepted(ledger, began):
+        _take(result, committed, jobs, nodes)
+    snapshot = at_once(ledger.snapshot())
+    for jid, nomination in snapshot.nominations.items():
+        for run in nomination.runs:
+            for tix, row in zip(run.tasks, run.rows, strict=True):
+                result.pipelined[_pod(jobs[jid], tix)] = nodes[row]
+    for standing in recorded.standings:
+        if standing.job.kind == "PodGroup" and not standing.foreign:
+            _take_group(result, standing, snapshot, gangs=speaks(policy, "gang"))
+            if word := words.get(standing.job.jid, ""):
+                result.pod_groups[standing.job.key]["reasons"].append(word)
+        elif standing.job.kind == "Pod" and (word := words.get(standing.job.jid, "")):
+            result.alone[standing.job.key] = [word]
+    return result
+
+
+def _accepted(ledger: LedgerDouble, began: str) -> Iterator[Committed]:
+    for entry in at_once(ledger.read_log(began, count=_EVERYTHING)):
+        if isinstance(entry, CommitEntry):
+            yield from entry.accepted
+
+
+def _take(
+    result: ReplayResult, committed: Committed, jobs: Mapping[int, Job], nodes: Mapping[int, str]
+) -> None:
+    for victims in committed.evictions:
+        for tix, row in zip(victims.tasks, victims.rows, strict=True):
+            pod = _pod(jobs[victims.jid], tix)
+            result.evicted.append(pod)
+            result.victims[pod] = nodes[row], committed.reason
+    for run in (*committed.core, *committed.tail):
+        if run.kind == ALLOCATE:
+            for tix, row in zip(run.tasks, run.rows, strict=True):
+                result.binds[_pod(jobs[committed.jid], tix)] = nodes[row]
+
+
+def _pod(job: Job, tix: int) -> str:
+    return f"{job.namespace}/{job.pod_name(tix)}"
+
+
+def _take_group(
+    result: ReplayResult, standing: PlacedJob, snapshot: Snapshot, *, gangs: bool
+) -> None:
+    job = standing.job
+    records = snapshot.tasks.get(job.jid, {})
+    promised = snapshot.nominations.get(job.jid)
+    pipelined = {tix for run in promised.runs for tix in run.tasks} if promised else set()
+    counts: Counter[Status] = Counter()
+    for tix in range(job.tasks):
+        record = records.get(tix)
+        state = Status.PENDING if record is None else STATUS_OF[TaskState(record.state)]
+        counts[Status.PIPELINED if tix in pipelined else state] += 1
+    minimum = job.groups[0].minimum
+    ready = sum(n for status, n in counts.items() if status & READY)
+    phase = phase_by(
+        counts,
+        leaving=counts[Status.RELEASING],
+        minimum=minimum,
+        before=job.phase,
+        unschedulable=gangs and ready < minimum,
+    )
+    group: dict[str, Any] = {"phase": phase, "reasons": []}
+    result.pod_groups[job.key] = group
+    result.tasks[job.key] = by_word(counts)

@@ -1,0 +1,150 @@
+"""The same cluster decided with several shards: the real coordinator, workers and ledger's double.
+
+Everything recorded is put into a ledger, and the pods that run onto simulated kubelets. Then a
+coordinator takes the seat, as after a restart, and goes on. Time is virtual; the seed deals the
+nodes to the shards and delays every message.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.cluster.simulated.memory import KeptPod, Memory
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.order.order import Order
+from coordinator.verification.replay.fill_ledger import fill
+from coordinator.verification.replay.outcome import ReplayResult
+from coordinator.verification.replay.recorded import Recorded
+from coordinator.verification.replay.reported import result_of_log
+from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.run import Simulation
+from coordinator.verification.simulation.virtual_time import CALM
+from shard_worker.dialects.open_session import open_session
+from shard_worker.session_model.full_world import PlacedJob
+from shard_worker.session_model.status import Status
+from shard_worker.view.mode import Mode
+from shared.ledger.memory.synchronous import at_once
+from shared.ledger.protocol import COORDINATOR
+from shared.model.model import Job
+from shared.policy.model import Policy
+
+QUIET = 5.0
+"""Seconds of virtual time in which nothing changes: then it is over."""
+LONGEST = 120.0
+"""Seconds of virtual time, whatever changes still."""
+_SLICE = 0.5
+_ON_NODE = (Status.BOUND, Status.RUNNING, Status.RELEASING, Status.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedRun:
+    """How the cluster is to be cut."""
+
+    shards: int
+    mode: Mode
+    seed: int
+
+
+def run_sharded(
+    policy: Policy,
+    recorded: Recorded,
+    sharding: ShardedRun,
+    *,
+    name: str,
+    step: Callable[[], None] = lambda: None,
+) -> ReplayResult:
+    """Run until nothing changes any more. ``step`` is called for each half second that passed."""
+    dealt = deal(recorded, sharding.seed)
+
+    def core() -> Coordinator:
+        order = Order(open_session(policy), window=16, walls=sharding.mode is Mode.HARD)
+        dispatcher = Dispatcher(sharding.shards, turns_per_call=4)
+        return Coordinator(order, dispatcher, mode=sharding.mode.value)
+
+    kubelets = LocalCluster(grace=0.05)
+    kubelets.restore(_memory(dealt))
+    simulation = Simulation(
+        core,
+        policies=Policies(policy),
+        kubelets=kubelets,
+        mode=sharding.mode,
+        seed=sharding.seed,
+        network=CALM,
+    )
+    filled = fill(simulation.ledger, dealt)
+    at_once(simulation.ledger.release(COORDINATOR, filled.leader))
+    began = at_once(simulation.ledger.log_tail())
+    _run(simulation, step)
+    order = simulation.core.order
+    words = {jid: state.reason for jid, state in order.jobs.items()}
+    dealt = replace(dealt, standings=[_let_in(s, order) for s in dealt.standings])
+    return result_of_log(name, dealt, simulation.ledger, began=began, policy=policy, words=words)
+
+
+def _run(simulation: Simulation, step: Callable[[], None]) -> None:
+    start = simulation.timeline.now
+    until, quiet, length = start, 0.0, -1
+    while until - start < LONGEST and quiet < QUIET:
+        until += _SLICE
+        simulation.run(until=until)
+        simulation.timeline.now = max(simulation.timeline.now, until)
+        quiet = quiet + _SLICE if simulation.ledger.length == length else 0.0
+        length = simulation.ledger.length
+        step()
+
+
+def deal(recorded: Recorded, seed: int) -> Recorded:
+    """The same with rows in another order: which shard a node falls to follows from its row."""
+    rows = list(range(len(recorded.nodes)))
+    random.Random(seed).shuffle(rows)
+    new_row = {node.row: row for node, row in zip(recorded.nodes, rows, strict=True)}
+    nodes = [replace(node, row=new_row[node.row]) for node in recorded.nodes]
+    standings = [
+        replace(
+            standing,
+            job=_lasting(standing.job),
+            rows={tix: new_row[row] for tix, row in standing.rows.items()},
+            nominated={tix: new_row[row] for tix, row in standing.nominated.items()},
+        )
+        for standing in recorded.standings
+    ]
+    return replace(recorded, nodes=sorted(nodes, key=lambda node: node.row), standings=standings)
+
+
+def _let_in(standing: PlacedJob, order: Order) -> PlacedJob:
+    """The phase of a PodGroup moves when it passes the entry."""
+    job = standing.job
+    if job.phase not in ("", "Pending") or job.jid in order.entry.waiting:
+        return standing
+    return replace(standing, job=replace(job, phase="Inqueue"))
+
+
+def _lasting(job: Job) -> Job:
+    """The job with pods that do not end by themselves, whatever run time a simulated cluster was
+    given."""
+    return replace(job, roles=tuple(replace(role, duration=None) for role in job.roles))
+
+
+def _memory(recorded: Recorded) -> Memory:
+    """The simulated kubelets' memory: recorded tasks that run go on until they are stopped."""
+    names = {node.row: node.name for node in recorded.nodes}
+    pods = {
+        f"{standing.job.jid}.{tix}": KeptPod(
+            uid=standing.job.uid,
+            node=names[standing.rows[tix]],
+            duration=None,
+            bound=0.0,
+            failing=False,
+            started=status is not Status.BOUND,
+            deleted=0.0 if status is Status.RELEASING else None,
+        )
+        for standing in recorded.standings
+        if not standing.foreign
+        for tix, status in standing.states.items()
+        if status in _ON_NODE and tix in standing.rows
+    }
+    return Memory(pods=pods)

@@ -1,0 +1,84 @@
+"""A dump of a running service, made of what it lists and of its record.
+
+The dump is in kubectl's dialect: whoever reads such a list finds everything, and what only the
+record tells stands where Kubernetes would have it. Times of creation get the fraction of a second
+and, among jobs that came together, a microsecond each, so that a replay keeps their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from coordinator.verification.replay.dump import TAKEN
+from shared.policy.file import KEY
+
+Json = dict[str, Any]
+
+LEFT_OUT = frozenset(("Namespace",))
+_TICK = 1e-6
+
+
+def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
+    """A ``v1`` List: first what is beside the objects, then these."""
+    times, jobs = _times(record), _job_names(record)
+    leaving, promised = set(record["leaving"]), record["promised"]
+    items = [_config_map(record)]
+    for obj in objects:
+        kind = obj.get("kind")
+        if kind in LEFT_OUT:
+            continue
+        meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
+        key = f"{meta.get('namespace', '')}/{meta['name']}"
+        copy = {**obj, "metadata": meta}
+        if kind == "Pod":
+            if key in leaving:
+                meta.setdefault("deletionTimestamp", _rfc3339(record["takenAt"]))
+            if promised.get(key):
+                copy["status"] = {**obj.get("status", {}), "nominatedNodeName": promised[key]}
+        owner = next(
+            (o["name"] for o in meta.get("ownerReferences", ()) if o.get("kind") == "Job"), ""
+        )
+        job = f"Job/{meta.get('namespace')}/{owner}" if owner in jobs else f"{kind}/{key}"
+        if job in times and kind in ("Pod", "PodGroup", "Job"):
+            meta["creationTimestamp"] = _rfc3339(times[job])
+        items.append(copy)
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items}
+
+
+def _times(record: Mapping[str, Any]) -> dict[str, float]:
+    """``kind/namespace/name`` of each job -> its creation, later for each that came later."""
+    times: dict[str, float] = {}
+    last = 0.0
+    for job in sorted(record["jobs"], key=lambda job: (job["created"], job["number"])):
+        last = max(float(job["created"]), last + _TICK)
+        times[f"{job['kind']}/{job['namespace']}/{job['name']}"] = last
+    return times
+
+
+def _job_names(record: Mapping[str, Any]) -> set[str]:
+    return {job["name"] for job in record["jobs"] if job["kind"] == "Job"}
+
+
+def _config_map(record: Mapping[str, Any]) -> Json:
+    """Of the policy, as Volcano keeps it, and of when this was."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "quadrant-snapshot",
+            "namespace": "default",
+            "annotations": {
+                TAKEN: repr(float(record["takenAt"])),
+                "quadrant.dev/shards": str(record["shards"]),
+            },
+        },
+        "data": {KEY: yaml.safe_dump(record["policy"], sort_keys=False)},
+    }
+
+
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")

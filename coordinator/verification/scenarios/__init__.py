@@ -1,0 +1,1 @@
+"""Seeded scenarios: made, played, judged, shrunk, and run by the thousand."""

@@ -1,0 +1,49 @@
+"""Many seeds, side by side where there are processors, and what each of them came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+from coordinator.verification.chaos.report import ChaosReport
+from coordinator.verification.scenarios.generate import scenario
+from coordinator.verification.scenarios.play import Played, play
+
+SEEDS_AT_ONCE = 10
+"""Seeds that one process is given together."""
+
+
+def report_of(played: Played) -> ChaosReport:
+    """What one run has to say."""
+    report = ChaosReport(seeds=1)
+    for kind, count in played.simulation.timeline.struck.items():
+        report.fault(kind, count)
+    for role, seconds in played.simulation.timeline.recoveries:
+        report.recovered(role, seconds)
+    if played.report is not None:
+        report.tasks_bound = played.report.summary.tasks_bound
+    for broken in played.broken:
+        promise = re.fullmatch(r"promise (\d+)", broken.rule)
+        report.violation(
+            promise=int(promise[1]) if promise else 0,
+            message=broken.message if promise else str(broken),
+            seed=played.scenario.seed,
+        )
+    return report
+
+
+def _run_some(seeds: list[int]) -> list[ChaosReport]:
+    return [report_of(play(scenario(seed))) for seed in seeds]
+
+
+def run_seeds(seeds: range, *, processes: int = 1) -> Iterator[tuple[int, ChaosReport]]:
+    """Each seed with its report, in the order of seeds."""
+    some = [list(seeds[i : i + SEEDS_AT_ONCE]) for i in range(0, len(seeds), SEEDS_AT_ONCE)]
+    if processes == 1:
+        for part in some:
+            yield from zip(part, _run_some(part), strict=True)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        for part, reports in zip(some, pool.map(_run_some, some), strict=True):
+            yield from zip(part, reports, strict=True)

@@ -1,0 +1,164 @@
+"""Scenarios with a whole policy: every action, rules between tasks, domains, budgets, priorities.
+
+What :mod:`coordinator.verification.scenarios.workload` draws is kept, and gets more on top, so that
+the turns that need a session meet the same faults as the others. Everything still fits the empty
+cluster.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from coordinator.verification.scenarios.workload import CORES, with_hostname
+from coordinator.verification.simulation.scenario import Item, Wish
+from coordinator.verification.workloads.demands import HOSTNAME
+from shard_worker.view.mode import Mode
+
+RACK = 3
+"""Nodes of one domain."""
+RANKS = {"low": 1, "mid": 5, "high": 10}
+
+_MAKING_ROOM = (
+    ["preempt"],
+    ["reclaim"],
+    ["preempt", "reclaim"],
+    ["reclaim", "preempt"],
+    ["gangpreempt", "gangreclaim"],
+    ["preempt", "reclaim", "shuffle"],
+)
+
+
+def policy(draw: Random) -> Item:
+    """One that binds everything in the end; which rules it has is drawn."""
+    entry = ["enqueue"] if draw.random() < 0.6 else []
+    first = ["priority", "gang", "conformance"]
+    if draw.random() < 0.5:
+        first.append("pdb")
+    second = ["drf"] if draw.random() < 0.5 else []
+    second += ["predicates", draw.choice(["proportion", "capacity"]), "nodeorder"]
+    second += ["binpack"] if draw.random() < 0.3 else []
+    second += ["overcommit"] if entry and draw.random() < 0.5 else []
+    second.append("network-topology-aware")
+    actions = [*entry, "allocate", "backfill", *draw.choice(_MAKING_ROOM)]
+    return {
+        "actions": ", ".join(actions),
+        "tiers": [{"plugins": [{"name": name} for name in names]} for names in (first, second)],
+    }
+
+
+def contended(
+    draw: Random, setup: tuple[Item, ...], wishes: list[Wish], *, mode: Mode, shards: int
+) -> tuple[tuple[Item, ...], list[Wish]]:
+    """The same cluster and jobs, with more that they ask for."""
+    nodes = [item["metadata"]["name"] for item in setup if item["kind"] == "Node"]
+    racks = [nodes[i : i + RACK] for i in range(0, len(nodes), RACK)]
+    objects = [with_hostname(item) for item in setup if item["kind"] != "PriorityClass"]
+    objects += [_rank(name, value) for name, value in RANKS.items()]
+    objects += [_domain(f"rack-{i}", rack) for i, rack in enumerate(racks)]
+    objects += [_budget(draw, name) for name in ("web", "db") if draw.random() < 0.5]
+    apart = max(1, len(nodes) // shards - 1) if mode is Mode.HARD else len(nodes)
+    near = 0 if mode is Mode.HARD else CORES * min(RACK, len(nodes))
+    changed_wishes = []
+    for wish in wishes:
+        items = tuple(_asking(draw, item, apart=apart, near=near) for item in wish.items)
+        changed_wishes.append(Wish(wish.at, items))
+    return tuple(objects), changed_wishes
+
+
+def _asking(draw: Random, item: Item, *, apart: int, near: int) -> Item:
+    match item["kind"]:
+        case "Node":
+            return with_hostname(item)
+        case "Job":
+            return _job(draw, item, apart=apart, near=near)
+        case "PodGroup" if draw.random() < 0.4:
+            least = {"minResources": {"cpu": str(item["spec"]["minMember"])}}
+            return {**item, "spec": {**item["spec"], **least}}
+        case _:
+            return item
+
+
+def _job(draw: Random, item: Item, *, apart: int, near: int) -> Item:
+    spec: Item = {**item["spec"], "priorityClassName": draw.choice(list(RANKS))}
+    first, *others = spec["tasks"]
+    spec["tasks"] = [_role(draw, first, apart=apart), *others]
+    width = sum(role["replicas"] for role in spec["tasks"])
+    if draw.random() < 0.5:  # more of it may be evicted
+        spec["minAvailable"] = draw.randint(1, max(1, width // 2))
+    if draw.random() < 0.2:
+        apart = any("affinity" in role["template"]["spec"] for role in spec["tasks"])
+        if width <= (near // CORES if apart else near) and draw.random() < 0.7:
+            spec["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+        else:
+            spec["networkTopology"] = {"mode": "soft"}
+    if draw.random() < 0.15:
+        spec["tasks"] = [*spec["tasks"], _idle(draw)]
+    return {**item, "spec": spec}
+
+
+def _role(draw: Random, role: Item, *, apart: int) -> Item:
+    template: dict[str, Any] = role["template"]
+    metadata, spec = dict(template["metadata"]), dict(template["spec"])
+    if draw.random() < 0.4:
+        app = draw.choice(["web", "db"])
+        metadata["labels"] = {"app": app}
+        if draw.random() < 0.4 and role["replicas"] <= apart:
+            spec["affinity"] = _apart(app)
+    if draw.random() < 0.2:
+        preemptable = draw.choice(["true", "false"])
+        metadata["annotations"] = {**metadata["annotations"], "volcano.sh/preemptable": preemptable}
+    return {**role, "template": {"metadata": metadata, "spec": spec}}
+
+
+def _apart(app: str) -> Item:
+    rule = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOSTNAME}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+
+
+def _idle(draw: Random) -> Item:
+    """A role whose tasks ask for nothing."""
+    return {
+        "name": "idle",
+        "replicas": draw.randint(1, 3),
+        "template": {
+            "metadata": {"annotations": {"quadrant.dev/duration": "0.3"}},
+            "spec": {"containers": [{"name": "c"}]},
+        },
+    }
+
+
+# --- objects ------------------------------------------------------------------------------------
+
+
+def _rank(name: str, value: int) -> Item:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def _domain(name: str, nodes: list[str]) -> Item:
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {
+            "tier": 1,
+            "members": [
+                {"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes
+            ],
+        },
+    }
+
+
+def _budget(draw: Random, app: str) -> Item:
+    limit: Item = draw.choice([{"minAvailable": 1}, {"maxUnavailable": 1}, {"minAvailable": "50%"}])
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "ns"},
+        "spec": {**limit, "selector": {"matchLabels": {"app": app}}},
+    }

@@ -1,0 +1,166 @@
+"""From a seed to a scenario: small ones, and now and then a larger one."""
+
+from __future__ import annotations
+
+from random import Random
+
+from coordinator.verification.scenarios.churn import churn, clean_up, lasting
+from coordinator.verification.scenarios.contended import contended, policy
+from coordinator.verification.scenarios.demands import demanding
+from coordinator.verification.scenarios.workload import (
+    LARGE,
+    QUEUES,
+    SMALL,
+    cluster,
+    widest_jobs,
+    workload,
+)
+from coordinator.verification.simulation.scenario import (
+    Fault,
+    FaultKind,
+    Item,
+    PolicyChange,
+    Scenario,
+)
+from coordinator.verification.simulation.virtual_time import Network
+from shard_worker.view.mode import Mode
+
+LARGE_EVERY = 16
+"""One of so many seeds is large."""
+
+STUCK = 0.25
+"""Part of the seeds in which the leader's event loop hangs once."""
+
+WHOLE_EVERY = 4
+"""One of so many groups of three seeds has a policy that evicts."""
+
+CHANGING_EVERY = 8
+"""In one of so many seeds the policy changes while jobs run."""
+
+LASTING_EVERY = 8
+"""In one of so many seeds gangs run on after everything else, longer than a broken gang may take to
+be repaired: each costs 40 s of virtual time."""
+
+
+def scenario(seed: int) -> Scenario:
+    """The mode runs through the three with the seed; all else is drawn from it."""
+    draw = Random(seed)
+    size = LARGE if seed % LARGE_EVERY == LARGE_EVERY - 1 else SMALL
+    mode = (Mode.NONE, Mode.SOFT, Mode.HARD)[seed % 3]
+    nodes = draw.randint(*size.nodes)
+    shards = min(draw.choice([2, 2, 2, 3]), nodes)
+    changing = seed % CHANGING_EVERY == CHANGING_EVERY - 3
+    limits = widest_jobs(mode, nodes, shards, guaranteed=whole_policy(seed) or changing)
+    setup = cluster(draw, nodes, limits)
+    wishes = workload(draw, size, nodes, limits)
+    rules: Item = {}
+    if whole_policy(seed):
+        apart = Random(seed + 3_000_003)
+        rules = policy(apart)
+        setup, wishes = contended(apart, setup, wishes, mode=mode, shards=shards)
+    if seed % 5 in (1, 3):
+        asking = Random(seed + 4_000_003)
+        setup, wishes = demanding(asking, setup, wishes, mode=mode, shards=shards)
+    wishes += churn(Random(seed + 2_000_003), setup, wishes, QUEUES)
+    if seed % LASTING_EVERY == LASTING_EVERY - 2:
+        wishes += lasting(Random(seed + 5_000_003), wishes, QUEUES)
+    faults = (*_faults(Random(seed + 1_000_003), shards), *_stuck(seed))
+    evicting = not rules and seed // 3 % 2 == 1
+    if any(fault.kind is FaultKind.TASKS_LOST for fault in faults) and (
+        rules or changing or evicting
+    ):
+        wishes += clean_up(wishes)
+    return Scenario(
+        seed=seed,
+        mode=mode,
+        shards=shards,
+        network=_network(draw),
+        faulty=seed % 7 in (1, 3),
+        setup=setup,
+        wishes=tuple(wishes),
+        faults=faults,
+        standby=seed % 5 > 1,
+        evicting=evicting,
+        policy=rules,
+        policy_changes=_policy_changes(Random(seed + 6_000_003)) if changing else (),
+    )
+
+
+def whole_policy(seed: int) -> bool:
+    """Whether its policy evicts: in each mode, with and without faults of the cluster."""
+    return seed // 3 % WHOLE_EVERY == 2
+
+
+def _policy_changes(draw: Random) -> tuple[PolicyChange, ...]:
+    """One or two, while most jobs wait or run."""
+    times = sorted(draw.uniform(0.05, 2.0) for _ in range(draw.randint(1, 2)))
+    return tuple(PolicyChange(at, policy(draw)) for at in times)
+
+
+def _network(draw: Random) -> Network:
+    """Slow or quick, and nothing lost, little or much."""
+    slow, lost = draw.choice([0.3, 1.0, 4.0]), draw.choice([0.0, 1.0, 1.0, 3.0])
+    return Network(
+        call=0.002 * slow,
+        ledger=0.003 * slow,
+        cluster=0.004 / slow,
+        request_lost=0.01 * lost,
+        answer_lost=0.03 * lost,
+        echo=0.03 * lost,
+    )
+
+
+_MOSTLY = {
+    FaultKind.WORKER_KILLED: 3,
+    FaultKind.WORKER_PAUSED: 3,
+    FaultKind.LEADER_KILLED: 3,
+    FaultKind.LEADER_PAUSED: 4,
+    FaultKind.STANDBY_KILLED: 1,
+    FaultKind.STANDBY_PAUSED: 1,
+    FaultKind.CLOCK_JUMPED: 1,
+    FaultKind.SERVER_RESTARTED: 3,
+    FaultKind.SERVER_AWAY: 1,
+    FaultKind.CLUSTER_AWAY: 1,
+    FaultKind.TASKS_LOST: 1,
+}
+
+
+def _faults(draw: Random, shards: int) -> list[Fault]:
+    """None, some or many, some of them close to one another."""
+    faults: list[Fault] = []
+    at = 0.0
+    for _ in range(draw.choice([0, 1, 2, 3, 4, 6])):
+        near = draw.random() < 0.3
+        at = at + draw.uniform(0, 0.05) if near else draw.uniform(0.005, 1.8)
+        (kind,) = draw.choices(list(_MOSTLY), list(_MOSTLY.values()))
+        faults.append(Fault(kind, at, _seconds(draw, kind), draw.randrange(shards)))
+    return faults
+
+
+def _stuck(seed: int) -> list[Fault]:
+    """A fault of one seed in four: the leader's loop is held up, for less or more than
+    it may be."""
+    draw = Random(seed + 4_000_003)
+    if draw.random() >= STUCK:
+        return []
+    seconds = draw.choice([draw.uniform(0.1, 1.0), draw.uniform(2.0, 3.0)])
+    return [Fault(FaultKind.LEADER_STUCK, draw.uniform(0.1, 1.0), seconds)]
+
+
+def _seconds(draw: Random, kind: FaultKind) -> float:
+    match kind:
+        case FaultKind.WORKER_KILLED | FaultKind.SERVER_RESTARTED | FaultKind.TASKS_LOST:
+            return 0.0
+        case FaultKind.CLOCK_JUMPED:
+            return draw.choice([draw.uniform(-3.0, 3.0), draw.uniform(-0.3, 0.3)])
+        case FaultKind.LEADER_KILLED | FaultKind.STANDBY_KILLED:
+            return draw.choice([0.0, draw.uniform(0.0, 0.3)])
+        case (
+            FaultKind.WORKER_PAUSED
+            | FaultKind.LEADER_PAUSED
+            | FaultKind.LEADER_STUCK
+            | FaultKind.STANDBY_PAUSED
+        ):
+            return draw.choice([draw.uniform(0.0, 0.3), draw.uniform(0.5, 1.0)])
+        case FaultKind.SERVER_AWAY | FaultKind.CLUSTER_AWAY:
+            return draw.uniform(0.02, 0.6)

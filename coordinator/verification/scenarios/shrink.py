@@ -1,0 +1,81 @@
+"""A failing scenario made small: what can be left out while it still fails in the same way is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from coordinator.verification.scenarios.play import Played, play
+from coordinator.verification.simulation.scenario import Scenario
+from coordinator.verification.simulation.virtual_time import Network
+
+T = TypeVar("T")
+Fails = Callable[[Scenario], bool]
+
+
+def shrink(failed: Played, *, seconds: float) -> Played:
+    """The smallest that is found in that time. It fails by the same rule, not necessarily at the
+    same place."""
+    rule = failed.broken[0].rule
+    ends = time.monotonic() + seconds
+    best = failed
+
+    def fails(scenario: Scenario) -> bool:
+        nonlocal best
+        if time.monotonic() > ends:
+            return False
+        played = play(scenario)
+        if played.broken and played.broken[0].rule == rule:
+            best = played
+            return True
+        return False
+
+    while time.monotonic() < ends:
+        before = best.scenario
+        _less_happens(before, fails)
+        _fewer_faults(best.scenario, fails)
+        _calmer(best.scenario, fails)
+        if best.scenario == before:
+            break
+    return best
+
+
+def _less_happens(scenario: Scenario, fails: Fails) -> None:
+    stories = scenario.stories()
+    smallest(stories, lambda subset: fails(scenario.without(set(stories) - set(subset))))
+
+
+def _fewer_faults(scenario: Scenario, fails: Fails) -> None:
+    smallest(scenario.faults, lambda subset: fails(replace(scenario, faults=tuple(subset))))
+
+
+def _calmer(scenario: Scenario, fails: Fails) -> None:
+    """Fewer kinds of trouble on the way of messages."""
+    if scenario.faulty and fails(calmer := replace(scenario, faulty=False)):
+        scenario = calmer
+    if scenario.evicting and fails(calmer := replace(scenario, evicting=False)):
+        scenario = calmer
+    for name in ("request_lost", "answer_lost", "echo", "dies_with_sender"):
+        if getattr(scenario.network, name):
+            network: Network = replace(scenario.network, **{name: 0.0})
+            if fails(calmer := replace(scenario, network=network)):
+                scenario = calmer
+
+
+def smallest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
+    """Delta debugging: leave out halves, then quarters, and so on down to single parts, as long as
+    it still fails. ``parts`` are known to fail."""
+    size = max(1, len(parts) // 2)
+    while parts:
+        for start in range(0, len(parts), size):
+            fewer = [*parts[:start], *parts[start + size :]]
+            if fails(fewer):
+                parts = fewer
+                break
+        else:
+            if size == 1:
+                return parts
+            size = max(1, size // 2)
+    return parts

@@ -1,0 +1,195 @@
+"""What users of a seeded run submit: a small cluster, jobs of all kinds, groups, several queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from coordinator.verification.simulation.scenario import Item, Wish
+from coordinator.verification.workloads.demands import HOSTNAME
+from shard_worker.view.mode import Mode
+
+CORES = 4
+QUEUES = ("red", "green", "blue")
+GUARANTEED = "red"
+"""Evictions leave something to this queue, where they are to."""
+GUARANTEE = 3
+LIMITED = "blue"
+"""This queue has a capability, and no job wider than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSize:
+    """How much there is; each a range."""
+
+    nodes: tuple[int, int]
+    jobs: tuple[int, int]
+    groups: tuple[int, int]
+    burst: int
+    """Jobs submitted together, at most."""
+
+
+SMALL = WorkloadSize(nodes=(3, 7), jobs=(6, 16), groups=(0, 2), burst=8)
+LARGE = WorkloadSize(nodes=(6, 12), jobs=(20, 40), groups=(0, 4), burst=15)
+
+
+def cluster(draw: Random, nodes: int, limits: dict[str, int]) -> tuple[Item, ...]:
+    """What is there from the start; every sixth node joins late."""
+    setup: list[Item] = [node(number) for number in range(nodes) if number % 6 != 5]
+    setup += [_queue(draw, name, limits[name]) for name in QUEUES]
+    setup += [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 10,
+        }
+    ]
+    return tuple(setup)
+
+
+def widest_jobs(mode: Mode, nodes: int, shards: int, *, guaranteed: bool = False) -> dict[str, int]:
+    """The most tasks that a job of each queue may have and still fit.
+
+    ``guaranteed``: by the policy no other queue gets what one is guaranteed."""
+    widest = nodes * CORES - (GUARANTEE if guaranteed else 0)
+    if mode is Mode.HARD:  # a shard may have a node less than its part
+        widest = min(widest, max(1, nodes // shards - 1) * CORES)
+    return dict.fromkeys(QUEUES, widest) | {LIMITED: max(1, min(widest, nodes * CORES // 3))}
+
+
+def workload(draw: Random, size: WorkloadSize, nodes: int, limits: dict[str, int]) -> list[Wish]:
+    """Jobs in bursts, groups member by member, nodes that join, are cordoned and freed again."""
+    jobs = [_job(draw, number, limits) for number in range(draw.randint(*size.jobs))]
+    late = [node(number, late=True) for number in range(nodes) if number % 6 == 5]
+    wishes = [Wish(draw.uniform(0, 0.3), tuple(late))] if late else []
+    while jobs:
+        many = draw.randint(1, size.burst)
+        burst, jobs = jobs[:many], jobs[many:]
+        wishes.append(Wish(draw.uniform(0.0, 1.0), tuple(burst)))
+    for number in range(draw.randint(*size.groups)):
+        wishes += _group(draw, number)
+    return wishes + _cordons(draw, nodes)
+
+
+# --- nodes and queues ---------------------------------------------------------------------------
+
+
+def node(number: int, *, cordoned: bool = False, cores: int = CORES, late: bool = False) -> Item:
+    labels = {"labels": {"joins": "late"}} if late else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"n{number}", **labels},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {"allocatable": {"cpu": str(cores), "memory": "16Gi", "pods": "110"}},
+    }
+
+
+def with_hostname(item: Item) -> Item:
+    """A node has its name as a label; every other object stays as it is."""
+    if item["kind"] != "Node":
+        return item
+    metadata = item["metadata"]
+    labels = {**metadata.get("labels", {}), HOSTNAME: metadata["name"]}
+    return {**item, "metadata": {**metadata, "labels": labels}}
+
+
+def _cordons(draw: Random, nodes: int) -> list[Wish]:
+    """Nodes that nothing may be placed on for a time, or that are smaller for a time."""
+    wishes = []
+    for number in draw.sample(range(nodes), 2):
+        at = draw.uniform(0.05, 1.2)
+        away = node(number, cordoned=True)
+        if draw.random() < 0.4:
+            away = node(number, cores=draw.randint(1, CORES - 1))
+        wishes += [Wish(at, (away,)), Wish(at + draw.uniform(0.1, 0.5), (node(number),))]
+    return wishes
+
+
+def _queue(draw: Random, name: str, limit: int) -> Item:
+    spec: Item = {"weight": draw.randint(1, 3)}
+    if name == LIMITED:
+        spec["capability"] = {"cpu": str(limit)}
+    elif name == GUARANTEED:
+        spec["guarantee"] = {"resource": {"cpu": str(GUARANTEE)}}
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+# --- groups -------------------------------------------------------------------------------------
+
+
+def _group(draw: Random, number: int) -> list[Wish]:
+    """A PodGroup whose members come one after the other, some later than it needs, some earlier
+    than itself."""
+    minimum = draw.randint(1, 3)
+    members = minimum + draw.randint(0, 3)
+    start = draw.uniform(0.0, 1.0)
+    spec: Item = {"minMember": minimum, "queue": draw.choice(QUEUES)}
+    group: Item = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": f"g{number}", "namespace": "ns"},
+        "spec": spec,
+    }
+    wishes = [Wish(start + draw.uniform(0.0, 0.1), (group,))]
+    for member in range(members):
+        at = start + draw.uniform(0.0, draw.choice([0.05, 0.5, 1.5]))
+        wishes.append(Wish(at, (_pod(draw, f"g{number}-{member}", f"g{number}"),)))
+    return wishes
+
+
+def _pod(draw: Random, name: str, group: str) -> Item:
+    annotations = {
+        "scheduling.k8s.io/group-name": group,
+        "quadrant.dev/duration": draw.choice(["0.05", "0.3", "1"]),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    }
+
+
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+def _job(draw: Random, number: int, limits: dict[str, int]) -> Item:
+    """One role or two; a gang, an elastic job or a single task; now and then as wide as can be."""
+    queue = draw.choice(QUEUES)
+    widest = limits[queue]
+    width = max(1, min(draw.choice([1, 1, 1, 2, 3, 5, 8, widest // 2, widest]), widest))
+    roles = [_role(draw, "a", width)]
+    if width >= 2 and draw.random() < 0.3:
+        part = draw.randint(1, width - 1)
+        roles = [_role(draw, "a", part), _role(draw, "b", width - part)]
+    minimum = width if draw.random() < 0.7 else draw.randint(1, width)
+    spec: Item = {"queue": queue, "minAvailable": minimum, "tasks": roles}
+    if draw.random() < 0.2:
+        spec["priorityClassName"] = "high"
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": f"j{number}", "namespace": "ns"},
+        "spec": spec,
+    }
+
+
+def _role(draw: Random, name: str, replicas: int) -> Item:
+    seconds = draw.choice(["0.05", "0.3", "1", "2"])
+    minimum = {"minAvailable": draw.randint(0, replicas)} if draw.random() < 0.3 else {}
+    return {
+        **minimum,
+        "name": name,
+        "replicas": replicas,
+        "template": {
+            "metadata": {"annotations": {"quadrant.dev/duration": seconds}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        },
+    }

@@ -1,0 +1,118 @@
+"""A worker that now and then evicts whoever is in its way: more boldly than any policy would.
+
+Where a turn finds no room, it may take that of tasks that run on one node, by a statement of the
+usual form: nominations for its gang, evictions in their favour. Whom it takes is drawn, so that all
+that may befall victims befalls some in some run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from shard_worker.placement.statement import Statement
+from shard_worker.turns.session_turn import SessionPlaced
+from shard_worker.view.mode import Mode
+from shard_worker.worker.worker import Attempt, Tally, Worker
+from shared.ledger.entries.stored import JobRecord, TaskRecord
+from shared.messages.messages import (
+    GUARD_GANG,
+    GUARD_GUARANTEE,
+    NOMINATE,
+    EvictRun,
+    Level,
+    Outcome,
+    OutcomeCode,
+    TaskState,
+    Turn,
+)
+
+SIMULATED = "simulated"
+"""The action by which these workers evict."""
+
+CHANCE = 0.5
+"""Of a turn that found no room, to evict."""
+
+FRESH = 0.6
+"""Of evictions that go by what the ledger has now; the others by what it had for the one before."""
+
+MOST = 8
+"""Statements with evictions of one worker: in the end everything has to finish."""
+
+Truth = tuple[Mapping[int, JobRecord], Mapping[int, Mapping[int, TaskRecord]]]
+"""Jobs, and their tasks, as the ledger has them."""
+
+_ABLE = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
+"""The first of them is refused: its bind is on its way."""
+
+
+class EvictingWorker(Worker):
+    """``truth`` tells whom it could evict; ``draw`` decides. Both are set before the first turn."""
+
+    truth: Callable[[], Truth]
+    draw: Random
+    left = MOST
+    _seen: Truth | None = None
+    """What it went by the last time."""
+
+    def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
+        found = super()._try(turn, tally, repairs)
+        if not isinstance(found, Outcome) or found.code is not OutcomeCode.INFEASIBLE:
+            return found
+        if self.left <= 0 or repairs or not turn.runs or self.draw.random() >= CHANCE:
+            return found  # a turn without runs is a shuffle: it places nobody
+        placed = self._evicting(turn)
+        if placed is None:
+            return found
+        self.left -= 1
+        return self._attempt_of(turn, placed, tally, self.limits.repairs)
+
+    def _evicting(self, turn: Turn) -> SessionPlaced | None:
+        """As many victims, of one job, as the first run of the turn has tasks."""
+        if self._seen is None or self.draw.random() < FRESH:
+            self._seen = self.truth()
+        jobs, tasks = self._seen
+        able = {
+            jid: [t for t, task in sorted(there.items()) if self._may(task)]
+            for jid, there in sorted(tasks.items())
+            if jid != turn.jid and not jobs[jid].gone
+        }
+        able = {jid: found for jid, found in able.items() if found}
+        if not able:
+            return None
+        jid = self.draw.choice(list(able))
+        whole = self.draw.random() < 0.5
+        wanted = len(able[jid]) if whole else len(turn.runs[0].tasks)
+        return self._placed(turn, jobs[jid], jid, {t: tasks[jid][t] for t in able[jid][:wanted]})
+
+    def _may(self, task: TaskRecord) -> bool:
+        """Whether it may be evicted: it is on a node that this worker may use."""
+        view, row = self.view, task.row
+        if task.state not in _ABLE or row >= view.size or view.spec[row] < 0:
+            return False
+        return self.classes.mode is not Mode.HARD or bool(view.own[row])
+
+    def _placed(
+        self, turn: Turn, job: JobRecord, jid: int, victims: Mapping[int, TaskRecord]
+    ) -> SessionPlaced:
+        statement, run = Statement(self.view), turn.runs[0]
+        self.classes.get(run.cid)  # the view has a column for all that the class asks for
+        placed = SessionPlaced(statement)
+        for tix, task in victims.items():
+            statement.let_go(self.view.classes[task.cid], task.row)
+            evicted = EvictRun(jid, job.spec_version, task.cid, task.group, [tix], [task.row])
+            placed.evictions.append(evicted)
+        before = statement.checkpoint
+        for tix, task in zip(run.tasks, victims.values(), strict=False):
+            statement.place(
+                cid=run.cid,
+                group=run.group,
+                task=tix,
+                row=task.row,
+                level=Level.FUTURE_OWN if self.view.own[task.row] else Level.FUTURE_OTHER,
+                kind=NOMINATE,
+            )
+        placed.core = statement.placed(before)
+        placed.guards = self.draw.choice((GUARD_GANG, GUARD_GANG | GUARD_GUARANTEE))
+        placed.reason = SIMULATED
+        return placed

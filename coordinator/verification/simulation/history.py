@@ -1,0 +1,55 @@
+"""The history of a seeded run, kept in memory: the same lines that a history file has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+
+from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.history.acknowledgements import Runs, add_runs
+from coordinator.cluster.history.events import (
+    Event,
+    LedgerEvents,
+    acknowledged_event,
+    cluster_event,
+    end_event,
+)
+from shared.ledger.entries.log import LogEntry
+
+
+class Notes:
+    """``lines``: one JSON event each, with its newline."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self._number = 0
+        self._events = LedgerEvents()
+
+    def ledger_entries(self, entries: list[LogEntry], at: float) -> None:
+        """``at``: virtual time; ids of the double's log are plain numbers."""
+        for entry in entries:
+            self._add(self._events.of(entry, at=at))
+
+    def cluster_events(self, events: list[ClusterEvent]) -> None:
+        for event in events:
+            self._number += 1
+            self._add([cluster_event(event, self._number)])
+
+    def acknowledged(self, t: float, jids: list[int]) -> None:
+        """Users are told that these jobs are stored."""
+        runs: Runs = []
+        add_runs(runs, jids)
+        self._number += 1
+        self._add([acknowledged_event(t, runs, self._number)])
+
+    def end(self, t: float) -> None:
+        self._number += 1
+        self._add([end_event(t, self._number)])
+
+    def _add(self, events: list[Event]) -> None:
+        self.lines += [orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE) for event in events]
+
+    def write(self, path: Path) -> None:
+        """May raise OSError."""
+        path.write_bytes(b"".join(self.lines))

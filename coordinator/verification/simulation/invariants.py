@@ -1,0 +1,123 @@
+"""What must be true when a seeded run has ended, and what was not."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.verification.checker.report.report import CheckReport
+from coordinator.verification.simulation.leader import settled
+from coordinator.verification.simulation.run import Simulation
+from coordinator.verification.simulation.scenario import FaultKind, Scenario
+from shard_worker.view.view import View
+from shared.ledger.memory.synchronous import at_once
+from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """``rule`` tells failures of different kinds apart; ``message`` has the particulars."""
+
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+def crashed(error: Exception) -> Broken:
+    """The production code itself found that something is wrong."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{frame.filename.rpartition('/')[2]} {frame.name}"
+    text = str(error).splitlines()[0] if str(error) else (frame.line or "")
+    return Broken(f"{type(error).__name__} in {place}", text)
+
+
+def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) -> list[Broken]:
+    """Everything that does not hold at the end of a run; the first is the one to look at."""
+    found = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
+    found += _audited(simulation)
+    if not simulation.over:
+        found.append(Broken("unfinished", f"at {simulation.timeline.now:.0f} s it is not over"))
+    if not settled(simulation.core):
+        found.append(Broken("unfinished", str(simulation.core.status()["jobs"])))
+        return found  # what follows is only true of runs that came to their end
+    found += _account(wanted, report)
+    try:
+        simulation.core.validate()
+    except AssertionError as error:
+        found.append(crashed(error))
+    found += _nothing_left(simulation)
+    found += _views(simulation)
+    return found
+
+
+def _audited(simulation: Simulation) -> Iterator[Broken]:
+    """What the ledger audit found, of whichever leader."""
+    for finding in simulation.audited:
+        yield Broken("ledger audit", f"{finding.subject} {finding.name}: {finding.describe()}")
+
+
+def _account(wanted: Scenario, report: CheckReport) -> Iterator[Broken]:
+    """Everything that was submitted ended somehow; once each, as a whole."""
+    summary = report.summary
+    ended = summary.tasks_finished + summary.tasks_failed + summary.tasks_deleted
+    if ended != summary.tasks_submitted:
+        yield Broken("account", f"{summary.tasks_submitted} submitted, {ended} ended: {summary}")
+    if wanted.deletes or any(fault.kind is FaultKind.TASKS_LOST for fault in wanted.faults):
+        return
+    whole = summary.jobs_finished == summary.jobs_submitted
+    if not (whole and summary.tasks_finished == summary.tasks_bound):
+        yield Broken("account", f"nothing was taken away, and not everything finished: {summary}")
+
+
+def _nothing_left(simulation: Simulation) -> Iterator[Broken]:
+    """Whatever a job took, it gave back: on nodes, in queues, in nominations, in the streams."""
+    core, snapshot = simulation.core, at_once(simulation.ledger.snapshot())
+    for row, record in zip(snapshot.nodes.rows, snapshot.nodes.records, strict=True):
+        slots = unpack_node(record)[2]
+        if any(any(slots[part::WIDTH]) for part in (USED, RELEASING, NOMINATED)):
+            yield Broken("left behind", f"row {row} still holds something")
+    for qid, queue in snapshot.queues.items():
+        if queue.used:
+            yield Broken("left behind", f"queue {qid} still counts {queue.used}")
+    if snapshot.nominations:
+        yield Broken("left behind", f"nominations of jobs {sorted(snapshot.nominations)}")
+    if unread := at_once(simulation.ledger.read_binds("coordinator", own=True)):
+        yield Broken("left behind", f"{len(unread)} bind entries that nobody acknowledged")
+    if core.leaving or core.order.departures.members:
+        yield Broken("left behind", f"deleted jobs {sorted(core.leaving)}")
+    if core.order.open:
+        yield Broken("left behind", f"{core.order.open} open turns")
+
+
+def _views(simulation: Simulation) -> Iterator[Broken]:
+    """Nothing is open, the log is read to its end: each view is what a new one would load."""
+    for shard, worker in simulation.shards.workers.items():
+        if not worker.process.alive:
+            continue
+        worker.follow()
+        worker.worker.validate()
+        fresh = View(shard=shard)
+        fresh.load(at_once(simulation.ledger.snapshot(workload=False)))
+        slots = max(worker.view.columns.slots, fresh.columns.slots)
+        for view in (worker.view, fresh):
+            view.columns.grow(slots=slots)
+        if worker.worker.open_turns:
+            yield Broken("views", f"shard {shard} has {worker.worker.open_turns} open turns")
+        if worker.view.columns.image() != fresh.columns.image():
+            yield Broken("views", f"shard {shard} counts other amounts than the ledger")
+        if worker.view.things.image() != fresh.things.image():
+            yield Broken("views", f"shard {shard} counts other named things than the ledger")
+        if not _same(worker.view, fresh):
+            yield Broken("views", f"shard {shard} knows other objects than the ledger")
+
+
+def _same(view: View, fresh: View) -> bool:
+    return (
+        view.nodes == fresh.nodes
+        and view.classes == fresh.classes
+        and view.nominations == fresh.nominations == {}
+        and bool((view.own == fresh.own).all())
+    )

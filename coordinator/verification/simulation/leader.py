@@ -1,0 +1,377 @@
+"""One coordinator of a seeded run, from taking the seat to its death: the service's part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator.cluster.simulated.kubelets import Kubelets
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.policy_record import policy_op
+from coordinator.dispatch.dispatcher import SendTurns
+from coordinator.dispatch.instructions import (
+    Fail,
+    Instruction,
+    Keep,
+    Lapse,
+    LeaveOut,
+    Purge,
+    Repartition,
+    Reread,
+    Stop,
+)
+from coordinator.intake.documents.document import Key
+from coordinator.intake.intake import Intake
+from coordinator.verification.simulation.bind_loop import CONSUMER, SimulatedBinding
+from coordinator.verification.simulation.bold_evictor import SIMULATED
+from coordinator.verification.simulation.ledger_audit import SimulatedAudit
+from coordinator.verification.simulation.ledger_writer import INTAKE, IntakeDesk, Seat
+from coordinator.verification.simulation.ownership import unless_deposed
+from coordinator.verification.simulation.policy_file import LOOK_SECONDS, Policies
+from coordinator.verification.simulation.process import Alarm, Lane, Process
+from coordinator.verification.simulation.reconcile_loop import SimulatedReconciling
+from coordinator.verification.simulation.standby import LEASE_SECONDS, Candidate, Tenure
+from coordinator.verification.simulation.virtual_time import Event, Place, Timeline
+from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
+from coordinator.verification.simulation.workers import SimulatedShards
+from shard_worker.dialects.open_session import open_session
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.synchronous import at_once
+from shared.ledger.protocol import COORDINATOR
+from shared.messages.messages import Epoch, StatusItem
+from shared.policy.model import Policy
+
+IDLE_STEP_SECONDS = 0.05
+"""What is due is looked at again so long after the last step, where nothing else happens."""
+
+SWEEP_SECONDS = 0.5
+"""How often nominations in the ledger are compared with what jobs count on."""
+
+IDLE_SWEEPS = 1
+"""After more of them that find everything done, nothing will happen any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a coordinator finds, and leaves behind."""
+
+    timeline: Timeline
+    ledger: LedgerDouble
+    kubelets: Kubelets
+    workers: WorkerConfig
+    policies: Policies
+    acknowledged: Callable[[list[int]], None]
+    """Users are told that these jobs are stored."""
+
+
+class Life:
+    """``core``: nobody knows anything but what the ledger holds when it begins."""
+
+    def __init__(
+        self, core: Coordinator, world: World, *, holder: str, ready: Event, deposed: Event
+    ) -> None:
+        """``ready``: objects may be submitted; ``deposed``: another one took the seat, or may."""
+        self.core = core
+        self.process = process = Process(world.timeline)
+        self.open = False
+        """Whether objects may be submitted."""
+        self._ledger = world.ledger
+        self._world = world
+        self._ready = ready
+        self._deposed = deposed
+        self._intake = Intake()
+        self._asking = Lane(process, Place.LEDGER)
+        self._alarm = Alarm(process, self._step_now)
+        self._idle_sweeps = 0
+        self.desk: IntakeDesk | None = None
+        self.binding: SimulatedBinding | None = None
+        self.audit: SimulatedAudit | None = None
+        self.shards = SimulatedShards(
+            world.workers,
+            session=lambda: open_session(self._worker_policy),
+            process=process,
+            ledger=world.ledger,
+            core=core,
+            step=self._step,
+            committed=self._committed,
+            deposed=deposed,
+        )
+        self._seat: Seat | None = None
+        self._generation = world.policies.generation
+        """Of the policy that Order goes by."""
+        self._worker_policy = core.order.session.policy
+        """What new workers go by: the one that the ledger was told last."""
+        self.holder = holder
+        self.term = 0
+        """Counts those that took the seat; 0 where it never did."""
+        self._candidate = Candidate(
+            process=process,
+            ledger=world.ledger,
+            intake=self._intake,
+            core=core,
+            holder=holder,
+            elected=self._elected,
+        )
+
+    # --- birth and death ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Stand by until the seat is free."""
+        self._candidate.begin()
+
+    def _elected(self, epoch: Epoch) -> None:
+        """Claim every writer, take up the rest of what the ledger holds, accept its run."""
+        epochs = {COORDINATOR: epoch}
+        self.term = epoch.counter
+        Tenure(
+            process=self.process,
+            ledger=self._ledger,
+            epoch=epoch,
+            since=self.process.now - LEASE_SECONDS / 2,  # the claim was no longer under way
+            ended=self._deposed,
+        )
+
+        def claim(writer: str) -> None:
+            lease = 0.0 if writer == INTAKE else SHARD_LEASE_SECONDS
+
+            def ask() -> Epoch:
+                return at_once(self._ledger.claim(writer, leader=epoch, lease=lease))
+
+            def answer(own: Epoch | None) -> None:
+                if own is None:
+                    self._deposed()
+                else:
+                    epochs[writer] = own
+
+            self._asking.push("claim", unless_deposed(ask), answer)
+
+        for writer in (INTAKE, *map(str, self.core.dispatcher.shards)):
+            claim(writer)
+        self._asking.push(
+            "nothing", lambda: None, lambda _: self._candidate.finish(lambda: self._bless(epochs))
+        )
+
+    def _bless(self, epochs: dict[str, Epoch]) -> None:
+        def ask() -> str:
+            after = self._candidate.log_id
+            return at_once(self._ledger.bless(epochs[COORDINATOR], after=after))
+
+        def blessed(run: str | None) -> None:
+            if run is None:
+                self._deposed()
+            else:
+                self._take_seat(epochs)
+
+        self._asking.push("bless", unless_deposed(ask), blessed)
+
+    def _take_seat(self, epochs: dict[str, Epoch]) -> None:
+        core, process, ledger = self.core, self.process, self._ledger
+        self.shards.leader = epochs[COORDINATOR]
+        core.validate()
+        self._seat = seat = Seat(
+            process=process,
+            ledger=ledger,
+            core=core,
+            epoch=epochs[COORDINATOR],
+            step=self._step,
+            deposed=self._deposed,
+        )
+        self.desk = IntakeDesk(
+            process=process,
+            ledger=ledger,
+            core=core,
+            intake=self._intake,
+            epoch=epochs[INTAKE],
+            leader=epochs[COORDINATOR],
+            deposed=self._deposed,
+            acknowledged=self._world.acknowledged,
+        )
+        self.binding = SimulatedBinding(
+            process=process,
+            ledger=ledger,
+            core=core,
+            kubelets=self._world.kubelets,
+            seat=seat,
+        )
+        self._reconciling = SimulatedReconciling(
+            process=process,
+            core=core,
+            kubelets=self._world.kubelets,
+            seat=seat,
+            stop=self.binding.stop,
+            step=self._step,
+        )
+        policy = self._recorded_policy(core.order.session.policy)
+        self.desk.store([policy_op(policy)], lambda: None)
+        self.audit = SimulatedAudit(process=process, ledger=ledger, seat=seat)
+        self.desk.admit([], self._open)
+
+    def _recorded_policy(self, policy: Policy) -> Policy:
+        """The policy for the history; workers that evict at will have an action of their own."""
+        if not self._world.workers.evicting:
+            return policy
+        return replace(policy, actions=(*policy.actions, SIMULATED))
+
+    def _open(self) -> None:
+        """The default queue is there: everything else begins."""
+        assert self.binding is not None
+        self.binding.start()
+        self._reconciling.look()
+        assert self.audit is not None
+        self.audit.begin()
+        for shard in self.core.dispatcher.shards:
+            self.shards.start(shard)
+        self.shards.beat()
+        self._repartition()
+        self.process.round(SWEEP_SECONDS, self._sweep)
+        self._follow_policy()
+        self.open = True
+        self._ready()
+        self._step()
+
+    def die(self) -> None:
+        self.process.alive = False
+        self.shards.orphan()
+
+    def validate(self) -> None:
+        """To be called between any two events; see :meth:`Seat.validate`."""
+        if self._seat is not None and self.process.alive:
+            self._seat.validate()
+
+    # --- events -------------------------------------------------------------------------------
+
+    def admit(self, items: list[dict[str, Any]], durable: Event) -> None:
+        """Objects reach intake."""
+        assert self.desk is not None
+        self.desk.admit(items, lambda: self._stored(durable))
+
+    def remove(self, key: Key, durable: Event) -> None:
+        """The wish to delete an object reaches intake."""
+        assert self.desk is not None
+        self.desk.remove(key, lambda: self._stored(durable))
+
+    def _stored(self, durable: Event) -> None:
+        durable()
+        self._repartition()
+        self._step()
+
+    def _committed(self) -> None:
+        if self.binding is not None:
+            self.binding.look()
+
+    def _step(self) -> None:
+        """Something happened: step once after all events of this moment."""
+        self._alarm.set(self.process.now)
+
+    def _step_now(self) -> None:
+        for instruction in self.core.step(self.process.now):
+            self._execute(instruction)
+        due = self.core.next_due()
+        if due is not None:
+            self._alarm.set(max(due, self.process.now + IDLE_STEP_SECONDS))
+
+    def _execute(self, instruction: Instruction) -> None:
+        assert self._seat is not None
+        assert self.desk is not None
+        assert self.binding is not None
+        match instruction:
+            case SendTurns():
+                self.shards.call(instruction)
+            case Reread():
+                self._seat.reread(instruction.jids)
+            case Lapse():
+                jids = instruction.jids
+                self._seat.record([], jids, lambda: self._lapsed(jids))
+            case Repartition():
+                self.desk.store([instruction.put], self._partition_stored)
+            case Stop():
+                self.binding.stop(instruction.tasks)
+            case Fail():
+                items = instruction.items
+                self._seat.record(items, [], lambda: self._failed(items))
+            case Purge():
+                self.desk.purge(instruction.jids, instruction.pods, self._step)
+            case LeaveOut():
+                self._leave_out(instruction)
+            case Keep():
+                self._keep(instruction)
+
+    def _keep(self, instruction: Keep) -> None:
+        def stored() -> None:
+            self.core.order.aging.stored(instruction.marks)
+            self._step()
+
+        assert self.desk is not None
+        self.desk.store(instruction.ops(), stored)
+
+    def _leave_out(self, instruction: LeaveOut) -> None:
+        def stored() -> None:
+            self.core.left_out(instruction.marks)
+            self._step()
+
+        assert self.desk is not None
+        self.desk.store(instruction.ops(), stored)
+
+    def _failed(self, items: list[StatusItem]) -> None:
+        self.core.failed(items)
+        self._step()
+
+    def _lapsed(self, jids: list[int]) -> None:
+        self.core.order.lapse_recorded(jids)
+        self._step()
+
+    def _repartition(self) -> None:
+        instruction = self.core.repartition(self.process.now)
+        if instruction is not None:
+            self._execute(instruction)
+
+    def _partition_stored(self) -> None:
+        self.core.partition_stored(at_once(self._ledger.log_tail()))
+        self._step()
+
+    @property
+    def over(self) -> bool:
+        """Whether all is done, and sweeps bring nothing new."""
+        return self._idle_sweeps > IDLE_SWEEPS and self.process.timeline.quiet()
+
+    def _follow_policy(self) -> None:
+        """A new policy counts for Order, and for workers that begin anew, once it is stored."""
+        policies = self._world.policies
+        if self._generation != policies.generation:
+            self._generation, policy = policies.generation, policies.current
+            assert self.desk is not None
+            recorded = policy_op(self._recorded_policy(policy))
+            self.desk.store([recorded], lambda: self._adopt(policy))
+        if policies.changing:
+            self.process.round(LOOK_SECONDS, self._follow_policy, background=True)
+
+    def _adopt(self, policy: Policy) -> None:
+        self._worker_policy = policy
+        self.core.order.adopt(open_session(policy))
+        for shard in self.core.dispatcher.shards:
+            self.shards.replace(shard)
+        self.core.order.look_again()
+        self._step()
+
+    # --- the sweep ----------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Find nominations that nobody counts on."""
+        bound = not at_once(self._ledger.read_binds(CONSUMER, own=True))
+        quiet = self.process.timeline.quiet() and settled(self.core) and bound
+        self._idle_sweeps = self._idle_sweeps + 1 if quiet else 0
+
+        def swept(held: Any) -> None:
+            self.core.stray_nominations(held, self.process.now)
+            self._step()
+            self.process.round(SWEEP_SECONDS, self._sweep)
+
+        self._asking.push("sweep", lambda: at_once(self._ledger.read_nominations()), swept)
+
+
+def settled(core: Coordinator) -> bool:
+    """Whether every job is done or gone."""
+    jobs = core.status()["jobs"]
+    going = core.leaving or core.order.departures.members
+    return bool(jobs["finished"] == jobs["submitted"] and not going)

@@ -1,0 +1,107 @@
+"""The ledger audit in a seeded run: page by page between the other events, and what it found.
+
+It asks the double directly and draws nothing from the seed, so that a run is the same with it and
+without it. What it finds twice is repaired as in the service, and breaks the run all the same: no
+script may leave such a thing.
+"""
+
+from __future__ import annotations
+
+from coordinator.ledger_audit.bind_watch import BindWatch
+from coordinator.ledger_audit.findings import Finding, Subject, confirmed
+from coordinator.ledger_audit.look import Look, Question
+from coordinator.ledger_audit.repairing import Task, lost_binds, request_of
+from coordinator.verification.simulation.ledger_writer import Seat
+from coordinator.verification.simulation.process import Process
+from shared.ledger.entries.repair import AuditPage, Table, named_in
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.synchronous import at_once
+from shared.ledger.records import unpack_task
+
+PAGE_SECONDS = 0.05
+"""Between two pages. A run of a few seconds is looked at some times, with most of what happens in
+it happening in the middle of a look."""
+PAGE_RECORDS = 12
+"""Few, so that tables have several pages, and move between them."""
+BIND_SECONDS = 1.0
+"""Less than in the service: answers are lost for tenths of a second here, not for seconds."""
+
+
+class SimulatedAudit:
+    def __init__(self, *, process: Process, ledger: LedgerDouble, seat: Seat) -> None:
+        self.found: list[Finding] = []
+        """What was found twice."""
+        self.looks = 0
+        self._process = process
+        self._ledger = ledger
+        self._seat = seat
+        self._watch = BindWatch(BIND_SECONDS)
+        self._before: list[Finding] = []
+        self._look = self._new_look()
+
+    def begin(self) -> None:
+        self._process.round(PAGE_SECONDS, self._step, background=True)
+
+    def _new_look(self) -> Look:
+        return Look(since=at_once(self._ledger.log_tail()), count=PAGE_RECORDS)
+
+    def _step(self) -> None:
+        question = self._look.question
+        if question is None:
+            self._finish()
+        else:
+            for _ in self._look.take(self._page(question)):
+                pass
+        self.begin()
+
+    def _page(self, question: Question) -> AuditPage:
+        return at_once(
+            self._ledger.audit_page(
+                question.table,
+                after=self._look.log_id,
+                cursor=question.cursor,
+                count=question.count,
+                fields=question.fields,
+            )
+        )
+
+    def _finish(self) -> None:
+        look = self._look
+        for _ in look.compare():
+            pass
+        for question in look.specs_wanted():
+            look.take_specs(question, self._last_page(question))
+        for _ in self._watch.noting(look.binding, self._process.now):
+            pass
+        stuck = self._watch.stuck
+        findings = [*look.findings, *(self._lost_binds(stuck) if stuck else ())]
+        counted = confirmed(self._before, findings)
+        self.found += counted
+        self.looks += 1
+        if counted:
+            tasks = [(f.name[0], f.name[1]) for f in counted if f.subject is Subject.TASK]
+            self._seat.repair(request_of(counted, self._tasks(tasks)))
+        self._before, self._look = findings, self._new_look()
+
+    def _last_page(self, question: Question) -> AuditPage:
+        page = self._page(question)
+        while not page.current:
+            for _ in self._look.take(page):
+                pass
+            page = self._page(question)
+        return page
+
+    def _tasks(self, tasks: list[Task]) -> dict[Task, bytes]:
+        fields = tuple(f"{jid}.{tix}" for jid, tix in tasks)
+        page = self._last_page(Question(Table.TASK, fields=fields)) if fields else None
+        records = {} if page is None else dict(page.records)
+        named = {(jid, tix): f"{jid}.{tix}".encode() for jid, tix in tasks}
+        return {task: records[name] for task, name in named.items() if name in records}
+
+    def _lost_binds(self, stuck: dict[Task, int]) -> list[Finding]:
+        entries, _ = at_once(self._ledger.open_binds("0", count=10_000))
+        records = {
+            task: (unpack_task(record, *task), record)
+            for task, record in self._tasks([*stuck]).items()
+        }
+        return [*lost_binds(stuck, named_in(entries), records)]

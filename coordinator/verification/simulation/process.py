@@ -1,0 +1,218 @@
+"""A process of a seeded run: what it hears, what it says, and that it may stand still or die."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event, Place, Timeline
+
+BETWEEN = 0.5
+"""Part of the pauses that come between deciding and sending."""
+
+EFFECTS = frozenset(f"{what} asked" for what in ("commit", "record", "store", "bind", "stop"))
+"""Messages that change something where they arrive."""
+
+FAR_SECONDS = 0.5
+"""What is due later keeps no run from being over: where work is left, that is known besides."""
+
+LOST_SECONDS = 0.02
+"""After so long without an answer the same is asked again."""
+
+
+class Process:
+    """Something that can die: its timers stop and it hears nothing more; what it said arrives all
+    the same, or vanishes with it, by the seed. While it stands still everything waits for it."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.network = timeline.network
+        self.alive = True
+        self._awake_at = 0.0
+        self._free_at = 0.0
+        self._next_pause = 0.0
+
+    @property
+    def now(self) -> float:
+        return self.timeline.now
+
+    def pause_sending(self, seconds: float) -> None:
+        """It stands still the next time that it has decided to do something that shows outside, and
+        says it when it wakes."""
+        self._next_pause = seconds
+
+    def pause(self, seconds: float) -> None:
+        """It stands still, and then goes on as if nothing had happened."""
+        self._awake_at = max(self._awake_at, self.now + seconds)
+
+    def stick(self, seconds: float) -> None:
+        """Its event loop is held up; its other threads (:class:`Thread`) go on."""
+        self._free_at = max(self._free_at, self.now + seconds)
+
+    @property
+    def awake(self) -> bool:
+        return self._resumes <= self.now
+
+    @property
+    def _resumes(self) -> float:
+        """When what waits for it happens, at the earliest."""
+        return max(self._awake_at, self._free_at)
+
+    def after(self, seconds: float, event: Event, what: str = "") -> None:
+        """A timer of its own."""
+        self.timeline.after(seconds, lambda: self._while_alive(event, what), what)
+
+    def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
+        """One of its periodic looks; see :meth:`Timeline.round`."""
+        self.timeline.round(seconds, lambda: self._while_alive(event, ""), background=background)
+
+    def hear(self, mean: float, event: Event, what: str = "") -> None:
+        """A message to this process."""
+        self.timeline.send(mean, lambda: self._while_alive(event, what), what)
+
+    def say(self, mean: float, event: Event, what: str = "") -> None:
+        """A message from this process."""
+        if self._next_pause and self.alive and what in EFFECTS:
+            self.pause(self._next_pause)
+            self._next_pause = 0.0
+            self.timeline.struck["message held"] += 1
+            self.after(self._resumes - self.now, lambda: self.say(mean, event, what))
+            return
+
+        def arrive() -> None:
+            if self.alive or not self.timeline.strikes(self.network.dies_with_sender):
+                event()
+
+        self.timeline.send(mean, arrive, what)
+
+    def _while_alive(self, event: Event, what: str) -> None:
+        if not self.alive:
+            return
+        if self.awake:
+            event()
+        else:
+            self.after(self._resumes - self.now, event, what)
+
+
+class Thread(Process):
+    """A thread of a process beside its event loop: it dies and stands still with the process, and
+    goes on where only the loop is held up."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        super().__init__(process.timeline)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive
+
+    @alive.setter
+    def alive(self, value: bool) -> None:
+        """It lives as long as the process."""
+
+    @property
+    def _resumes(self) -> float:
+        return self._process._awake_at
+
+
+def halt(process: Process, seconds: float) -> None:
+    """It stands still, at the worst moment or at any."""
+    if process.timeline.strikes(BETWEEN):
+        process.pause_sending(seconds)
+    else:
+        process.pause(seconds)
+
+
+class Alarm:
+    """Rings at the earliest time it was set to, once."""
+
+    def __init__(self, process: Process, ring: Event) -> None:
+        self._process = process
+        self._ring = ring
+        self._at: float | None = None
+
+    def set(self, at: float | None) -> None:
+        if at is None or (self._at is not None and self._at <= at):
+            return
+        self._at = at
+        seconds = at - self._process.now
+        if seconds < FAR_SECONDS:
+            self._process.after(seconds, lambda: self._due(at))
+        else:
+            self._process.round(seconds, lambda: self._due(at), background=True)
+
+    def _due(self, at: float) -> None:
+        if self._at == at:  # else it was set to an earlier time, and has rung
+            self._at = None
+            self._ring()
+
+
+class Again:
+    """What ``ask`` returns where there is more to ask before there is an answer."""
+
+
+AGAIN = Again()
+
+Ask = Callable[[], Any]
+Answer = Callable[[Any], None]
+
+
+class Lane:
+    """Requests that go one at a time, in order: one is on its way while the others wait."""
+
+    def __init__(self, process: Process, place: Place) -> None:
+        self._process = process
+        self._place = place
+        self._mean = process.network.mean(place)
+        self._waiting: deque[tuple[str, Ask, Answer]] = deque()
+        self._busy = False
+
+    def push(self, what: str, ask: Ask, answer: Answer) -> None:
+        """``ask`` happens at the other end, ``answer`` gets its result when that is back.
+
+        Where request or answer is lost, or the answer is AGAIN, ``ask`` happens again; now and then
+        it happens once more, much later, and nobody hears of it: it must bear both."""
+        self._waiting.append((what, ask, answer))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._busy or not self._waiting:
+            return
+        self._busy = True
+        self._ask(*self._waiting.popleft())
+
+    def _ask(self, what: str, ask: Ask, answer: Answer) -> None:
+        process, timeline = self._process, self._process.timeline
+        network = timeline.network
+
+        def again() -> None:
+            process.after(LOST_SECONDS, lambda: self._ask(what, ask, answer))
+
+        def arrive() -> None:
+            if not timeline.reaches(self._place) or timeline.strikes(
+                network.request_lost, "request lost"
+            ):
+                again()
+                return
+            result = ask()
+            if timeline.strikes(network.echo, "request twice"):
+                timeline.send(ECHO_SECONDS, once_more, f"{what} asked twice")
+            if timeline.strikes(network.answer_lost, "answer lost"):
+                again()
+            else:
+                process.hear(self._mean, lambda: back(result), f"{what} answered")
+
+        def once_more() -> None:
+            if timeline.reaches(self._place):
+                ask()
+
+        def back(result: Any) -> None:
+            if result is AGAIN:
+                self._ask(what, ask, answer)
+                return
+            self._busy = False
+            answer(result)
+            self._go_on()
+
+        process.say(self._mean, arrive, f"{what} asked")

@@ -1,0 +1,103 @@
+"""The look at the cluster in a seeded run: what it has against the books, and what is repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from coordinator.cluster.protocol import ClusterTimeout, Listed
+from coordinator.cluster.simulated.kubelets import Kubelets
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reconcile import Look, Reconciler, Task
+from coordinator.verification.simulation.ledger_writer import Seat
+from coordinator.verification.simulation.process import Lane, Process
+from coordinator.verification.simulation.virtual_time import Event, Place
+
+LOOK_SECONDS = 0.5
+"""Between two looks. A difference that is there twice is repaired."""
+
+T = TypeVar("T")
+
+
+class SimulatedReconciling:
+    def __init__(
+        self,
+        *,
+        process: Process,
+        core: Coordinator,
+        kubelets: Kubelets,
+        seat: Seat,
+        stop: Callable[[list[Task]], None],
+        step: Event,
+    ) -> None:
+        """``stop``: end tasks at the cluster; ``step``: the coordinator has news."""
+        self._process = process
+        self._core = core
+        self._kubelets = kubelets
+        self._seat = seat
+        self._stop = stop
+        self._step = step
+        self._reconciler = Reconciler(core)
+        self._asking = Lane(process, Place.CLUSTER)
+        self._looking = False
+
+    def look(self) -> None:
+        """Now, and again and again."""
+        if not self._looking:
+            self._looking = True
+            self._list(Look(self._core), "")
+        self._process.round(LOOK_SECONDS, self.look, background=True)
+
+    def _ask(self, what: str, ask: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Where the cluster goes silent this look is given up."""
+
+        def asked() -> T | None:
+            try:
+                return ask()
+            except ClusterTimeout:
+                return None
+
+        def answered(answer: T | None) -> None:
+            if answer is None:
+                self._looking = False
+            else:
+                then(answer)
+
+        self._asking.push(what, asked, answered)
+
+    def _list(self, look: Look, token: str) -> None:
+        def listed(part: Listed) -> None:
+            look.take(part)
+            if part.token:
+                self._list(look, part.token)
+            else:
+                self._see_missing(look)
+
+        self._ask("list", lambda: self._kubelets.listing(token), listed)
+
+    def _see_missing(self, look: Look) -> None:
+        states = [*self._core.order.jobs.values(), *self._core.leaving.values()]
+        names = [f"{jid}.{tix}" for jid, tix in look.missing(states)]
+
+        def seen(part: Listed) -> None:
+            look.take_missing(part)
+            self._judge(look)
+
+        if names:
+            self._ask("look at missing", lambda: self._kubelets.look(names), seen)
+        else:
+            self._judge(look)
+
+    def _judge(self, look: Look) -> None:
+        repairs = self._reconciler.judge(look)
+
+        def recorded() -> None:
+            if repairs.stop:
+                self._stop(repairs.stop)
+            self._step()
+
+        self._looking = False
+        if repairs.items:
+            self._seat.record(repairs.items, [], recorded)
+        elif repairs.stop:
+            recorded()

@@ -1,0 +1,317 @@
+"""One seeded run: the parts put together, the loop over virtual time, the history it leaves."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.cluster.simulated.kubelets import Kubelets
+from coordinator.core.coordinator import Coordinator
+from coordinator.intake.documents.document import Key
+from coordinator.ledger_audit.findings import Finding
+from coordinator.verification.simulation.bind_loop import SimulatedBinding
+from coordinator.verification.simulation.history import Notes
+from coordinator.verification.simulation.leader import Life, World
+from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.process import halt
+from coordinator.verification.simulation.scenario import Fault, FaultKind
+from coordinator.verification.simulation.seen_log import SeenLedger
+from coordinator.verification.simulation.virtual_time import Network, Place, Timeline
+from coordinator.verification.simulation.worker import EVERYTHING, WorkerConfig
+from coordinator.verification.simulation.workers import SimulatedShards
+from shard_worker.view.mode import Mode
+from shared.ledger.entries.log import CommitEntry
+from shared.ledger.memory.old_copy import LedgerCopy
+from shared.ledger.memory.synchronous import at_once
+from shared.messages.messages import Epoch
+from shared.policy.model import Policy
+
+RESTART_SECONDS = 0.05
+"""So long after it stepped down a coordinator starts again."""
+
+
+Crash = tuple[str, int, bool]
+"""The coordinator dies at the so many-th event of this name: right before it (True), or after."""
+
+
+@dataclass(slots=True, eq=False)
+class _Unanswered:
+    """Objects to create or change, or the key of one to delete."""
+
+    what: list[dict[str, Any]] | Key
+
+
+class Simulation:
+    """Say what is submitted and what goes wrong when, then :meth:`run`."""
+
+    def __init__(
+        self,
+        core: Callable[[], Coordinator],
+        *,
+        policies: Policies,
+        kubelets: Kubelets,
+        mode: Mode,
+        seed: int,
+        network: Network | None = None,
+        lose: Callable[[], None] = lambda: None,
+        standby: bool = False,
+        evicting: bool = False,
+        notes: Notes | None = None,
+    ) -> None:
+        """``core`` makes an empty coordinator, with a session of ``policies``; one worker for each
+        shard. ``lose``: some tasks vanish from their nodes."""
+        self.notes = notes
+        self.events = 0
+        """How many happened so far."""
+        self.kubelets = kubelets
+        self._clock_ahead = 0.0
+        """Seconds that the server's clock is ahead of everybody else's."""
+        self.timeline = timeline = Timeline(seed, network or Network())
+        self.ledger = SeenLedger(
+            random.Random(seed + 1),
+            clock=lambda: timeline.now + self._clock_ahead,
+            gives_up=self._give_up,
+        )
+        self._make_core = core
+        self._lose = lose
+        self._world = World(
+            timeline=timeline,
+            ledger=self.ledger,
+            kubelets=kubelets,
+            policies=policies,
+            workers=WorkerConfig(mode=mode, seed=seed, evicting=evicting),
+            acknowledged=self._acknowledged,
+        )
+        self.crash: Crash | None = None
+        self.happened: Counter[str] = Counter()
+        """How often each event, by its name."""
+        self._position, self._length = "0", 0
+        self._unanswered: list[_Unanswered] = []
+        self._holders: dict[str, Life] = {}
+        self.lives: list[Life] = []
+        self._led = self._begin("a")
+        if standby:
+            self._begin("b")
+
+    # --- the coordinators ---------------------------------------------------------------------
+
+    @property
+    def life(self) -> Life:
+        """The coordinator that took the seat last, dead or alive; the first one before that."""
+        return self._led
+
+    @property
+    def core(self) -> Coordinator:
+        return self.life.core
+
+    @property
+    def shards(self) -> SimulatedShards:
+        return self.life.shards
+
+    @property
+    def bindings(self) -> list[SimulatedBinding]:
+        """Of every coordinator that led so far."""
+        return [life.binding for life in self.lives if life.binding is not None]
+
+    @property
+    def audited(self) -> list[Finding]:
+        """What the ledger audits of all leaders so far found."""
+        audits = (life.audit for life in self.lives if life.audit is not None)
+        return [finding for audit in audits for finding in audit.found]
+
+    @property
+    def over(self) -> bool:
+        """Whether everything that was wished for is done, and nothing more will happen."""
+        return self.life.over and not self._unanswered
+
+    def _begin(self, holder: str) -> Life:
+        """A coordinator starts that knows nothing, and stands by until the seat is free."""
+        life = Life(
+            self._make_core(),
+            self._world,
+            holder=holder,
+            ready=lambda: self._ready(life),
+            deposed=lambda: self._end(life, away=RESTART_SECONDS),
+        )
+        self.lives.append(life)
+        self._holders[holder] = life
+        life.begin()
+        return life
+
+    def _end(self, life: Life, *, away: float) -> None:
+        """All that this coordinator knew is gone; it starts anew after ``away`` seconds."""
+        if not life.process.alive:
+            return
+        if life is self._led:
+            self.timeline.fell("leader")
+        life.die()
+
+        def start_again() -> None:
+            self._begin(life.holder)
+
+        self.timeline.after(away, start_again)
+
+    def _give_up(self, epoch: Epoch) -> None:
+        """The ledger lacks what was seen in it: who found out ends, and is started again."""
+        for life in list(self._holders.values()):
+            if life.term == epoch.counter:
+                self._end(life, away=RESTART_SECONDS)
+
+    def _ready(self, life: Life) -> None:
+        """It leads now: what no coordinator has answered is submitted to it."""
+        if life.term < self._led.term:
+            return  # it stood still when it had taken the seat, and another one has it by now
+        self.timeline.rose("leader")
+        self._led = life
+        for wish in list(self._unanswered):
+            self._hand_over(wish)
+
+    @property
+    def _standby(self) -> Life | None:
+        """A living coordinator that does not lead."""
+        others = (life for life in self._holders.values() if life is not self._led)
+        return next((life for life in others if life.process.alive), None)
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def submit(self, items: list[dict[str, Any]], *, at: float = 0.0) -> None:
+        """A user submits objects ``at`` seconds after the start; what no coordinator has said to
+        be durable is submitted again to the next one, in the same order."""
+        self._ask(items, at)
+
+    def delete(self, key: Key, *, at: float) -> None:
+        """A user deletes an object, in order with what is submitted."""
+        self._ask(key, at)
+
+    def _ask(self, what: list[dict[str, Any]] | Key, at: float) -> None:
+        def arrive() -> None:
+            wish = _Unanswered(what)
+            self._unanswered.append(wish)
+            if self.life.process.alive and self.life.open:
+                self._hand_over(wish)
+
+        self.timeline.after(at, arrive)
+
+    def _hand_over(self, wish: _Unanswered) -> None:
+        def answered() -> None:
+            if wish in self._unanswered:  # else another coordinator was quicker
+                self._unanswered.remove(wish)
+
+        if isinstance(wish.what, Key):
+            self.life.remove(wish.what, answered)
+        else:
+            self.life.admit(wish.what, answered)
+
+    def strike(self, fault: Fault) -> None:
+        """Something goes wrong at its time. Whom it would befall may be dead by then."""
+
+        def happen() -> None:
+            self.timeline.struck[fault.kind.value] += 1
+            self._befall(fault)
+
+        self.timeline.after(fault.at, happen)
+
+    def bring_back_old_copy(self, *, at: float, age: float) -> None:
+        """The server is killed ``at`` seconds after the start, and started with a copy of its data
+        that is ``age`` seconds old. Users whose objects it lacks were told that they are stored."""
+        copies: list[LedgerCopy] = []
+
+        def happen() -> None:
+            self.timeline.struck["old copy"] += 1
+            self.ledger.bring_back(copies[0])
+
+        self.timeline.after(at - age, lambda: copies.append(self.ledger.copy()))
+        self.timeline.after(at, happen)
+
+    def change_policy(self, policy: Policy, *, at: float) -> None:
+        """The policy file says something else from then on."""
+        policies = self._world.policies
+        policies.changing = True
+
+        def happen() -> None:
+            self.timeline.struck["policy changed"] += 1
+            policies.change(policy)
+
+        self.timeline.after(at, happen)
+
+    def _befall(self, fault: Fault) -> None:
+        match fault.kind:
+            case FaultKind.WORKER_KILLED:
+                self.shards.kill(fault.shard)
+            case FaultKind.WORKER_PAUSED:
+                self.shards.pause(fault.shard, fault.seconds)
+            case FaultKind.LEADER_KILLED:
+                self._end(self.life, away=fault.seconds)
+            case FaultKind.LEADER_PAUSED:
+                halt(self.life.process, fault.seconds)
+            case FaultKind.LEADER_STUCK:
+                self.life.process.stick(fault.seconds)
+            case FaultKind.STANDBY_KILLED:
+                if self._standby is not None:
+                    self._end(self._standby, away=fault.seconds)
+            case FaultKind.STANDBY_PAUSED:
+                if self._standby is not None:
+                    halt(self._standby.process, fault.seconds)
+            case FaultKind.CLOCK_JUMPED:
+                self._clock_ahead += fault.seconds
+            case FaultKind.SERVER_RESTARTED:
+                self.timeline.fell("server")
+                self.ledger.restart()
+            case FaultKind.SERVER_AWAY:
+                self.timeline.fell("server")
+                self.timeline.leave(Place.LEDGER, fault.seconds)
+            case FaultKind.TASKS_LOST:
+                self._lose()
+            case FaultKind.CLUSTER_AWAY:
+                self.timeline.leave(Place.CLUSTER, fault.seconds)
+
+    def run(self, *, until: float = float("inf"), inspect: Callable[[], None] | None = None) -> int:
+        """Process events until all is done or virtual time reaches ``until``; returns how many.
+
+        ``inspect`` is called after each of them."""
+        while (found := self.timeline.next_event(until)) is not None:
+            self._happen(*found)
+            self._note()
+            if inspect is not None:
+                inspect()
+            if self.over:
+                break
+        return self.events
+
+    def _happen(self, what: str, event: Callable[[], None]) -> None:
+        self.events += 1
+        if not what:
+            event()
+            return
+        self.happened[what] += 1
+        if self.crash is None or self.crash[:2] != (what, self.happened[what]):
+            event()
+        elif self.crash[2]:
+            self._end(self.life, away=0.0)
+            event()
+        else:
+            event()
+            self._end(self.life, away=0.0)
+
+    # --- the history --------------------------------------------------------------------------
+
+    def _acknowledged(self, jids: list[int]) -> None:
+        if self.notes is not None and jids:
+            self.notes.acknowledged(self.timeline.now, jids)
+
+    def _note(self) -> None:
+        """What the ledger and the cluster did in this moment."""
+        if self.notes is None:
+            return
+        if self.ledger.length != self._length:
+            self._length = self.ledger.length
+            entries = at_once(self.ledger.read_log(self._position, count=EVERYTHING))
+            self.notes.ledger_entries(entries, self.timeline.now)
+            self._position = entries[-1].id
+            if any(isinstance(entry, CommitEntry) for entry in entries):
+                self.timeline.rose("server")
+        if events := self.kubelets.drain():
+            self.notes.cluster_events(events)

@@ -1,0 +1,159 @@
+"""What happens to one seeded run, as values: objects, wishes of users, and what goes wrong.
+
+Everything follows from the seed, and can be written as JSON, so that a part of a scenario (what is
+left of it when all that does not matter was taken away) can be kept and run again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from coordinator.intake.documents.document import Key
+from coordinator.verification.simulation.virtual_time import Network
+from shard_worker.view.mode import Mode
+
+Item = dict[str, Any]
+
+
+class FaultKind(StrEnum):
+    """What befalls a role, or the server's clock. ``seconds``: how long it is away, or how far it
+    jumps."""
+
+    WORKER_KILLED = "worker killed"
+    WORKER_PAUSED = "worker paused"
+    LEADER_KILLED = "leader killed"
+    LEADER_PAUSED = "leader paused"
+    LEADER_STUCK = "leader stuck"
+    STANDBY_KILLED = "standby killed"
+    STANDBY_PAUSED = "standby paused"
+    CLOCK_JUMPED = "clock jumped"
+    SERVER_RESTARTED = "server restarted"
+    SERVER_AWAY = "server away"
+    CLUSTER_AWAY = "cluster away"
+    TASKS_LOST = "tasks lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: FaultKind
+    at: float
+    """Seconds after the start."""
+    seconds: float = 0.0
+    shard: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One request of a user: objects to create or change, or one to delete."""
+
+    at: float
+    items: tuple[Item, ...] = ()
+    delete: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """The policy file says something else from ``at`` seconds after the start."""
+
+    at: float
+    policy: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    seed: int
+    """Of the delays of messages, and of what happens to each of them."""
+    mode: Mode
+    shards: int
+    network: Network
+    faulty: bool
+    """Whether the cluster refuses, goes silent and says things twice."""
+    setup: tuple[Item, ...]
+    """The cluster, at the start."""
+    wishes: tuple[Wish, ...]
+    faults: tuple[Fault, ...]
+    standby: bool
+    """Whether there is a second coordinator from the start."""
+    evicting: bool = False
+    """Whether workers evict those that are in their way."""
+    policy: Item = field(default_factory=dict)
+    """Its mapping; empty: the one that is there by itself."""
+    policy_changes: tuple[PolicyChange, ...] = ()
+
+    @property
+    def deletes(self) -> bool:
+        return any(wish.delete is not None for wish in self.wishes)
+
+    def stories(self) -> list[str]:
+        """Names of what can be left out by itself: a job, group, queue or node with everything
+        that users do to it."""
+        told = {_story(wish.delete) for wish in self.wishes if wish.delete is not None}
+        told |= {story_of(item) for wish in self.wishes for item in wish.items}
+        return sorted(told - {""})
+
+    def without(self, stories: set[str]) -> Scenario:
+        """The same, had nobody ever wished for these."""
+        wishes = []
+        for wish in self.wishes:
+            if wish.delete is not None and _story(wish.delete) in stories:
+                continue
+            items = tuple(item for item in wish.items if story_of(item) not in stories)
+            if items or wish.delete is not None:
+                wishes.append(replace(wish, items=items))
+        return replace(self, wishes=tuple(wishes))
+
+    # --- as text --------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, default=lambda value: value.value)
+
+    @classmethod
+    def from_json(cls, text: str) -> Scenario:
+        """ValueError, KeyError or TypeError where the text is no scenario."""
+        told = json.loads(text)
+        wishes = (
+            Wish(wish["at"], tuple(wish["items"]), Key(*wish["delete"]) if wish["delete"] else None)
+            for wish in told["wishes"]
+        )
+        changes = (PolicyChange(**change) for change in told.get("policy_changes", ()))
+        faults = (Fault(**(fault | {"kind": FaultKind(fault["kind"])})) for fault in told["faults"])
+        return cls(
+            **told
+            | {
+                "mode": Mode(told["mode"]),
+                "network": Network(**told["network"]),
+                "setup": tuple(told["setup"]),
+                "wishes": tuple(wishes),
+                "faults": tuple(faults),
+                "policy_changes": tuple(changes),
+            }
+        )
+
+
+def story_of(item: Item) -> str:
+    """ "" for what others cannot do without: nodes that join late."""
+    kind, metadata = item["kind"], item["metadata"]
+    match kind:
+        case "Pod":
+            return f"PodGroup {metadata['annotations']['scheduling.k8s.io/group-name']}"
+        case "PersistentVolumeClaim":  # of the job that is named after the dash
+            return f"Job {metadata['name'].partition('-')[2]}"
+        case "Job" if item["spec"]["queue"] == "short":
+            return "Queue short"
+        case "Node" if metadata.get("labels", {}).get("joins") == "late":
+            return ""
+        case _:
+            return f"{kind} {metadata['name']}"
+
+
+def _story(key: Key) -> str:
+    match key.kind:
+        case "Pod":
+            return f"PodGroup {key.name.partition('-')[0]}"
+        case "Job" if key.name.startswith("s"):
+            return "Queue short"
+        case _:
+            return f"{key.kind} {key.name}"

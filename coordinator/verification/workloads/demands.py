@@ -1,0 +1,128 @@
+"""What generated jobs ask for beyond cores and GPUs, and what the cluster then has to offer.
+
+Each ``ask_*`` changes a pod template in place; what it needs of the cluster comes from the function
+beside it. Used by seeded runs, simulated and real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Item = dict[str, Any]
+
+HOSTNAME = "kubernetes.io/hostname"
+
+_DRIVER = "gpu.example.com"
+_TEMPLATE = "one-gpu"
+_STORAGE = "local"
+
+# --- host ports ---------------------------------------------------------------------------------
+
+
+def ask_ports(template: Item, ports: Iterable[int]) -> None:
+    """Each of them on the node itself: no two such pods run on one node."""
+    listed = [{"containerPort": port, "hostPort": port} for port in sorted(ports)]
+    template["spec"]["containers"][0]["ports"] = listed
+
+
+# --- apart from each other ----------------------------------------------------------------------
+
+
+def ask_own_nodes(template: Item, name: str) -> None:
+    """No two pods of this name on one node: a rule that concerns no other job."""
+    metadata, spec = template["metadata"], template["spec"]
+    metadata["labels"] = {**metadata.get("labels", {}), "own": name}
+    term = {"labelSelector": {"matchLabels": {"own": name}}, "topologyKey": HOSTNAME}
+    affinity = spec.get("affinity", {})
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = [*affinity.get("podAntiAffinity", {}).get(required, []), term]
+    spec["affinity"] = {**affinity, "podAntiAffinity": {required: terms}}
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+
+def ask_device(template: Item) -> None:
+    """One device for each pod, by a claim of its own; see :func:`devices`."""
+    template["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]
+
+
+def devices(nodes: Iterable[str], *, each: int, namespace: str) -> list[Item]:
+    """``each`` devices of every node, and the template by which pods of a namespace claim one."""
+    api = {"apiVersion": "resource.k8s.io/v1"}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
+    of_driver = {"cel": {"expression": f'device.driver == "{_DRIVER}"'}}
+    objects: list[Item] = [
+        {
+            **api,
+            "kind": "DeviceClass",
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [of_driver]},
+        },
+        {
+            **api,
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": _TEMPLATE, "namespace": namespace},
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        },
+    ]
+    for node in nodes:
+        spec = {
+            "driver": _DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"gpu-{number}"} for number in range(each)],
+        }
+        objects.append({**api, "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec})
+    return objects
+
+
+# --- volumes ------------------------------------------------------------------------------------
+
+
+def ask_volume(template: Item, claim: str) -> None:
+    """See :func:`volume_claim`."""
+    source = {"claimName": claim}
+    template["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": source}]
+
+
+def storage_class() -> Item:
+    """A claim of it takes a volume where its pod is placed."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": _STORAGE},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def disk(name: str, node: str) -> Item:
+    """A volume in one node."""
+    on_node = {"key": HOSTNAME, "operator": "In", "values": [node]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": _STORAGE,
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
+        },
+        "status": {"phase": "Available"},
+    }
+
+
+def volume_claim(name: str, namespace: str) -> Item:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": _STORAGE,
+        },
+    }

@@ -1,0 +1,234 @@
+"""What the demo and the bench submit: a seeded workload, and API objects made of jobs and nodes.
+
+Pure functions: the same arguments give the same objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coordinator.verification.workloads.trace import Trace
+
+Item = dict[str, Any]
+"""One API object as it goes into a JSON List."""
+
+LIST_LIMIT = 500
+"""Objects per List: a body of some 200 kB, judged in a few milliseconds."""
+
+GPU = "nvidia.com/gpu"
+CPU = "cpu"
+DURATION = "quadrant.dev/duration"
+
+PHILLY_WIDTHS = {
+    1: 76_627,
+    2: 1_818,
+    4: 1_870,
+    8: 1_643,
+    12: 7,
+    16: 199,
+    24: 7,
+    32: 67,
+    64: 6,
+    128: 3,
+}
+"""GPUs per job -> jobs, counted in the 82,247 jobs of Microsoft's Philly trace of 2017 as the
+ElasticFlow project publishes it (msr-fiddle/philly-traces through pkusys/ElasticFlow, CC-BY-4.0).
+In shares: 93.2% of the jobs have 1 GPU, 2.2% 2, 2.3% 4, 2.0% 8 and 0.35% more; 1.4 on average."""
+
+GANG_WIDTHS = (64, 256)
+"""The narrowest and the widest of the gangs that make one fifth of the seeded jobs."""
+
+MEAN_DURATION = 5_500.0
+"""Seconds; at the default speedup of 1000 a task runs 5.5 s on average.
+
+2,000 jobs are about 66,000 tasks, so 8,000 GPUs are busy for 66,000 x 5.5 / 8,000 = 45 s."""
+
+LONGEST = 1.75
+"""No duration is longer than so many times the mean, so that the last job is soon done."""
+
+QUEUES = ("research", "vision", "speech", "ranking", "platform")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """The cluster of a run: equal nodes, each with ``units`` of one resource to give."""
+
+    nodes: int
+    units: int
+    resource: str = GPU
+
+    @property
+    def capacity(self) -> int:
+        return self.nodes * self.units
+
+
+def seeded_workload(*, jobs: int, seed: int, capacity: int) -> Trace:
+    """Four fifths Philly's widths, one fifth gangs of 64 to 256 tasks, in a seeded order.
+
+    No job is wider than ``capacity``. Durations are log-normal around :data:`MEAN_DURATION`, two
+    thirds of them between 0.6 and 1.4 of it, cut at :data:`LONGEST`. Submissions come at random
+    so that nine tenths of the capacity is asked for.
+    """
+    rng = np.random.default_rng(seed)
+    gangs = jobs // 5
+    widths = np.array(list(PHILLY_WIDTHS))
+    shares = np.array(list(PHILLY_WIDTHS.values())) / sum(PHILLY_WIDTHS.values())
+    narrow = rng.choice(widths, size=jobs - gangs, p=shares)
+    wide = rng.integers(GANG_WIDTHS[0], GANG_WIDTHS[1], size=gangs, endpoint=True)
+    width = np.minimum(rng.permutation(np.concatenate([narrow, wide])), capacity)
+    spread = 0.4
+    raw = rng.lognormal(-spread * spread / 2, spread, size=jobs) * MEAN_DURATION
+    duration = np.minimum(raw, LONGEST * MEAN_DURATION).round(1)
+    work = float((width * duration).sum())
+    gaps = rng.exponential(work / (0.9 * capacity * max(jobs, 1)), size=jobs)
+    submit = np.cumsum(gaps)
+    return Trace(
+        submit=submit - submit[0] if jobs else submit,
+        duration=duration,
+        width=width.astype(np.int64),
+        queue=rng.integers(len(QUEUES), size=jobs),
+        queues=QUEUES,
+    )
+
+
+# --- API objects ------------------------------------------------------------------------------
+
+
+def node_items(shape: ClusterShape) -> Iterator[Item]:
+    """``v1`` Nodes, named by their number, with CPU, memory and places for pods to match."""
+    digits = len(str(max(shape.nodes - 1, 0)))
+    offer = _offer(shape)
+    for number in range(shape.nodes):
+        name = f"node-{number:0{digits}d}"
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"capacity": offer, "allocatable": offer},
+        }
+
+
+def _offer(shape: ClusterShape) -> dict[str, str]:
+    """Per GPU 12 cores and 64 GiB, per core 4 GiB; Kubernetes' 110 pods where that is enough."""
+    gpus = shape.units if shape.resource == GPU else 0
+    cores = 12 * gpus if gpus else shape.units
+    offer = {
+        CPU: str(cores),
+        "memory": f"{64 * gpus if gpus else 4 * cores}Gi",
+        "pods": str(max(110, shape.units)),
+    }
+    if gpus:
+        offer[GPU] = str(gpus)
+    return offer
+
+
+def queue_names(trace: Trace) -> list[str]:
+    """Object names for the queues: lower case letters, digits, dots and hyphens, all different."""
+    names: list[str] = []
+    used = {"root"}  # the queue above all others; it holds no jobs
+    for value in trace.queues:
+        plain = re.sub(r"[^a-z0-9.-]+", "-", value.lower()).strip("-.")[:200] or "queue"
+        name, number = plain, 2
+        while name in used:
+            name, number = f"{plain}-{number}", number + 1
+        used.add(name)
+        names.append(name)
+    return names
+
+
+def queue_items(trace: Trace) -> Iterator[Item]:
+    """One Queue of weight 1 for every value of the trace."""
+    for name in queue_names(trace):
+        yield {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"weight": 1},
+        }
+
+
+def job_items(trace: Trace, *, resource: str) -> Iterator[Item]:
+    """Jobs in order of submission; each is one role of ``width`` tasks, all of them or none."""
+    queues = queue_names(trace)
+    digits = len(str(max(trace.jobs, 1)))
+    columns = zip(trace.width.tolist(), trace.duration.tolist(), trace.queue.tolist(), strict=True)
+    for number, (width, duration, queue) in enumerate(columns, start=1):
+        yield {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "metadata": {"name": f"job-{number:0{digits}d}", "namespace": "default"},
+            "spec": {
+                "queue": queues[queue],
+                "minAvailable": width,
+                "tasks": [
+                    {
+                        "name": "task",
+                        "replicas": width,
+                        "template": _template(resource, duration=duration),
+                    }
+                ],
+            },
+        }
+
+
+def pod_items(count: int, *, resource: str = CPU, duration: float | None = None) -> Iterator[Item]:
+    """Pods of their own, without PodGroup: each is a job of one task."""
+    digits = len(str(max(count - 1, 0)))
+    template = _template(resource, duration=duration)
+    for number in range(count):
+        metadata = {**template["metadata"], "name": f"pod-{number:0{digits}d}"}
+        metadata["namespace"] = "default"
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def wide_job(tasks: int, *, resource: str = CPU) -> Item:
+    """One Job of many tasks that need not start together, running until it is deleted."""
+    role = {"name": "task", "replicas": tasks, "template": _template(resource, duration=None)}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "job-wide", "namespace": "default"},
+        "spec": {"minAvailable": 1, "tasks": [role]},
+    }
+
+
+def one_job(name: str, *, duration: float, resource: str = CPU) -> Item:
+    """A Job of one task."""
+    role = {"name": "task", "replicas": 1, "template": _template(resource, duration=duration)}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": 1, "tasks": [role]},
+    }
+
+
+def _template(resource: str, *, duration: float | None) -> Item:
+    amount = {resource: "1"}
+    annotations = {} if duration is None else {DURATION: f"{duration:.15g}"}
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "resources": {"requests": amount, "limits": amount},
+    }
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+
+
+def lists(items: Iterator[Item] | Sequence[Item], *, limit: int = LIST_LIMIT) -> Iterator[Item]:
+    """The items as ``v1`` Lists of at most ``limit`` each, in order."""
+    batch: list[Item] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == limit:
+            yield {"apiVersion": "v1", "kind": "List", "items": batch}
+            batch = []
+    if batch:
+        yield {"apiVersion": "v1", "kind": "List", "items": batch}

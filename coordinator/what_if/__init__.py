@@ -1,1 +1,0 @@
-"""What would be decided: whole sessions over a recorded cluster, with nothing real touched."""

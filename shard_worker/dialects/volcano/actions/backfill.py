@@ -1,0 +1,123 @@
+"""backfill: place best-effort tasks (those that ask for nothing) on any node that takes them.
+
+Queue by queue, job by job, each task gets the best node that passes the checks; no queue's share is
+checked, for such tasks use none. What is placed is bound once its job is ready, and with it
+everything else of the job that got a place before. It does not fill holes with short jobs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shard_worker.dialects.volcano.actions.allocate import PENDING, let_in
+from shard_worker.framework.operation import Operation, OpKind
+from shard_worker.framework.statement import WorldStatement
+from shard_worker.placement.candidates import best
+from shard_worker.placement.error_cache import ErrorCache
+from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.status import Status
+
+if TYPE_CHECKING:
+    from shard_worker.framework.rules import Mask
+    from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob, TaskInfo
+
+FULL = "Insufficient pods"
+
+
+def execute(ssn: Session) -> None:
+    """Every job that may be placed, queues and jobs in order."""
+    jobs: dict[int, PriorityQueue[SessionJob]] = {}
+    queues = PriorityQueue(ssn.compare_queues)
+    for job in ssn.world.session_jobs():
+        if job.queue is None or not _admitted(ssn, job) or not any(_tasks(job)):
+            continue
+        if job.qid not in jobs:
+            jobs[job.qid] = PriorityQueue(ssn.compare_jobs)
+            queues.push(job.queue)
+        jobs[job.qid].push(job)
+    while queues:
+        waiting = jobs[queues.pop().queue.qid]
+        while waiting:
+            _place(ssn, waiting.pop())
+
+
+def backfill_job(ssn: Session, job: SessionJob) -> int:
+    """All such tasks of one job; how many of them found a node."""
+    if job.queue is None or not _admitted(ssn, job):
+        return 0
+    return _place(ssn, job)
+
+
+def _admitted(ssn: Session, job: SessionJob) -> bool:
+    """Is the job admitted by enqueue, or by allocate where the policy has no enqueue? Backfill
+    admits none."""
+    if "allocate" not in ssn.policy.actions and job.phase in PENDING:
+        return False
+    return let_in(ssn, job) and ssn.job_valid(job, ssn.world) is None
+
+
+def _tasks(job: SessionJob) -> tuple[list[TaskInfo], list[TaskInfo]]:
+    """(pipelined, pending) tasks that ask for nothing."""
+    best_effort = [task for task in job.tasks if task.best_effort]
+    return (
+        [task for task in best_effort if task.status is Status.PIPELINED],
+        [task for task in best_effort if task.status is Status.PENDING and not task.role.gated],
+    )
+
+
+def _place(ssn: Session, job: SessionJob) -> int:
+    pipelined, pending = _tasks(job)
+    for task in pipelined:
+        WorldStatement(ssn).unpipeline(task)
+    placed = 0
+    for task in ssn.in_task_order([*pipelined, *pending]):
+        row = _row_for(ssn, task)
+        if row is None:
+            continue
+        WorldStatement(ssn).allocate(task, row)
+        placed += 1
+        if ssn.ready(job):
+            _dispatch(ssn, job)
+    return placed
+
+
+def _row_for(ssn: Session, task: TaskInfo) -> int | None:
+    """The best node of the own shard, else of the others; None where no node takes it."""
+    job = task.job
+    reason = ssn.pre_predicate(task)
+    if reason is not None:
+        _tell(job, task, {reason: int(ssn.world.view.exists().sum())})
+        return None
+    candidates = ErrorCache(ssn, "backfill").feasible(task, fit=False)
+    room = _room(ssn, task)
+    if not (candidates.mask & room).any():
+        full = int((candidates.mask & ~room).sum())
+        _tell(job, task, candidates.reasons | ({FULL: full} if full else {}))
+        return None
+    return best(ssn, task, np.flatnonzero(_nearest(ssn, candidates.mask & room)))
+
+
+def _room(ssn: Session, task: TaskInfo) -> Mask:
+    """Nodes with a free pod slot; leaving and nominated pods still occupy theirs."""
+    return ssn.world.fits_idle(task.cls) & ssn.world.fits_future(task.cls)
+
+
+def _nearest(ssn: Session, mask: Mask) -> Mask:
+    own_rows = mask & ssn.world.own()
+    return own_rows if own_rows.any() else mask
+
+
+def _tell(job: SessionJob, task: TaskInfo, reasons: dict[str, int]) -> None:
+    if not job.unschedulable:
+        job.unschedulable, job.failed_role = reasons, task.role.name
+
+
+def _dispatch(ssn: Session, job: SessionJob) -> None:
+    """The job is ready: bind every task of it that has a place."""
+    ready = [task for task in job.tasks if task.status is Status.ALLOCATED]
+    for task in ready:
+        job.move(task, Status.BINDING)
+    ssn.commit([Operation(OpKind.ALLOCATE, task, task.row, Status.PENDING) for task in ready])

@@ -1,0 +1,104 @@
+"""enqueue: may the pods of a job be created? A job whose PodGroup is Pending waits for it.
+
+Volcano's loop: take the first queue in order and its first job; admit the job or not, and put the
+queue back either way, so that queues take turns. A refused job blocks nobody and is not judged
+again in this session. An admitted job counts at once in the totals by which the next is judged.
+
+The loop reads totals alone: :func:`enqueue` runs over Order's totals as well as over a world.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from shard_worker.framework.extension_points import JOB_ENQUEUEABLE
+from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.queue_totals import let_in, waits_for_entry
+from shard_worker.session_model.workload import ClusterInfo, JobInfo, QueueInfo
+from shared.messages.reason import Reason
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Key, Session
+
+
+def execute(ssn: Session) -> None:
+    """Admit what may be admitted; tell the other jobs why not."""
+    world = ssn.world
+    for job, entered in enqueue(ssn, world, list(world.session_jobs())):
+        if not entered:
+            word, detail = refusal(ssn, world, job)
+            ssn.skip(world.session_job(job.job.jid), word, detail)
+
+
+def enqueueable(ssn: Session, cluster: ClusterInfo, info: JobInfo) -> bool:
+    """May this job be admitted now? One without minResources always may."""
+    return info.job.min_resources is None or ssn.job_enqueueable(info, cluster)
+
+
+def refusal(ssn: Session, cluster: ClusterInfo, info: JobInfo) -> tuple[Reason, str]:
+    """(reason word, detail) for a job that is not admitted."""
+    queue = cluster.queues[info.qid].queue
+    if not queue.open:
+        return Reason.QUEUE_CLOSED, f"queue {queue.name} takes no jobs now"
+    lacking = ssn.lacking(cluster.queues[info.qid], (), cluster)
+    if lacking is not None:  # of nothing: it is not a matter of amounts
+        return Reason.MISCONFIGURED, lacking.why
+    by = ssn.rejecting(JOB_ENQUEUEABLE, info, cluster)
+    text = f"plugin {by}: what it needs at least (minResources) is not to be had now"
+    return Reason.WAITING_FOR_QUOTA, text
+
+
+def enqueue(
+    ssn: Session, cluster: ClusterInfo, jobs: Iterable[JobInfo]
+) -> Iterator[tuple[JobInfo, bool]]:
+    """Judge the jobs in Volcano's order; yields (job, admitted).
+
+    ``jobs``: the Pending ones; others, and those of unknown queues, are skipped. A caller may stop
+    at any time; what was admitted until then stays admitted.
+    """
+    waiting = enqueue_order(ssn, cluster, jobs)
+    order = _by_queue_order(ssn, cluster)
+    queues = PriorityQueue(order, (cluster.queues[qid] for qid in sorted(waiting)))
+    while queues:
+        queue = queues.pop()
+        line = waiting[queue.queue.qid]
+        if not line:
+            continue
+        job = line.popleft()
+        entered = enqueueable(ssn, cluster, job)
+        if entered:
+            let_in(cluster, job)
+            ssn.job_enqueued(job, cluster)
+        queues.push(queue)
+        yield job, entered
+
+
+def enqueue_order(
+    ssn: Session, cluster: ClusterInfo, jobs: Iterable[JobInfo]
+) -> dict[int, deque[JobInfo]]:
+    """Queue -> its jobs that wait for admission, in JobOrder, which does not change while they
+    wait."""
+    waiting: dict[int, list[JobInfo]] = {}
+    for info in jobs:
+        if waits_for_entry(info.phase) and info.qid in cluster.queues:
+            waiting.setdefault(info.qid, []).append(info)
+
+    def key(info: JobInfo) -> Key:
+        return (ssn.job_key(info, cluster), info.job.created, info.job.key)
+
+    return {qid: deque(sorted(infos, key=key)) for qid, infos in waiting.items()}
+
+
+def _by_queue_order(ssn: Session, cluster: ClusterInfo) -> Callable[[QueueInfo, QueueInfo], float]:
+    """Which queue goes first, as the session has it at the moment it is asked."""
+
+    def key(info: QueueInfo) -> Key:
+        return (ssn.queue_key(info, cluster), info.queue.created, info.queue.name)
+
+    def compare(left: QueueInfo, right: QueueInfo) -> float:
+        left_key, right_key = key(left), key(right)
+        return -1.0 if left_key < right_key else 1.0 if right_key < left_key else 0.0
+
+    return compare

@@ -1,0 +1,182 @@
+"""preempt: starving jobs take the place of less important tasks of their own queue.
+
+First between the jobs of a queue: all tasks of a job in one statement, kept if the job is pipelined
+with it. Then within each starving job, where a task may take the place of a less important member:
+one statement for each task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shard_worker.eviction.dry_run import DryRunLimits, topology_aware
+from shard_worker.eviction.node_search import NodeSearch
+from shard_worker.eviction.refusals import ON_NODE, WILLING, Tests, considered, tell
+from shard_worker.eviction.victims import fits_now, settle, starving_jobs, waiting_tasks
+from shard_worker.framework.extension_points import PREEMPTABLE
+from shard_worker.framework.rules import Mask
+from shard_worker.framework.statement import WorldStatement
+from shard_worker.placement.candidates import by_score, feasible
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.status import Status
+from shard_worker.topology.allocated_domains import asks_for_domains
+from shared.messages.reason import Reason
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob
+
+NAME = "preempt"
+
+
+def execute(ssn: Session) -> None:
+    """Queue by queue, each once, in the order of the queues at the start."""
+    starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
+    queues = {job.qid: job.queue for job in starving if job.queue is not None}
+    for queue in PriorityQueue(ssn.compare_queues, queues.values()).drain():
+        queue_jobs = [job for job in starving if job.queue is queue]
+        jobs = PriorityQueue(ssn.compare_jobs, queue_jobs)
+        while jobs:
+            between_jobs(ssn, jobs.pop())
+        for job in queue_jobs:
+            within_job(ssn, job)
+
+
+def preempt_job(ssn: Session, job: SessionJob) -> None:
+    """What the action does for one job."""
+    if ssn.job_starving(job) and not asks_for_domains(job):
+        between_jobs(ssn, job)
+        within_job(ssn, job)
+
+
+def between_jobs(ssn: Session, job: SessionJob) -> bool:
+    """Evict tasks of other jobs of its queue until the job no longer starves; all or nothing."""
+    statement, tasks = WorldStatement(ssn), waiting_tasks(ssn, job)
+    hunt, failed = Hunt(ssn, statement, OF_ANOTHER_JOB), None
+    while tasks and ssn.job_starving(job):
+        task = tasks.pop()
+        if not hunt.place(task):
+            failed = failed or task
+    if settle(ssn, statement, job, NAME):
+        return True
+    if failed is not None:
+        _tell(ssn, job, failed)
+    return False
+
+
+def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
+    """Why nobody was evicted for the first task that found no place."""
+    if not task.preempts:
+        return ssn.skip(job, Reason.NOT_ENOUGH_RESOURCES, "its preemptionPolicy is Never")
+    rows = feasible(ssn, task, cure=True).mask
+    refusals = considered(ssn, task, rows, OF_ANOTHER_JOB, PREEMPTABLE)
+    return tell(ssn, job, refusals)
+
+
+def within_job(ssn: Session, job: SessionJob) -> None:
+    """Evict members of the job for its own more important ones, until one finds no node.
+
+    Members that need no eviction take their room meanwhile, and keep it only if the job is
+    pipelined with them: a gang that cannot start reserves nothing.
+    """
+    tasks, idle = waiting_tasks(ssn, job), WorldStatement(ssn)
+    while tasks:
+        statement = WorldStatement(ssn)
+        if not Hunt(ssn, statement, OF_THE_SAME_JOB).place(tasks.pop()):
+            break
+        if statement.evictions:
+            statement.commit()
+        else:
+            idle.merge(statement)
+    settle(ssn, idle, job, NAME)
+
+
+def _makes_way(victim: TaskInfo, task: TaskInfo) -> bool:
+    return not task.best_effort or victim.best_effort
+
+
+OF_ANOTHER_JOB: Tests = (
+    *ON_NODE,
+    ("of the same job", lambda victim, task: victim.job is not task.job),
+    ("of other queues", lambda victim, task: victim.job.queue is task.job.queue),
+    ("asking for something, which the task does not", _makes_way),
+    *WILLING,
+)
+OF_THE_SAME_JOB: Tests = (
+    *ON_NODE,
+    ("of other jobs", lambda victim, task: victim.job is task.job),
+    ("asking for something, which the task does not", _makes_way),
+)
+"""What a member says of being preemptable is for other jobs."""
+
+
+class Hunt(NodeSearch):
+    """Finds nodes for tasks of one job, evicting others, and writes all of it into one
+    statement."""
+
+    def __init__(self, ssn: Session, statement: WorldStatement, tests: Tests) -> None:
+        super().__init__(ssn, statement, action=NAME, tests=tests, rules=ssn.preemptable)
+        self._limits = DryRunLimits.of(ssn.policy.configurations.get(NAME, {}))
+        self._failed: set[int] = set()
+        """Roles (by identity) of which a task found nothing since the last that found a place."""
+
+    def place(self, task: TaskInfo) -> bool:
+        """Pipeline the task to a node, after the evictions that it takes. False: nothing changed.
+
+        A node that takes it without any eviction comes first; then the own shard with evictions,
+        then others.
+        """
+        ssn, role = self._ssn, id(task.role)
+        if role in self._failed or not eligible(ssn, task) or ssn.pre_predicate(task) is not None:
+            return False
+        queue = task.job.queue
+        if queue is None:
+            return False
+        if ssn.task_allocatable(queue, task) and self.take_free(task):
+            return True
+        if any(self._among(task, rows) for rows in self.groups(task)):
+            self._failed.clear()
+            return True
+        self._failed.add(role)
+        return False
+
+    def _among(self, task: TaskInfo, rows: Mask) -> bool:
+        """The first node, by score, on which evictions help; or the best of several dry runs."""
+        ranked = by_score(self._ssn, task, np.flatnonzero(rows))
+        if not self._limits.topology_aware:
+            return any(self.clear(task, row, fits) for row in ranked)
+        tried = topology_aware(self._ssn, task, ranked, self.candidates, self._limits)
+        if tried is None:
+            return False
+        for victim in tried.victims:
+            self.evict(victim, task)
+        self._statement.pipeline(task, tried.row)
+        return True
+
+
+def fits(ssn: Session, task: TaskInfo, row: int) -> bool:
+    """The queue may take the task, and the node."""
+    queue = task.job.queue
+    return queue is not None and ssn.task_allocatable(queue, task) and fits_now(ssn, task, row)
+
+
+def eligible(ssn: Session, task: TaskInfo) -> bool:
+    """May others be evicted for this task? Not if its pod says Never, and not while the node that
+    an earlier eviction promised it is about to take it."""
+    if not task.preempts:
+        return False
+    world, row = ssn.world, task.nominated
+    if row < 0 or not world.view.exists()[row]:
+        return True
+    failed = [check for check in ssn.checks(task) if not check.mask[row]]
+    if not failed:
+        return False
+    if not all(check.curable for check in failed):
+        return True
+    return not any(
+        resident.status is Status.RELEASING and resident.priority < task.priority
+        for resident in world.tasks_on(row)
+    )

@@ -1,0 +1,38 @@
+"""The actions of a policy, each over a whole session, run in the order the policy names them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob
+
+ACTIONS = (
+    "enqueue",
+    "allocate",
+    "backfill",
+    "preempt",
+    "reclaim",
+    "shuffle",
+    "gangpreempt",
+    "gangreclaim",
+)
+"""Names in the policy file; each is the module of that name beside this one."""
+
+
+def run_action(session: Session, name: str) -> None:
+    """Run one action over the session's world. Modules are loaded when first asked for."""
+    import_module(f"{__package__}.{name}").execute(session)
+
+
+def run_for_job(session: Session, job: SessionJob, name: str) -> None:
+    """Run one action for one job alone, as far as it goes at a time."""
+    getattr(import_module(f"{__package__}.{name}"), f"{name}_job")(session, job)
+
+
+def run_actions(session: Session) -> None:
+    """Run the policy's actions in order."""
+    for name in session.policy.actions:
+        run_action(session, name)

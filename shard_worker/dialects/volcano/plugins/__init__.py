@@ -1,0 +1,1 @@
+"""Volcano's plugins, by what they rule: jobs, nodes or queues."""

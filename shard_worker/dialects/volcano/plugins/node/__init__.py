@@ -1,0 +1,1 @@
+"""Plugins that filter and score nodes: predicates, nodeorder, binpack and others."""

@@ -1,0 +1,211 @@
+"""deviceshare: parts of GPUs, judged device by device and not by the node's sums.
+
+Three ways to ask, each switched on by an argument: memory of one GPU (``volcano.sh/gpu-memory``),
+whole GPUs (``volcano.sh/gpu-number``), and virtual GPUs (``volcano.sh/vgpu-number`` of them, each
+with ``vgpu-memory`` and ``vgpu-cores``, on as many different devices). A pod's annotation says
+which device it got; for tasks without it the choice is made again in the order in which they came,
+which gives the same result by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.framework.rules import Check, Mask, Scope, Scores
+from shard_worker.framework.session import Session
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import Status
+from shard_worker.session_model.world import World
+from shared.model.model import Node, TaskClass
+from shared.policy.model import PluginOption, PolicyError
+
+GPU_MEMORY = "volcano.sh/gpu-memory"
+GPU_NUMBER = "volcano.sh/gpu-number"
+VGPU_NUMBER = "volcano.sh/vgpu-number"
+VGPU_MEMORY = "volcano.sh/vgpu-memory"
+VGPU_CORES = "volcano.sh/vgpu-cores"
+REGISTER = "volcano.sh/node-vgpu-register"
+"""Annotation of a node: its devices, ``id,shares,memory,type,healthy[,mode]`` and a colon each."""
+ASSIGNED = "volcano.sh/vgpu-ids-new"
+"""Annotation of a pod: the ids of its devices are in it."""
+ALL_CORES = 100
+UNIT = 1000
+"""Amounts of these resources come in thousandths."""
+FULL = 100.0
+NO_DEVICE = "node(s) had no GPU with enough left"
+BINPACK, SPREAD = "binpack", "spread"
+
+
+@dataclass(slots=True)
+class SharedGpu:
+    """One GPU and how much of it is taken."""
+
+    id: str
+    shares: int
+    """How many tasks may share it."""
+    memory: int
+    users: int = 0
+    used_memory: int = 0
+    used_cores: int = 0
+
+    def takes(self, ask: Ask) -> bool:
+        if self.users >= self.shares or self.used_cores >= ALL_CORES:
+            return False
+        if ask.cores == ALL_CORES and self.users:
+            return False
+        return (
+            self.used_memory + self.need(ask) <= self.memory
+            and self.used_cores + ask.cores <= ALL_CORES
+        )
+
+    def need(self, ask: Ask) -> int:
+        """Memory that the request takes of this device; all of it if it does not say."""
+        return self.memory if ask.memory is None else ask.memory
+
+    def give(self, ask: Ask) -> None:
+        self.users += 1
+        self.used_memory += self.need(ask)
+        self.used_cores += ask.cores
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A task's request: so many devices, of each so much."""
+
+    devices: int
+    memory: int | None
+    """None: all of the device's."""
+    cores: int
+
+
+class DeviceShare:
+    """Arguments: ``deviceshare.GPUSharingEnable``, ``deviceshare.GPUNumberEnable``,
+    ``deviceshare.VGPUEnable`` (all false), ``deviceshare.SchedulePolicy`` (binpack or spread),
+    ``deviceshare.ScheduleWeight`` (0), ``deviceshare.NodeLockEnable`` (the ledger lets two tasks
+    take one device's share as little with it as without)."""
+
+    name = "deviceshare"
+
+    def __init__(self, option: PluginOption) -> None:
+        self._sharing = option.switch("deviceshare.GPUSharingEnable", False)
+        self._number = option.switch("deviceshare.GPUNumberEnable", False)
+        self._vgpu = option.switch("deviceshare.VGPUEnable", False)
+        option.switch("deviceshare.NodeLockEnable", False)
+        self._policy = option.text("deviceshare.SchedulePolicy") or BINPACK
+        if self._policy not in (BINPACK, SPREAD):
+            raise PolicyError(
+                f"plugin deviceshare: deviceshare.SchedulePolicy {self._policy!r} is not known; "
+                f"write {BINPACK} or {SPREAD}"
+            )
+        self._weight = option.number("deviceshare.ScheduleWeight", 0.0)
+        if self._sharing and self._number:
+            raise PolicyError(
+                "plugin deviceshare: GPUSharingEnable and GPUNumberEnable exclude one another; "
+                "set one of them to false"
+            )
+
+    def on_session_open(self, ssn: Session) -> None:
+        if not (self._sharing or self._number or self._vgpu):
+            return
+        ssn.add_live_predicate_fn(self._fits, scope=Scope.NODE, concerns=self._may_ask)
+        if self._weight:
+            ssn.add_batch_node_order_fn(self._score, concerns=self._may_ask)
+
+    def _may_ask(self, cls: TaskClass) -> bool:
+        """Slots have no names here: every class that asks for more than cpu, memory and pods may
+        ask for devices."""
+        return any(slot > 2 for slot, _ in cls.requests)
+
+    def _fits(self, task: TaskInfo, world: World) -> list[Check]:
+        if self.ask(task, world) is None:
+            return []
+        mask: Mask = np.ones(world.size, np.bool_)
+        for row, node in enumerate(world.view.nodes):
+            if node is not None:
+                mask[row] = self._choose(task, world, row) is not None
+        return [Check(NO_DEVICE, mask)]
+
+    def _score(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
+        """Packed: the fuller the chosen devices are the better; spread: the emptier."""
+        score = np.zeros(len(rows))
+        ask = self.ask(task, world)
+        if ask is None:
+            return score
+        for i, row in enumerate(rows.tolist()):
+            chosen = self._choose(task, world, row)
+            if chosen:
+                used = [(d.used_memory + d.need(ask)) / (d.memory or 1) for d in chosen]
+                part = sum(used) / len(used)
+                score[i] = FULL * (part if self._policy == BINPACK else 1.0 - part)
+        scaled: Scores = score * self._weight
+        return scaled
+
+    # --- devices ------------------------------------------------------------------------------
+
+    def ask(self, task: TaskInfo, world: World) -> Ask | None:
+        """A task's device request; None if it asks in none of the ways that are switched on."""
+        amounts = {
+            world.view.slot_name(slot): amount // UNIT for slot, amount in task.requests if slot > 2
+        }
+        if self._vgpu and amounts.get(VGPU_NUMBER):
+            memory = amounts.get(VGPU_MEMORY)
+            return Ask(amounts[VGPU_NUMBER], memory, amounts.get(VGPU_CORES, 0))
+        if self._number and amounts.get(GPU_NUMBER):
+            return Ask(amounts[GPU_NUMBER], None, ALL_CORES)
+        if self._sharing and amounts.get(GPU_MEMORY):
+            return Ask(1, amounts[GPU_MEMORY], 0)
+        return None
+
+    def _choose(self, task: TaskInfo, world: World, row: int) -> list[SharedGpu] | None:
+        """The devices that a task gets on a node; None where the node cannot serve it."""
+        ask = self.ask(task, world)
+        return None if ask is None else self._pick(self.devices(world, row), ask)
+
+    def _pick(self, devices: list[SharedGpu], ask: Ask) -> list[SharedGpu] | None:
+        sign = -1 if self._policy == BINPACK else 1
+        able = [device for device in devices if device.takes(ask)]
+        able.sort(key=lambda d: (sign * d.used_memory, sign * d.users))
+        return able[: ask.devices] if len(able) >= ask.devices else None
+
+    def devices(self, world: World, row: int) -> list[SharedGpu]:
+        """A node's devices with what the tasks on it have taken."""
+        devices = list(self._registered(world, world.node(row), row))
+        by_id = {device.id: device for device in devices}
+        for resident in world.tasks_on(row):
+            ask = self.ask(resident, world)
+            if ask is None or resident.status is Status.PIPELINED:
+                continue
+            assigned = dict(resident.role.annotations).get(ASSIGNED, "")
+            chosen = [device for id, device in by_id.items() if id and id in assigned]
+            for device in chosen or self._pick(devices, ask) or ():
+                device.give(ask)
+        return devices
+
+    def _registered(self, world: World, node: Node, row: int) -> Iterator[SharedGpu]:
+        if self._vgpu:
+            yield from registered(dict(node.annotations).get(REGISTER, ""))
+            return
+        offered = {world.view.slot_name(slot): amount // UNIT for slot, amount in node.allocatable}
+        number = offered.get(GPU_NUMBER, 0)
+        for index in range(number):
+            yield SharedGpu(
+                id=f"{index}",
+                shares=1 if self._number else 1 << 30,
+                memory=offered.get(GPU_MEMORY, 0) // number,
+            )
+
+
+def registered(text: str) -> list[SharedGpu]:
+    """The healthy devices of a node's annotation; an entry that cannot be read is no device."""
+    devices = []
+    for entry in text.split(":"):
+        parts = [part.strip() for part in entry.split(",")]
+        if len(parts) < 5 or parts[4].lower() != "true":
+            continue
+        if parts[1].isdecimal() and parts[2].isdecimal():
+            devices.append(SharedGpu(parts[0], int(parts[1]), int(parts[2])))
+    return devices

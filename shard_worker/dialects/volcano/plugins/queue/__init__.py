@@ -1,0 +1,1 @@
+"""Plugins that rule queues: capacity, proportion, drf, overcommit, resourcequota."""

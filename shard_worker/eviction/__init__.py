@@ -1,0 +1,1 @@
+"""Evictions: victims, dry runs, eviction units, room for a whole gang."""

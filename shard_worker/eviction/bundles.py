@@ -1,0 +1,148 @@
+"""Bundles, the units of eviction for a gang: what can leave without breaking another gang.
+
+A *safe* bundle is one member that its job can spare. A *whole* bundle is all that is left of a job,
+wherever it runs: better none of it than less than it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import TYPE_CHECKING
+
+from shard_worker.eviction.gang_slack import Spare
+from shard_worker.framework.rules import Mask
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import EVICTABLE, OCCUPYING, Status
+from shard_worker.session_model.workload import Amounts, add
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob
+
+
+MayGo = Callable[[TaskInfo], bool]
+
+
+@dataclass(slots=True, eq=False)
+class Bundle:
+    job: SessionJob
+    whole: bool
+    named: tuple[TaskInfo, ...]
+    """Of a whole bundle: those in the domain."""
+    gain: float = 0.0
+    """What it frees in the domain of what is needed there, for each task that it costs."""
+
+    @property
+    def tasks(self) -> list[TaskInfo]:
+        """The tasks that would have to leave now."""
+        if not self.whole:
+            return list(self.named)
+        return [task for task in self.job.tasks if task.status & EVICTABLE]
+
+
+def bundles(
+    ssn: Session,
+    evictor: SessionJob,
+    rows: Mask,
+    may_go: MayGo,
+    *,
+    need: Amounts,
+    whole: bool,
+) -> Iterator[Bundle]:
+    """The bundles of a domain, in the order in which they are evicted.
+
+    Safe ones first; then by the order of queues and jobs, last in it first; then by what they gain.
+    ``whole``: whole gangs may go, too. Bundles are created as they are asked for: mostly few are.
+    """
+    groups = _ranked(ssn, evictor, _by_job(ssn, rows, may_go))
+    for group in groups:
+        yield from sorted(
+            (bundle for tasks in group for bundle in _safe(ssn, tasks, need)), key=_first_gain
+        )
+    for group in groups if whole else ():
+        yield from sorted(
+            (bundle for tasks in group for bundle in _whole(ssn, tasks, may_go, need)),
+            key=_first_gain,
+        )
+
+
+def _first_gain(bundle: Bundle) -> float:
+    return -bundle.gain
+
+
+def _ranked(
+    ssn: Session, evictor: SessionJob, jobs: list[list[TaskInfo]]
+) -> list[list[list[TaskInfo]]]:
+    """The tasks of each job, in groups of jobs that no rule orders."""
+
+    def by_rule(left: SessionJob, right: SessionJob) -> float:
+        return _by_queue(ssn, left, right, evictor) or -ssn.rank_jobs(left, right)
+
+    def compare(left: list[TaskInfo], right: list[TaskInfo]) -> int:
+        left_job, right_job = left[0].job, right[0].job
+        order = by_rule(left_job, right_job) or -ssn.compare_jobs(left_job, right_job)
+        return -1 if order < 0 else 1 if order > 0 else 0
+
+    groups: list[list[list[TaskInfo]]] = []
+    for tasks in sorted(jobs, key=cmp_to_key(compare)):
+        if groups and by_rule(groups[-1][0][0].job, tasks[0].job) == 0:
+            groups[-1].append(tasks)
+        else:
+            groups.append([tasks])
+    return groups
+
+
+def _safe(ssn: Session, tasks: list[TaskInfo], need: Amounts) -> list[Bundle]:
+    """One bundle for each spare member in the domain, the least important first."""
+    job, spare = tasks[0].job, Spare(tasks[0].job)
+    ordered = reversed(ssn.in_task_order(tasks))
+    return [
+        Bundle(job, False, (task,), _gain([task], need, 1)) for task in ordered if spare.take(task)
+    ]
+
+
+def _whole(ssn: Session, tasks: list[TaskInfo], may_go: MayGo, need: Amounts) -> list[Bundle]:
+    """The bundle of all remaining tasks of the job, if any of them is in the domain."""
+    job = tasks[0].job
+    remaining = [task for task in tasks if task.status & EVICTABLE]
+    if not remaining or not _may_go_whole(ssn, job, may_go):
+        return []
+    return [Bundle(job, True, tuple(remaining), _gain(remaining, need, job.census.of(OCCUPYING)))]
+
+
+def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:
+    jobs: dict[int, list[TaskInfo]] = {}
+    for row, tasks in ssn.world.resident.items():
+        if rows[row]:
+            for task in tasks:
+                if task.status & EVICTABLE and may_go(task):
+                    jobs.setdefault(task.job.job.jid, []).append(task)
+    return [jobs[jid] for jid in sorted(jobs)]
+
+
+def _may_go_whole(ssn: Session, job: SessionJob, may_go: MayGo) -> bool:
+    """Is every member with a place, or a nomination, on a node within reach, and allowed
+    to leave?"""
+    reach = ssn.world.in_reach()
+    return all(
+        bool(task.status & EVICTABLE) and bool(reach[task.row]) and may_go(task)
+        for task in job.tasks
+        if task.status & (OCCUPYING | Status.PIPELINED)
+    )
+
+
+def _gain(tasks: Sequence[TaskInfo], need: Amounts, cost: int) -> float:
+    freed: Amounts = {}
+    for task in tasks:
+        add(freed, task.requests, 1)
+    useful = sum(min(freed.get(slot, 0) / amount, 1.0) for slot, amount in need.items() if amount)
+    return useful / max(cost, 1)
+
+
+def _by_queue(ssn: Session, left: SessionJob, right: SessionJob, evictor: SessionJob) -> float:
+    left_queue, right_queue, queue = left.queue, right.queue, evictor.queue
+    if left_queue is right_queue or left_queue is None or right_queue is None or queue is None:
+        return 0.0
+    return ssn.compare_victim_queues(left_queue, right_queue, queue)

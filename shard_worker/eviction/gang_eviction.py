@@ -1,0 +1,325 @@
+"""Room for a whole gang at once: in some domain, at the cost of bundles of victims.
+
+In each candidate domain bundles are evicted, one after the other, until a plan places as much of
+the gang as it needs. Then every victim that the plan can do without is put back, the dearest first.
+All of that is a dry run on the world itself; the least harmful plan of the first group of domains
+that has any is done once more, for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shard_worker.eviction.bundles import Bundle, MayGo, bundles
+from shard_worker.eviction.dry_run import LIFT
+from shard_worker.eviction.victims import reason, settle, waiting_tasks
+from shard_worker.framework.operation import Operation
+from shard_worker.framework.rules import Mask, Purpose
+from shard_worker.framework.statement import WorldStatement
+from shard_worker.placement.candidates import choose, feasible
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.status import EVICTABLE, Status
+from shard_worker.session_model.workload import Amounts, add
+from shard_worker.topology.allocated_domains import asks_for_domains, recover, tree_of
+from shard_worker.view.hyper_tree import Domain
+from shared.messages.reason import Reason
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob, SubJob
+
+
+TRIALS = 64
+"""Plans that are tried to find out which victims a plan can do without."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictedBundle:
+    """An evicted bundle and its victims."""
+
+    bundle: Bundle
+    tasks: list[TaskInfo]
+
+
+@dataclass(slots=True)
+class GangPlan:
+    """A gang placed in a domain, and the victims that takes."""
+
+    domain: Domain
+    operations: list[Operation]
+    victims: list[TaskInfo]
+    reached: dict[str, str]
+    """Sub job -> the domain it would be in."""
+
+    @property
+    def harm(self) -> tuple[int, int, int]:
+        """Sort key, the smaller the better: the highest priority among the victims, the sum, their
+        number."""
+        priorities = [victim.job.job.priority for victim in self.victims]
+        return (
+            max(priorities, default=-LIFT),
+            sum(priority + LIFT for priority in priorities),
+            len(priorities),
+        )
+
+
+@dataclass(slots=True)
+class GangHunt:
+    """One job's search."""
+
+    ssn: Session
+    job: SessionJob
+    action: str
+    purpose: Purpose
+    may_go: MayGo
+    whole: bool = True
+    statement: WorldStatement = field(init=False)
+    _reached: dict[str, str] = field(default_factory=dict)
+    _reasons: dict[TaskInfo, str] = field(default_factory=dict)
+    """Why each victim was evicted: one that is evicted anew, after a trial without it, leaves for
+    the rules that let it go, not for those that were asked last."""
+
+    def __post_init__(self) -> None:
+        self.statement = WorldStatement(self.ssn)
+
+    def run(self) -> bool:
+        """Evict and nominate for the gang; True if the plan was kept."""
+        ssn, job, tree = self.ssn, self.job, tree_of(self.ssn.world)
+        if asks_for_domains(job):
+            if not tree.ready:
+                ssn.skip(job, Reason.TOPOLOGY_PLACEMENT_FAILED, tree.problem)
+                return False
+            recover(job, tree)
+        for group in ssn.job_gradients(job, tree.root, self.purpose):
+            plans = [plan for domain in group if (plan := self._in_domain(domain)) is not None]
+            if plans:
+                return self._keep(min(plans, key=lambda plan: plan.harm))
+        if not job.unschedulable and job.job.jid not in ssn.skipped:
+            word = (
+                Reason.TOPOLOGY_PLACEMENT_FAILED
+                if asks_for_domains(job)
+                else Reason.NOT_ENOUGH_RESOURCES
+            )
+            ssn.skip(job, word, "no domain can be cleared far enough for the whole of it")
+        return False
+
+    def _keep(self, plan: GangPlan) -> bool:
+        self.statement.redo(plan.operations)
+        if not settle(self.ssn, self.statement, self.job, self.action):
+            return False
+        for name, domain in plan.reached.items():
+            self.job.subs[name].nominated_hyper_node = domain
+        for task in self.job.tasks:
+            if task.status is Status.PIPELINED:
+                task.nominated = task.row
+        return True
+
+    # --- one domain ---------------------------------------------------------------------------
+
+    def _in_domain(self, domain: Domain) -> GangPlan | None:
+        """Try one domain; return the plan, or None. The world is as before."""
+        rows = self._rows(domain)
+        tasks = waiting_tasks(self.ssn, self.job).drain()
+        if not rows.any() or not all(task.preempts for task in tasks):
+            return None
+        need: Amounts = {}
+        for task in tasks[: self._wanted(len(tasks))]:
+            add(need, task.requests, 1)
+        evicted = self._take(domain, rows, need)
+        plan = None
+        if evicted is not None:
+            self._give_back(domain, evicted)
+            victims = [op.task for op in self.statement.operations if op.task.job is not self.job]
+            plan = GangPlan(domain, [], victims, dict(self._reached))
+        operations = self.statement.rollback()
+        if plan is not None:
+            plan.operations = operations
+        return plan
+
+    def _wanted(self, pending: int) -> int:
+        """How many of its pending tasks the job cannot do without."""
+        missing = self.job.minimum - self.job.census.ready - self.job.census.waiting
+        return min(max(missing, 1), pending)
+
+    def _rows(self, domain: Domain) -> Mask:
+        rows: Mask = np.zeros(self.ssn.world.size, np.bool_)
+        rows[domain.rows] = True
+        rows &= self.ssn.world.in_reach()
+        return rows
+
+    def _take(self, domain: Domain, rows: Mask, need: Amounts) -> list[EvictedBundle] | None:
+        """Evict bundles until a plan succeeds, which is then in effect; None if none does.
+
+        A plan is only tried once the sums suffice, and after a failed attempt only when more
+        bundles have left.
+        """
+        ssn = self.ssn
+        if self._suffices(rows, need) and self._place(domain):
+            return []
+        evicted: list[EvictedBundle] = []
+        tries, next_try = 0, 0
+        for bundle in bundles(ssn, self.job, rows, self.may_go, need=need, whole=self.whole):
+            victims = self._evict(bundle)
+            if not victims:
+                continue
+            evicted.append(EvictedBundle(bundle, victims))
+            if len(evicted) < next_try or not self._suffices(rows, need):
+                continue
+            if self._place(domain):
+                return evicted
+            tries += 1
+            next_try = len(evicted) + 1 + tries // 8
+        return evicted if evicted and len(evicted) < next_try and self._place(domain) else None
+
+    def _evict(self, bundle: Bundle) -> list[TaskInfo]:
+        """Evict the bundle if the rules allow it as a whole; return the evicted tasks."""
+        tasks = [task for task in bundle.tasks if task.status & EVICTABLE]
+        if not tasks or len(self.ssn.unified_evictable(self.job, tasks, self.purpose)) < len(tasks):
+            return []
+        why = reason(self.ssn, self.action, self.job.job.key)
+        for task in tasks:
+            self._reasons[task] = why
+            self.statement.evict(task, why)
+        return tasks
+
+    def _suffices(self, rows: Mask, need: Amounts) -> bool:
+        """Are the domain's free amounts in total enough for the gang?"""
+        world = self.ssn.world
+        return all(
+            int(np.maximum(world.future_idle(slot), 0)[rows].sum()) >= amount
+            for slot, amount in need.items()
+        )
+
+    # --- giving back --------------------------------------------------------------------------
+
+    def _give_back(self, domain: Domain, evicted: list[EvictedBundle]) -> None:
+        """Put back victims that the plan does not need: first all on nodes that it does not use,
+        then one bundle after the other, the last evicted first."""
+        used = {task.row for task in self.job.tasks if task.status is Status.PIPELINED}
+        idle = [
+            task
+            for part in self._parts(evicted)
+            if not used & {task.row for task in part}
+            for task in part
+        ]
+        if idle:
+            self._without(idle, domain)
+        trials = TRIALS
+        for at in range(len(evicted) - 1, -1, -1):
+            for part in self._parts_of(evicted, at):
+                if trials and part:
+                    trials -= 1
+                    if self._without(part, domain):
+                        break
+
+    def _parts(self, evicted: list[EvictedBundle]) -> list[list[TaskInfo]]:
+        """The groups of victims that may be put back independently: a job evicted as a whole is one
+        group."""
+        return [parts[0] for at in range(len(evicted)) if (parts := self._parts_of(evicted, at))]
+
+    def _parts_of(self, evicted: list[EvictedBundle], at: int) -> list[list[TaskInfo]]:
+        """The groups of one bundle's victims that may be put back, the largest first. Spare members
+        of a job that was evicted as a whole come back with the whole job or not at all."""
+        entry = evicted[at]
+        siblings = [sibling for sibling in evicted if sibling.bundle.job is entry.bundle.job]
+        if entry.bundle.whole:
+            return [
+                _gone(task for sibling in siblings for task in sibling.tasks),
+                _gone(entry.tasks),
+            ]
+        if any(sibling.bundle.whole and _gone(sibling.tasks) for sibling in siblings):
+            return []
+        return [_gone(entry.tasks)]
+
+    def _without(self, victims: list[TaskInfo], domain: Domain) -> bool:
+        """Put these victims back if there is still a plan; otherwise all is as before."""
+        reached, planned = dict(self._reached), self._unplace()
+        for victim in victims:
+            self.statement.give_back(victim)
+        if self._could(planned, domain) and self._place(domain):
+            return True
+        for victim in victims:
+            self.statement.evict(victim, self._reasons[victim])
+        self.statement.redo(planned)
+        self._reached = reached
+        return False
+
+    def _unplace(self) -> list[Operation]:
+        """Undo the plan, but not the evictions, which all come before it."""
+        return self.statement.rollback(self.statement.evictions)
+
+    def _could(self, planned: list[Operation], domain: Domain) -> bool:
+        """Is there room for as many tasks of each role as the plan had, each role on its own? This
+        rules out most impossible plans without trying them."""
+        rows, world = np.flatnonzero(self._rows(domain)), self.ssn.world
+        roles: dict[int, list[TaskInfo]] = {}
+        for operation in planned:
+            roles.setdefault(id(operation.task.role), []).append(operation.task)
+        for tasks in roles.values():
+            cls = tasks[0].cls
+            parts = [world.future_idle(slot)[rows] // n for slot, n in cls.requests]
+            if cls.things:
+                parts.append(world.view.things.counts(cls.things, world.size)[0][rows])
+            if parts and int(np.maximum(np.min(parts, axis=0), 0).sum()) < len(tasks):
+                return False
+        return True
+
+    # --- the plan -----------------------------------------------------------------------------
+
+    def _place(self, domain: Domain) -> bool:
+        """Pipeline as much of the gang as it needs, or nothing."""
+        ssn, job = self.ssn, self.job
+        start = self.statement.checkpoint
+        self._reached = {}
+        subs = PriorityQueue(ssn.compare_sub_jobs, job.subs.values())
+        while subs and not self._enough():
+            self._place_sub(subs.pop(), domain)
+        if self._enough():
+            return True
+        self.statement.rollback(start)
+        return False
+
+    def _enough(self) -> bool:
+        return not self.ssn.job_starving(self.job) and self.ssn.pipelined(self.job)
+
+    def _place_sub(self, sub: SubJob, within: Domain) -> bool:
+        """Place a sub job in the first domain that takes it."""
+        enough = (
+            self._enough if not self.job.has_sub_groups else lambda: self.ssn.sub_pipelined(sub)
+        )
+        for group in self.ssn.sub_job_gradients(sub, within, self.purpose):
+            for domain in group:
+                start = self.statement.checkpoint
+                if self._fill(sub, domain, enough):
+                    self._reached[sub.name] = domain.name
+                    return True
+                self.statement.rollback(start)
+        return False
+
+    def _fill(self, sub: SubJob, domain: Domain, enough: Callable[[], bool]) -> bool:
+        """Pipeline tasks of a sub job in a domain until there are enough of them."""
+        ssn, queue, rows = self.ssn, self.job.queue, self._rows(domain)
+        failed: set[int] = set()
+        for task in waiting_tasks(ssn, self.job).drain():
+            if enough():
+                return True
+            if task.sub is not sub or id(task.role) in failed or queue is None:
+                continue
+            choice = None
+            if ssn.task_allocatable(queue, task) and ssn.pre_predicate(task) is None:
+                choice = choose(ssn, task, feasible(ssn, task, within=rows).mask)
+            if choice is None:
+                failed.add(id(task.role))
+            else:
+                self.statement.pipeline(task, choice[0])
+        return enough()
+
+
+def _gone(tasks: Iterable[TaskInfo]) -> list[TaskInfo]:
+    """The tasks that are still evicted."""
+    return [task for task in tasks if task.status is Status.RELEASING]

@@ -1,0 +1,68 @@
+"""How many members a gang can lose: those beyond the minima of the job, its roles and
+its sub jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
+
+
+class Spares:
+    """How many members each of several jobs can still lose."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Spare] = {}
+
+    def take(self, task: TaskInfo) -> bool:
+        """As :meth:`Spare.take`, of the task's job."""
+        spare = self._of.get(id(task.job))
+        if spare is None:
+            spare = self._of[id(task.job)] = Spare(task.job)
+        return spare.take(task)
+
+
+class Spare:
+    """How many members a job can lose before a minimum is missed. A job below a minimum can lose
+    none."""
+
+    def __init__(self, job: SessionJob) -> None:
+        self._job = job
+        self._ready = job.census.ready
+        self._minima = {} if job.roles_bypassed else dict(job.job.role_minima)
+        self._roles = {
+            role: job.by_role[role].ready for role in self._minima if role in job.by_role
+        }
+        self._subs = {sub.name: sub.census.ready for sub in job.subs.values() if sub.policy}
+        self._policies = Counter(
+            sub.policy.name for sub in job.subs.values() if sub.policy and sub.ready
+        )
+
+    def take(self, task: TaskInfo) -> bool:
+        """Take one more of its members; False if it is needed."""
+        role = task.role.name
+        if self._ready <= self._job.minimum:
+            return False
+        if role in self._roles and self._roles[role] <= self._minima[role]:
+            return False
+        if not self._take_of_sub_job(task.sub):
+            return False
+        self._ready -= 1
+        if role in self._roles:
+            self._roles[role] -= 1
+        return True
+
+    def _take_of_sub_job(self, sub: SubJob) -> bool:
+        """A sub job may fall below its size only if its policy has more sub jobs than it
+        asks for."""
+        policy = sub.policy
+        if policy is None:
+            return True
+        if self._subs[sub.name] == sub.minimum:
+            if self._policies[policy.name] <= policy.minimum:
+                return False
+            self._policies[policy.name] -= 1
+        self._subs[sub.name] -= 1
+        return True

@@ -1,0 +1,207 @@
+"""Victims: which jobs may ask for them, in which order they go, and whether a node's suffice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shard_worker.framework.rules import Mask
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.status import EVICTABLE
+from shard_worker.session_model.workload import Amounts, QueueInfo, add
+from shard_worker.view.mode import Mode
+from shared.units.things import Vector
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.framework.statement import WorldStatement
+    from shard_worker.session_model.job import SessionJob
+    from shard_worker.session_model.world import World
+
+NOT_LET_IN = ("", "Pending")
+"""Phases of a PodGroup that no action but enqueue looks at."""
+
+
+def starving_jobs(ssn: Session) -> list[SessionJob]:
+    """The jobs for which others may be evicted: admitted, valid, with a queue, and starving."""
+    world = ssn.world
+    return [
+        job
+        for job in world.session_jobs()
+        if job.phase not in NOT_LET_IN
+        and job.queue is not None
+        and ssn.job_valid(job, world) is None
+        and ssn.job_starving(job)
+    ]
+
+
+def by_turns(ssn: Session, starving: Iterable[SessionJob]) -> Iterator[SessionJob]:
+    """Starving jobs, one of a queue at a time, so that shares are computed anew after each. A queue
+    with its share, or without such a job left, gets no further turn."""
+    jobs: dict[int, PriorityQueue[SessionJob]] = {}
+    queue_of: dict[int, QueueInfo] = {}
+    for job in starving:
+        if job.queue is not None:
+            jobs.setdefault(job.qid, PriorityQueue(ssn.compare_jobs)).push(job)
+            queue_of[job.qid] = job.queue
+    queues = ssn.line_of_queues(queue_of.values())
+    while queues:
+        queue = queues.pop()
+        waiting = jobs[queue.queue.qid]
+        if waiting and not ssn.queue_overused(queue):
+            yield waiting.pop()
+            queues.push(queue)
+
+
+def waiting_tasks(ssn: Session, job: SessionJob) -> PriorityQueue[TaskInfo]:
+    """A job's pending tasks without a scheduling gate, in the order in which they are placed."""
+    tasks = (task for task in job.pending_tasks() if not task.role.gated)
+    return PriorityQueue(ssn.compare_tasks, tasks)
+
+
+_REASON = re.compile(r"(\w+) \(([^)]*)\)(.*)")
+"""What :func:`reason` makes: the action, the rules, and the rest."""
+
+
+def reason(ssn: Session, action: str, evictor: str) -> str:
+    """The reason text of an eviction: the action, the rules that agreed, and for whom."""
+    return f"{action} ({', '.join(ssn.decided_by)}): for {evictor}"
+
+
+def joined(reasons: Iterable[str]) -> str:
+    """One reason for all evictions of a statement. A policy's tiers are asked for each task that
+    needs room: where several of them decided, each is named, in order, separated by semicolons."""
+    first, *others = dict.fromkeys(reasons)
+    begin = _REASON.fullmatch(first)
+    if begin is None:
+        return first
+    matches = (begin, *map(_REASON.fullmatch, others))
+    deciding = dict.fromkeys(match[2] for match in matches if match is not None)
+    return f"{begin[1]} ({'; '.join(deciding)}){begin[3]}"
+
+
+def later(ssn: Session, action: str, later_action: str) -> bool:
+    """Does the policy run ``later_action`` after ``action``?"""
+    actions = ssn.policy.actions
+    return (
+        later_action in actions
+        and action in actions
+        and actions.index(later_action) > actions.index(action)
+    )
+
+
+def settle(ssn: Session, statement: WorldStatement, job: SessionJob, action: str) -> bool:
+    """Keep a statement if its job is pipelined with it, else undo it. True if it was kept.
+
+    A statement that needed no eviction is left to allocate if that still comes: it can do better
+    than a nomination.
+    """
+    if not statement.operations:
+        return False
+    needless = not statement.evictions and later(ssn, action, "allocate")
+    if needless or not ssn.pipelined(job):
+        statement.rollback()
+        return False
+    statement.commit()
+    return True
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def victim_order(ssn: Session, evictor: SessionJob) -> Callable[[TaskInfo, TaskInfo], float]:
+    """A comparison: negative if the left task is evicted before the right one.
+
+    Orphans go first; of one job the task that would be placed last; of one queue the job that would
+    be; and between queues VictimQueueOrder decides.
+    """
+    jobs, queue = ssn.world.jobs, evictor.queue
+
+    def compare(left: TaskInfo, right: TaskInfo) -> float:
+        if left.job is right.job:
+            return -ssn.compare_tasks(left, right)
+        left_queue, right_queue = left.job.queue, right.job.queue
+        left_orphan, right_orphan = (
+            t.job.queue is None or t.job.job.jid not in jobs for t in (left, right)
+        )
+        if left_orphan != right_orphan:
+            return -1.0 if left_orphan else 1.0
+        if left_queue is right_queue or left_queue is None or right_queue is None or queue is None:
+            return -ssn.compare_jobs(left.job, right.job)
+        return ssn.compare_victim_queues(left_queue, right_queue, queue)
+
+    return compare
+
+
+def in_order(ssn: Session, evictor: SessionJob, tasks: Iterable[TaskInfo]) -> list[TaskInfo]:
+    """Tasks in the order of eviction if nothing changed meanwhile. Rules are asked in this order,
+    so that those that allow only some of a job's tasks choose the least important."""
+    return victim_queue(ssn, evictor, tasks).drain()
+
+
+def victim_queue(
+    ssn: Session, evictor: SessionJob, victims: Iterable[TaskInfo]
+) -> PriorityQueue[TaskInfo]:
+    """Victims in the order of eviction, decided when each of them is taken."""
+    return PriorityQueue(victim_order(ssn, evictor), victims)
+
+
+# --- room -----------------------------------------------------------------------------------------
+
+
+def suffice(world: World, task: TaskInfo, row: int, victims: Iterable[TaskInfo]) -> bool:
+    """ValidateVictims: would the task fit the node if all of these left? There may be none, if
+    others made more room than they needed."""
+    gained: Amounts = {}
+    named: dict[str, list[Vector]] = {}
+    for victim in victims:
+        add(gained, victim.requests, 1)
+        for name, amounts in victim.cls.things:
+            named.setdefault(name, []).append(amounts)
+    enough = all(
+        world.room(row, slot) + gained.get(slot, 0) >= amount for slot, amount in task.requests
+    )
+    return enough and all(
+        _suffices(world, row, name, amounts, named.get(name, []))
+        for name, amounts in task.cls.things
+    )
+
+
+def _suffices(
+    world: World, row: int, name: str, needed: Vector, given_back: Iterable[Vector]
+) -> bool:
+    """Is there enough of a named thing, with what the victims give back?"""
+    future = world.view.things.future_at(name, len(needed), row)
+    for amounts in given_back:
+        future = [have + more for have, more in zip(future, amounts, strict=False)]
+    return all(have >= amount for have, amount in zip(future, needed, strict=True))
+
+
+def fits_now(ssn: Session, task: TaskInfo, row: int) -> bool:
+    """Does the task fit what will be idle on the node, with no neighbour in the way any more?"""
+    return suffice(ssn.world, task, row, ()) and ssn.passes(task, row)
+
+
+def shard_groups(world: World, rows: Mask) -> list[Mask]:
+    """The rows of the own shard, then those of others; each tried out before the next."""
+    if world.mode is not Mode.SOFT:
+        return [rows]
+    own_rows = world.own()
+    return [group for group in (rows & own_rows, rows & ~own_rows) if group.any()]
+
+
+def inhabited(world: World, rows: Mask) -> Mask:
+    """The rows on which a task runs, or is about to."""
+    occupied: Mask = np.zeros(world.size, np.bool_)
+    looked_at, bits = rows.tolist(), EVICTABLE._value_  # plain numbers: asked for every task
+    for row, tasks in world.resident.items():
+        if looked_at[row]:
+            for task in tasks:
+                if task.status._value_ & bits:
+                    occupied[row] = True
+                    break
+    return occupied

@@ -1,0 +1,52 @@
+"""What a plugin outside this repository imports: one module, kept while what is behind it moves.
+
+A plugin needs none of it to run (docs/plugins.md writes one without an import); these are the types
+of what rules are given, the forms that they may take, and the session that they register with.
+"""
+
+from shard_worker.framework.registration import Registration
+from shard_worker.framework.rules import (
+    ABSTAIN,
+    PERMIT,
+    REJECT,
+    Check,
+    EventHandler,
+    NodeColumns,
+    Purpose,
+    Scope,
+    Scorer,
+)
+from shard_worker.framework.session import Plugin, Session
+from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
+from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
+from shard_worker.session_model.world import World
+from shared.model.model import Node, Requests, Role, TaskClass
+from shared.policy.model import PluginOption
+
+__all__ = [
+    "ABSTAIN",
+    "PERMIT",
+    "REJECT",
+    "Check",
+    "ClusterInfo",
+    "EventHandler",
+    "JobInfo",
+    "Node",
+    "NodeColumns",
+    "Plugin",
+    "PluginOption",
+    "Progress",
+    "Purpose",
+    "QueueInfo",
+    "Registration",
+    "Requests",
+    "Role",
+    "Scope",
+    "Scorer",
+    "Session",
+    "SessionJob",
+    "SubJob",
+    "TaskClass",
+    "TaskInfo",
+    "World",
+]

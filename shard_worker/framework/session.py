@@ -1,0 +1,394 @@
+"""A session: the rules of the plugins that a policy names, combined tier by tier.
+
+Both halves of the scheduler open one from the same policy. Order asks it over :class:`ClusterInfo`
+(keys, shares, quotas), the fast path of Place over a shard's node columns (masks, scores), both
+about gangs (:class:`Progress`): those questions are here. What a session over a
+:class:`~shard_worker.session_model.world.World` asks, task by task, is in
+:mod:`shard_worker.framework.answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.framework.answers import Answers
+from shard_worker.framework.extension_points import (
+    ALLOCATABLE,
+    BATCH_NODE_ORDER,
+    BEST_NODE,
+    JOB_ENQUEUEABLE,
+    JOB_ENQUEUED,
+    JOB_ORDER,
+    JOB_PIPELINED,
+    JOB_READY,
+    JOB_STARVING,
+    JOB_VALID,
+    LIVE_PREDICATE,
+    NODE_MAP,
+    NODE_ORDER,
+    OVERUSED,
+    PRE_PREDICATE,
+    PREDICATE,
+    QUEUE_ORDER,
+    TASK_ORDER,
+    Compare,
+    Point,
+    Rank,
+)
+from shard_worker.framework.operation import Operation
+from shard_worker.framework.registration import Registered, there
+from shard_worker.framework.rules import ABSTAIN, Mask, NodeColumns, Rows
+from shard_worker.session_model.queue_limits import Lacking
+from shard_worker.session_model.queue_totals import charge_total
+from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
+from shared.messages.reason import Reason
+from shared.model.model import Pairs, Requests, Role, TaskClass
+from shared.policy.model import Policy
+
+if TYPE_CHECKING:
+    from shard_worker.session_model.job import SessionJob, TaskInfo
+
+
+Shares = Callable[[QueueInfo, ClusterInfo], Mapping[int, float]]
+"""A plugin's answer to what a queue deserves."""
+
+Rooms = Callable[[QueueInfo, ClusterInfo], Mapping[int, float] | None]
+"""A plugin's answer to what a queue may still take: slot -> amount, a slot that is missing has no
+limit; None: nothing at all. Never less than Allocatable lets pass."""
+
+Lacks = Callable[[QueueInfo, Requests, ClusterInfo], Lacking | None]
+"""A plugin's answer to why a queue may not take a request; None: it may."""
+
+Key = tuple[Any, ...]
+"""A sort key; the smaller key goes first."""
+Points = tuple[Point[Any, Any], ...]
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+Ranking = Registered[Callable[[T, ClusterInfo], Rank] | None, Compare[T] | None]
+
+BLOCK = 1 << 13
+"""Rows scored at a time: the intermediate arrays stay in the processor's cache."""
+
+FAST_FORMS: Points = (TASK_ORDER, JOB_READY, JOB_PIPELINED)
+"""Points that the fast path asks in a form that a rule may lack."""
+NO_FAST_FORM: Points = (NODE_MAP, BEST_NODE)
+"""Points that it does not ask at all."""
+BY_CLASS: tuple[Point[Callable[[TaskClass], bool], Any], ...] = (
+    PRE_PREDICATE,
+    LIVE_PREDICATE,
+    BATCH_NODE_ORDER,
+)
+"""Points that it does not ask, but which do not concern most classes."""
+
+
+class Plugin(Protocol):
+    """A plugin speaks at the extension points for which it registers a function."""
+
+    @property
+    def name(self) -> str: ...
+
+    def on_session_open(self, ssn: Session) -> None:
+        """Register. Called once for each session, before anything is asked."""
+        ...
+
+
+class Session(Answers):
+    """The combined rules of one policy. Built by
+    :func:`shard_worker.dialects.open_session.open_session`."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self.deserved: Shares = _no_shares
+        """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
+        self.most: Shares = _no_shares
+        """What a queue may have at most by slot, as things stand; empty as above."""
+
+        self.committed: list[Operation] = []
+        """What statements over the world kept, in order; whoever runs the session takes it."""
+        self.on_commit: Callable[[Sequence[Operation]], None] = _nobody
+        """Told of each statement that is kept, one by one."""
+        self.skipped: dict[int, tuple[Reason, str]] = {}
+        """jid -> (reason word, detail) of jobs that an action passed over, the last one told."""
+        self.memory: dict[str, float] = {}
+        """What rules remember from one session to the next, by their own keys, where whoever opens
+        the sessions hands it on."""
+        self.spared: dict[int, dict[str, int]] = {}
+        """jid -> why nobody was evicted for it, where the session tried: reason -> tasks."""
+
+        self.seed: int | None = None
+        """Decides between equal nodes over a world, so that shards prefer different ones; None:
+        always the first."""
+        self.lends = False
+        """Whether whoever opened it has asked what queues may take, and lets them go beyond their
+        share: then only limits are asked for."""
+        self.ungated: list[TaskInfo] = []
+        """Tasks whose queue has room for them, and whose own gate may go."""
+        self._lacks: list[Lacks] = []
+        self._limits: list[Lacks] = []
+        self._rooms: list[Rooms] = []
+        self._limit_rooms: list[Rooms] = []
+
+    def ungate(self, task: TaskInfo) -> None:
+        """Let the task's own gate be removed; it may be placed once that has happened. Its queue
+        keeps room for it from now on."""
+        self.ungated.append(task)
+        if task.job.queue is not None:
+            charge_total(task.job.queue, "reserved", task.requests, +1)
+
+    def skip(self, job: SessionJob, word: Reason, detail: str = "") -> None:
+        """An action passes over a job; ``word`` is one of the pending reasons."""
+        self.skipped[job.job.jid] = (word, detail)
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """A statement over the world is kept for good."""
+        self.committed += operations
+        self.on_commit(operations)
+
+    def tell_limits(self, lacking: Lacks, *, room: Rooms | None = None, hard: bool = False) -> None:
+        """Register why queues may not take requests, for people to read. ``hard``: it is a limit,
+        and not a share that a queue may exceed while nobody else wants what is idle. ``room``:
+        the same in amounts, so that of thousands of requests the hopeless ones need not be asked
+        one by one; without it they are."""
+        self._lacks.append(lacking)
+        if not self.listens(ALLOCATABLE):
+            return
+        if hard:
+            self._limits.append(lacking)
+        if room is not None:
+            self._rooms.append(room)
+            if hard:
+                self._limit_rooms.append(room)
+
+    def room(
+        self, queue: QueueInfo, cluster: ClusterInfo, *, borrowing: bool = False
+    ) -> dict[int, float] | None:
+        """The most that a queue may still take by the rules that give it in amounts; a missing slot
+        has no limit, None: nothing. What is more, Allocatable refuses; with ``borrowing``,
+        :meth:`may_borrow` does."""
+        least: dict[int, float] = {}
+        for room in self._limit_rooms if borrowing else self._rooms:
+            amounts = room(queue, cluster)
+            if amounts is None:
+                return None
+            for slot, amount in amounts.items():
+                headroom = max(amount, 0)  # who asks for nothing of it is not judged by it
+                least[slot] = min(headroom, least.get(slot, headroom))
+        return least
+
+    def may_borrow(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
+        """May a queue that Allocatable refuses take a request that nobody else can use? Only if a
+        share is in the way, and not a limit."""
+        return all(lacks(queue, requests, cluster) is None for lacks in self._limits)
+
+    def queue_overused(self, queue: QueueInfo) -> bool:
+        return not self.lends and super().queue_overused(queue)
+
+    def task_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:
+        if self.lends:
+            return self.may_borrow(queue, task.requests, self.world)
+        return super().task_allocatable(queue, task)
+
+    def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
+        """Why a queue may not take a request now, by the first plugin that refuses it."""
+        answers = (lacks(queue, requests, cluster) for lacks in self._lacks)
+        return next((answer for answer in answers if answer is not None), None)
+
+    def tell_shares(self, deserved: Shares, most: Shares | None = None) -> None:
+        """Register what queues deserve, and the most they may have if that is more; for people to
+        read, no decision asks for it."""
+        self.deserved = deserved
+        self.most = most or deserved
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """``plugin: point`` of the rules without a fast form: every job needs a world."""
+        return tuple(
+            f"{rule.plugin}: {point.name}"
+            for point in (*FAST_FORMS, *NO_FAST_FORM)
+            for rule in self.rules(point)
+            if rule.fn is None or point in NO_FAST_FORM
+        )
+
+    def fast(self, cls: TaskClass, marks: Pairs = ()) -> bool:
+        """May the fast path place tasks of this class, and give them the same nodes?
+
+        ``marks``: annotations of the task and its job.
+        """
+        if any(key in self.reads for key, _ in marks):
+            return False
+        for point in BY_CLASS:
+            if any(rule.fn(cls) for rule in self.rules(point)):
+                return False
+        return not self.slow
+
+    def has(self, point: Point[Any, Any]) -> bool:
+        """Does any plugin speak at this point?"""
+        return bool(self.rules(point))
+
+    def has_rule_of(self, plugin: str) -> bool:
+        """Does the plugin speak at any point?"""
+        return any(rule.plugin == plugin for rules in self._rules.values() for rule in rules)
+
+    # --- order half ---------------------------------------------------------------------------
+
+    def job_key(self, info: JobInfo, cluster: ClusterInfo) -> Key:
+        """JobOrder. The caller adds Volcano's last tie-break: creation, then uid (here jid)."""
+        return _keys(self.rules(JOB_ORDER), info, cluster)
+
+    @property
+    def sorts_jobs(self) -> bool:
+        """Are all rules of JobOrder keys? A key stays as it was when a job began to wait;
+        comparisons may give another order each time."""
+        return all(hook.fn is not None for hook in self.rules(JOB_ORDER))
+
+    def queue_key(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
+        """QueueOrder. The caller adds the last tie-break."""
+        return _keys(self.rules(QUEUE_ORDER), queue, cluster)
+
+    def task_key(self, role: Role) -> Key:
+        """TaskOrder, of the roles of one job; members of a role go by their index."""
+        return tuple(h.fn(role) for h in self.rules(TASK_ORDER) if h.fn is not None)
+
+    def overused(self, queue: QueueInfo, cluster: ClusterInfo) -> bool:
+        """Overused: the queue has its share and gets no further turn."""
+        return any(h.fn(queue, cluster) for h in self.rules(OVERUSED))
+
+    def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
+        """Allocatable: the queue may take this request on top of what it has."""
+        hooks = self.rules(ALLOCATABLE)
+        return all(h.fn(queue, requests, cluster) for h in hooks if h.fn is not None)
+
+    def job_valid(self, info: JobInfo, cluster: ClusterInfo) -> str | None:
+        """JobValid: None, or why the job cannot be scheduled as it stands."""
+        for hook in self.rules(JOB_VALID):
+            reason: str | None = hook.fn(info, cluster)
+            if reason is not None:
+                return reason
+        return None
+
+    def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> bool:
+        """JobEnqueueable: the job's pods may be created."""
+        return self._vote(JOB_ENQUEUEABLE, lambda rule: rule.fn(info, cluster))
+
+    def job_enqueued(self, info: JobInfo, cluster: ClusterInfo) -> None:
+        """JobEnqueued: every rule is told that the job was let in."""
+        for hook in self.rules(JOB_ENQUEUED):
+            hook.fn(info, cluster)
+
+    def rejecting(self, point: Point[Callable[[*Ts], int], Any], *args: *Ts) -> str:
+        """The plugin whose vote at ``point`` is a rejection, "" where there is none."""
+        for hook in self.rules(point):
+            if hook.fn(*args) < 0:
+                return hook.plugin
+        return ""
+
+    # --- both halves --------------------------------------------------------------------------
+
+    def job_ready(self, progress: Progress) -> bool:
+        """JobReady: the members that have a place may be committed. True where nobody objects."""
+        return all(h.fn(progress) for h in self.rules(JOB_READY) if h.fn is not None)
+
+    def job_pipelined(self, progress: Progress) -> bool:
+        """JobPipelined: with its nominations counted, the job keeps what it holds."""
+        return self._vote(
+            JOB_PIPELINED, lambda rule: ABSTAIN if rule.fn is None else rule.fn(progress)
+        )
+
+    def job_starving(self, info: JobInfo) -> bool:
+        """JobStarving: the first tier with an opinion decides; without any, no job starves."""
+        hooks = self.rules(JOB_STARVING)
+        return bool(hooks) and all(h.fn(info) for h in hooks if h.tier == hooks[0].tier)
+
+    # --- place half ---------------------------------------------------------------------------
+
+    def predicates(self, cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
+        """Predicate: (reason, mask) per static check, in the order in which they are charged.
+
+        A mask covers all rows and is True where the node passes. The masks follow from class and
+        node specs alone; a check that no node can fail is left out.
+        """
+        checks: list[tuple[str, Mask]] = []
+        for hook in self.rules(PREDICATE):
+            checks.extend(hook.fn(cls, view))
+        return checks
+
+    @property
+    def scores_node_locally(self) -> bool:
+        """True if a change of one row moves no other row's score (until a node's spec changes)."""
+        return all(h.fn.node_local for h in self.rules(NODE_ORDER))
+
+    def scores_by_look(self, cls: TaskClass, view: NodeColumns) -> bool:
+        """Do nodes with the same looks and amounts score alike for this class?"""
+        tests = (getattr(hook.fn, "by_look", None) for hook in self.rules(NODE_ORDER))
+        return all(by_look is None or by_look(cls, view) for by_look in tests)
+
+    def score(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:
+        """NodeOrder: the sum of all scorers on ``rows`` as they stand in ``view`` now."""
+        if not isinstance(rows, slice) and len(rows) == 1:
+            return np.array([self.score_row(cls, view, int(rows[0]))])
+        if not isinstance(rows, slice):
+            total = np.zeros(len(rows))
+            self._add_scores(cls, view, rows, total)
+            return total
+        start, stop, _ = slice(rows.start, rows.stop).indices(view.size)
+        total = np.zeros(max(stop - start, 0))
+        for low in range(start, stop, BLOCK):
+            high = min(low + BLOCK, stop)
+            self._add_scores(cls, view, slice(low, high), total[low - start : high - start])
+        return total
+
+    def _add_scores(
+        self, cls: TaskClass, view: NodeColumns, rows: Rows, total: NDArray[np.float64]
+    ) -> None:
+        for hook in self.rules(NODE_ORDER):
+            total += hook.fn.rows(cls, view, rows)
+
+    def score_row(self, cls: TaskClass, view: NodeColumns, row: int) -> float:
+        """:meth:`score` of one row."""
+        total = 0.0
+        for hook in self.rules(NODE_ORDER):
+            total += hook.fn.row(cls, view, row)
+        return total
+
+
+class _Compared:
+    """A sort key for a rule that can only compare."""
+
+    __slots__ = ("_cluster", "_compare", "_of")
+
+    def __init__(self, compare: Callable[[Any, Any, Any], float], of: Any, cluster: Any) -> None:
+        self._compare = compare
+        self._of = of
+        self._cluster = cluster
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Compared) and not self._compare(
+            self._of, other._of, self._cluster
+        )
+
+    def __lt__(self, other: _Compared) -> bool:
+        return self._compare(self._of, other._of, self._cluster) < 0
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _keys(rules: Sequence[Ranking[T]], of: T, cluster: ClusterInfo) -> Key:
+    return tuple(
+        [
+            _Compared(there(rule.scalar), of, cluster) if rule.fn is None else rule.fn(of, cluster)
+            for rule in rules
+        ]
+    )
+
+
+def _nobody(operations: Sequence[Operation]) -> None:
+    del operations
+
+
+def _no_shares(queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
+    del queue, cluster
+    return {}

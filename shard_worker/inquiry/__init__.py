@@ -1,0 +1,1 @@
+"""The result of a turn without doing it: for explanations and plans."""

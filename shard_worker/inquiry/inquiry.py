@@ -1,0 +1,299 @@
+"""An inquiry: the results of these turns on this shard's view, and the reasons, without doing them.
+
+The turns are placed one after the other, each on top of those before it, as real turns are; then
+everything is undone. Nothing goes to the ledger, no figure is counted, and the worker's own
+compiled classes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shard_worker.dialects.volcano.plugins.node.extender import Extender
+from shard_worker.framework.rules import Check
+from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
+from shard_worker.inquiry.funnel import funnel
+from shard_worker.inquiry.node_scores import why_here
+from shard_worker.placement.nominations import give_back_own
+from shard_worker.placement.statement import Statement, TaskPlace, runs_of
+from shard_worker.placement.task_class import CompiledClasses
+from shard_worker.turns.flat_turn import PlacedTurn, place
+from shard_worker.turns.session_turn import SessionTurns
+from shard_worker.view.columns import USED
+from shard_worker.view.view import View
+from shared.codec.checked import binary, boolean, count, mapping, pack_sealed, row, unpack_sealed
+from shared.messages.messages import NOMINATE, OutcomeCode, Placement, TaskRun, Turn
+from shared.messages.wire import decode_turns, encode_turns
+from shared.model.model import TaskClass
+from shared.records.specs import decode_class
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import TaskInfo
+
+_INQUIRY = b"inquiry"
+
+HERE = "here"
+"""Action of a turn that asks why one task is where it is. ``nominated`` tells both; without it, the
+question is where the first pending task would go. Its excerpt has the task pending."""
+
+ROLES = 4
+"""Roles of a job that get a funnel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A question to one worker."""
+
+    turns: list[Turn]
+    needed: list[dict[int, int]]
+    """Of each turn: class -> tasks of it that have to start together."""
+    classes: dict[int, bytes] = field(default_factory=dict)
+    """Classes that nothing accepted has yet, encoded; they are forgotten again."""
+    funnels: bool = False
+    """Funnels also for turns that find a place, where they are the first."""
+    apart: bool = False
+    """Each turn on the view as it is, not on top of those before it."""
+
+    def encode(self) -> bytes:
+        turns, flags = encode_turns(self.turns), [self.funnels, self.apart]
+        return pack_sealed(_INQUIRY, [turns, self.needed, self.classes, *flags])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Inquiry:
+        """Errors: Malformed."""
+        turns, needed, classes, funnels, apart = row(unpack_sealed(_INQUIRY, data), "inquiry", 5)
+        decoded = decode_turns(binary(turns, "inquiry.turns"))
+        return cls(
+            turns=decoded,
+            needed=[_counts(w, "inquiry.wanted") for w in row(needed, "inquiry", len(decoded))],
+            classes=mapping(classes, "inquiry.classes", count, binary),
+            funnels=boolean(funnels, "inquiry.funnels"),
+            apart=boolean(apart, "inquiry.apart"),
+        )
+
+
+def examine(
+    inquiry: Inquiry,
+    classes: CompiledClasses,
+    *,
+    turns: SessionTurns | None = None,
+    now: float = 0.0,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> list[InquiryFinding]:
+    """One finding per turn, for as many as there is time for (at least one).
+
+    ``turns``: runs turns that are not flat, at ``now`` (seconds since 1970); without it they are
+    STALE. The view of ``classes`` is as before when this returns, whatever happens.
+    """
+    view = classes.view
+    with _known(view, inquiry) as numbers:
+        aside = None if turns is None else turns.aside(numbers)
+        trial = _Trial(inquiry, classes, numbers, aside, now)
+        try:
+            findings = [trial.turn(i, turn) for i, turn in enumerate(inquiry.turns[:1])]
+            for i, turn in enumerate(inquiry.turns[1:], start=1):
+                if not may_go_on():
+                    break
+                findings.append(trial.turn(i, turn))
+            return findings
+        finally:
+            for statement in reversed(trial.statements):
+                statement.rollback()
+
+
+@contextmanager
+def _known(view: View, inquiry: Inquiry) -> Iterator[dict[int, int]]:
+    """Make the classes that travelled with the inquiry known to the view inside the block.
+
+    Yields the number of each class here: not the one it was sent with, which another class may have
+    by now.
+    """
+    numbers = {cid: -1 - i for i, cid in enumerate(inquiry.classes)}
+    try:
+        for cid, spec in inquiry.classes.items():
+            view.classes[numbers[cid]] = decode_class(spec)
+        yield numbers
+    finally:
+        for number in numbers.values():
+            view.classes.pop(number, None)
+
+
+class _Trial:
+    """Turns on a view, each on top of those before."""
+
+    def __init__(
+        self,
+        inquiry: Inquiry,
+        classes: CompiledClasses,
+        numbers: dict[int, int],
+        sessions: SessionTurns | None,
+        now: float,
+    ) -> None:
+        """``numbers``: what the view calls the classes that came with the inquiry."""
+        self._inquiry = inquiry
+        self._view = classes.view
+        self._session = classes.session
+        self._mode = classes.mode
+        self._classes = classes
+        self._numbers = numbers
+        self._sessions = sessions
+        self._now = now
+        self.statements: list[Statement] = []
+
+    def turn(self, index: int, original: Turn) -> InquiryFinding:
+        numbers, view = self._numbers, self._view
+        runs = [replace(run, cid=numbers.get(run.cid, run.cid)) for run in original.runs]
+        turn = replace(original, runs=runs)
+        if turn.world:
+            return self._by_session(index, turn)
+        if not runs or any(run.cid not in view.classes for run in runs):
+            return InquiryFinding(turn.jid, OutcomeCode.STALE)
+        needed, funnels = self._inquiry.needed[index], list[RoleFunnel]()
+        if self._inquiry.funnels and not index:
+            funnels = self._funnels(turn, needed)
+        placed = place(turn, session=self._session, view=view, classes=self._classes)
+        self._keep(placed)
+        if not placed.core:
+            funnels = funnels or self._funnels(turn, needed)
+        return self._finding(turn, placed, funnels)
+
+    def _keep(self, placed: PlacedTurn) -> None:
+        """Keep the placements for the turns after this one, unless each is tried on its own."""
+        if placed.core and not self._inquiry.apart:
+            self.statements.append(placed.statement)
+        elif placed.core:
+            placed.statement.rollback()
+
+    def _finding(self, turn: Turn, placed: PlacedTurn, funnels: list[RoleFunnel]) -> InquiryFinding:
+        code = _code(placed)
+        if code is OutcomeCode.INFEASIBLE:
+            funnels.sort(key=lambda funnel: funnel.role != placed.failed_role)
+        return InquiryFinding(
+            jid=turn.jid,
+            code=code,
+            placements=self._placements([*placed.core, *placed.tail]),
+            displaced=list(placed.displaced),
+            reasons=dict(placed.reasons),
+            funnels=funnels,
+        )
+
+    # --- turns that are not flat --------------------------------------------------------------
+
+    def _by_session(self, index: int, turn: Turn) -> InquiryFinding:
+        """Run the turn as the worker would, over the excerpt that it carries."""
+        if self._sessions is None or self._asks_others():
+            return InquiryFinding(turn.jid, OutcomeCode.STALE)
+        if turn.action == HERE:
+            return self._here(turn)
+        funnels: list[RoleFunnel] = []
+        if not index or not self._inquiry.apart:
+            funnels = self._funnels_of(turn, self._inquiry.needed[index])
+        placed = self._sessions.place(turn, now=self._now)
+        if placed.stale:
+            return InquiryFinding(turn.jid, OutcomeCode.STALE)
+        self._keep(placed)
+        return self._finding(turn, placed, funnels)
+
+    def _asks_others(self) -> bool:
+        """Would the session have to wait for an extender? An inquiry may not."""
+        return self._session.has_rule_of(Extender.name)
+
+    def _funnels_of(self, turn: Turn, needed: dict[int, int]) -> list[RoleFunnel]:
+        """Funnels of each role with pending tasks, including the checks that depend on
+        what runs."""
+        aside = Statement(self._view)
+        give_back_own(aside, self._view, turn)
+        try:
+            opened = None if self._sessions is None else self._sessions.opened(turn, now=self._now)
+            if opened is None:
+                return []
+            session, job = opened
+            first: dict[tuple[str, int], TaskInfo] = {}
+            for task in job.pending_tasks():
+                first.setdefault((task.role.name, task.cid), task)
+            return [self._live(session, task, needed) for task in [*first.values()][:ROLES]]
+        finally:
+            aside.rollback()
+
+    def _live(self, session: Session, task: TaskInfo, needed: dict[int, int]) -> RoleFunnel:
+        cid = {number: cid for cid, number in self._numbers.items()}.get(task.cid, task.cid)
+        live, reason = session.live_checks(task), session.pre_predicate(task)
+        if reason is not None:
+            live.insert(0, Check(reason, np.zeros(self._view.size, np.bool_)))
+        need, view = needed.get(cid, 1), self._view
+        role_funnel = funnel(
+            task.cls, view=view, session=session, mode=self._mode, needed=need, live=live
+        )
+        return RoleFunnel(cid, task.role.name, need, role_funnel)
+
+    def _here(self, turn: Turn) -> InquiryFinding:
+        """Why the turn's task is where ``turn.nominated`` says, with the nodes as if it were not
+        placed."""
+        assert self._sessions is not None
+        opened = self._sessions.opened(turn, now=self._now)
+        pending = [] if opened is None else opened[1].pending_tasks()
+        tix, row = next(iter(turn.nominated.items()), (pending[0].tix if pending else -1, -1))
+        if opened is None or not pending or row >= self._view.size:
+            return InquiryFinding(turn.jid, OutcomeCode.STALE)
+        session, job = opened
+        task = job.tasks[tix]
+        if row >= 0:
+            self._view.shift(USED, task.cls, row, -1)
+        try:
+            return InquiryFinding(
+                turn.jid, OutcomeCode.PLACED, placement_scores=[why_here(session, task, row)]
+            )
+        finally:
+            if row >= 0:
+                self._view.shift(USED, task.cls, row, 1)
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _placements(self, places: list[TaskPlace]) -> list[Placement]:
+        """The placements with the class numbers of the inquiry."""
+        sent = {number: cid for cid, number in self._numbers.items()}
+        return [
+            Placement(sent.get(r.cid, r.cid), r.kind, r.tasks, r.rows, r.levels)
+            for r in runs_of(places)
+        ]
+
+    def _funnels(self, turn: Turn, needed: dict[int, int]) -> list[RoleFunnel]:
+        """Funnels of each role, with the job's own nominations given back."""
+        view = self._view
+        sent = {number: cid for cid, number in self._numbers.items()}
+        aside = Statement(view)
+        give_back_own(aside, view, turn)
+        try:
+            return [
+                self._funnel(run, sent.get(run.cid, run.cid), needed) for run in turn.runs[:ROLES]
+            ]
+        finally:
+            aside.rollback()
+
+    def _funnel(self, run: TaskRun, cid: int, needed: dict[int, int]) -> RoleFunnel:
+        need = needed.get(cid, 1)
+        cls: TaskClass = self._view.classes[run.cid]
+        role_funnel = funnel(
+            cls, view=self._view, session=self._session, mode=self._mode, needed=need
+        )
+        return RoleFunnel(cid, run.role, need, role_funnel)
+
+
+def _code(placed: PlacedTurn) -> OutcomeCode:
+    if not placed.core:
+        return OutcomeCode.INFEASIBLE
+    waits = any(op.kind == NOMINATE for op in placed.core)
+    return OutcomeCode.NOMINATED if waits else OutcomeCode.PLACED
+
+
+# --- wire ---------------------------------------------------------------------------------------
+
+
+def _counts(value: Any, at: str) -> dict[int, int]:
+    return mapping(value, at, count, count)

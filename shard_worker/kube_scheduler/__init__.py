@@ -1,0 +1,1 @@
+"""kube-scheduler's rules, which every dialect shares: filters, scores, devices, CEL."""

@@ -1,0 +1,1 @@
+"""CEL: syntax, values, functions and evaluation."""

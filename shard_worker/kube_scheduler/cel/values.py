@@ -1,0 +1,206 @@
+"""The values of CEL and what may be done with them: kinds, equality, order, arithmetic.
+
+Kinds are never turned into each other, but that whole numbers, unsigned ones and doubles compare as
+numbers. What has no meaning raises CelError.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+from shard_worker.kube_scheduler.cel.tree import CelError, Uint
+from shared.errors import InvalidInput
+from shared.units.quantity import amount
+
+_SEMVER = re.compile(
+    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
+    r"(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """In thousandths."""
+
+    units: int
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class Semver:
+    """A version by the rules of semver 2.0; build metadata (after ``+``) is ignored in
+    comparisons."""
+
+    numbers: tuple[int, int, int]
+    early: tuple[str, ...] = ()
+    """What a pre-release is called, in parts."""
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        parts = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in self.early)
+        return (self.numbers, not self.early, parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Semver) and self._key == other._key
+
+    def __lt__(self, other: Semver) -> bool:
+        return self._key < other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def semver(text: str) -> Semver | None:
+    """None where the text is no version."""
+    match = _SEMVER.fullmatch(text) if len(text) <= 256 else None
+    if match is None or any(len(match[i]) > 19 for i in (1, 2, 3)):
+        return None
+    early = tuple(match[4].split(".")) if match[4] else ()
+    if any(not part or (part.isdigit() and part != "0" and part[0] == "0") for part in early):
+        return None
+    return Semver((int(match[1]), int(match[2]), int(match[3])), early)
+
+
+def quantity(text: str) -> Quantity | None:
+    """The quantity in a text, None if it is none."""
+    negative = text.startswith("-")
+    try:
+        units = amount("device", text[negative:], "quantity")
+    except InvalidInput:
+        return None
+    return Quantity(-units if negative else units)
+
+
+def kind(value: object) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case Uint():
+            return "uint"
+        case float():
+            return "double"
+        case str():
+            return "string"
+        case bytes():
+            return "bytes"
+        case None:
+            return "null"
+        case list():
+            return "list"
+        case dict():
+            return "map"
+        case _:
+            return type(value).__name__.lower()
+
+
+def number(value: object) -> int | float | None:
+    """A number as Python has it, None for what is none."""
+    match value:
+        case bool():
+            return None
+        case int() | float():
+            return value
+        case Uint():
+            return value.value
+        case _:
+            return None
+
+
+def equal(left: object, right: object) -> bool:
+    """CEL equality: values of different kinds differ, but numbers compare by value."""
+    left_number, right_number = number(left), number(right)
+    if left_number is not None and right_number is not None:
+        return left_number == right_number
+    if kind(left) != kind(right):
+        return False
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(left[k], right[k]) for k in left)
+    return left == right
+
+
+def ordered(op: str, left: object, right: object) -> bool:
+    """``<``, ``<=``, ``>``, ``>=`` of numbers, strings, bytes and truth values."""
+    left_number, right_number = number(left), number(right)
+    if left_number is None or right_number is None:
+        if kind(left) != kind(right) or kind(left) not in ("string", "bytes", "bool"):
+            raise CelError(f"cannot compare {kind(left)} {op} {kind(right)}")
+        sign: int = (left > right) - (left < right)  # type: ignore[operator]
+    elif math.isnan(left_number) or math.isnan(right_number):
+        return False
+    else:
+        sign = (left_number > right_number) - (left_number < right_number)
+    match op:
+        case "<":
+            return sign < 0
+        case "<=":
+            return sign <= 0
+        case ">":
+            return sign > 0
+        case _:
+            return sign >= 0
+
+
+def arithmetic(op: str, left: object, right: object) -> object:
+    """``+ - * / %`` of numbers of one kind; ``+`` of strings, bytes and lists too."""
+    if op == "+" and kind(left) == kind(right) and isinstance(left, str | bytes | list):
+        return left + right  # type: ignore[operator]
+    if kind(left) != kind(right) or number(left) is None:
+        raise CelError(f"there is no {kind(left)} {op} {kind(right)}")
+    if isinstance(left, float) and isinstance(right, float):
+        return _doubles(op, left, right)
+    left_number, right_number = number(left), number(right)
+    assert isinstance(left_number, int) and isinstance(right_number, int)
+    return as_whole(_wholes(op, left_number, right_number), unsigned=isinstance(left, Uint))
+
+
+def _wholes(op: str, left: int, right: int) -> int:
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case _:
+            if right == 0:
+                raise CelError("a division by zero")
+            whole = abs(left) // abs(right)
+            whole = whole if (left < 0) == (right < 0) else -whole
+            return whole if op == "/" else left - right * whole
+
+
+def _doubles(op: str, left: float, right: float) -> float:
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            if right:
+                return left / right
+            return (
+                math.nan
+                if not left or math.isnan(left)
+                else math.copysign(math.inf, left * math.copysign(1.0, right))
+            )
+        case _:
+            raise CelError("there is no double % double")
+
+
+def as_whole(value: int, *, unsigned: bool = False) -> object:
+    """An int64 or uint64, if it fits."""
+    if unsigned:
+        if 0 <= value < 2**64:
+            return Uint(value)
+    elif -(2**63) <= value < 2**63:
+        return value
+    raise CelError("a whole number out of range")

@@ -1,0 +1,1 @@
+"""Dynamic resource allocation: pools of devices, claims, and the search for a fit."""

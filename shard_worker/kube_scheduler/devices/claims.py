@@ -1,0 +1,319 @@
+"""Devices by dynamic resource allocation: on which nodes a task's claims can be served.
+
+A claim that has its devices keeps the task where they can be reached. Any other is served from the
+free devices of a node; a device that a task got is not given again, in this session or a later one,
+as long as the claim's allocation is not written down yet. Nodes whose devices are alike, and alike
+in use, are judged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.framework.rules import Check, EventHandler, Mask
+from shard_worker.framework.session import Session
+from shard_worker.kube_scheduler.cel.tree import CelError
+from shard_worker.kube_scheduler.devices.pools import DeviceShelf, Key, Offer, Pools
+from shard_worker.kube_scheduler.devices.search import DeviceUsage, Got, OpenClaim, Search
+from shard_worker.kube_scheduler.filters.claim_users import ClaimUsers
+from shard_worker.kube_scheduler.filters.node_checks import terms_mask
+from shard_worker.kube_scheduler.filters.volumes import placed
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.world import World
+from shared.model.devices import ResourceClaim
+from shared.model.model import TaskClass
+
+ELSEWHERE = "resourceclaim not available on the node"
+NONE_FREE = "cannot allocate all claims"
+IN_USE = "resourceclaim in use"
+UNJUDGED = "claim cannot be judged: "
+REMEMBERED = 1 << 14
+"""Answers for kinds of nodes that are kept from one session to the next."""
+MOST_USERS = 256
+"""Pods that may share a claim."""
+
+
+def concerned(cls: TaskClass) -> bool:
+    constraints = cls.constraints
+    return constraints is not None and bool(constraints.claims or constraints.claim_templates)
+
+
+class _Layout:
+    """Which nodes reach which devices, as long as neither nodes nor slices change."""
+
+    def __init__(self, world: World) -> None:
+        self._objects, self._devices = world.objects, world.objects.devices
+        self._view, self._revision = world.view, world.view.revision
+        self.pools = Pools(world.objects)
+        self.local: dict[int, list[Offer]] = {}
+        """Row -> the devices that it alone reaches."""
+        self.row_of: dict[Key, int] = {}
+        for name, offers in self.pools.local.items():
+            row = world.row_of(name)
+            if row >= 0:
+                self.local[row] = offers
+                self.row_of.update((offer.key, row) for offer in offers)
+        self.wide: list[tuple[DeviceShelf, Mask]] = []
+        """Devices of many nodes, and which."""
+        for shelf in self.pools.wide:
+            every = np.ones(world.size, np.bool_)
+            reach = every if shelf.reach is None else terms_mask(shelf.reach, world.view)
+            self.wide.append((shelf, reach))
+
+    def of(self, world: World) -> bool:
+        """Is this the layout of this world, too?"""
+        return (
+            world.objects is self._objects
+            and world.objects.devices == self._devices
+            and world.view is self._view
+            and world.view.revision == self._revision
+        )
+
+
+@dataclass(slots=True)
+class _Served:
+    """The devices that a claim got in this session."""
+
+    got: list[Got]
+    row: int
+
+
+class DeviceClaims:
+    """The claims of one session; starts anew with every world that the session enters."""
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._world: World | None = None
+        self._layout: _Layout | None = None
+        ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
+
+    def _begin(self, world: World) -> None:
+        if world is self._world:
+            return
+        self._world = world
+        if self._layout is None or not self._layout.of(world):
+            self._layout = _Layout(world)
+            self._states: dict[object, int] = {}
+            self._judged: dict[object, bool | CelError] = {}
+            self._unused = np.zeros(world.size, np.int64)
+            for row, offers in self._layout.local.items():
+                self._unused[row] = self._code(tuple((offer.kind, False, ()) for offer in offers))
+        layout = self._layout
+        self._pools, self._local, self._wide = layout.pools, layout.local, layout.wide
+        self._row_of = layout.row_of
+        self._codes = self._unused.copy()
+        self._usage = DeviceUsage()
+        self._claims: ClaimUsers[_Served] = ClaimUsers()
+        for claim in world.objects.claims.values():
+            for got in self._allocated(claim):
+                self._use(got)
+        having: dict[str, list[str]] = {}
+        for key, claim in world.objects.claims.items():
+            for uid in () if claim.allocation is None else claim.reserved:
+                having.setdefault(uid, []).append(key)
+        for task in placed(world):
+            named = {f"{claim.namespace}/{claim.name}" for claim in _named(task, world)}
+            if named.issuperset(having.get(task.uid, ())):  # else those of templates are written
+                self._take(task)
+
+    def _code(self, state: object) -> int:
+        """A number for the node's own devices and their use; equal numbers mean equal nodes."""
+        return self._states.setdefault(state, len(self._states) + 1)
+
+    def _use(self, got: Got, by: int = 1) -> None:
+        """Mark a device as used, or with -1 as free."""
+        usage = self._usage
+        (usage.add if by > 0 else usage.drop)(got)
+        row = self._row_of.get(got.offer.key, -1)
+        if row >= 0:
+            offers = self._local[row]
+            state = ((o.kind, o.key in usage.whole, _parts(usage, o)) for o in offers)
+            self._codes[row] = self._code(tuple(state))
+
+    def _allocated(self, claim: ResourceClaim) -> Iterable[Got]:
+        """The devices of an allocated claim, as far as they are still offered."""
+        for result in () if claim.allocation is None else claim.allocation.results:
+            offer = self._pools.offers.get((result.driver, result.pool, result.device))
+            if offer is not None:
+                yield Got(claim.name, result.request, offer, result.admin, result.capacity)
+
+    # --- before any node ----------------------------------------------------------------------
+
+    def pre_predicate(self, task: TaskInfo, world: World) -> str | None:
+        """Why the task can run nowhere, None if it may."""
+        constraints, space = task.cls.constraints, task.job.job.namespace
+        if constraints is None:
+            return None
+        for name in constraints.claims:
+            claim = world.objects.claims.get(f"{space}/{name}")
+            if claim is None:
+                return f'resourceclaim "{name}" not found'
+            if (
+                claim.allocation is not None
+                and task.uid not in claim.reserved
+                and len(claim.reserved) >= MOST_USERS
+            ):
+                return IN_USE
+        for name in constraints.claim_templates:
+            if f"{space}/{name}" not in world.objects.claim_templates:
+                return f'resourceclaimtemplate "{name}" not found'
+        for open_claim in _wanted(task, world):
+            for request in open_claim.requests:
+                for ask in request.asks:
+                    if ask.device_class not in world.objects.device_classes:
+                        missing = f"device class {ask.device_class} does not exist"
+                        return f"request {request.name}: {missing}"
+        return None
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
+        self._begin(world)
+        if (reason := self.pre_predicate(task, world)) is not None:
+            return [Check(reason, np.zeros(world.size, np.bool_), curable=False)]
+        reached = self._reached(task, world)
+        found = [] if reached.all() else [Check(ELSEWHERE, reached, curable=False)]
+        wanted = [each for each in _wanted(task, world) if each.key not in self._claims.given]
+        return [*found, *self._free(wanted)] if wanted else found
+
+    def _reached(self, task: TaskInfo, world: World) -> Mask:
+        """Nodes that reach the devices which the task's claims have already."""
+        passes: Mask = np.ones(world.size, np.bool_)
+        for claim in _named(task, world):
+            if claim.allocation is not None and claim.allocation.nodes is not None:
+                passes &= terms_mask(claim.allocation.nodes, world.view)
+        for wanted in _wanted(task, world):
+            served = self._claims.given.get(wanted.key)
+            if served is not None:
+                passes &= self._reach_of(served, world)
+        return passes
+
+    def _reach_of(self, served: _Served, world: World) -> Mask:
+        """Nodes that reach the devices which a claim got in this session."""
+        passes: Mask = np.ones(world.size, np.bool_)
+        for got in served.got:
+            for shelf, mask in self._wide:
+                if got.offer in shelf.offers:
+                    passes &= mask
+                    break
+            else:
+                passes &= np.arange(world.size) == served.row
+        return passes
+
+    def _free(self, open_claims: list[OpenClaim]) -> list[Check]:
+        """Nodes whose free devices serve these claims together."""
+        ask = tuple((each.requests, each.matches) for each in open_claims)
+        alike = np.stack([self._codes, *(mask.astype(np.int64) for _, mask in self._wide)], axis=1)
+        kinds, first, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+        used = tuple(
+            (o.key, o.key in self._usage.whole, _parts(self._usage, o))
+            for shelf, _ in self._wide
+            for o in shelf.offers
+            if o.key in self._usage.whole or o.key in self._usage.parts
+        )
+        answers: list[bool | CelError] = []
+        for kind, row in zip(kinds.tolist(), first.tolist(), strict=True):
+            key = (ask, tuple(kind), used)
+            answer = self._judged.get(key)
+            if answer is None:
+                if len(self._judged) >= REMEMBERED:
+                    self._judged.clear()
+                answer = self._judged[key] = self._serves(open_claims, row)
+            answers.append(answer)
+        codes: NDArray[np.intp] = inverse.reshape(-1)
+        errors = dict.fromkeys(str(a) for a in answers if isinstance(a, CelError))
+        unjudged = [
+            Check(
+                f"{UNJUDGED}{error}",
+                np.array([str(a) != error for a in answers], np.bool_)[codes],
+                curable=False,
+            )
+            for error in errors
+        ]
+        passes = np.array([a is not False for a in answers], np.bool_)[codes]
+        return [*unjudged, Check(NONE_FREE, passes)]
+
+    def _serves(self, open_claims: list[OpenClaim], row: int) -> bool | CelError:
+        try:
+            return self._search(open_claims, row) is not None
+        except CelError as error:
+            return error
+
+    def _search(self, open_claims: list[OpenClaim], row: int) -> list[Got] | None:
+        offers = list(self._local.get(row, ()))
+        for shelf, mask in self._wide:
+            if mask[row]:
+                offers += shelf.offers
+        return Search(self._pools, offers, self._usage).run(open_claims)
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def _take(self, task: TaskInfo) -> None:
+        if not concerned(task.cls) or task.row < 0:
+            return
+        world = self._ssn.world
+        self._begin(world)
+        if task in self._claims:
+            return
+        every = _wanted(task, world)
+        given = self._claims.given
+        fresh = [wanted for wanted in every if wanted.key not in given]
+        try:
+            got = self._search(fresh, task.row) if fresh else []
+        except CelError:
+            got = None
+        for wanted in every:
+            # got is None where it runs on a node on which it never could have been put
+            if wanted.key not in given and got is not None:
+                mine = [one for one in got if one.claim == wanted.key]
+                given[wanted.key] = _Served(mine, task.row)
+                for one in mine:
+                    self._use(one)
+        self._claims.add(task, [each.key for each in every if each.key in given])
+
+    def _release(self, task: TaskInfo) -> None:
+        if self._ssn.world is not self._world:
+            return
+        for served in self._claims.remove(task):
+            for got in served.got:
+                self._use(got, -1)
+
+    def got(self, task: TaskInfo) -> list[Got]:
+        """The devices that this session gave to the claims of a task that has a node."""
+        self._begin(self._ssn.world)
+        return [one for served in self._claims.of(task) for one in served.got]
+
+
+def _parts(usage: DeviceUsage, offer: Offer) -> tuple[tuple[str, int], ...]:
+    """The consumed part of a shared device."""
+    parts = usage.parts.get(offer.key, {})
+    return tuple(sorted((name, units) for name, units in parts.items() if units))
+
+
+# --- claims -----------------------------------------------------------------------------------
+
+
+def _named(task: TaskInfo, world: World) -> list[ResourceClaim]:
+    constraints = task.cls.constraints
+    names = () if constraints is None else constraints.claims
+    keys = (f"{task.job.job.namespace}/{name}" for name in names)
+    return [world.objects.claims[key] for key in keys if key in world.objects.claims]
+
+
+def _wanted(task: TaskInfo, world: World) -> list[OpenClaim]:
+    """The task's unallocated claims: those it names, and its own from each template."""
+    claims = [
+        OpenClaim(f"{claim.namespace}/{claim.name}", claim.requests, claim.matches)
+        for claim in _named(task, world)
+        if claim.allocation is None
+    ]
+    constraints = task.cls.constraints
+    for name in () if constraints is None else constraints.claim_templates:
+        template = world.objects.claim_templates.get(f"{task.job.job.namespace}/{name}")
+        if template is not None:
+            claims.append(OpenClaim(f"{task.key}/{name}", template.requests, template.matches))
+    return claims

@@ -1,0 +1,207 @@
+"""Which devices the claims of a task get on one node: a backtracking search.
+
+Requests are served in the order in which they are written, a request's alternatives likewise, the
+devices in the order of their pools; the first solution is taken. The search is bounded in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shard_worker.kube_scheduler.cel.tree import CelError
+from shard_worker.kube_scheduler.devices.pools import Key, Offer, Pools, attribute_of
+from shared.model.devices import DeviceAsk, DeviceMatch, DeviceRequest
+
+MOST_DEVICES = 32
+"""Of one claim."""
+STEPS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClaim:
+    """One claim that has no devices yet."""
+
+    key: str
+    requests: tuple[DeviceRequest, ...]
+    matches: tuple[DeviceMatch, ...]
+
+
+@dataclass(slots=True)
+class DeviceUsage:
+    """Which devices, or parts of them, are in use."""
+
+    whole: set[Key] = field(default_factory=set)
+    parts: dict[Key, dict[str, int]] = field(default_factory=dict)
+    """Of shared devices: capacity -> what is taken of it, in thousandths."""
+
+    def add(self, got: Got) -> None:
+        if got.admin:
+            return
+        if not got.offer.device.shared:
+            self.whole.add(got.offer.key)
+            return
+        parts = self.parts.setdefault(got.offer.key, {})
+        for name, units in got.capacity:
+            parts[name] = parts.get(name, 0) + units
+
+    def drop(self, got: Got) -> None:
+        if got.admin:
+            return
+        if not got.offer.device.shared:
+            self.whole.discard(got.offer.key)
+            return
+        parts = self.parts[got.offer.key]
+        for name, units in got.capacity:
+            parts[name] -= units
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A device that a request of a claim gets."""
+
+    claim: str
+    request: str
+    """``name``, or ``name/alternative``."""
+    offer: Offer
+    admin: bool = False
+    capacity: tuple[tuple[str, int], ...] = ()
+    """Taken of a shared device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Alternative:
+    """One alternative of a request of a claim."""
+
+    claim: OpenClaim
+    ask: DeviceAsk
+    name: str
+
+
+class Search:
+    """One search. ``usage`` changes while it runs and is as before when it is done."""
+
+    def __init__(self, pools: Pools, offers: Sequence[Offer], usage: DeviceUsage) -> None:
+        """``offers``: what the node reaches, in the order in which it is tried."""
+        self._pools = pools
+        self._offers = offers
+        self._usage = usage
+        self._left = STEPS
+        self._got: list[Got] = []
+
+    def run(self, claims: Sequence[OpenClaim]) -> list[Got] | None:
+        """The devices of all claims, None if not all can be served. Raises CelError if a selector
+        that had to be evaluated fails."""
+        todo = [(claim, request) for claim in claims for request in claim.requests]
+        try:
+            solution = next(self._requests(todo), None)
+            return None if solution is None else list(solution)
+        finally:
+            while self._got:
+                self._back()
+
+    def _requests(self, todo: list[tuple[OpenClaim, DeviceRequest]]) -> Iterator[list[Got]]:
+        if not todo:
+            yield self._got
+            return
+        (claim, request), rest = todo[0], todo[1:]
+        for ask in request.asks:
+            name = f"{request.name}/{ask.name}" if ask.name else request.name
+            for _ in self._served(_Alternative(claim, ask, name)):
+                yield from self._requests(rest)
+
+    def _served(self, alternative: _Alternative) -> Iterator[None]:
+        """Try each way to serve one request; its devices are taken at each yield."""
+        if not alternative.ask.everything:
+            yield from self._some(alternative, alternative.ask.count, 0)
+            return
+        if self._pools.broken:
+            raise CelError("cannot tell all devices: a pool of them is not complete")
+        every = [offer for offer in self._offers if self._suits(alternative.ask, offer)]
+        before = len(self._got)
+        if every and all(self._take(alternative, offer) for offer in every):
+            yield
+        while len(self._got) > before:
+            self._back()
+
+    def _some(self, alternative: _Alternative, count: int, start: int) -> Iterator[None]:
+        """Each choice of ``count`` devices from place ``start`` on."""
+        if not count:
+            yield
+            return
+        tried: set[int] = set()
+        for i in range(start, len(self._offers) - count + 1):
+            offer = self._offers[i]
+            if offer.kind in tried:
+                continue  # one like it was tried in this place already
+            if self._suits(alternative.ask, offer) and self._take(alternative, offer):
+                if not offer.device.shared:
+                    tried.add(offer.kind)
+                yield from self._some(alternative, count - 1, i + 1)
+                self._back()
+
+    def _suits(self, ask: DeviceAsk, offer: Offer) -> bool:
+        self._left -= 1
+        return self._left > 0 and self._pools.suits(ask, offer)
+
+    def _take(self, alternative: _Alternative, offer: Offer) -> bool:
+        """Take a device if it is free and keeps to what has to match."""
+        claim, ask, shared = alternative.claim, alternative.ask, offer.device.shared
+        claim_devices = [got for got in self._got if got.claim == claim.key]
+        if len(claim_devices) >= MOST_DEVICES:
+            return False
+        if not shared and any(got.offer is offer for got in claim_devices):
+            return False
+        capacity = _consumed(ask, offer) if shared else ()
+        if capacity is None or not (ask.admin or self._free(offer, dict(capacity))):
+            return False
+        got = Got(claim.key, alternative.name, offer, ask.admin, capacity)
+        if not all(_agrees(match, got, claim_devices) for match in claim.matches):
+            return False
+        self._got.append(got)
+        self._usage.add(got)
+        return True
+
+    def _free(self, offer: Offer, requested: Mapping[str, int]) -> bool:
+        if offer.key in self._usage.whole:
+            return False
+        if not offer.device.shared:
+            return True
+        consumed = self._usage.parts.get(offer.key, {})
+        return all(
+            consumed.get(name, 0) + requested.get(name, 0) <= units
+            for name, units in offer.device.capacity
+        )
+
+    def _back(self) -> None:
+        self._usage.drop(self._got.pop())
+
+
+def _consumed(ask: DeviceAsk, offer: Offer) -> tuple[tuple[str, int], ...] | None:
+    """The capacities that a request takes of a shared device: as asked, else all. None if it asks
+    for a capacity that the device lacks."""
+    requested = dict(ask.capacity)
+    offered = dict(offer.device.capacity)
+    if not requested.keys() <= offered.keys():
+        return None
+    return tuple((name, requested.get(name, units)) for name, units in offered.items())
+
+
+def _agrees(match: DeviceMatch, got: Got, others: Sequence[Got]) -> bool:
+    """Does the device meet the match condition, beside those that the claim already got?"""
+    if not _concerns(match, got):
+        return True
+    value = attribute_of(got.offer, match.attribute)
+    if value is None:
+        return False
+    values = [
+        attribute_of(device.offer, match.attribute) for device in others if _concerns(match, device)
+    ]
+    if match.distinct:
+        return value not in values
+    return all(each == value for each in values)
+
+
+def _concerns(match: DeviceMatch, got: Got) -> bool:
+    name = got.request
+    return not match.requests or name in match.requests or name.split("/")[0] in match.requests

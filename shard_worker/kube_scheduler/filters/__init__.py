@@ -1,0 +1,1 @@
+"""kube-scheduler's filters: node checks, pod affinity, topology spread, volumes."""

@@ -1,0 +1,337 @@
+"""Volumes: on which nodes a task can have its PersistentVolumeClaims.
+
+A bound claim keeps the task where its volume can be reached. A claim that waits for its first
+consumer goes where a free volume fits (the smallest does), or where its class can create one. Any
+other unbound claim, and a missing one, keep the task off every node. A volume that a task took is
+not given again until the task is undone. Tasks that already have a node, and whose claims are still
+to be bound, are recorded first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shard_worker.framework.rules import Check, EventHandler, Mask
+from shard_worker.framework.session import Session
+from shard_worker.kube_scheduler.filters.claim_users import ClaimUsers
+from shard_worker.kube_scheduler.filters.node_checks import terms_mask
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import OCCUPYING, Status
+from shard_worker.session_model.world import World
+from shared.model.constraints import Terms
+from shared.model.label_selector import matches
+from shared.model.model import TaskClass
+from shared.model.objects import ClusterObjects
+from shared.model.storage import StorageClass, Volume, VolumeClaim
+
+IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+AFFINITY = "node(s) had volume node affinity conflict"
+NOTHING_FREE = "node(s) didn't find available persistent volumes to bind"
+NOT_MADE = frozenset({"", "kubernetes.io/no-provisioner"})
+"""Provisioners that make no volumes."""
+LOOKED_AT = 64
+"""Kinds of reach up to which rows are grouped by them; beyond, they are judged one by one."""
+
+
+def concerned(cls: TaskClass) -> bool:
+    return cls.constraints is not None and bool(cls.constraints.volumes)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The choice for a claim: this volume, or (None) a new one on the row's node."""
+
+    claim: str
+    volume: str | None
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """The options for one claim."""
+
+    claim: str
+    makeable: Mask
+    """Nodes for which a volume can be made."""
+    free: list[tuple[str, Mask]]
+    """(volume, nodes that reach it), the best first."""
+
+    @property
+    def reach(self) -> Iterable[Mask]:
+        """The nodes that reach the volumes, each distinct set once."""
+        return {id(mask): mask for _, mask in self.free}.values()
+
+
+class VolumeBinding:
+    """The choices of one session; start anew with every world that the session enters."""
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._world: World | None = None
+        self._reach: dict[Terms | None, Mask] = {}
+        """Nodes that terms mean; kept as long as no node changes."""
+        self._nodes: tuple[object, int] = (None, -1)
+        self._reset()
+        ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
+
+    def _reset(self) -> None:
+        self._claims: ClaimUsers[Choice] = ClaimUsers()
+        """What this session chose for them."""
+        self._taken: set[str] = set()
+        """Volumes among those choices."""
+
+    def _begin(self, world: World) -> None:
+        nodes = (world.view, world.view.revision)
+        if self._nodes != nodes:
+            self._reach.clear()
+            self._nodes = nodes
+        if world is not self._world:
+            self._reset()
+            self._world = world
+            for task in placed(world):
+                self._take(task)
+
+    # --- before any node ----------------------------------------------------------------------
+
+    def pre_predicate(self, task: TaskInfo, world: World) -> str | None:
+        """Why the task can run nowhere, None if it may."""
+        for key in claim_keys(task):
+            claim = world.objects.volume_claims.get(key)
+            name = key.partition("/")[2]
+            if claim is None:
+                return f'persistentvolumeclaim "{name}" not found'
+            if claim.phase == "Lost":
+                lost = f'bound to non-existent persistentvolume "{claim.volume}"'
+                return f'persistentvolumeclaim "{name}" {lost}'
+            if not bound(claim) and not waits(claim, world.objects):
+                return IMMEDIATE
+        return None
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
+        self._begin(world)
+        nowhere = np.zeros(world.size, np.bool_)
+        if (reason := self.pre_predicate(task, world)) is not None:
+            return [Check(reason, nowhere, curable=False)]
+        reached: Mask = np.ones(world.size, np.bool_)
+        fixed: Mask = np.ones(world.size, np.bool_)
+        loose: list[VolumeClaim] = []
+        for key in claim_keys(task):
+            claim = world.objects.volume_claims[key]
+            choice = self._claims.given.get(key)
+            if bound(claim):
+                volume = world.objects.volumes.get(claim.volume)
+                if volume is None:
+                    return [Check(NO_VOLUME, nowhere, curable=False)]
+                reached &= self._reachable(volume, world)
+            elif choice is not None and choice.volume is not None:
+                reached &= self._reachable(world.objects.volumes[choice.volume], world)
+            elif choice is not None:
+                fixed &= np.arange(world.size) == choice.row
+            else:
+                loose.append(claim)
+        checks = [] if reached.all() else [Check(AFFINITY, reached, curable=False)]
+        fixed &= self._loose_mask(loose, world)
+        if not fixed.all():
+            checks.append(Check(NOTHING_FREE, fixed, curable=False))
+        return checks
+
+    def _reachable(self, volume: Volume, world: World) -> Mask:
+        """Nodes that can reach a volume."""
+        return self._within(volume.affinity, world)
+
+    def _within(self, terms: Terms | None, world: World) -> Mask:
+        """The nodes that the terms select, None = all. Cached."""
+        mask = self._reach.get(terms)
+        if mask is None:
+            every = np.ones(world.size, np.bool_)
+            mask = self._reach[terms] = every if terms is None else terms_mask(terms, world.view)
+        return mask
+
+    def _options(self, claims: list[VolumeClaim], world: World) -> list[_Option]:
+        """The options for each claim, the smallest requests first."""
+        return [
+            _Option(
+                f"{claim.namespace}/{claim.name}",
+                self._made_mask(claim, world),
+                [(v.name, self._reachable(v, world)) for v in self._free_for(claim, world)],
+            )
+            for claim in sorted(claims, key=lambda claim: claim.request)
+        ]
+
+    def _loose_mask(self, claims: list[VolumeClaim], world: World) -> Mask:
+        """Nodes where all of these claims can be had together."""
+        options = self._options(claims, world)
+        if len(options) > 1 and not all(option.makeable.all() for option in options):
+            return _together(options, world.size)
+        passes: Mask = np.ones(world.size, np.bool_)
+        for option in options:
+            reachable = option.makeable.copy()
+            for mask in option.reach:
+                reachable |= mask
+            passes &= reachable
+        return passes
+
+    def _made_mask(self, claim: VolumeClaim, world: World) -> Mask:
+        """Nodes for which the claim's class can have a volume made."""
+        cls = class_of(claim, world.objects)
+        if cls is None or cls.provisioner in NOT_MADE:
+            return np.zeros(world.size, np.bool_)
+        if claim.node:
+            on_node: Mask = np.arange(world.size) == world.row_of(claim.node)
+            return on_node
+        return self._within(cls.topologies, world)
+
+    def _free_for(self, claim: VolumeClaim, world: World) -> list[Volume]:
+        """Volumes that fit the claim, the best first: one reserved for it, then the smallest. A
+        claim with a chosen node gets a new one."""
+        if claim.node:
+            return []
+        fitting = [
+            volume
+            for volume in world.objects.volumes.values()
+            if volume.name not in self._taken and fits(volume, claim, world.objects)
+        ]
+        return sorted(fitting, key=lambda v: (v.claim == "", v.capacity))
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def _take(self, task: TaskInfo) -> None:
+        if not concerned(task.cls) or task.row < 0:
+            return
+        world = self._ssn.world
+        self._begin(world)
+        if task in self._claims:
+            return
+        loose, shared = [], []
+        for key in claim_keys(task):
+            claim = world.objects.volume_claims.get(key)
+            if claim is None or bound(claim):
+                continue
+            if key in self._claims.given:
+                shared.append(key)
+            else:
+                loose.append(claim)
+        plan = _plan(self._options(loose, world), task.row) or []
+        for choice in plan:
+            self._claims.given[choice.claim] = choice
+            if choice.volume is not None:
+                self._taken.add(choice.volume)
+        self._claims.add(task, [*shared, *(choice.claim for choice in plan)])
+
+    def _release(self, task: TaskInfo) -> None:
+        if self._ssn.world is not self._world:
+            return
+        for choice in self._claims.remove(task):
+            if choice.volume is not None:
+                self._taken.discard(choice.volume)
+
+    def choices(self, task: TaskInfo) -> list[Choice]:
+        """The choices of this session for the unbound claims of a task that has a node."""
+        self._begin(self._ssn.world)
+        return self._claims.of(task)
+
+
+def _together(options: list[_Option], size: int) -> Mask:
+    """Rows where the claims can be satisfied together, though they may want the same volume: rows
+    that reach the same volumes and provisioners are judged once."""
+    reach = {id(mask): mask for option in options for mask in option.reach}
+    if len(reach) > LOOKED_AT:
+        judged = (_plan(options, row) is not None for row in range(size))
+        return np.fromiter(judged, np.bool_, size)
+    alike = np.stack([*(option.makeable for option in options), *reach.values()], axis=1)
+    _, first, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    answers = [_plan(options, row) is not None for row in first.tolist()]
+    possible: Mask = np.array(answers, np.bool_)[inverse.reshape(-1)]
+    return possible
+
+
+def _plan(options: list[_Option], row: int) -> list[Choice] | None:
+    """The volumes of all claims on a node; None if one gets none."""
+    plan: list[Choice] = []
+    chosen: set[str] = set()
+    for option in options:
+        names = (name for name, mask in option.free if name not in chosen and mask[row])
+        name = next(names, None)
+        if name is None and not option.makeable[row]:
+            return None
+        if name is not None:
+            chosen.add(name)
+        plan.append(Choice(option.claim, name, row))
+    return plan
+
+
+def placed(world: World) -> list[TaskInfo]:
+    """Tasks that have a node, in an order that does not depend on when they got it.
+
+    Tasks that were leaving when the session began are included: their devices and volumes are
+    theirs until they have ended. Tasks that the session itself evicts are not: they make room for
+    pipelined tasks.
+    """
+    placed_tasks = [
+        task
+        for tasks in world.resident.values()
+        for task in tasks
+        if _has_node(task) and task.cls.constraints is not None
+    ]
+    return sorted(placed_tasks, key=lambda task: (task.job.job.jid, task.tix))
+
+
+def _has_node(task: TaskInfo) -> bool:
+    if task.status is Status.RELEASING:
+        return not task.evicted
+    return bool(task.status & (OCCUPYING | Status.PIPELINED))
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def claim_keys(task: TaskInfo) -> Iterable[str]:
+    """``namespace/name`` of the claims of a task."""
+    constraints = task.cls.constraints
+    names = () if constraints is None else constraints.volumes
+    return [f"{task.job.job.namespace}/{name}" for name in names]
+
+
+def bound(claim: VolumeClaim) -> bool:
+    """Is the claim bound to its volume for good?"""
+    return bool(claim.volume) and (claim.bound or claim.phase == "Bound")
+
+
+def waits(claim: VolumeClaim, objects: ClusterObjects) -> bool:
+    """Does the claim get its volume only when a task that uses it has a node? A claim that names
+    its volume does not."""
+    cls = class_of(claim, objects)
+    return cls is not None and cls.waits and not claim.volume
+
+
+def class_name(claim: VolumeClaim, objects: ClusterObjects) -> str:
+    """The class as written; where none is, the default one."""
+    if claim.storage_class is not None:
+        return claim.storage_class
+    defaults = [cls.name for cls in objects.storage_classes.values() if cls.default]
+    return min(defaults, default="")
+
+
+def class_of(claim: VolumeClaim, objects: ClusterObjects) -> StorageClass | None:
+    return objects.storage_classes.get(class_name(claim, objects))
+
+
+def fits(volume: Volume, claim: VolumeClaim, objects: ClusterObjects) -> bool:
+    """Is the volume free, or reserved for the claim, and does it match the claim?"""
+    if volume.capacity < claim.request or volume.mode != claim.mode:
+        return False
+    if volume.claim:
+        for_claim = volume.claim == f"{claim.namespace}/{claim.name}"
+        return for_claim and volume.claim_uid in ("", claim.uid)
+    return (
+        volume.phase in ("", "Available")
+        and volume.storage_class == class_name(claim, objects)
+        and set(claim.access_modes) <= set(volume.access_modes)
+        and (claim.selector is None or matches(claim.selector, dict(volume.labels)))
+    )

@@ -1,0 +1,51 @@
+"""The gradient: {idle, future idle} x {own shard, other shards}, tried in four levels.
+
+Volcano's order in allocate: an idle node of the own shard, an idle node of another shard, a node
+of the own shard that will be idle, one of another shard that will. The first level that has a
+node wins, its best-scored node is taken. In mode none every node counts as own; in mode hard
+other shards' nodes are no candidates; only in mode soft all four levels exist.
+"""
+
+from __future__ import annotations
+
+from shard_worker.placement.block_maxima import NEVER
+from shard_worker.placement.task_class import IDLE, Compiled
+from shared.messages.messages import Level
+
+FITS_NOW = IDLE / 2
+"""Keys above it belong to rows that fit now: scores stay far below, IDLE plus a score far above."""
+
+
+def pick(compiled: Compiled) -> tuple[int, Level] | None:
+    """The row for the next task of a class and its level; None where no node takes it, ever."""
+    row, key = compiled.own.top()
+    if key > FITS_NOW:
+        return row, Level.IDLE_OWN
+    if compiled.other is None:
+        return None if key == NEVER else (row, Level.FUTURE_OWN)
+    other_row, other_key = compiled.other.top()
+    if other_key > FITS_NOW:
+        return other_row, Level.IDLE_OTHER
+    if key != NEVER:
+        return row, Level.FUTURE_OWN
+    return None if other_key == NEVER else (other_row, Level.FUTURE_OTHER)
+
+
+def try_row(compiled: Compiled, row: int) -> Level | None:
+    """The level at which one given row takes a task (a nominated node is tried first)."""
+    now, later = compiled.fits(row)
+    if not later:
+        return None
+    if compiled.is_own(row):
+        return Level.IDLE_OWN if now else Level.FUTURE_OWN
+    return Level.IDLE_OTHER if now else Level.FUTURE_OTHER
+
+
+def is_idle(level: Level) -> bool:
+    """Does a placement at this level take idle capacity (else it is a nomination)?"""
+    return level <= Level.IDLE_OTHER
+
+
+def nominated(level: Level) -> Level:
+    """The level of the same node for a placement that becomes a nomination."""
+    return level if level >= Level.FUTURE_OWN else Level(level + 2)

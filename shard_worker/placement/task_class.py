@@ -1,0 +1,347 @@
+"""A task class over the view: where its tasks fit and how good each node is, maintained lazily.
+
+All rows are judged once; after that only rows in the view's change log are judged again. The
+answers are stored as one *key* per row: the score, plus noise that breaks ties, plus :data:`IDLE`
+if the task fits now and not only in the future. So the best row of a level is the top of a
+:class:`~shard_worker.placement.block_maxima.BlockMaxima`, one for the own shard's rows, one for the
+others'.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.framework.session import Session
+from shard_worker.placement.block_maxima import NEVER, BlockMaxima, Keys, noise
+from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
+from shard_worker.view.mode import Mode
+from shard_worker.view.node_reasons import ASIDE, FOREIGN, PARTLY, STALE_SPEC
+from shard_worker.view.view import View
+from shared.messages.reason import Reason
+from shared.messages.skips import written
+from shared.model.model import Requests
+from shared.units.quantity import quantity
+from shared.units.things import lacking
+
+IDLE = 2.0**20
+"""Added to the key of a row that fits now: every idle row comes before every future one."""
+SCORE_LIMIT = 2.0**18
+"""Scores are cut to +- this, so that no score can outweigh a level."""
+FEW = 6
+"""So many changed rows are judged one by one; more are judged as arrays."""
+
+REMEMBERED = 1 << 14
+"""States of rows whose judgement is remembered."""
+_State = tuple[bytes, int] | tuple[bytes, int, int, int]
+"""Of a row: amounts, look; where the class names things, how many fit in the future, and now."""
+SomeRows = NDArray[np.intp] | slice
+
+
+def too_large(requests: Requests, view: View, matching: NDArray[np.bool_]) -> str:
+    """The text for a task that asks for more than any matching node has, even when empty."""
+    names = []
+    for slot, amount in requests:
+        most = int(view.columns.views[ALLOCATABLE][slot][matching].max())
+        if most < amount:
+            name = view.slot_name(slot)
+            names.append(
+                f"{quantity(name, amount)} {name} (the largest has {quantity(name, most)})"
+            )
+    excess = " and ".join(names) or "more at once"
+    count = int(matching.sum())
+    return f"one task asks {excess}, which none of the {count} matching nodes has even when empty"
+
+
+class Compiled:
+    """One task class, judged on every row of one view."""
+
+    __slots__ = (
+        "_amounts",
+        "_checks",
+        "_columns",
+        "_counts",
+        "_cursor",
+        "_judged",
+        "_looks",
+        "_noise",
+        "_own",
+        "_reasons",
+        "_revision",
+        "_session",
+        "_static",
+        "_view",
+        "cid",
+        "mode",
+        "other",
+        "own",
+        "requests",
+        "room",
+        "spec",
+    )
+
+    def __init__(
+        self, cid: int, *, view: View, session: Session, mode: Mode, noise_of: Keys
+    ) -> None:
+        """``noise_of``: at least as long as the view; see
+        :func:`shard_worker.placement.block_maxima.noise`."""
+        self.cid = cid
+        self.spec = view.classes[cid]
+        self.requests = self.spec.requests
+        self.mode = mode
+        self._view = view
+        self._session = session
+        self._noise = noise_of
+        self._amounts = tuple(amount for _, amount in self.requests)
+        self._reasons: tuple[int, dict[str, int]] | None = None
+        self._judge_all()
+        self._cursor = view.changes.end
+
+    # --- catching up --------------------------------------------------------------------------
+
+    @property
+    def current(self) -> bool:
+        """Can this catch up? False if specs or the arrays changed since it was compiled."""
+        return self._revision == self._view.revision
+
+    def refresh(self) -> None:
+        """Judge the rows that changed since the last time."""
+        changes = self._view.changes
+        if self._cursor == changes.end:
+            return
+        rows = changes.since(self._cursor)
+        self._cursor = changes.end
+        if rows is None or not self._session.scores_node_locally:
+            self._judge_all()
+            return
+        distinct = set(rows)
+        if len(distinct) <= FEW:
+            for row in distinct:
+                self._judge_row(row)
+        else:
+            self._judge_rows(np.fromiter(distinct, dtype=np.intp, count=len(distinct)))
+
+    def _judge_all(self) -> None:
+        """Judge every row: static masks, room, scores."""
+        view = self._view
+        view.reserve(self.requests)
+        self._checks = self._session.predicates(self.spec, view)
+        score = self._session.score(self.spec, view, slice(None))
+        self._static = self._pass_static()
+        kinds = view.columns.views
+        self._columns = tuple(
+            (
+                kinds[ALLOCATABLE][slot],
+                kinds[USED][slot],
+                kinds[RELEASING][slot],
+                kinds[NOMINATED][slot],
+                amount,
+            )
+            for slot, amount in self.requests
+        )
+        self._own = view.own.copy() if self.mode is Mode.SOFT else np.ones(view.size, np.bool_)
+        by_look = self._session.scores_by_look(self.spec, view)
+        self._looks = view.looks().codes if by_look else np.arange(view.size)
+        self._judged: dict[_State, tuple[int, float]] = {}
+        every = slice(view.size)
+        self._counts, idle = self._room_of(every)
+        self.room = int(self._counts.sum())
+        """Tasks of this class that all nodes together could take, now or in the future."""
+        keys = self._keys(every, score, self._counts, idle)
+        self.own = BlockMaxima(np.where(self._own, keys, NEVER))
+        self.other = (
+            BlockMaxima(np.where(self._own, NEVER, keys)) if self.mode is Mode.SOFT else None
+        )
+        self._revision = view.revision
+
+    def _pass_static(self) -> NDArray[np.bool_]:
+        passed = self._view.live() & ~self._view.aside
+        if self.mode is Mode.HARD:
+            passed &= self._view.own
+        for _, mask in self._checks:
+            passed &= mask
+        return passed
+
+    def _room_of(self, rows: SomeRows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """(how many tasks fit in the future, does one fit now) for each of ``rows``."""
+        static = self._static[rows]
+        counts = np.where(static, np.iinfo(np.int64).max, 0)
+        idle = static.copy()
+        for allocatable, used, releasing, nominated, amount in self._columns:
+            free = allocatable[rows] - used[rows]
+            idle &= free >= amount
+            np.minimum(counts, (free + releasing[rows] - nominated[rows]) // amount, out=counts)
+        if self.spec.things:
+            future, now = self._view.things.counts(self.spec.things, self._view.size)
+            np.minimum(counts, future[rows], out=counts)
+            idle &= now[rows] > 0
+        np.maximum(counts, 0, out=counts)
+        return counts, idle
+
+    def _keys(
+        self,
+        rows: SomeRows,
+        score: Keys,
+        counts: NDArray[np.int64],
+        idle: NDArray[np.bool_],
+    ) -> Keys:
+        """As :meth:`_judge_state` computes them, with the noise: the same to the last bit."""
+        keys: Keys = np.clip(score, -SCORE_LIMIT, SCORE_LIMIT)
+        keys += idle * IDLE
+        keys += self._noise[rows]
+        keys[counts == 0] = NEVER
+        return keys
+
+    def _judge_rows(self, rows: NDArray[np.intp]) -> None:
+        """Judge these rows (no repetition) anew."""
+        counts, idle = self._room_of(rows)
+        self.room += int(counts.sum() - self._counts[rows].sum())
+        self._counts[rows] = counts
+        score = self._session.score(self.spec, self._view, rows)
+        keys = self._keys(rows, score, counts, idle)
+        if self.other is None:
+            self.own.set_many(rows, keys)
+            return
+        own_mask = self._own[rows]
+        self.own.set_many(rows[own_mask], keys[own_mask])
+        self.other.set_many(rows[~own_mask], keys[~own_mask])
+
+    def _judge_row(self, row: int) -> None:
+        """:meth:`_judge_rows` of one row, without NumPy's cost per call."""
+        if not self._static.item(row):
+            return
+        state: _State = (self._view.columns.state(row), self._looks.item(row))
+        if self.spec.things:
+            fitting = self._view.things.count_at(self.spec.things, row)
+            state = (state[0], state[1], *fitting)
+        judged = self._judged.get(state)
+        if judged is None:
+            if len(self._judged) >= REMEMBERED:
+                self._judged.clear()
+            judged = self._judged[state] = self._judge_state(row)
+        fits, key = judged
+        key += self._noise.item(row)
+        self.room += fits - self._counts.item(row)
+        self._counts[row] = fits
+        if self.other is None or self._own.item(row):
+            self.own.set(row, key)
+        else:
+            self.other.set(row, key)
+
+    def _judge_state(self, row: int) -> tuple[int, float]:
+        """(how many tasks fit in the future, key without noise) of a row that passes the masks.
+
+        Rows in the same state get the same answer, so it is computed once for all of them.
+        """
+        fits = -1
+        idle = True
+        for allocatable, used, releasing, nominated, amount in self._columns:
+            free = allocatable.item(row) - used.item(row)
+            if free < amount:
+                idle = False
+            count = (free + releasing.item(row) - nominated.item(row)) // amount
+            if fits < 0 or count < fits:
+                fits = max(count, 0)
+        if self.spec.things:
+            future, now = self._view.things.count_at(self.spec.things, row)
+            fits = min(fits, future) if self._columns else future
+            idle &= now > 0
+        if not fits:
+            return 0, NEVER
+        score = self._session.score_row(self.spec, self._view, row)
+        key = min(max(score, -SCORE_LIMIT), SCORE_LIMIT)
+        return fits, key + IDLE if idle else key
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def fits(self, row: int) -> tuple[bool, bool]:
+        """(fits now, fits in the future) on one row, all rules counted."""
+        if row >= self._view.size or self._counts.item(row) == 0:
+            return False, False
+        maxima = self.own if self.other is None or self._own.item(row) else self.other
+        return maxima.key(row) >= IDLE / 2, True
+
+    def is_own(self, row: int) -> bool:
+        """Does the mode treat this row as one of the shard's own?"""
+        return bool(self._own.item(row))
+
+    def reasons(self) -> dict[str, int]:
+        """Why nodes do not take a task of this class now: reason -> nodes, each node once.
+
+        The first reason of a node counts, in this order: another shard's node (hard mode), static
+        checks in the policy's order, then the first requested slot that is short.
+        """
+        if self._reasons is None or self._reasons[0] != self._cursor:
+            self._reasons = (self._cursor, self._count_reasons())
+        return self._reasons[1]
+
+    def _count_reasons(self) -> dict[str, int]:
+        view = self._view
+        remaining = view.exists()
+        counts: dict[str, int] = {}
+
+        def charge(reason: str, failed: NDArray[np.bool_]) -> None:
+            failed = failed & remaining
+            count = int(failed.sum())
+            if count:
+                counts[reason] = counts.get(reason, 0) + count
+                np.logical_and(remaining, ~failed, out=remaining)
+
+        if self.mode is Mode.HARD:
+            charge(FOREIGN, ~view.own)
+        charge(STALE_SPEC, ~view.live())
+        charge(ASIDE, view.aside)
+        for reason, mask in self._checks:
+            charge(reason, ~mask)
+        large = remaining.copy()
+        for allocatable, *_, amount in self._columns:
+            large &= allocatable >= amount
+        if remaining.any() and not large.any():
+            charge(
+                written(Reason.EXCEEDS_NODE_CAPACITY, too_large(self.requests, view, remaining)),
+                remaining,
+            )
+        for (slot, _), columns in zip(self.requests, self._columns, strict=True):
+            allocatable, used, releasing, nominated, amount = columns
+            short = allocatable - used + releasing - nominated < amount
+            charge(f"Insufficient {view.slot_name(slot)}", short)
+        for name, room in view.things.rooms(self.spec.things):
+            charge(lacking(name), room.over(view.size, room.future) < 1)
+        charge(PARTLY, remaining)
+        return counts
+
+
+class CompiledClasses:
+    """The compiled classes of a view; the least recently used are forgotten."""
+
+    def __init__(
+        self, *, view: View, session: Session, mode: Mode, seed: int | None, limit: int = 64
+    ) -> None:
+        """``limit``: compiled classes kept; each costs about 30 bytes per node. ``seed`` None: of
+        equal nodes always the first."""
+        self.view = view
+        self.session = session
+        self.mode = mode
+        self.seed = seed
+        self._limit = limit
+        self._kept: dict[int, Compiled] = {}
+        self._noise: Keys = np.zeros(0)
+
+    def get(self, cid: int) -> Compiled:
+        """The compiled class, up to date with the view. KeyError if the view does not know it."""
+        compiled = self._kept.get(cid)
+        if compiled is not None and compiled.current:
+            self._kept[cid] = self._kept.pop(cid)
+            compiled.refresh()
+            return compiled
+        if len(self._noise) < self.view.size:
+            size = 2 * self.view.size
+            self._noise = np.zeros(size) if self.seed is None else noise(self.seed, size)
+        self._kept.pop(cid, None)
+        compiled = Compiled(
+            cid, view=self.view, session=self.session, mode=self.mode, noise_of=self._noise
+        )
+        self._kept[cid] = compiled
+        if len(self._kept) > self._limit:
+            del self._kept[next(iter(self._kept))]
+        return compiled

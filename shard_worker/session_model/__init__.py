@@ -1,0 +1,1 @@
+"""Jobs, tasks, queues and nodes as a session sees them."""

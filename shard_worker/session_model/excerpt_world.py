@@ -1,0 +1,151 @@
+"""A world over a worker's live view, opened from the excerpt that came with a turn.
+
+The view is shared with everything else the worker does: the effects of a session in this world are
+undone on it by :mod:`shard_worker.turns.session_turn`, before they become a statement.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from shard_worker.session_model.job import SessionJob, open_session_job
+from shard_worker.session_model.queue_totals import figures, link
+from shard_worker.session_model.status import STATUS_OF
+from shard_worker.session_model.workload import QueueInfo
+from shard_worker.session_model.world import World
+from shard_worker.view.mode import Mode
+from shard_worker.view.view import View
+from shared.messages.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt
+from shared.messages.messages import HOLDING, TaskState
+from shared.model.model import Job
+from shared.records.specs import decode_queue
+from shared.records.specs_jobs import decode_job
+
+REMEMBERED = 4096
+"""Specifications that are kept decoded: jobs come as neighbours and victims again and again."""
+
+_STATUSES = tuple(STATUS_OF[state] for state in TaskState)
+_HOLDS = frozenset(int(state) for state in HOLDING)
+
+
+class Decoded:
+    """A cache of jobs by their encoded specifications, the most recently used ones."""
+
+    def __init__(
+        self, limit: int = REMEMBERED, *, numbers: Mapping[int, int] | None = None
+    ) -> None:
+        """``numbers``: class numbers of jobs -> class numbers here."""
+        self._limit = limit
+        self._numbers = numbers or {}
+        self._jobs: OrderedDict[bytes, Job] = OrderedDict()
+
+    def job(self, spec: bytes) -> Job:
+        """Errors: Malformed."""
+        job = self._jobs.get(spec)
+        if job is None:
+            job = self._jobs[spec] = self._renumbered(decode_job(spec))
+            if len(self._jobs) > self._limit:
+                self._jobs.popitem(last=False)
+        else:
+            self._jobs.move_to_end(spec)
+        return job
+
+    def _renumbered(self, job: Job) -> Job:
+        if not self._numbers:
+            return job
+        roles = (replace(r, cid=self._numbers.get(r.cid, r.cid)) for r in job.roles)
+        return replace(job, roles=tuple(roles))
+
+
+@dataclass(slots=True)
+class Opened:
+    """A world, and the parts of its excerpt that are not in it."""
+
+    world: World
+    versions: dict[str, int]
+    keys: dict[int, list[str]] = field(default_factory=dict)
+    """Of each job: the version keys that move with its tasks."""
+    missing: set[int] = field(default_factory=set)
+    """Jobs of which the view does not know a class yet."""
+
+
+def open_world(
+    excerpt: Excerpt,
+    *,
+    view: View,
+    mode: Mode,
+    now: float,
+    decoded: Decoded,
+    backfills: bool = True,
+) -> Opened:
+    """``backfills``: are tasks that ask for nothing left to the action backfill?
+
+    Errors: Malformed, where a specification in the excerpt is."""
+    view.known.objects.usage = {
+        node: {
+            name: used for name, used in zip(("cpu", "memory"), percents, strict=True) if used >= 0
+        }
+        for node, percents in excerpt.usage.items()
+    }
+    world = World(
+        total=excerpt.total,
+        free=excerpt.free,
+        promised=excerpt.promised,
+        view=view,
+        mode=mode,
+        whole=False,
+        now=now,
+        tree=view.known.tree(view.nodes),
+        objects=view.known.objects,
+        priority_classes=view.known.priority_classes,
+    )
+    names: dict[str, QueueInfo] = {}
+    for queue_excerpt in excerpt.queues:
+        info = _queue(queue_excerpt)
+        world.queues[info.queue.qid] = info
+        names[info.queue.name] = info
+    link(world.queues)
+    opened = Opened(world, excerpt.versions)
+    for told_job in excerpt.jobs:
+        job = decoded.job(told_job.spec)
+        opened.keys[job.jid] = told_job.keys
+        if any(role.cid not in view.classes for role in job.roles):
+            opened.missing.add(job.jid)
+        else:
+            queue = names.get(job.queue)
+            world.add_job(_job(job, told_job, queue, view, backfilled=backfills))
+    return opened
+
+
+def _queue(excerpt: QueueExcerpt) -> QueueInfo:
+    info = QueueInfo(queue=decode_queue(excerpt.spec), jobs=excerpt.jobs)
+    for name, total in zip(TOTALS, excerpt.totals, strict=True):
+        setattr(info, name, total)
+    return info
+
+
+def _job(
+    job: Job, excerpt: JobExcerpt, queue: QueueInfo | None, view: View, *, backfilled: bool
+) -> SessionJob:
+    rows = array("i", excerpt.rows)
+    for tix, state in enumerate(excerpt.states):
+        if state not in _HOLDS or rows[tix] >= view.size:
+            rows[tix] = -1
+    session_job = open_session_job(
+        job,
+        queue=queue,
+        classes=view.classes,
+        states=[_STATUSES[state] for state in excerpt.states],
+        rows=rows,
+        backfilled=backfilled,
+    )
+    session_job.phase = excerpt.phase
+    session_job.figures = figures(session_job)  # the totals count it already
+    for tix, row in excerpt.nominated.items():
+        session_job.tasks[tix].nominated = row
+    for tix, started in excerpt.started.items():
+        session_job.tasks[tix].started = started
+    return session_job

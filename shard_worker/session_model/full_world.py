@@ -1,0 +1,119 @@
+"""A world of everything: every queue, every job with its tasks, over a view of all nodes.
+
+The caller has the objects (``replay``, a test) and says where each task is; amounts of the nodes
+are in the view already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from shard_worker.session_model.job import SessionJob, TaskInfo, open_session_job
+from shard_worker.session_model.queue_totals import book, reserves
+from shard_worker.session_model.status import Status
+from shard_worker.session_model.workload import QueueInfo, add
+from shard_worker.session_model.world import ON_NODE, World
+from shard_worker.view.mode import Mode
+from shard_worker.view.view import View
+from shared.model.model import Job, PriorityClass, Queue, TaskClass
+from shared.model.objects import ClusterObjects
+from shared.model.topology import HyperNode
+
+
+@dataclass(slots=True)
+class PlacedJob:
+    """A job, and where its tasks are, by tix. A task that is not named is pending."""
+
+    job: Job
+    states: dict[int, Status] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+    """The node a task is on; none: it is on no node that is known."""
+    nominated: dict[int, int] = field(default_factory=dict)
+    started: dict[int, float] = field(default_factory=dict)
+    """Seconds since 1970."""
+    foreign: bool = False
+    """No scheduler here looks after it: it is on its nodes, and that is all."""
+
+
+def build_world(
+    view: View,
+    *,
+    classes: Mapping[int, TaskClass],
+    queues: Iterable[Queue],
+    standings: Iterable[PlacedJob],
+    hyper_nodes: Iterable[HyperNode] = (),
+    objects: ClusterObjects | None = None,
+    priority_classes: Mapping[str, PriorityClass] | None = None,
+    mode: Mode = Mode.NONE,
+    now: float = 0.0,
+) -> World:
+    """``view`` has the nodes with their tasks' usage. Jobs of unknown queues are left out, as in
+    Volcano's snapshot; their tasks are on their nodes still."""
+    world = World(
+        view=view,
+        mode=mode,
+        now=now,
+        objects=objects or ClusterObjects(),
+        priority_classes=dict(priority_classes or {}),
+    )
+    for node in view.nodes:
+        if node is not None:
+            add(world.total, node.allocatable, 1)
+    world.queues = {queue.qid: QueueInfo(queue=queue) for queue in queues}
+    by_name = {info.queue.name: info for info in world.queues.values()}
+    for standing in standings:
+        _take_up(world, standing, by_name, classes)
+    hyper_nodes = list(hyper_nodes)
+    if hyper_nodes:
+        from shard_worker.view.hyper_tree import build_tree
+
+        world.tree = build_tree(hyper_nodes, view.nodes)
+    return world
+
+
+def _take_up(
+    world: World,
+    standing: PlacedJob,
+    queues: Mapping[str, QueueInfo],
+    classes: Mapping[int, TaskClass],
+) -> None:
+    queue = None if standing.foreign else queues.get(standing.job.queue)
+    total = standing.job.tasks
+    job = open_session_job(
+        standing.job,
+        queue=queue,
+        classes=classes,
+        states=[standing.states.get(tix, Status.PENDING) for tix in range(total)],
+        rows=[standing.rows.get(tix, -1) for tix in range(total)],
+    )
+    for tix, row in standing.nominated.items():
+        job.tasks[tix].nominated = row
+    for tix, time in standing.started.items():
+        job.tasks[tix].started = time
+    if queue is None:
+        _settle(world, job.tasks)
+        return
+    world.add_job(job)
+    take_up(world, queue, job)
+
+
+def _settle(world: World, tasks: Iterable[TaskInfo]) -> None:
+    """They are there, and no job of the session has them."""
+    for task in tasks:
+        if task.row >= 0 and task.status & ON_NODE:
+            world.resident.setdefault(task.row, []).append(task)
+
+
+def take_up(world: World, queue: QueueInfo, job: SessionJob) -> None:
+    """Count a job in the totals of its queue; those of queues above it are for ``link``."""
+    book(world, queue, job)
+    queue.jobs += 1
+    add(queue.allocated, job.allocated.items(), 1)
+    add(queue.requested, job.allocated.items(), 1)
+    add(queue.requested, job.requested.items(), 1)
+    for task in job.tasks:
+        if task.status is Status.RELEASING and task.row >= 0:
+            add(queue.releasing, task.requests, 1)
+        elif task.status is Status.PENDING and reserves(task.role):
+            add(queue.reserved, task.requests, 1)

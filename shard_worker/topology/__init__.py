@@ -1,0 +1,1 @@
+"""Search by hyper node domains, from the closest tier up."""

@@ -1,0 +1,111 @@
+"""How many tasks of each class every domain has room for, counted before anything is tried.
+
+The count is an upper bound: nodes that fail a static check, or are out of reach, have no room, and
+each class counts as if the others were not there. A domain in which the job could not even be
+pipelined if all that room were filled is not tried, which costs one sum over all domains instead
+of a dry run in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.framework.extension_points import PREDICATE
+from shard_worker.session_model.status import Status
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob, TaskInfo
+    from shard_worker.view.hyper_tree import Domain, HyperTree
+    from shared.model.model import TaskClass
+
+Ints = NDArray[np.int64]
+Alike = list[list["TaskInfo"]]
+"""Tasks in groups of which all members are alike."""
+
+
+class DomainRoom:
+    """The room for one job in one turn; what the turn itself takes is not followed."""
+
+    def __init__(self, ssn: Session, tree: HyperTree) -> None:
+        self._ssn = ssn
+        self._tree = tree
+        self._reach = ssn.world.in_reach()
+        self._rooms: dict[int, Ints] = {}
+        """Class -> tasks of it that fit each domain."""
+        self._free: dict[int, Ints] = {}
+        self._judged: dict[tuple[object, ...], bool] = {}
+
+    def of(self, task: TaskInfo) -> Ints:
+        """Tasks like this one that fit each domain, by its index."""
+        room = self._rooms.get(task.cid)
+        if room is None:
+            room = self._rooms[task.cid] = self._tree.sums(self._per_row(task.cls))
+        return room
+
+    def _per_row(self, cls: TaskClass) -> Ints:
+        world = self._ssn.world
+        passes = self._reach.copy()
+        for hook in self._ssn.rules(PREDICATE):
+            for _, mask in hook.fn(cls, world.view):
+                passes &= mask
+        room = np.full(world.size, np.iinfo(np.int32).max, np.int64)
+        for slot, amount in cls.requests:
+            np.minimum(room, world.future_idle(slot) // amount, out=room)
+        if cls.things:
+            np.minimum(room, world.view.things.counts(cls.things, world.size)[0], out=room)
+        return np.where(passes, np.maximum(room, 0), 0)
+
+    def hopeless(
+        self, domain: Domain, alike: Alike, enough: Callable[[], bool], question: str = ""
+    ) -> bool:
+        """Would even filling all the room with these tasks not be enough?
+
+        ``question``: whose question it is; the answer for the same tasks is cached.
+        """
+        rooms = [min(len(group), int(self.of(group[0])[domain.index])) for group in alike]
+        if not any(rooms):
+            return True
+        if all(room == len(group) for room, group in zip(rooms, alike, strict=True)):
+            return False
+        key = (question, *map(len, alike), *rooms)
+        judged = self._judged.get(key)
+        if judged is None:
+            fits = [t for room, group in zip(rooms, alike, strict=True) for t in group[:room]]
+            judged = self._judged[key] = not _would(fits, enough)
+        return judged
+
+    def free(self, slot: int) -> Ints:
+        """The amount of a slot that is idle, or will be, in each domain."""
+        sums = self._free.get(slot)
+        if sums is None:
+            idle = np.maximum(self._ssn.world.future_idle(slot), 0)
+            sums = self._free[slot] = self._tree.sums(np.where(self._reach, idle, 0))
+        return sums
+
+    def name(self, slot: int) -> str:
+        return self._ssn.world.view.slot_name(slot)
+
+
+def alike(tasks: Iterable[TaskInfo]) -> Alike:
+    """Tasks that are alike: of one role (of one sub job) and one class."""
+    groups: dict[tuple[int, int], list[TaskInfo]] = {}
+    for task in tasks:
+        groups.setdefault((id(task.role), task.cid), []).append(task)
+    return list(groups.values())
+
+
+def _would(tasks: Sequence[TaskInfo], enough: Callable[[], bool]) -> bool:
+    """The result of ``enough()`` if these pending tasks had a place."""
+    job: SessionJob = tasks[0].job
+    for task in tasks:
+        job.move(task, Status.ALLOCATED)
+    try:
+        return enough()
+    finally:
+        for task in tasks:
+            job.move(task, Status.PENDING)

@@ -1,0 +1,289 @@
+"""A job, or its sub jobs, placed domain by domain: dry runs in each of a gradient, the best kept.
+
+The widest domain that may be looked at is cut into gradients: groups of domains, the closest tier
+first. In each domain of a group the job is placed for a try, sub job by sub job, and each of those
+by gradients of its own inside that domain. What a try did is undone and remembered as operations;
+those of the domain whose sub jobs scored most are done once more. Nothing is copied for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from shard_worker.framework.operation import Operation
+from shard_worker.framework.rules import Purpose
+from shard_worker.framework.statement import WorldStatement
+from shard_worker.placement.error_cache import ErrorCache
+from shard_worker.placement.task_loop import Filling, FillResult
+from shard_worker.topology.domain_room import DomainRoom, alike
+
+if TYPE_CHECKING:
+    from shard_worker.framework.session import Session
+    from shard_worker.placement.worksheet import Mark, Sheet, SubSheet
+    from shard_worker.session_model.job import SubJob, TaskInfo
+    from shard_worker.view.hyper_tree import Domain, HyperTree
+
+
+@dataclass(slots=True)
+class Tried:
+    """A successful try in one domain."""
+
+    domain: Domain
+    operations: list[Operation]
+    mark: Mark
+    score: float = 0.0
+    reached: dict[str, str] = field(default_factory=dict)
+    """Sub job -> the domain it is in then."""
+
+
+@dataclass(slots=True)
+class TriedSub:
+    """A successful try of one sub job in one domain."""
+
+    domain: Domain
+    operations: list[Operation]
+    at: int
+    """How far it brought the sub job's sheet."""
+    score: float = 0.0
+
+
+class DomainSearch:
+    """One turn of one job."""
+
+    def __init__(self, ssn: Session, sheet: Sheet, tree: HyperTree) -> None:
+        self.ssn = ssn
+        self.sheet = sheet
+        self.job = sheet.job
+        self.tree = tree
+        self.room = DomainRoom(ssn, tree)
+        self.statement = WorldStatement(ssn)
+        self.filled: FillResult | None = None
+        """How the last try of a sub job that failed went."""
+        self.counted_out = 0
+        """Domains that were not tried, for they have too little room."""
+        self.best: Tried | None = None
+
+    # --- the job ------------------------------------------------------------------------------
+
+    def run(self, within: Domain) -> bool:
+        """Place as much as a turn places; True if the job is ready or pipelined with it."""
+        for group in self.ssn.job_gradients(self.job, within, Purpose.ALLOCATE):
+            open_to = self._with_room(group)
+            if self._try_all(self._promised(open_to)) or self._try_all(open_to):
+                return True
+        return False
+
+    def _try_all(self, domains: list[Domain]) -> bool:
+        """Place the job in the best of these domains; False if none takes it."""
+        for domain, most in self._in_order(domains):
+            if self.best is not None and most <= self.best.score:
+                break
+            tried = self._try_job(domain)
+            if tried is not None and (self.best is None or tried.score > self.best.score):
+                self.best = tried
+        if self.best is None:
+            return False
+        self.statement.redo(self.best.operations)
+        self.sheet.restore(self.best.mark)
+        return True
+
+    def _promised(self, domains: Sequence[Domain]) -> list[Domain]:
+        """The domains that contain every domain nominated for a sub job; they come first."""
+        names = {sheet.sub.nominated_hyper_node for sheet in self.sheet.queued} - {""}
+        promised = [self.tree.domains[name] for name in names if name in self.tree.domains]
+        return [d for d in domains if promised and all(below.within(d) for below in promised)]
+
+    def good(self) -> bool:
+        """May the job keep its placements?"""
+        return self.ssn.ready(self.job) or self.ssn.pipelined(self.job)
+
+    def _with_room(self, group: Sequence[Domain]) -> list[Domain]:
+        """The domains that have room for the job as far as counts tell."""
+        groups = alike(t for sub in self.sheet.queued for t in sub.left())
+        possible = [domain for domain in group if not self.room.hopeless(domain, groups, self.good)]
+        self.counted_out += len(group) - len(possible)
+        return possible
+
+    def _in_order(self, domains: list[Domain]) -> list[tuple[Domain, float]]:
+        """The domains by the highest score the job can reach there, best first.
+
+        That is known only if one sub job gets one try, and each domain below has one score for it.
+        """
+        subs = self.sheet.queued
+        whole = len(subs) == 1 and self.job.minimum >= len(self.job.tasks)
+        if not whole or len(domains) < 2 or not self.ssn.scored_alone(subs[0].sub):
+            return [(domain, math.inf) for domain in domains]
+        sub = subs[0].sub
+        below = {
+            domain.name: list(chain(*self.ssn.sub_job_gradients(sub, domain, Purpose.ALLOCATE)))
+            for domain in domains
+        }
+        scores = self._scores(sub, dict.fromkeys(chain(*below.values())))
+        best = {
+            name: max((scores[d.name] for d in listed), default=-math.inf)
+            for name, listed in below.items()
+        }
+        return sorted(((d, best[d.name]) for d in domains), key=lambda scored: -scored[1])
+
+    def _scores(self, sub: SubJob, domains: Iterable[Domain]) -> dict[str, float]:
+        rows = {domain.name: domain.rows.tolist() for domain in domains}
+        return self.ssn.hyper_node_scores(sub, rows) if rows else {}
+
+    def keep(self) -> None:
+        """The turn was committed: the job stays where it was placed."""
+        best, job, tree = self.best, self.job, self.tree
+        if best is None:
+            return
+        job.allocated_hyper_node = tree.lca(job.allocated_hyper_node, best.domain.name)
+        for name, reached in best.reached.items():
+            sub = job.subs[name]
+            sub.allocated_hyper_node = tree.lca(sub.allocated_hyper_node, reached)
+            sub.nominated_hyper_node = ""
+
+    def _try_job(self, domain: Domain) -> Tried | None:
+        """A dry run of the whole job in a domain; everything is as before afterwards."""
+        before = self.sheet.mark()
+        at = {name: sub.allocated_hyper_node for name, sub in self.job.subs.items()}
+        score, reached = self._fill_job(domain)
+        good = self.statement.operations and (
+            self.ssn.ready(self.job) or self.ssn.pipelined(self.job)
+        )
+        mark = self.sheet.mark()
+        operations = self.statement.rollback()
+        self.sheet.restore(before)
+        for name, where in at.items():
+            self.job.subs[name].allocated_hyper_node = where
+        return Tried(domain, operations, mark, score, reached) if good else None
+
+    def _fill_job(self, domain: Domain) -> tuple[float, dict[str, str]]:
+        total, reached = 0.0, {}
+        while self.sheet.queued:
+            sheet = self.sheet.pop(self.ssn)
+            score = self._place_sub(sheet, domain)
+            if score is None:
+                continue
+            total += score
+            reached[sheet.sub.name] = sheet.sub.allocated_hyper_node
+            if len(sheet):
+                self.sheet.queued.append(sheet)
+            if self.ssn.ready(self.job):
+                break
+        return total, reached
+
+    # --- a sub job ----------------------------------------------------------------------------
+
+    def _place_sub(self, sheet: SubSheet, within: Domain) -> float | None:
+        """Place one sub job somewhere below a domain; its score, None where it has no place."""
+        sub = sheet.sub
+        if (
+            sub.nominated_hyper_node
+            and self._promised_in(sub, within)
+            and self._as_nominated(sheet)
+        ):
+            return 0.0
+        for group in self.ssn.sub_job_gradients(sub, within, Purpose.ALLOCATE):
+            best = self._best_of(sheet, self._open_to(sheet, group))
+            if best is not None:
+                self.statement.redo(best.operations)
+                sheet.at = best.at
+                sub.allocated_hyper_node = self.tree.lca(sub.allocated_hyper_node, best.domain.name)
+                return best.score
+        return None
+
+    def _open_to(self, sheet: SubSheet, group: Sequence[Domain]) -> list[Domain]:
+        ssn, sub = self.ssn, sheet.sub
+        groups, question = alike(sheet.left()), f"sub job {sub.name}"
+        good = lambda: ssn.sub_ready(sub) or ssn.sub_pipelined(sub)  # noqa: E731
+        possible = [d for d in group if not self.room.hopeless(d, groups, good, question)]
+        self.counted_out += len(group) - len(possible)
+        return possible
+
+    def _best_of(self, sheet: SubSheet, domains: list[Domain]) -> TriedSub | None:
+        """The successful try with the highest score, the first of equals."""
+        sub = sheet.sub
+        if self.ssn.scored_alone(sub):
+            scores = self._scores(sub, domains)
+            for domain in sorted(domains, key=lambda domain: -scores[domain.name]):
+                attempt = self._try_sub(sheet, domain)
+                if attempt is not None:
+                    attempt.score = scores[domain.name]
+                    return attempt
+            return None
+        tried = [attempt for d in domains if (attempt := self._try_sub(sheet, d)) is not None]
+        scores = self._scores(sub, [attempt.domain for attempt in tried])
+        for attempt in tried:
+            attempt.score = scores[attempt.domain.name]
+        return max(tried, key=lambda attempt: attempt.score, default=None)
+
+    def _try_sub(self, sheet: SubSheet, domain: Domain) -> TriedSub | None:
+        """A dry run of a sub job in a domain; everything is as before afterwards."""
+        start, at = self.statement.checkpoint, sheet.at
+        sheet.failed = {}
+        filled = Filling(self.ssn, self.statement, sheet, tree=self.tree, domain=domain).run()
+        end, sheet.at = sheet.at, at
+        operations = self.statement.rollback(start)
+        if not operations:
+            self.filled = filled
+            return None
+        return TriedSub(domain, operations, end)
+
+    # --- promised domains ---------------------------------------------------------------------
+
+    def _promised_in(self, sub: SubJob, within: Domain) -> bool:
+        """Is the nominated domain below the one that is tried? A deleted domain is dropped."""
+        domain = self.tree.domains.get(sub.nominated_hyper_node)
+        return domain is None or domain.within(within)
+
+    def _as_nominated(self, sheet: SubSheet) -> bool:
+        """Use the domain and nodes of the nomination; all of them, or none."""
+        sub = sheet.sub
+        domain = self.tree.domains.get(sub.nominated_hyper_node)
+        start = self.statement.checkpoint
+        if domain is not None and domain.parent is not None and self._on_nominated(sheet, domain):
+            sheet.at = len(sheet.tasks)
+            sub.allocated_hyper_node = self.tree.lca(sub.allocated_hyper_node, domain.name)
+            return True
+        self.statement.rollback(start)
+        sub.nominated_hyper_node = ""
+        for task in sheet.left():
+            task.nominated = -1
+        return False
+
+    def _on_nominated(self, sheet: SubSheet, domain: Domain) -> bool:
+        ssn, rows = self.ssn, set(domain.rows.tolist())
+        queue = sheet.sub.job.queue
+        tasks = sheet.left()
+        if not all(task.nominated in rows for task in tasks):
+            return False
+        if queue is not None and not all(ssn.task_allocatable(queue, task) for task in tasks):
+            return False
+        cache = ErrorCache(ssn, "allocate")
+        if not all(fits_nominated(ssn, task, cache) for task in tasks):
+            return False
+        return all(put_on_nominated(ssn, self.statement, task) for task in tasks)
+
+
+def fits_nominated(ssn: Session, task: TaskInfo, cache: ErrorCache) -> bool:
+    """Does the task pass every check on the node of its nomination?"""
+    if ssn.pre_predicate(task) is not None:
+        return False
+    alone = ssn.world.view.exists()
+    alone[:] = False
+    alone[task.nominated] = True
+    return bool(cache.feasible(task, within=alone).mask.any())
+
+
+def put_on_nominated(ssn: Session, statement: WorldStatement, task: TaskInfo) -> bool:
+    """Place it on the nominated node: now, later, or not at all."""
+    row = task.nominated
+    if ssn.world.fits_idle(task.cls)[row]:
+        statement.allocate(task, row)
+    elif ssn.world.fits_future(task.cls)[row]:
+        statement.pipeline(task, row)
+    else:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""Totals of the nodes of each hyper node; index of every array: the domain's.
+
+Two views, as in Volcano: room as it was when the session opened, by which domains are considered,
+and usage as it is now, by which they are scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.session_model.job import SubJob
+from shard_worker.session_model.world import World
+from shard_worker.topology.allocated_domains import tree_of
+from shard_worker.view.hyper_tree import NOWHERE, Domain, HyperTree
+from shared.model.model import Requests
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class DomainTotals:
+    """The totals of one world, from the moment it is created."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.tree: HyperTree = tree_of(world)
+        slots = range(world.view.columns.slots)
+        self._idle = [self.tree.sums(world.idle(slot)) for slot in slots]
+        self._future = [self.tree.sums(world.future_idle(slot)) for slot in slots]
+        self._promised = [self._sums("nominated", slot) for slot in slots]
+        self._leaving = [self._sums("releasing", slot) for slot in slots]
+        self._by_tier: dict[int, Ints] = {}
+
+    def _sums(self, kind: str, slot: int) -> Ints:
+        return self.tree.sums(self.world.view.column(kind, slot))
+
+    @staticmethod
+    def _at(sums: list[Ints], slot: int, domain: Domain) -> int:
+        return int(sums[slot][domain.index]) if slot < len(sums) else 0
+
+    def had_room(self, domain: Domain, needed: Requests) -> bool:
+        """Did the request fit what was idle in the domain when the session opened, or would be?"""
+        return any(
+            all(self._at(sums, slot, domain) >= amount for slot, amount in needed)
+            for sums in (self._idle, self._future)
+        )
+
+    def could_hold(self, domain: Domain, needed: Requests) -> bool:
+        """Would the request fit if nothing ran in the domain?"""
+        return all(
+            int(self._sums("allocatable", slot)[domain.index]) >= amount for slot, amount in needed
+        )
+
+    def used(self, slot: int) -> Ints:
+        """Usage now. The session's nominations count, its evictions do not; tasks that were leaving
+        or nominated before it opened count as they did then."""
+        now = self._sums("used", slot) + self._sums("nominated", slot)
+        now -= self._sums("releasing", slot)
+        if slot < len(self._promised):
+            now += self._leaving[slot] - self._promised[slot]
+        return now
+
+    def fullness(self, requested: Mapping[int, int], weights: Mapping[int, int]) -> Floats:
+        """The weighted mean of (used + asked) / allocatable over slots, 0 where one overflows."""
+        total = np.zeros(len(self.tree.listed), np.float64)
+        over = np.zeros(len(total), np.bool_)
+        sum_weights = 0
+        for slot, amount in requested.items():
+            weight = weights.get(slot)
+            if weight is None:
+                continue
+            has, after = self._sums("allocatable", slot), self.used(slot) + amount
+            over |= after > has
+            total += weight * after / np.maximum(has, 1)
+            sum_weights += weight
+        return np.where(over | (sum_weights <= 0), 0.0, total / (sum_weights or 1))
+
+    def at_tier(self, tier: int) -> Ints:
+        """Row -> index of the domain of this tier that has it, else NOWHERE."""
+        indices = self._by_tier.get(tier)
+        if indices is None:
+            indices = self._by_tier[tier] = np.full(self.world.size, NOWHERE, np.int64)
+            for domain in reversed(self.tree.listed):
+                if domain.tier == tier:
+                    indices[domain.rows] = domain.index
+        return indices
+
+    def share(self, sub: SubJob, domain: Domain) -> float:
+        """The part of the sub job's tasks that the domain already has."""
+        if not sub.tasks:
+            return 1.0
+        rows = set(domain.rows.tolist())
+        return sum(task.row in rows for task in sub.tasks) / len(sub.tasks)

@@ -1,0 +1,276 @@
+"""Allocate, the half that places: one turn of one job becomes a statement or reasons why not.
+
+The rules are Volcano's for a flat job (no subgroups): tasks in order until JobReady; a failed role
+is not tried again; after a failure go on only while the gang can still be completed. Ready: the
+statement is committed, and elastic tasks may follow it one by one. Only pipelined: every placement
+becomes a nomination. Neither: everything is undone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shard_worker.framework.session import Session
+from shard_worker.placement.gradient import is_idle, nominated, pick, try_row
+from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
+from shard_worker.placement.statement import Statement, TaskPlace
+from shard_worker.placement.task_class import Compiled, CompiledClasses
+from shard_worker.session_model.workload import Progress
+from shard_worker.view.view import View
+from shared.messages.messages import ALLOCATE, NOMINATE, TaskRun, Turn
+
+TOO_FEW = "the gang has too few tasks left to reach its minimum"
+
+
+@dataclass(slots=True)
+class PlacedTurn:
+    """The result of a turn on the view. Without placements nothing was changed on it."""
+
+    statement: Statement
+    core: list[TaskPlace] = field(default_factory=list)
+    """Stands or falls as a whole."""
+    tail: list[TaskPlace] = field(default_factory=list)
+    """Elastic tasks, each on its own."""
+    displaced: list[int] = field(default_factory=list)
+    """Jobs whose nominations have to go for this."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Why the first role that failed did: reason -> nodes."""
+    failed_role: str = ""
+    undone: int = 0
+    """Placements of a gang that were taken back, because the rest of it found no room."""
+
+
+def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses) -> PlacedTurn:
+    """Place a turn on the view, as the open statement in the result.
+
+    Nominations of lower rank are respected at first; only a turn that is not ready with them is
+    tried again without them, and then displaces those that are in its way. Raises KeyError for a
+    task class that the view does not know.
+    """
+    attempt = _Attempt(turn, session=session, view=view, classes=classes)
+    lower = [] if attempt.run() else rivals(view, turn)
+    if lower:
+        polite = attempt.pipelined
+        attempt.restart()
+        withdrawn = withdraw_all(attempt.statement, view, lower)
+        if attempt.run() or (attempt.pipelined and not polite):
+            attempt.found.displaced = settle(attempt.statement, view, withdrawn)
+        else:
+            attempt.restart()
+            attempt.run()
+    return attempt.finish()
+
+
+class _Attempt:
+    """The task loop over one turn, and what it counts."""
+
+    def __init__(
+        self, turn: Turn, *, session: Session, view: View, classes: CompiledClasses
+    ) -> None:
+        self.turn = turn
+        self.session = session
+        self.view = view
+        self.classes = classes
+        self.statement = Statement(view)
+        self.restart()
+
+    def restart(self) -> None:
+        """Undo everything and begin anew."""
+        self.compiled: list[tuple[TaskRun, Compiled]] = []
+        self.statement.rollback()
+        self.progress = _progress(self.turn)
+        self.found = PlacedTurn(self.statement)
+        self.failed_roles: dict[str, int] = {}
+        self.ready = False
+        self.pipelined = False
+
+    def run(self) -> bool:
+        """Place what can be placed; True where the job is ready with it."""
+        give_back_own(self.statement, self.view, self.turn)
+        self.begin = self.statement.checkpoint
+        self._compile()
+        self.ready = not self._hopeless() and self._core()
+        self.found.core = self.statement.placed(self.begin)
+        if self.found.core:
+            self.pipelined = self.ready or self.session.job_pipelined(self.progress)
+        return self.ready
+
+    def finish(self) -> PlacedTurn:
+        """Add the tail to a ready job, turn a pipelined one into nominations, undo the rest."""
+        placed = self.found
+        if self.ready:
+            self._tail()
+        elif self.pipelined:
+            self._nominate_all()
+        else:
+            if placed.core and not placed.reasons:
+                placed.reasons = {TOO_FEW: int(self.view.exists().sum())}
+            self.statement.rollback()
+            placed.undone = len(placed.core)
+            placed.core, placed.displaced = [], []
+        return placed
+
+    def _compile(self) -> None:
+        """Update the classes of the turn. One with a new slot replaces the columns that the classes
+        before it use, so those are compiled again."""
+        revision = None
+        while revision != self.view.revision:
+            revision = self.view.revision
+            self.compiled = [(run, self.classes.get(run.cid)) for run in self.turn.runs]
+
+    # --- counting before trying ---------------------------------------------------------------
+
+    def _hopeless(self) -> bool:
+        """Would the job not even be pipelined if every class filled all the room it has?"""
+        short = [
+            (run, compiled_class)
+            for run, compiled_class in self.compiled
+            if compiled_class.room < len(run.tasks)
+        ]
+        if not short:
+            return False
+        now = self.progress
+        waiting = list(now.waiting)
+        for run, compiled in self.compiled:
+            _count(waiting, now.parent, run.group, min(compiled.room, len(run.tasks)))
+        most = Progress(now.parent, now.minimum, now.held, waiting, now.best_effort)
+        if self.session.job_pipelined(most):
+            return False
+        self._fail(*short[0])
+        return True
+
+    # --- the task loop ------------------------------------------------------------------------
+
+    def _core(self) -> bool:
+        """Place tasks in order until the job is ready (True) or the gang cannot be completed any
+        more."""
+        for run, compiled in self.compiled:
+            if run.role and run.role in self.failed_roles:
+                continue
+            for task in run.tasks:
+                if not self._place(run, compiled, task):
+                    self._fail(run, compiled)
+                    break
+                if self.session.job_ready(self.progress):
+                    return True
+            else:
+                continue
+            if not self._go_on():
+                break
+        return False
+
+    def _place(self, run: TaskRun, compiled: Compiled, task: int, *, now: bool = False) -> bool:
+        """Place one task on the best node, its nominated node first; ``now``: idle
+        capacity only."""
+        compiled.refresh()
+        at: int | None = self.turn.nominated.get(task)
+        level = None if at is None else try_row(compiled, at)
+        if at is None or level is None:
+            choice = pick(compiled)
+            if choice is None:
+                return False
+            at, level = choice
+        idle = is_idle(level)
+        if now and not idle:
+            return False
+        kind = ALLOCATE if idle else NOMINATE
+        self.statement.place(
+            cid=run.cid, group=run.group, task=task, row=at, level=level, kind=kind
+        )
+        progress = self.progress
+        _count(progress.held if idle else progress.waiting, progress.parent, run.group, 1)
+        return True
+
+    def _fail(self, run: TaskRun, compiled: Compiled) -> None:
+        """No node for a run: its other tasks are alike and would fail too."""
+        if not self.failed_roles:
+            self.found.failed_role = run.role
+            self.found.reasons = compiled.reasons()
+        self.failed_roles[run.role] = run.group
+
+    def _go_on(self) -> bool:
+        """NeedContinueAllocating for a flat job: can the rest still make the gang?"""
+        turn, members = self.turn, self.progress.held
+        minimum = turn.groups[0].minimum
+        if minimum >= turn.total:
+            return False
+        if self._roles_bypassed():
+            pending = sum(
+                self._unplaced(run) for run in turn.runs if run.role not in self.failed_roles
+            )
+            return members[0] + pending >= minimum
+        return all(
+            group == 0 or members[group] >= turn.groups[group].minimum
+            for group in self.failed_roles.values()
+        )
+
+    def _roles_bypassed(self) -> bool:
+        """Is the job's minimum below the sum of its roles' (which then are 0 in the turn)?"""
+        minimum, *roles = (group.minimum for group in self.turn.groups)
+        return bool(roles) and (minimum < sum(roles) or 0 in roles)
+
+    def _unplaced(self, run: TaskRun) -> int:
+        """Tasks of a run that are pending still."""
+        tasks = set(run.tasks)
+        placed = sum(place.task in tasks for place in self.statement.placed(self.begin))
+        return len(run.tasks) - placed
+
+    # --- after the loop -----------------------------------------------------------------------
+
+    def _tail(self) -> None:
+        """Elastic tasks while idle nodes take them.
+
+        The first task of a job that was ready before is the core of its statement, and one of them.
+        """
+        remaining = self.turn.tail
+        if remaining and self.session.job_ready(_progress(self.turn)):
+            remaining -= 1
+        if remaining <= 0:
+            return
+        start = self.statement.checkpoint
+        in_core = {place.task for place in self.found.core}
+        for run, compiled in self.compiled:
+            for task in run.tasks:
+                if remaining <= 0 or (run.role and run.role in self.failed_roles):
+                    break
+                if task in in_core:
+                    continue
+                if not self._place(run, compiled, task, now=True):
+                    break
+                remaining -= 1
+        self.found.tail = self.statement.placed(start)
+
+    def _nominate_all(self) -> None:
+        """The gang is pipelined: its placements on idle capacity become nominations."""
+        places = self.found.core
+        if any(place.kind == ALLOCATE for place in places):
+            self.statement.rollback_places(self.begin)
+            for place in places:
+                self.statement.place(
+                    cid=place.cid,
+                    group=place.group,
+                    task=place.task,
+                    row=place.row,
+                    level=nominated(place.level),
+                    kind=NOMINATE,
+                )
+            self.found.core = self.statement.placed(self.begin)
+
+
+def _progress(turn: Turn) -> Progress:
+    """How far the job was before the turn."""
+    groups = turn.groups
+    return Progress(
+        parent=[g.parent for g in groups],
+        minimum=[g.minimum for g in groups],
+        held=[g.held for g in groups],
+        waiting=[0] * len(groups),
+        best_effort=[0] * len(groups),
+    )
+
+
+def _count(counts: list[int], parent: list[int], group: int, more: int) -> None:
+    """Count members for a group and all it is part of."""
+    while group >= 0:
+        counts[group] += more
+        group = parent[group]

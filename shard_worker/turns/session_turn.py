@@ -1,0 +1,405 @@
+"""A turn that is not flat: the action's own function runs over the view and the turn's excerpt.
+
+Its effects are undone on the view at once and applied again as a statement like that of a flat
+turn, which the ledger judges and which can be rolled back. Without a result, the view is as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from shard_worker.dialects.volcano.actions.run import run_action, run_for_job
+from shard_worker.dialects.volcano.plugins.node.extender import Extender
+from shard_worker.eviction.victims import joined
+from shard_worker.framework.operation import OpKind
+from shard_worker.framework.session import Session
+from shard_worker.placement.candidates import feasible
+from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
+from shard_worker.placement.statement import Statement
+from shard_worker.placement.task_class import too_large
+from shard_worker.session_model.excerpt_world import Decoded, Opened, open_world
+from shard_worker.session_model.job import SessionJob, TaskInfo
+from shard_worker.session_model.status import Status
+from shard_worker.turns.extender_http import Ask, answered, ask_over_http
+from shard_worker.turns.flat_turn import PlacedTurn
+from shard_worker.turns.guards import NAMES_VICTIMS, guards
+from shard_worker.turns.reservation import rows_for
+from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
+from shard_worker.view.mode import Mode
+from shard_worker.view.view import View
+from shared.messages import messages
+from shared.messages.excerpt import Excerpt, decode_excerpt
+from shared.messages.messages import (
+    ALLOCATE,
+    NOMINATE,
+    DomainOp,
+    EvictRun,
+    Level,
+    Turn,
+)
+from shared.messages.reason import Reason
+from shared.messages.skips import written
+
+T = TypeVar("T")
+
+LOOSE = {Status.ALLOCATED: OpKind.ALLOCATE, Status.PIPELINED: OpKind.PIPELINE}
+"""Statuses of tasks whose statement was neither committed nor discarded."""
+
+COLUMN = {OpKind.ALLOCATE: USED, OpKind.PIPELINE: NOMINATED, OpKind.EVICT: RELEASING}
+
+NO_VICTIMS = "no task may be evicted for it"
+NOTHING_TO_DO = "nothing to do"
+
+
+@dataclass(slots=True)
+class SessionPlaced(PlacedTurn):
+    """A session's statement: placements and evictions."""
+
+    evictions: list[EvictRun] = field(default_factory=list)
+    guards: int = 0
+    reason: str = ""
+    domains: list[DomainOp] = field(default_factory=list)
+    victim_job: tuple[int, int, int, int] | None = None
+    """Of a statement that is about no turn's job: jid, version, qid, priority of the victims'."""
+    stale: bool = False
+    """The view does not know the job's classes yet."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.core or self.tail or self.evictions)
+
+    def message(self, flat: messages.Statement) -> messages.Statement:
+        """The statement as the message of a flat turn, with evictions and guards."""
+        jid, version, qid, priority = self.victim_job or (
+            flat.jid,
+            flat.job_version,
+            flat.qid,
+            flat.priority,
+        )
+        return replace(
+            flat,
+            jid=jid,
+            job_version=version,
+            qid=qid,
+            priority=priority,
+            evictions=self.evictions,
+            guards=self.guards,
+            reason=self.reason,
+            domains=self.domains,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """One operation of a session that is in effect at its end."""
+
+    kind: OpKind
+    task: TaskInfo
+    row: int
+    reason: str = ""
+
+
+class SessionTurns:
+    """Runs turns over their excerpts; one for each worker."""
+
+    def __init__(
+        self,
+        open_session: Callable[[], Session],
+        *,
+        view: View,
+        mode: Mode,
+        ask: Ask = ask_over_http,
+    ) -> None:
+        """``open_session`` opens one by the worker's policy: each turn has its own, as each of
+        Volcano's cycles has. ``ask``: who answers the questions of the plugin extender."""
+        self._ask = ask
+        policy = open_session().policy
+        self._asks = any(option.name == Extender.name for tier in policy.tiers for option in tier)
+        fills = "backfill" in policy.actions
+        self._open_world = partial(open_world, view=view, mode=mode, backfills=fills)
+        self._open = open_session
+        self._view = view
+        self._mode = mode
+        self._decoded = Decoded()
+        self._memory: dict[str, float] = {}
+
+    def aside(self, numbers: Mapping[int, int]) -> SessionTurns:
+        """These turns for inquiries alone: nothing is remembered.
+
+        ``numbers``: class numbers of excerpts -> what the view calls these classes for now.
+        """
+        apart = SessionTurns(self._open, view=self._view, mode=self._mode)
+        apart._memory = dict(self._memory)
+        apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded
+        return apart
+
+    def opened(self, turn: Turn, *, now: float) -> tuple[Session, SessionJob] | None:
+        """The session that a turn would get, before it does anything. None where the view does not
+        know a class of its job. Errors: Malformed."""
+        opened = self._world(decode_excerpt(turn.world), now)
+        if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
+            return None
+        return self._session(opened), opened.world.session_job(turn.jid)
+
+    def place(self, turn: Turn, *, now: float) -> SessionPlaced:
+        """Run a turn about one job. Nominations of lower rank are respected at first; a turn that
+        gets less than all it wanted is tried again without them, and displaces those that are in
+        its way. Errors: Malformed, if the excerpt is no excerpt."""
+        excerpt = decode_excerpt(turn.world)
+        return self._answered(lambda: self._place(turn, excerpt, now))
+
+    def _answered(self, run: Callable[[], T]) -> T:
+        """Run with the answers of an extender, if the policy names one."""
+        return answered(run, view=self._view, ask=self._ask) if self._asks else run()
+
+    def _place(self, turn: Turn, excerpt: Excerpt, now: float) -> SessionPlaced:
+        placed = self._attempt(turn, excerpt, now, withdraw=False)
+        if placed.stale or _satisfied(placed, turn) or not rivals(self._view, turn):
+            return placed
+        polite = bool(placed.core)
+        placed.statement.rollback()
+        again = self._attempt(turn, excerpt, now, withdraw=True)
+        if _satisfied(again, turn) or (again.core and not polite):
+            return again
+        again.statement.rollback()
+        return self._attempt(turn, excerpt, now, withdraw=False)
+
+    def reserve(self, turn: Turn, *, now: float) -> list[int]:
+        """Rows to reserve for the turn's job; nothing is changed. Errors: Malformed."""
+        opened = self._world(decode_excerpt(turn.world), now)
+        if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
+            return []
+        return rows_for(self._session(opened), opened.world.session_job(turn.jid))
+
+    def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
+        """Run a turn about running tasks: one statement for each job that has victims."""
+        excerpt = decode_excerpt(turn.world)
+        return self._answered(lambda: self._shuffle(excerpt, now))
+
+    def _shuffle(self, excerpt: Excerpt, now: float) -> list[SessionPlaced]:
+        opened = self._world(excerpt, now)
+        session = self._session(opened)
+        run_action(session, "shuffle")
+        did = _take_back(session, None)
+        statements = []
+        for jid in dict.fromkeys(op.task.job.job.jid for op in did):
+            job = opened.world.session_job(jid)
+            evictions = [op for op in did if op.task.job is job and op.kind is OpKind.EVICT]
+            placed = SessionPlaced(Statement(self._view))
+            placed.victim_job = (jid, job.job.spec, job.qid, job.job.priority)
+            self._evict(placed, evictions, session, opened, "shuffle")
+            statements.append(placed)
+        return statements
+
+    # --- one attempt --------------------------------------------------------------------------
+
+    def _attempt(
+        self, turn: Turn, excerpt: Excerpt, now: float, *, withdraw: bool
+    ) -> SessionPlaced:
+        view = self._view
+        statement = Statement(view)
+        placed = SessionPlaced(statement)
+        opened = self._world(excerpt, now)
+        if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
+            placed.stale = True
+            return placed
+        give_back_own(statement, view, turn)
+        withdrawn = withdraw_all(statement, view, rivals(view, turn)) if withdraw else []
+        job = opened.world.session_job(turn.jid)
+        session = self._session(opened)
+        session.lends = turn.action == "allocate"  # Order picked it, within its share or beyond
+        held_back = [row for row, jid in view.reserved.items() if jid == turn.jid]
+        held_back = [row for row in held_back if row < view.size and view.aside[row]]
+        view.aside[held_back] = False
+        try:
+            first = self._run(turn, session, job)
+        finally:
+            view.aside[held_back] = True
+        self._fill(placed, turn, opened, session, _take_back(session, job, first), first=first)
+        if placed.empty:
+            statement.rollback()
+            evicting = turn.action in NAMES_VICTIMS
+            placed.reasons = _spared(session, job) if evicting else _reasons(session, job, turn)
+            placed.failed_role = job.failed_role
+        else:
+            placed.displaced = settle(statement, view, withdrawn)
+            if job.unschedulable:
+                placed.reasons, placed.failed_role = dict(job.unschedulable), job.failed_role
+        return placed
+
+    @staticmethod
+    def _run(turn: Turn, session: Session, job: SessionJob) -> int:
+        """Run the action for the job; return how many operations its first step committed.
+
+        Allocate takes one further step for each elastic task of the turn, as long as each is bound.
+        """
+        elastic = turn.tail - 1 if session.ready(job) else turn.tail
+        run_for_job(session, job, turn.action)
+        first = committed = len(session.committed)
+        while turn.action == "allocate" and committed and elastic > 0:
+            run_for_job(session, job, turn.action)
+            if len(session.committed) == committed:
+                break
+            committed = len(session.committed)
+            elastic -= 1
+        return first
+
+    def _world(self, excerpt: Excerpt, now: float) -> Opened:
+        return self._open_world(excerpt, now=now, decoded=self._decoded)
+
+    def _session(self, opened: Opened) -> Session:
+        session = self._open()
+        session.memory = self._memory
+        session.enter(opened.world)
+        return session
+
+    # --- what it did, as a statement ------------------------------------------------------------
+
+    def _fill(
+        self,
+        result: SessionPlaced,
+        turn: Turn,
+        opened: Opened,
+        session: Session,
+        did: list[Did],
+        *,
+        first: int,
+    ) -> None:
+        """``first``: number of placements that stand or fall together, 0 = all."""
+        job = opened.world.session_job(turn.jid)
+        evictions = [op for op in did if op.kind is OpKind.EVICT]
+        places = [op for op in did if op.kind is not OpKind.EVICT and op.task.job is job]
+        is_ready = session.ready(job)
+        before = result.statement.checkpoint
+        self._evict(result, evictions, session, opened, turn.action)
+        for op in places:
+            allocated = op.kind is OpKind.ALLOCATE and is_ready
+            result.statement.place(
+                cid=op.task.cid,
+                group=op.task.role.group,
+                task=op.task.tix,
+                row=op.row,
+                level=self._level(op, allocated),
+                kind=ALLOCATE if allocated else NOMINATE,
+            )
+        placed = result.statement.placed(before)
+        alone = 1 if turn.action == "backfill" else (first or len(placed))
+        result.core, result.tail = placed[:alone], placed[alone:]
+        if placed:
+            self._moves(result, opened, [turn.jid])
+
+    def _level(self, op: Did, allocated: bool) -> Level:
+        is_own = self._mode is Mode.NONE or bool(self._view.own[op.row])
+        if allocated:
+            return Level.IDLE_OWN if is_own else Level.IDLE_OTHER
+        return Level.FUTURE_OWN if is_own else Level.FUTURE_OTHER
+
+    def _evict(
+        self,
+        result: SessionPlaced,
+        evictions: list[Did],
+        session: Session,
+        opened: Opened,
+        action: str,
+    ) -> None:
+        if not evictions:
+            return
+        runs: dict[tuple[int, int, int], EvictRun] = {}
+        for op in evictions:
+            task, spec = op.task, op.task.job.job
+            result.statement.let_go(task.cls, op.row)
+            key = (spec.jid, task.cid, task.role.group)
+            run = runs.get(key)
+            if run is None:
+                run = runs[key] = EvictRun(spec.jid, spec.spec, task.cid, task.role.group, [], [])
+            run.tasks.append(task.tix)
+            run.rows.append(op.row)
+        result.evictions = list(runs.values())
+        jobs = (opened.world.session_job(run.jid) for run in result.evictions)
+        result.guards = guards(session, action, jobs)
+        result.reason = joined(op.reason for op in evictions)
+        self._moves(result, opened, [run.jid for run in result.evictions])
+
+    @staticmethod
+    def _moves(result: SessionPlaced, opened: Opened, jids: Iterable[int]) -> None:
+        """Add the versions that the statement relies on, and raises."""
+        present = {op.key for op in result.domains}
+        for key in dict.fromkeys(key for jid in jids for key in opened.keys.get(jid, ())):
+            if key not in present:
+                result.domains.append(DomainOp(key, 1, "le", opened.versions.get(key, 0)))
+
+
+def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list[Did]:
+    """Undo on the view what the session left in effect; return the operations to keep.
+
+    A gang that is only pipelined is neither committed nor discarded; of further steps (after
+    ``first`` operations were committed) only what they committed counts.
+    """
+    world = session.world
+    did = [Did(op.kind, op.task, op.row, op.reason) for op in session.committed]
+    listed = {id(operation.task) for operation in did if operation.kind is not OpKind.EVICT}
+    others = [] if job is None else [task for task in job.tasks if id(task) not in listed]
+    loose = [Did(LOOSE[t.status], t, t.row) for t in others if t.status in LOOSE]
+    for operation in reversed(did + loose):
+        world.view.shift(COLUMN[operation.kind], operation.task.cls, operation.row, -1)
+    return did if first else did + loose
+
+
+def _satisfied(placed: SessionPlaced, turn: Turn) -> bool:
+    """Has the turn got what the action is for? Victims only ever make room for a nomination."""
+    if turn.action in ("allocate", "backfill"):
+        return any(place.kind == ALLOCATE for place in placed.core)
+    return not placed.empty
+
+
+def _reasons(session: Session, job: SessionJob, turn: Turn) -> dict[str, int]:
+    """Why nothing was placed: reason -> nodes; or why the job was skipped as a whole."""
+    never = _never(session, job)
+    if never:
+        return never
+    nodes = int(session.world.view.exists().sum())
+    skip = session.skipped.get(turn.jid)
+    if skip and not (skip[0] is Reason.NOT_ENOUGH_RESOURCES and job.unschedulable):
+        word, sentence = skip
+        return {written(word, sentence or word): nodes}
+    if job.unschedulable:
+        return dict(job.unschedulable)
+    return {NOTHING_TO_DO if turn.action in ("allocate", "backfill") else NO_VICTIMS: nodes}
+
+
+def _never(session: Session, job: SessionJob) -> dict[str, int]:
+    """Why no node ever takes its tasks, whoever leaves; empty if one does.
+
+    Where amounts are short, a session finds that first, of every node.
+    """
+    if not any(reason.startswith("Insufficient ") for reason in job.unschedulable):
+        return {}
+    failed = (t for t in job.pending_tasks() if t.role.name == job.failed_role)
+    task = next(failed, None)
+    if task is None or session.pre_predicate(task) is not None:
+        return {}
+    candidates = feasible(session, task, fit=False)
+    if not candidates.mask.any():
+        return candidates.reasons
+    large, columns = candidates.mask.copy(), session.world.view.columns.views[ALLOCATABLE]
+    for slot, amount in task.requests:
+        large &= columns[slot] >= amount
+    if large.any():
+        return {}
+    text = too_large(task.requests, session.world.view, candidates.mask)
+    return {
+        **candidates.reasons,
+        written(Reason.EXCEEDS_NODE_CAPACITY, text): int(candidates.mask.sum()),
+    }
+
+
+def _spared(session: Session, job: SessionJob) -> dict[str, int]:
+    """Why tasks that could make way do not: reason -> tasks, in the place of node counts. If no
+    task was asked at all, why that is, for 0 tasks."""
+    jid = job.job.jid
+    if jid not in session.spared and jid in session.skipped:
+        return {session.skipped[jid][1]: 0}
+    return dict(session.spared.get(jid, {}))

@@ -1,0 +1,1 @@
+"""A worker's view: all nodes as columns, the hyper node tree, and the reasons nodes give."""

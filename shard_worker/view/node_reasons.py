@@ -1,0 +1,8 @@
+"""Reasons why a node does not take a task, in the words of events and explanations."""
+
+from __future__ import annotations
+
+FOREIGN = "node isn't in scheduler node shard"
+STALE_SPEC = "node's specification is being read again"
+ASIDE = "node is set aside: it refused bind after bind"
+PARTLY = "node has room for a part of the gang only"

@@ -1,0 +1,280 @@
+"""Named things of all nodes: who has what of them, row by row, in columns of those in use.
+
+Of one thing (host port 8080) only the rows on which somebody has it are kept, with their amounts
+side by side; every other row has what the thing's kind implies. So a port costs what its users
+cost, not the number of nodes, and a question about all nodes is a few array operations on those
+rows. What open statements added stays on top of the records until the statement is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.view.columns import ALLOCATABLE, KINDS, NOMINATED, RELEASING, USED, Column
+from shared.ledger.records import WIDTH, unpack_thing
+from shared.units.things import DIMENSIONS, Things, Vector, implied
+
+_FIRST = 8
+_ENDLESS = np.iinfo(np.int64).max
+UNTOLD = -1
+"""Version of a thing on a row that no record was seen of, and of a row that the log never told
+things of."""
+
+
+Told = tuple[int, str, bytes]
+"""A record as it travels: (row, name, record)."""
+
+
+class Room(NamedTuple):
+    """How many tasks fit, on some rows: once all that leaves has left, and now."""
+
+    rows: NDArray[np.intp]
+    future: Column
+    idle: Column
+    other_rows: int
+    """How many fit on a row that is not among them."""
+
+    def over(self, size: int, counts: Column) -> Column:
+        """Counts of these rows (``future`` or ``idle``) over all of ``size`` rows."""
+        found = np.full(size, self.other_rows)
+        found[self.rows] = counts
+        return found
+
+
+class _Thing:
+    """One name: the rows that have a record or an open statement of it, in no order."""
+
+    __slots__ = ("amounts", "at", "count", "open", "rows", "versions")
+
+    def __init__(self) -> None:
+        self.at: dict[int, int] = {}
+        """Row -> where it stands in the columns."""
+        self.count = 0
+        self.rows = np.zeros(_FIRST, dtype=np.intp)
+        self.versions = np.full(_FIRST, UNTOLD, dtype=np.int64)
+        self.amounts = np.zeros((len(KINDS), DIMENSIONS, _FIRST), dtype=np.int64)
+        """``[kind][dimension][position]``, with what open statements added."""
+        self.open = np.zeros_like(self.amounts)
+
+    def place_of(self, row: int) -> int:
+        at = self.at.get(row)
+        if at is None:
+            at = self.at[row] = self.count
+            if at == len(self.rows):
+                self._grow()
+            self.rows[at], self.versions[at] = row, UNTOLD
+            self.amounts[:, :, at] = self.open[:, :, at] = 0
+            self.count += 1
+        return at
+
+    def _grow(self) -> None:
+        self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
+        self.versions = np.concatenate([self.versions, np.zeros_like(self.versions)])
+        self.amounts = np.concatenate([self.amounts, np.zeros_like(self.amounts)], axis=2)
+        self.open = np.concatenate([self.open, np.zeros_like(self.open)], axis=2)
+
+    def tidy(self, row: int) -> None:
+        """Forget the row where nothing of it is left; the last one takes its place."""
+        at = self.at[row]
+        if self.amounts[:, :, at].any() or self.open[:, :, at].any():
+            return
+        self.count -= 1
+        last = self.count
+        for column in (self.rows, self.versions):
+            column[at] = column[last]
+        for block in (self.amounts, self.open):
+            block[:, :, at] = block[:, :, last]
+        self.at[int(self.rows[at])] = at
+        del self.at[row]
+
+    def room(self, asked: Vector, offered: Vector) -> Room:
+        count = self.count
+        future = np.full(count, _ENDLESS)
+        idle = future.copy()
+        for dimension, (amount, offer) in enumerate(zip(asked, offered, strict=True)):
+            if amount:
+                told = self.amounts[:, dimension, :count]
+                free = np.maximum(told[ALLOCATABLE], offer) - told[USED]
+                np.minimum(idle, free // amount, out=idle)
+                later = free + told[RELEASING] - told[NOMINATED]
+                np.minimum(future, later // amount, out=future)
+        other = min((o // a for a, o in zip(asked, offered, strict=True) if a), default=_ENDLESS)
+        return Room(self.rows[:count], np.maximum(future, 0), np.maximum(idle, 0), other)
+
+
+_NOBODY = _Thing()
+
+
+class NodeThings:
+    """Every named thing of the cluster that somebody has, as the ledger's records tell of it."""
+
+    __slots__ = ("_followed", "_things")
+
+    def __init__(self) -> None:
+        self._things: dict[str, _Thing] = {}
+        self._followed = np.full(0, UNTOLD, dtype=np.int64)
+        """By row: the newest version that the log told of any thing there.
+
+        A thing that nobody has any more is forgotten with its version, so that names may come and
+        go for ever. One number a row stands for all of them: versions are those of the node, and
+        the log tells every move in order, so what is not newer than this is known, or forgotten.
+        """
+
+    # --- keeping up -----------------------------------------------------------------------------
+
+    def set(self, told: Iterable[Told], *, from_log: bool = False) -> list[int]:
+        """Take over records that are newer than what is here; the rows of those that were.
+
+        ``from_log``: they are those of the log's next entry. Others come by themselves (with a
+        reply, in a snapshot), maybe after the log has told how everything in them went on.
+        """
+        return [row for row, name, record in told if self._set(row, name, record, from_log)]
+
+    def _set(self, row: int, name: str, record: bytes, from_log: bool) -> bool:
+        version, flat = unpack_thing(record, f"thing {row}/{name}")
+        if from_log:
+            self._mark_followed(row, version)
+        elif row < len(self._followed) and version <= self._followed[row]:
+            return False
+        thing = self._things.get(name)
+        at = None if thing is None else thing.at.get(row)
+        if thing is not None and at is not None:
+            if version <= thing.versions[at]:
+                return False
+        elif not any(flat):
+            return False
+        self._take(row, name, version, flat)
+        return True
+
+    def _mark_followed(self, row: int, version: int) -> None:
+        known = len(self._followed)
+        if row >= known:
+            more = np.full(max(row + 1 - known, known), UNTOLD, dtype=np.int64)
+            self._followed = np.concatenate([self._followed, more])
+        self._followed[row] = max(self._followed[row], version)
+
+    def _take(self, row: int, name: str, version: int, flat: Sequence[int]) -> None:
+        thing = self._things.setdefault(name, _Thing())
+        at = thing.place_of(row)
+        thing.versions[at] = version
+        thing.amounts[:, :, at] = thing.open[:, :, at]
+        for dimension in range(len(flat) // WIDTH):
+            allocatable, used, observed, releasing, nominated = flat[WIDTH * dimension :][:WIDTH]
+            amounts = thing.amounts[:, dimension, at]
+            amounts += (allocatable, used + observed, releasing, nominated)
+        self._tidy(name, row)
+
+    def _tidy(self, name: str, row: int) -> None:
+        thing = self._things[name]
+        thing.tidy(row)
+        if not thing.count:
+            del self._things[name]
+
+    def shift(self, kind: int, things: Things, row: int, times: int) -> None:
+        """Add ``times`` what a task takes for an open statement; its inverse is ``-times``."""
+        for name, amounts in things:
+            thing = self._things.setdefault(name, _Thing())
+            at = thing.place_of(row)
+            for dimension, amount in enumerate(amounts):
+                thing.amounts[kind, dimension, at] += amount * times
+                thing.open[kind, dimension, at] += amount * times
+            self._tidy(name, row)
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def rooms(self, things: Things) -> Iterator[tuple[str, Room]]:
+        """Of each thing how many tasks that take so much of it fit."""
+        for name, amounts in things:
+            thing = self._things.get(name, _NOBODY)
+            yield name, thing.room(amounts, implied(name, len(amounts)))
+
+    def counts(self, things: Things, size: int) -> tuple[Column, Column]:
+        """(how many tasks fit in the future, how many now) on each of ``size`` rows."""
+        future = np.full(size, _ENDLESS)
+        idle = future.copy()
+        for _, room in self.rooms(things):
+            for counts, some in ((future, room.future), (idle, room.idle)):
+                np.minimum(counts, room.over(size, some), out=counts)
+        return future, idle
+
+    def count_at(self, things: Things, row: int) -> tuple[int, int]:
+        """(how many fit in the future, how many now) on one row."""
+        future = idle = _ENDLESS
+        for name, amounts in things:
+            offered = implied(name, len(amounts))
+            thing = self._things.get(name)
+            at = None if thing is None else thing.at.get(row)
+            for dimension, (amount, offer) in enumerate(zip(amounts, offered, strict=True)):
+                if not amount:
+                    continue
+                declared = used = leaving = promised = 0
+                if thing is not None and at is not None:
+                    told = thing.amounts[:, dimension, at].tolist()
+                    declared, used, leaving, promised = told
+                free = max(declared, offer) - used
+                idle = min(idle, max(free // amount, 0))
+                future = min(future, max((free + leaving - promised) // amount, 0))
+        return future, idle
+
+    def ahead(self, things: Things, row: int) -> bool:
+        """Is none of these things promised beyond what the row will have?"""
+        for name, amounts in things:
+            thing = self._things.get(name)
+            if thing is None or row not in thing.at:
+                continue
+            told = thing.amounts[:, : len(amounts), thing.at[row]]
+            offered = np.maximum(told[ALLOCATABLE], implied(name, len(amounts)))
+            if (offered - told[USED] + told[RELEASING] - told[NOMINATED] < 0).any():
+                return False
+        return True
+
+    def future_at(self, name: str, dimensions: int, row: int) -> list[int]:
+        """What one row will have of a thing once all that leaves has left and all promises are
+        kept, by dimension."""
+        offered = np.array(implied(name, dimensions))
+        thing = self._things.get(name)
+        if thing is None or row not in thing.at:
+            return [int(offer) for offer in offered]
+        told = thing.amounts[:, :dimensions, thing.at[row]]
+        free = np.maximum(told[ALLOCATABLE], offered) - told[USED]
+        found: list[int] = (free + told[RELEASING] - told[NOMINATED]).tolist()
+        return found
+
+    def offered(self, name: str, dimensions: int, size: int) -> Column:
+        """What each row offers of a thing, ``[dimension][row]``."""
+        found = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
+        thing = self._things.get(name)
+        if thing is not None:
+            rows, declared = thing.rows[: thing.count], thing.amounts[ALLOCATABLE, :dimensions]
+            found[:, rows] = np.maximum(found[:, rows], declared[:, : thing.count])
+        return found
+
+    # --- the whole ------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """True where no statement is open."""
+        return not any(thing.open[:, :, : thing.count].any() for thing in self._things.values())
+
+    def image(self) -> list[tuple[str, int, bytes, bytes]]:
+        """Every amount and every open part: two equal images are equal things."""
+        return sorted(
+            (name, row, thing.amounts[:, :, at].tobytes(), thing.open[:, :, at].tobytes())
+            for name, thing in self._things.items()
+            for row, at in thing.at.items()
+        )
+
+    def kept(self) -> NodeThings:
+        """A copy, for where there is no list of what was done that could be undone."""
+        copy = NodeThings()
+        copy._followed = self._followed.copy()
+        for name, thing in self._things.items():
+            twin = copy._things[name] = _Thing()
+            twin.at, twin.count = dict(thing.at), thing.count
+            for column in ("rows", "versions", "amounts", "open"):
+                setattr(twin, column, getattr(thing, column).copy())
+        return copy

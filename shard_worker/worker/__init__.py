@@ -1,0 +1,1 @@
+"""The worker: a pure state machine (plan, commit, retry), and the Ray actor around it."""

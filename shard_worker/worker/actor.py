@@ -1,0 +1,225 @@
+"""The Ray actor around a worker: the only place in this room that does I/O.
+
+A call carries turns; before placing them the view catches up with the log. The worker is a state
+machine that asks for commits; the actor carries them to the ledger, one at a time, and sends a
+batch whose answer was lost again (same sequence number, so it cannot happen twice). It keeps the
+shard's lease, and fails when it cannot: the coordinator then replaces it.
+
+The constructor does nothing: an actor that fails there is gone for good, while a failed ``begin``
+is an error of one call that the coordinator can answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+
+from shard_worker.dialects.open_session import open_session
+from shard_worker.inquiry.findings import InquiryFindings
+from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.view.mode import Mode
+from shard_worker.view.view import View
+from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.transport import PlaceReply, WorkerConfig, decode_call
+from shard_worker.worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
+from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.lease import HeldLease
+from shared.ledger.protocol import Ledger
+from shared.ledger.redis.client import RedisLedger
+from shared.messages.messages import CommitBatch, CommitReply, Outcome, Turn
+from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.telemetry.tracing import configure_tracing, span
+
+LOG_BATCH = 512
+"""Log entries read at once."""
+
+AUDIT_ROWS = 512
+"""Rows of the view that are compared with the ledger's records while there is nothing else to do:
+about a millisecond."""
+
+COMMIT_ATTEMPTS = 5
+"""How often a batch is sent before the call fails; the coordinator then replaces the worker."""
+
+INQUIRY_SECONDS = 1.0
+"""How long turns may wait for an inquiry: far less than the silence after which one is dead."""
+
+
+class ShardActor:
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._server: ShardServer | None = None
+
+    def begin(self, config: bytes) -> bytes:
+        """Load the view and take up the shard under the given epoch; returns our process id."""
+        settings = WorkerConfig.decode(config)
+        configure_tracing("worker")
+        self.end()
+        ledger = RedisLedger(settings.access)
+        self._server = ShardServer(settings, ledger)
+        self._runner.run(self._server.load())
+        return str(os.getpid()).encode()
+
+    def end(self) -> None:
+        """Leave the shard; also where it was never taken up."""
+        server, self._server = self._server, None
+        if server is not None:
+            self._runner.run(server.close())
+
+    def turns(self, epoch: bytes, call: bytes) -> bytes:
+        """Place turns and commit the placements; an empty list only catches up with the log.
+
+        Only for the coordinator that began it last: an earlier one that does not know yet that it
+        was deposed may still call, and nobody would hear of the outcomes.
+        """
+        if self._server is None:
+            raise RuntimeError("the worker has not begun")
+        self._server.expect(epoch.decode())
+        started = time.process_time()
+        turns = decode_call(call)
+        outcomes = self._runner.run(self._server.serve(turns))
+        busy = time.process_time() - started
+        figures = self._server.take_figures() if turns or self._server.drifted else None
+        return PlaceReply(outcomes, self._server.log_id, busy, figures).encode()
+
+    def inquire(self, call: bytes) -> bytes:
+        """The results of turns without doing them (an :class:`Inquiry` in, findings out)."""
+        if self._server is None:
+            raise RuntimeError("the worker has not begun")
+        return self._runner.run(self._server.inquire(Inquiry.decode(call))).encode()
+
+
+class ShardServer:
+    """One shard's worker bound to a ledger. Without Ray: usable in any event loop."""
+
+    def __init__(self, config: WorkerConfig, ledger: Ledger) -> None:
+        policy = DEFAULT_POLICY if config.policy is None else parse_policy(config.policy)
+        self._config = config
+        self._ledger = ledger
+        self._view = View(shard=config.shard)
+        self._worker = Worker(
+            session=open_session(policy),
+            view=self._view,
+            mode=Mode(config.mode),
+            shard=config.shard,
+            seed=config.seed * 1009 + config.shard,
+            limits=Limits(nomination_seconds=config.nomination_seconds),
+        )
+        self._lease = HeldLease(
+            ledger,
+            writer=str(config.shard),
+            epoch=config.epoch,
+            seconds=config.lease_seconds,
+        )
+        self._log_id = "0"
+        self._audited = 0
+        """Rows before this one were compared in this round."""
+        self.drifted = 0
+        """Rows that were not the ledger's, since the figures were taken."""
+        self._session_seconds = 0.0
+        self._commits: list[tuple[float, int]] = []
+        """(seconds, statements) of each batch since the figures were taken."""
+
+    @property
+    def log_id(self) -> str:
+        return self._log_id
+
+    def take_figures(self) -> WorkerFigures:
+        """Counts and measurements since they were last taken: call it after a call."""
+        figures = self._worker.take_figures()
+        figures.session_seconds.observe(self._session_seconds)
+        figures.drifted, self.drifted = self.drifted, 0
+        for seconds, statements in self._commits:
+            figures.commit_seconds.observe(seconds, statements)
+        self._session_seconds, self._commits = 0.0, []
+        return figures
+
+    async def load(self) -> None:
+        """Read the ledger's state once; from then on the view follows the log."""
+        await self._lease.keep()
+        snapshot = await self._ledger.snapshot(workload=False)
+        self._view.load(snapshot)
+        self._log_id = snapshot.log_id
+        # What was loaded lives as long as the worker: without this the collector walks through it
+        # again and again, a third of the cost of a placement at 100,000 nodes.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+        self._worker.begin(self._config.epoch, self._config.run_id)
+
+    async def close(self) -> None:
+        await self._ledger.close()
+
+    def expect(self, epoch: str) -> None:
+        """Raises RuntimeError if a call was meant for another epoch of the shard."""
+        if epoch != str(self._config.epoch):
+            raise RuntimeError(f"a call under epoch {epoch}, the worker's is {self._config.epoch}")
+
+    async def serve(self, turns: list[Turn]) -> list[Outcome]:
+        if self._worker.pending_batch() is not None:
+            # An earlier call failed with this batch on its way: nobody knows what became of it.
+            raise RuntimeError("an earlier batch is undecided; this worker has to be replaced")
+        await self._lease.keep()
+        await self._follow()
+        if not turns:
+            await self._audit()
+            return []
+        outcomes: list[Outcome] = []
+        started = time.perf_counter()
+        instructions = self._worker.on_turns(turns, now=time.time())
+        while instructions:
+            batch: CommitBatch | None = None
+            for instruction in instructions:
+                match instruction:
+                    case CommitBatchRequest():
+                        batch = instruction.batch
+                    case Outcomes():
+                        outcomes += instruction.outcomes
+            self._session_seconds += time.perf_counter() - started
+            if batch is None:
+                break
+            reply = await self._commit(batch)
+            started = time.perf_counter()
+            instructions = self._worker.on_reply(reply)
+        return outcomes
+
+    async def inquire(self, inquiry: Inquiry) -> InquiryFindings:
+        """Answer on the view as it is now; nothing is kept."""
+        await self._follow()
+        until = time.monotonic() + INQUIRY_SECONDS
+        findings = self._worker.inquire(
+            inquiry, now=time.time(), may_go_on=lambda: time.monotonic() < until
+        )
+        return InquiryFindings(self._log_id, findings)
+
+    async def _audit(self) -> None:
+        """Compare some rows of the view with the ledger's records, in a circle."""
+        first = self._audited if self._audited < self._view.size else 0
+        self._audited = min(first + AUDIT_ROWS, self._view.size)
+        fresh = await self._ledger.read_nodes([*range(first, self._audited)])
+        await self._follow()  # now the view knows all that was in those records
+        self.drifted += self._view.audit(fresh)
+
+    async def _follow(self) -> None:
+        while True:
+            entries = await self._ledger.read_log(self._log_id, count=LOG_BATCH, rows_only=True)
+            if entries:
+                self._worker.on_log(entries)
+                self._log_id = entries[-1].id
+            if len(entries) < LOG_BATCH:
+                return
+
+    async def _commit(self, batch: CommitBatch) -> CommitReply:
+        started = time.perf_counter()
+        for attempt in range(COMMIT_ATTEMPTS):
+            try:
+                await self._lease.keep()
+                with span("commit", shard=self._config.shard, statements=len(batch.statements)):
+                    reply = await self._ledger.commit(batch)
+                self._commits.append((time.perf_counter() - started, len(batch.statements)))
+                return reply
+            except LedgerUnavailable:
+                if attempt + 1 == COMMIT_ATTEMPTS:
+                    raise
+                await asyncio.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")

@@ -1,0 +1,103 @@
+"""What a worker counts and measures for the metrics.
+
+It travels with each answer to the coordinator, which adds it up: there is one place to scrape, and
+a worker that dies takes nothing along but its last call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from shared.codec.checked import count, mapping, row, text
+from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Verdict
+from shared.telemetry.histogram import Histogram, exponential
+
+COMMIT_SECONDS = exponential(0.0001, 2, 14)
+OPERATIONS = exponential(1, 2, 12)
+SESSION_SECONDS = exponential(0.001, 2, 15)
+
+RESULTS = ("committed", "rechecked", "true", "read", "quota", "epoch")
+"""What the ledger said of a statement."""
+
+CAUSES = ("true", "read", "quota", "epoch", "rollback")
+"""Why placements were thrown away; ``rollback``: the rest of the gang found no room."""
+
+
+def _result_of(verdict: Verdict) -> str:
+    if verdict in ACCEPTED:
+        return verdict.name.lower()
+    if verdict is Verdict.QUEUE:
+        return "quota"
+    if verdict in (Verdict.EPOCH, Verdict.RUN, Verdict.OLD):
+        return "epoch"
+    return "true" if verdict in TRUE_CONFLICTS else "read"
+
+
+_RESULT = {verdict: _result_of(verdict) for verdict in Verdict}
+
+
+class WorkerFigures:
+    """Since they were last taken. Keys: :data:`RESULTS`, :data:`CAUSES`."""
+
+    __slots__ = (
+        "commit_seconds",
+        "drifted",
+        "operations",
+        "replays",
+        "session_seconds",
+        "statements",
+        "wasted",
+    )
+
+    def __init__(self) -> None:
+        self.statements: Counter[str] = Counter()
+        self.wasted: Counter[str] = Counter()
+        self.replays = 0
+        self.drifted = 0
+        """Rows of the view that were not the ledger's."""
+        self.operations = Histogram(OPERATIONS)
+        self.commit_seconds = Histogram(COMMIT_SECONDS)
+        self.session_seconds = Histogram(SESSION_SECONDS)
+
+    def judged(self, verdict: Verdict, *, wasted: int = 0) -> None:
+        """The ledger judged a statement (or refused an operation of a tail)."""
+        result = _RESULT[verdict]
+        self.statements[result] += 1
+        if wasted:
+            self.wasted[result] += wasted
+
+    def add(self, figures: WorkerFigures) -> None:
+        self.statements.update(figures.statements)
+        self.wasted.update(figures.wasted)
+        self.replays += figures.replays
+        self.drifted += figures.drifted
+        self.operations.add(figures.operations)
+        self.commit_seconds.add(figures.commit_seconds)
+        self.session_seconds.add(figures.session_seconds)
+
+    def plain(self) -> list[Any]:
+        """For the wire."""
+        return [
+            self.statements,
+            self.wasted,
+            self.replays,
+            self.operations.plain(),
+            self.commit_seconds.plain(),
+            self.session_seconds.plain(),
+            self.drifted,
+        ]
+
+    @classmethod
+    def of(cls, plain: Any) -> WorkerFigures:
+        """The inverse of :meth:`plain`. Errors: Malformed."""
+        figures = cls()
+        statements, wasted, replays, operations, commit, session, drifted = row(plain, "figures", 7)
+        figures.statements = Counter(mapping(statements, "figures.statements", text, count))
+        figures.wasted = Counter(mapping(wasted, "figures.wasted", text, count))
+        figures.replays = count(replays, "figures.replays")
+        figures.drifted = count(drifted, "figures.drifted")
+        figures.operations = Histogram.of(OPERATIONS, operations)
+        figures.commit_seconds = Histogram.of(COMMIT_SECONDS, commit)
+        figures.session_seconds = Histogram.of(SESSION_SECONDS, session)
+        return figures

@@ -1,0 +1,445 @@
+"""The worker of one shard as a state machine: events in, instructions out.
+
+Turns are placed on the view at once, on top of what is not committed yet, and wait as statements.
+One batch at a time goes to the ledger. Its reply undoes what the batch's statements had added to
+the view, brings the current rows, and says which statements were accepted. Refused ones are placed
+again on the fresh rows a few times before they go back to Order.
+
+No clock, no I/O, no randomness but the seed: the actor and the simulator run the same worker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.session import Session
+from shard_worker.inquiry.findings import InquiryFinding
+from shard_worker.inquiry.inquiry import Inquiry, examine
+from shard_worker.placement.statement import runs_of
+from shard_worker.placement.task_class import CompiledClasses
+from shard_worker.turns.flat_turn import PlacedTurn, place
+from shard_worker.turns.session_turn import SessionPlaced, SessionTurns
+from shard_worker.view.mode import Mode
+from shard_worker.view.view import View
+from shard_worker.worker.figures import WorkerFigures
+from shared.ledger.codec import accepted_runs
+from shared.ledger.entries.log import LogEntry
+from shared.messages import messages
+from shared.messages.messages import (
+    ACCEPTED,
+    NOBODY,
+    NOMINATE,
+    TRUE_CONFLICTS,
+    Answer,
+    CommitBatch,
+    CommitReply,
+    Epoch,
+    Outcome,
+    OutcomeCode,
+    Placement,
+    Run,
+    Turn,
+    Verdict,
+)
+
+HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
+"""Refusals after which the turn itself is out of date."""
+NOT_OURS = frozenset({Verdict.QUEUE})
+"""Refusals that another node cannot cure: Order has to decide."""
+
+OF_THE_EXCERPT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
+"""Refusals of a turn that is not flat which follow from what its excerpt said: Order writes a new
+one."""
+NOT_AS_TOLD = frozenset({*HOPELESS, Verdict.DOMAIN})
+TRUST_ATTEMPTS = 2
+"""After so many refusals in a row by one of these, what Order knows is out of date: it is read
+anew."""
+
+RESERVE = "reserve"
+"""Action of a turn that only asks which nodes to keep for its job: the outcome is INFEASIBLE, and
+its placements tell the rows."""
+
+INQUIRY_CLASSES = 8
+"""Classes kept compiled within one inquiry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a worker."""
+
+    batch_operations: int = 256
+    """Operations of one batch; a statement with more goes alone."""
+    repairs: int = 3
+    """Times that a refused statement is placed again before Order hears of it."""
+    nomination_seconds: float = 10.0
+    """How long a nomination holds its node."""
+    compiled_classes: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatchRequest:
+    """Send this batch to the ledger and bring back the reply (send the same again where lost)."""
+
+    batch: CommitBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Instruction: report these outcomes to Order."""
+
+    outcomes: list[Outcome]
+
+
+Instruction = CommitBatchRequest | Outcomes
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the ledger judged the statements of a turn."""
+
+    committed: int = 0
+    rechecked: int = 0
+    conflicts_true: int = 0
+    conflicts_read: int = 0
+
+    def count(self, verdict: Verdict) -> None:
+        """A statement, or a tail operation that was refused."""
+        if verdict in ACCEPTED:
+            self.committed += 1
+            self.rechecked += verdict is Verdict.RECHECKED
+        elif verdict in TRUE_CONFLICTS:
+            self.conflicts_true += 1
+        else:
+            self.conflicts_read += 1
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A turn that was placed on the view and is not decided yet."""
+
+    turn: Turn
+    placed: PlacedTurn
+    message: messages.Statement
+    operations: int
+    repairs: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
+class Worker:
+    """Places turns on a view and sees them through the ledger."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        view: View,
+        mode: Mode,
+        shard: int,
+        seed: int = 0,
+        limits: Limits | None = None,
+    ) -> None:
+        """``seed``: decides between equal nodes; different for each shard, or they collide."""
+        self.session = session
+        self.view = view
+        self.shard = shard
+        self.limits = limits or Limits()
+        self.classes = CompiledClasses(
+            view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
+        )
+        self._turns = SessionTurns(lambda: open_session(session.policy), view=view, mode=mode)
+        """For turns that are not flat."""
+        self._figures = WorkerFigures()
+        self._epoch: Epoch | None = None
+        self._run_id = ""
+        self._sequence = 0
+        self._now = 0.0
+        self._sessions = 0
+        """Calls with turns: each is one pass over the view."""
+        self._waiting: deque[Attempt] = deque()
+        self._flying: list[Attempt] = []
+        self._batch: CommitBatch | None = None
+
+    # --- events -------------------------------------------------------------------------------
+
+    def begin(self, epoch: Epoch, run_id: str) -> list[Instruction]:
+        """Commit under this epoch from now on. Turns that were open are undone and fenced."""
+        instructions = self._fence()
+        self._epoch = epoch
+        self._run_id = run_id
+        self._sequence = 0
+        return instructions
+
+    def on_log(self, entries: list[LogEntry]) -> None:
+        """Follow the ledger's log."""
+        self.view.apply(entries)
+
+    def on_turns(self, turns: list[Turn], *, now: float) -> list[Instruction]:
+        """Place turns. ``now``: seconds since 1970, for the expiry of nominations."""
+        self._now = now
+        self._sessions += bool(turns)
+        outcomes: list[Outcome] = []
+        for turn in turns:
+            if turn.jid == NOBODY:
+                outcomes += self._shuffle(turn)
+                continue
+            attempt = self._try(turn, Tally())
+            if isinstance(attempt, Outcome):
+                outcomes.append(attempt)
+            else:
+                self._waiting.append(attempt)
+        return self._instructions(outcomes)
+
+    def on_reply(self, reply: CommitReply) -> list[Instruction]:
+        """The ledger's answer to the batch in flight."""
+        batch, attempts = self._batch, self._flying
+        if batch is None:
+            return []
+        self._figures.replays += reply.replayed
+        if reply.verdict not in ACCEPTED:
+            for _ in attempts:
+                self._figures.judged(reply.verdict)
+            return self._fence()
+        self._batch, self._flying = None, []
+        for attempt in attempts:
+            attempt.placed.statement.rollback()
+        self.view.set_rows(reply.fresh)
+        outcomes: list[Outcome] = []
+        again: list[Attempt] = []
+        for attempt, answer in zip(attempts, reply.answers, strict=True):
+            if answer.verdict in ACCEPTED:
+                outcomes.append(self._accepted(attempt, answer))
+                continue
+            decided = self._refused(attempt, answer.verdict)
+            if isinstance(decided, Outcome):
+                outcomes.append(decided)
+            else:
+                again.append(decided)
+        self._waiting.extendleft(reversed(again))
+        return self._instructions(outcomes)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def pending_batch(self) -> CommitBatch | None:
+        """The batch in flight: to be sent again, unchanged, where its reply was lost."""
+        return self._batch
+
+    def inquire(
+        self, inquiry: Inquiry, *, now: float, may_go_on: Callable[[], bool] = lambda: True
+    ) -> list[InquiryFinding]:
+        """The results of these turns now; nothing of it stays, not even a compiled class."""
+        apart = CompiledClasses(
+            view=self.view,
+            session=self.session,
+            mode=self.classes.mode,
+            seed=self.classes.seed,
+            limit=INQUIRY_CLASSES,
+        )
+        return examine(inquiry, apart, turns=self._turns, now=now, may_go_on=may_go_on)
+
+    def take_figures(self) -> WorkerFigures:
+        """The figures since they were last taken."""
+        figures, self._figures = self._figures, WorkerFigures()
+        return figures
+
+    @property
+    def open_turns(self) -> int:
+        """Turns that were placed and are not decided."""
+        return len(self._waiting) + len(self._flying)
+
+    def validate(self) -> None:
+        """Raise AssertionError if the worker's own records do not agree."""
+        assert (self._batch is None) == (not self._flying), "a batch without its statements"
+        if self._batch is not None:
+            flying = [attempt.message for attempt in self._flying]
+            assert self._batch.statements == flying, "the batch changed after it was sent"
+            assert self._batch.sequence == self._sequence, "a batch of another sequence"
+            size = sum(attempt.operations for attempt in self._flying)
+            assert size <= self.limits.batch_operations or len(flying) == 1, "batch too large"
+        assert self._batch is not None or not self._waiting, "statements wait with no batch sent"
+        if not self.open_turns:
+            settled = self.view.columns.settled and self.view.things.settled
+            assert settled, "no open turn, but the view differs from its records"
+
+    # --- placing ------------------------------------------------------------------------------
+
+    def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
+        """Place a turn on the view: an attempt to commit, or an outcome right away."""
+        if turn.world:
+            return self._try_session(turn, tally, repairs)
+        classes = self.view.classes
+        if not turn.runs or any(run.cid not in classes for run in turn.runs):
+            return self._outcome(turn, OutcomeCode.STALE, tally)
+        placed = place(turn, session=self.session, view=self.view, classes=self.classes)
+        if not placed.core:
+            if placed.undone:
+                self._figures.wasted["rollback"] += placed.undone
+            return self._outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
+        return Attempt(
+            turn=turn,
+            placed=placed,
+            message=self._statement(turn, placed),
+            operations=len(placed.core) + len(placed.tail),
+            repairs=repairs,
+            tally=tally,
+        )
+
+    def _try_session(self, turn: Turn, tally: Tally, repairs: int) -> Attempt | Outcome:
+        """A turn that is not flat."""
+        if turn.action == RESERVE:
+            rows = self._turns.reserve(turn, now=self._now)
+            chosen = [Placement(0, NOMINATE, [0] * len(rows), rows, [0] * len(rows))]
+            outcome = self._outcome(turn, OutcomeCode.INFEASIBLE, tally)
+            return replace(outcome, placements=chosen if rows else [])
+        placed = self._turns.place(turn, now=self._now)
+        if placed.stale:
+            return self._outcome(turn, OutcomeCode.STALE, tally)
+        if placed.empty:
+            return self._outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
+        return self._attempt_of(turn, placed, tally, repairs)
+
+    def _shuffle(self, turn: Turn) -> list[Outcome]:
+        """A turn about no job: its statements are judged one by one, and not tried again."""
+        for placed in self._turns.shuffle(turn, now=self._now):
+            self._waiting.append(self._attempt_of(turn, placed, Tally(), self.limits.repairs))
+        return [self._outcome(turn, OutcomeCode.INFEASIBLE, Tally())]
+
+    def _attempt_of(self, turn: Turn, placed: SessionPlaced, tally: Tally, repairs: int) -> Attempt:
+        message = placed.message(self._statement(turn, placed))
+        victims = sum(len(run.tasks) for run in placed.evictions)
+        operations = len(placed.core) + len(placed.tail) + victims
+        return Attempt(turn, placed, message, operations, repairs, tally)
+
+    def _statement(self, turn: Turn, placed: PlacedTurn) -> messages.Statement:
+        waits = any(op.kind == NOMINATE for op in (*placed.core, *placed.tail))
+        return messages.Statement(
+            jid=turn.jid,
+            job_version=turn.job_version,
+            qid=turn.qid,
+            priority=turn.priority,
+            core=runs_of(placed.core),
+            tail=runs_of(placed.tail),
+            displaced=list(placed.displaced),
+            domains=[],
+            expiry=self._now + self.limits.nomination_seconds if waits else 0.0,
+        )
+
+    # --- committing ---------------------------------------------------------------------------
+
+    def _instructions(self, outcomes: list[Outcome]) -> list[Instruction]:
+        instructions: list[Instruction] = [Outcomes(outcomes)] if outcomes else []
+        if self._batch is None and self._waiting:
+            instructions.append(CommitBatchRequest(self._next_batch()))
+        return instructions
+
+    def _next_batch(self) -> CommitBatch:
+        """The oldest statements that fit one batch; at least one."""
+        if self._epoch is None:
+            raise RuntimeError("worker got turns before begin(epoch, run_id)")
+        room = self.limits.batch_operations
+        attempts: list[Attempt] = []
+        while self._waiting and (not attempts or self._waiting[0].operations <= room):
+            attempt = self._waiting.popleft()
+            attempts.append(attempt)
+            room -= attempt.operations
+            self._figures.operations.observe(attempt.operations)
+        self._sequence += 1
+        self._flying = attempts
+        self._batch = CommitBatch(
+            writer=str(self.shard),
+            epoch=self._epoch,
+            sequence=self._sequence,
+            run_id=self._run_id,
+            statements=[attempt.message for attempt in attempts],
+        )
+        return self._batch
+
+    def _fence(self) -> list[Instruction]:
+        """Not the owner any more: undo everything that is open."""
+        attempts = [*self._flying, *self._waiting]
+        self._flying, self._batch = [], None
+        self._waiting.clear()
+        for attempt in attempts:
+            attempt.placed.statement.rollback()
+            self._figures.wasted["epoch"] += attempt.operations
+        outcomes = [self._outcome(a.turn, OutcomeCode.FENCED, a.tally) for a in attempts]
+        return [Outcomes(outcomes)] if outcomes else []
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _accepted(self, attempt: Attempt, answer: Answer) -> Outcome:
+        turn, message = attempt.turn, attempt.message
+        tail = accepted_runs(message.tail, answer.tail) if message.tail else []
+        runs = [*message.core, *tail]
+        for jid in message.displaced:
+            self.view.nominations.pop(jid, None)
+        self.view.renominate(
+            turn.jid,
+            priority=turn.priority,
+            expiry=message.expiry,
+            runs=[run for run in runs if run.kind == NOMINATE],
+        )
+        rechecked = Verdict.RECHECKED in answer.tail or answer.verdict is Verdict.RECHECKED
+        self._count(attempt, Verdict.RECHECKED if rechecked else Verdict.COMMITTED)
+        for verdict in answer.tail:
+            if verdict not in ACCEPTED:
+                self._count(attempt, verdict, wasted=1)
+        only_waits = bool(runs) and all(run.kind == NOMINATE for run in runs)
+        code = OutcomeCode.NOMINATED if only_waits else OutcomeCode.PLACED
+        outcome = self._outcome(turn, code, attempt.tally, placed=attempt.placed, runs=runs)
+        if turn.world:
+            outcome = replace(
+                outcome,
+                evictions=message.evictions,
+                reason=message.reason,
+                moved={op.key: op.delta for op in message.domains},
+            )
+        return outcome
+
+    def _refused(self, attempt: Attempt, verdict: Verdict) -> Attempt | Outcome:
+        """Place a refused statement again, or tell Order."""
+        self._count(attempt, verdict, wasted=attempt.operations)
+        if attempt.turn.world and verdict in OF_THE_EXCERPT:
+            stale = verdict in NOT_AS_TOLD and attempt.turn.attempt >= TRUST_ATTEMPTS
+            return self._conflict(attempt, verdict, OutcomeCode.STALE if stale else None)
+        if verdict in HOPELESS:
+            return self._outcome(attempt.turn, OutcomeCode.STALE, attempt.tally)
+        if verdict in NOT_OURS or attempt.repairs >= self.limits.repairs:
+            return self._conflict(attempt, verdict)
+        return self._try(attempt.turn, attempt.tally, attempt.repairs + 1)
+
+    def _conflict(
+        self, attempt: Attempt, verdict: Verdict, code: OutcomeCode | None = None
+    ) -> Outcome:
+        outcome = self._outcome(attempt.turn, code or OutcomeCode.CONFLICT, attempt.tally)
+        outcome.reasons[f"the ledger refused: {verdict.name.lower()}"] = attempt.repairs + 1
+        return outcome
+
+    def _count(self, attempt: Attempt, verdict: Verdict, *, wasted: int = 0) -> None:
+        attempt.tally.count(verdict)
+        self._figures.judged(verdict, wasted=wasted)
+
+    def _outcome(
+        self,
+        turn: Turn,
+        code: OutcomeCode,
+        tally: Tally,
+        *,
+        placed: PlacedTurn | None = None,
+        runs: list[Run] | None = None,
+    ) -> Outcome:
+        return Outcome(
+            jid=turn.jid,
+            code=code,
+            placements=[Placement(r.cid, r.kind, r.tasks, r.rows, r.levels) for r in runs or []],
+            reasons=dict(placed.reasons) if placed is not None else {},
+            failed_role=placed.failed_role if placed is not None else "",
+            displaced=list(placed.displaced) if placed is not None else [],
+            committed=tally.committed,
+            rechecked=tally.rechecked,
+            conflicts_true=tally.conflicts_true,
+            conflicts_read=tally.conflicts_read,
+            session=self._sessions,
+        )

@@ -1,0 +1,1 @@
+"""Sealed bytes read strictly, and dataclasses as arrays."""

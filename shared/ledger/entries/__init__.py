@@ -1,0 +1,1 @@
+"""What the ledger keeps and tells: records, log entries, snapshots, batches of objects."""

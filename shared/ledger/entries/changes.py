@@ -1,0 +1,129 @@
+"""Which records changed, as far as the ledger's log says: what a follower has to read again.
+
+The log says *which* records changed; the records themselves say what they are now. So entries may
+be noted in any portions, and a record that changed ten times since it was read last is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from shared.ledger.entries.intake_batch import (
+    DropClass,
+    DropJob,
+    DropNode,
+    DropQueue,
+    IntakeOp,
+    Observe,
+    PurgeJob,
+    PutClass,
+    PutJob,
+    PutNode,
+    PutObject,
+    PutPartition,
+    PutQueue,
+)
+from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, LogEntry, StatusEntry
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.entries.stored import TaskRecord
+from shared.messages.messages import ALLOCATE, Rows
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class Moved:
+    """Numbers and keys of changed records. Nominations are left out: a new leader drops
+    them all."""
+
+    jobs: set[int] = field(default_factory=set)
+    """Jobs that came, changed or went: everything of them is to be read."""
+    tasks: dict[int, set[int]] = field(default_factory=dict)
+    """jid -> tasks that moved, of jobs that are not among ``jobs``."""
+    nodes: set[int] = field(default_factory=set)
+    queues: set[int] = field(default_factory=set)
+    classes: set[int] = field(default_factory=set)
+    objects: set[str] = field(default_factory=set)
+    documents: set[str] = field(default_factory=set)
+    partition: bool = False
+
+    def note(self, entries: Iterable[LogEntry]) -> None:
+        """Note the records that these log entries changed."""
+        for entry in entries:
+            match entry:
+                case CommitEntry():
+                    for statement in entry.accepted:
+                        for run in (*statement.core, *statement.tail):
+                            if run.kind == ALLOCATE:
+                                self._moved(statement.jid, run.tasks)
+                        for victims in statement.evictions:
+                            self._moved(victims.jid, victims.tasks)
+                case StatusEntry():
+                    for item in entry.items:
+                        self._moved(item.jid, item.tasks)
+                case IntakeEntry():
+                    self.documents.update(entry.documents)
+                    for op in entry.ops:
+                        self._stored(op)
+                case EpochEntry():
+                    pass
+
+    def _moved(self, jid: int, tasks: list[int]) -> None:
+        if jid not in self.jobs:
+            self.tasks.setdefault(jid, set()).update(tasks)
+
+    def _stored(self, op: IntakeOp) -> None:
+        match op:
+            case PutJob() | DropJob() | PurgeJob():
+                self.jobs.add(op.jid)
+                self.tasks.pop(op.jid, None)
+            case PutNode() | DropNode():
+                self.nodes.add(op.row)
+            case PutQueue() | DropQueue():
+                self.queues.add(op.qid)
+            case PutClass() | DropClass():
+                self.classes.add(op.cid)
+            case PutObject():
+                self.objects.add(op.key)
+            case PutPartition():
+                self.partition = True
+            case Observe():
+                pass  # what others use is in the views, not in the coordinator's books
+
+    def __len__(self) -> int:
+        """How many records are to be read."""
+        tasks = sum(len(those) for those in self.tasks.values())
+        numbers = len(self.jobs) + len(self.nodes) + len(self.queues) + len(self.classes)
+        return tasks + numbers + len(self.objects) + len(self.documents) + self.partition
+
+
+def part_of(snapshot: Snapshot, changed: Moved) -> Snapshot:
+    """The changed records of a whole snapshot."""
+    jids = changed.jobs | changed.tasks.keys()
+    tasks: dict[int, dict[int, TaskRecord]] = {}
+    for jid in jids & snapshot.tasks.keys():
+        only = changed.tasks.get(jid) if jid not in changed.jobs else None
+        records = snapshot.tasks[jid]
+        part = records if only is None else {t: records[t] for t in only & records.keys()}
+        if part:
+            tasks[jid] = part
+    return Snapshot(
+        log_id=snapshot.log_id,
+        nodes=Rows([], []),
+        node_specs=_those(snapshot.node_specs, changed.nodes),
+        queue_specs=_those(snapshot.queue_specs, changed.queues),
+        classes=_those(snapshot.classes, changed.classes),
+        jobs=_those(snapshot.jobs, jids),
+        job_specs=_those(snapshot.job_specs, changed.jobs),
+        tasks=tasks,
+        objects=_those(snapshot.objects, changed.objects),
+        partition=snapshot.partition if changed.partition else None,
+        documents=_those(snapshot.documents, changed.documents),
+    )
+
+
+def _those(records: Mapping[K, V], keys: Collection[K]) -> dict[K, V]:
+    return {key: records[key] for key in keys if key in records}

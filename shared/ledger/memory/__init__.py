@@ -1,0 +1,1 @@
+"""The same ledger in memory, for seeded runs and tests."""

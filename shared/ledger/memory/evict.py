@@ -1,0 +1,139 @@
+"""The double's judgement of evictions: the rules of the commit script, written a second time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from shared.ledger.entries.stored import Evicted, TaskRecord
+from shared.ledger.memory.books import JobAccount, Overlay
+from shared.ledger.records import RELEASING
+from shared.messages.messages import (
+    GUARD_GANG,
+    GUARD_GUARANTEE,
+    EvictRun,
+    Statement,
+    TaskState,
+    Verdict,
+)
+
+Finding = tuple[Verdict, int]
+FINE: Finding = (Verdict.COMMITTED, -1)
+
+
+@dataclass(slots=True)
+class Evicting:
+    """The evictions of one statement: judged, then carried out or undone."""
+
+    overlay: Overlay
+    statement: Statement
+    _before: list[tuple[EvictRun, list[TaskRecord]]] = field(default_factory=list)
+
+    def judge(self) -> Finding:
+        """Judge the evictions. Where all are allowed the victims begin to leave, else nothing
+        changes."""
+        for run in self.statement.evictions:
+            finding = self._evict(run)
+            if finding != FINE:
+                self.undo()
+                return finding
+        finding = self._guards()
+        if finding != FINE:
+            self.undo()
+        return finding
+
+    def undo(self) -> None:
+        for run, records in self._before:
+            for tix, record in zip(run.tasks, records, strict=True):
+                self.overlay.tasks.put((run.jid, tix), record)
+            self._mark(run, -1)
+        self._before = []
+
+    def book(self) -> list[Evicted]:
+        """Record the victims of an accepted statement; return the evictions for the bind stream."""
+        s, evictions = self.statement, []
+        for run, records in self._before:
+            self.overlay.jobs.dirty.add(run.jid)
+            for tix, record in zip(run.tasks, records, strict=True):
+                self.overlay.tasks.put((run.jid, tix), _leaving(record, s.jid, s.reason))
+            lives = [record.life for record in records]
+            if lives:
+                evictions.append(Evicted(run.jid, s.jid, s.reason, run.tasks, run.rows, lives))
+        return evictions
+
+    def _job(self, jid: int) -> JobAccount:
+        job = self.overlay.jobs.own(jid)
+        assert job is not None
+        return job
+
+    def _evict(self, run: EvictRun) -> Finding:
+        job = self.overlay.jobs.get(run.jid)
+        if job is None or job.gone or job.spec_version != run.job_version:
+            return Verdict.JOB, run.jid
+        records: list[TaskRecord] = []
+        finding = FINE
+        for tix, row in zip(run.tasks, run.rows, strict=True):
+            record = self.overlay.tasks.get((run.jid, tix))
+            if record is None or not _may_go(record, run, row):
+                finding = (Verdict.TASK, tix)
+                break
+            records.append(record)
+            self.overlay.tasks.put((run.jid, tix), _leaving(record, self.statement.jid, ""))
+        if finding == FINE:
+            self._before.append((run, records))
+            self._mark(run, 1)
+        else:
+            for tix, record in zip(run.tasks, records, strict=False):
+                self.overlay.tasks.put((run.jid, tix), record)
+        return finding
+
+    def _mark(self, run: EvictRun, sign: int) -> None:
+        """Count what the victims hold as leaving, or with -1 undo that."""
+        for row in run.rows:
+            self.overlay.add_to_node(row, run.cid, RELEASING, sign)
+            if sign > 0:
+                self.overlay.touch(row)
+            else:
+                self.overlay.untouch(row)
+        if run.tasks:
+            job = self._job(run.jid)
+            job.add(run.group, -sign * len(run.tasks))
+            self.overlay.leave(job.qid, run.cid, sign * len(run.tasks))
+
+    # --- guards -----------------------------------------------------------------------------
+
+    def _guards(self) -> Finding:
+        guards, runs = self.statement.guards, self.statement.evictions
+        gangs = map(self._broken_group, runs) if guards & GUARD_GANG else ()
+        for group in gangs:
+            if group is not None:
+                return Verdict.GANG, group
+        queues = map(self._robbed_queue, runs) if guards & GUARD_GUARANTEE else ()
+        for qid in queues:
+            if qid is not None:
+                return Verdict.QUEUE, qid
+        return FINE
+
+    def _broken_group(self, run: EvictRun) -> int | None:
+        job = self._job(run.jid)
+        for index in job.chain(run.group):
+            if 0 < job.groups[index].held < job.groups[index].minimum:
+                return index
+        return None
+
+    def _robbed_queue(self, run: EvictRun) -> int | None:
+        for qid, queue in self.overlay.chain(self._job(run.jid).qid):
+            columns = zip(queue.used, queue.leaving, queue.guarantee, strict=True)
+            if any(used - leaving < guaranteed for used, leaving, guaranteed in columns):
+                return qid
+        return None
+
+
+def _may_go(record: TaskRecord, run: EvictRun, row: int) -> bool:
+    is_placed = record.state in (TaskState.BOUND, TaskState.RUNNING) and record.row == row
+    return is_placed and (record.cid, record.group) == (run.cid, run.group)
+
+
+def _leaving(record: TaskRecord, by: int, why: str) -> TaskRecord:
+    return replace(
+        record, state=int(TaskState.RELEASING), version=record.version + 1, by=by, why=why
+    )

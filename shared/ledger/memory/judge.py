@@ -1,0 +1,368 @@
+"""The double's judgement of statements: the rules of the commit script, written a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shared.ledger.codec import committed_of
+from shared.ledger.entries.log import Committed
+from shared.ledger.entries.snapshot import Nomination
+from shared.ledger.entries.stored import Evicted, TaskRecord
+from shared.ledger.errors import LedgerArgument
+from shared.ledger.memory.books import JobAccount, Named, NodeBook, Overlay, Requests
+from shared.ledger.memory.evict import FINE, Evicting, Finding
+from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, USED, WIDTH
+from shared.messages.messages import (
+    ALLOCATE,
+    NOMINATE,
+    Answer,
+    DomainOp,
+    Run,
+    Statement,
+    TaskState,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    kind: int
+    cid: int
+    group: int
+    tix: int
+    row: int
+    version: int
+    spec: int
+
+
+def operations(run: Run) -> Iterator[Operation]:
+    columns = zip(run.tasks, run.rows, run.versions, run.specs, strict=True)
+    return (Operation(run.kind, run.cid, run.group, *values) for values in columns)
+
+
+def misfit(node: NodeBook, requests: Requests, kind: int) -> Verdict:
+    verdict = Verdict.COMMITTED
+    for slot, amount, implied in requests:
+        if amount == 0:
+            continue
+        values = node.slots[slot] if slot < len(node.slots) else [0] * WIDTH
+        capacity = max(values[ALLOCATABLE], implied)
+        occupied = values[USED] + values[OBSERVED]
+        if kind == ALLOCATE and occupied + amount > capacity:
+            return Verdict.FIT
+        if occupied - values[RELEASING] + values[NOMINATED] + amount > capacity:
+            verdict = Verdict.NOMINATION
+    return verdict
+
+
+def misfit_of_things(overlay: Overlay, row: int, cid: int, kind: int) -> Verdict:
+    """:func:`misfit` for each named thing that the class takes, in each of its dimensions."""
+    verdict = Verdict.COMMITTED
+    for ask in overlay.class_things[cid]:
+        thing = overlay.things.get((row, ask.name))
+        dimensions = thing.amounts if thing is not None else []
+        for at, (amount, offered) in enumerate(zip(ask.amounts, ask.offers, strict=True)):
+            values = dimensions[at] if at < len(dimensions) else [0] * WIDTH
+            capacity = max(values[ALLOCATABLE], offered)
+            occupied = values[USED] + values[OBSERVED]
+            if kind == ALLOCATE and occupied + amount > capacity:
+                return Verdict.FIT
+            if occupied - values[RELEASING] + values[NOMINATED] + amount > capacity:
+                verdict = Verdict.NOMINATION
+    return verdict
+
+
+def _meets(value: int, op: DomainOp) -> bool:
+    match op.condition:
+        case "eq0":
+            return value == 0
+        case "ge1":
+            return value >= 1
+        case "le":
+            return value <= op.bound
+        case _:
+            return True
+
+
+def named_things(
+    overlay: Overlay, statements: Iterable[Statement], rows: set[int]
+) -> dict[Named, int]:
+    """The things that operations on these rows name, with the dimensions of the first that names
+    each."""
+    named: dict[Named, int] = {}
+    for s in statements:
+        for run in (*s.core, *s.tail):
+            for row in rows.intersection(run.rows):
+                for ask in overlay.class_things.get(run.cid, ()):
+                    named.setdefault((row, ask.name), len(ask.amounts))
+    return named
+
+
+@dataclass(slots=True)
+class Judge:
+    """Judges the statements of one batch on an overlay, in order."""
+
+    overlay: Overlay
+    now: float
+    accepted: list[Committed] = field(default_factory=list)
+    refused: list[tuple[int, Verdict]] = field(default_factory=list)
+    binds: list[tuple[int, int, list[int], list[int]]] = field(default_factory=list)
+    lives: dict[tuple[int, int], int] = field(default_factory=dict)
+    evicts: list[Evicted] = field(default_factory=list)
+    asked: set[int] = field(default_factory=set)
+
+    _moved: bool = False
+    _placed: dict[int, Operation] = field(default_factory=dict)
+    """tix -> operation of the statement being judged that holds capacity now."""
+
+    def judge(self, s: Statement) -> Answer:
+        self.overlay.begin()
+        self._moved = False
+        self._placed = {}
+        verdict, at = self._judge_job(s)
+        if verdict is Verdict.COMMITTED:
+            verdict, at = self._judge_core(s)
+        if verdict is not Verdict.COMMITTED:
+            return self._refuse(s, verdict, at)
+        return self._accept(s)
+
+    # --- before anything changes ------------------------------------------------------------
+
+    def _judge_job(self, s: Statement) -> Finding:
+        job = self.overlay.jobs.get(s.jid)
+        if job is None or job.gone or (job.spec_version, job.qid) != (s.job_version, s.qid):
+            return Verdict.JOB, s.jid
+        if self.overlay.queues.get(job.qid) is None:
+            return Verdict.QUEUE, job.qid
+        for run in (*s.core, *s.tail):
+            if run.cid not in self.overlay.classes or run.group >= len(job.groups):
+                return Verdict.JOB, s.jid
+        return self._judge_rank(s)
+
+    def _judge_rank(self, s: Statement) -> Finding:
+        for i, displaced_jid in enumerate(s.displaced):
+            if displaced_jid in s.displaced[:i]:
+                raise LedgerArgument(f"job {s.jid}: displaced names job {displaced_jid} twice")
+            nomination = self.overlay.nominations.get(displaced_jid)
+            if (
+                displaced_jid != s.jid
+                and nomination is not None
+                and nomination.priority >= s.priority
+            ):
+                return Verdict.RANK, displaced_jid
+        return FINE
+
+    # --- the core ---------------------------------------------------------------------------
+
+    def _judge_core(self, s: Statement) -> Finding:
+        givers = [
+            s.jid,
+            *(displaced_jid for displaced_jid in s.displaced if displaced_jid != s.jid),
+        ]
+        for jid in givers:
+            self.overlay.shift_nomination(jid, -1, self.overlay.touch)
+        evicting = Evicting(self.overlay, s)
+        finding = evicting.judge()
+        if finding == FINE:
+            finding = self._place_core(s)
+        if finding == FINE:
+            finding = self._charge_core(s)
+        if finding == FINE:
+            self.evicts += evicting.book()
+        else:
+            self._take_back()
+            evicting.undo()
+            for jid in givers:
+                self.overlay.shift_nomination(jid, 1, self.overlay.untouch)
+        return finding
+
+    def _place_core(self, s: Statement) -> Finding:
+        for run in s.core:
+            for op in operations(run):
+                finding = self._judge_operation(s.jid, op)
+                if finding[0] is not Verdict.COMMITTED:
+                    return finding
+                self._place(op)
+        return FINE
+
+    def _charge_core(self, s: Statement) -> Finding:
+        """Queues, then groups, then domains: all of one kind before the next, undone on failure."""
+        job = self._job(s)
+        runs = [run for run in s.core if run.kind == ALLOCATE and run.tasks]
+        charged: list[Run] = []
+        finding = FINE
+        for run in runs:
+            charged.append(run)
+            over = self.overlay.charge(job.qid, run.cid, len(run.tasks))
+            if over is not None:
+                finding = (Verdict.QUEUE, over)
+                break
+        if finding == FINE:
+            finding = self._join_groups(job, runs)
+            if finding == FINE:
+                finding = self._judge_domains(s.domains)
+                if finding != FINE:
+                    self._leave_groups(job, runs)
+        if finding != FINE:
+            for run in charged:
+                self.overlay.charge(job.qid, run.cid, -len(run.tasks))
+        return finding
+
+    def _join_groups(self, job: JobAccount, allocations: list[Run]) -> Finding:
+        runs = self._joining(allocations)
+        before = list(job.groups)
+        for run in runs:
+            job.add(run.group, len(run.tasks))
+        for run in runs:
+            for index in job.chain(run.group):
+                group, old = job.groups[index], before[index].held
+                if group.held < group.minimum and not 0 < old < group.minimum:
+                    self._leave_groups(job, runs)
+                    return Verdict.GANG, index
+        return FINE
+
+    def _joining(self, runs: list[Run]) -> list[Run]:
+        """The runs whose tasks join their groups now; best-effort members count already."""
+        return [run for run in runs if not self.overlay.best_effort(run.cid)]
+
+    def _leave_groups(self, job: JobAccount, runs: list[Run]) -> None:
+        for run in self._joining(runs):
+            job.add(run.group, -len(run.tasks))
+
+    def _judge_domains(self, domains: list[DomainOp]) -> Finding:
+        values = {op.key: self.overlay.domains.get(op.key) or 0 for op in domains}
+        for index, op in enumerate(domains):
+            if not _meets(values[op.key], op):
+                return Verdict.DOMAIN, index
+            values[op.key] += op.delta
+        for key, value in values.items():
+            self.overlay.domains.put(key, value)
+        return FINE
+
+    # --- one operation ----------------------------------------------------------------------
+
+    def _job(self, s: Statement) -> JobAccount:
+        job = self.overlay.jobs.own(s.jid)
+        assert job is not None
+        return job
+
+    def _judge_operation(self, jid: int, op: Operation) -> Finding:
+        record = self.overlay.tasks.get((jid, op.tix))
+        if op.tix in self._placed or (record is not None and record.state != TaskState.PENDING):
+            return Verdict.TASK, op.tix
+        node = self.overlay.nodes.get(op.row)
+        if node is None or node.spec_version != op.spec:
+            return Verdict.NODE, op.row
+        verdict = misfit(node, self.overlay.classes[op.cid], op.kind)
+        if verdict is not Verdict.FIT:
+            named = misfit_of_things(self.overlay, op.row, op.cid, op.kind)
+            verdict = verdict if named is Verdict.COMMITTED else named
+        return verdict, op.row
+
+    def _place(self, op: Operation) -> None:
+        node = self.overlay.nodes.own(op.row)
+        assert node is not None
+        if node.version - self.overlay.touched(op.row) != op.version:
+            self._moved = True
+        self.overlay.touch(op.row)
+        part = USED if op.kind == ALLOCATE else NOMINATED
+        self.overlay.add_to_node(op.row, op.cid, part, 1)
+        self._placed[op.tix] = op
+
+    def _take_back(self) -> None:
+        for op in self._placed.values():
+            part = USED if op.kind == ALLOCATE else NOMINATED
+            self.overlay.add_to_node(op.row, op.cid, part, -1)
+            self.overlay.untouch(op.row)
+
+    # --- the tail and the accounts ------------------------------------------------------------
+
+    def _judge_tail_operation(self, s: Statement, op: Operation) -> Verdict:
+        verdict, _ = self._judge_operation(s.jid, op)
+        if verdict is not Verdict.COMMITTED:
+            return verdict
+        if op.kind == ALLOCATE:
+            job = self._job(s)
+            run = Run(ALLOCATE, op.cid, op.group, [op.tix], [], [], [], [])
+            if self.overlay.charge(job.qid, op.cid, 1) is not None:
+                verdict = Verdict.QUEUE
+            elif self._join_groups(job, [run]) != FINE:
+                verdict = Verdict.GANG
+            if verdict is not Verdict.COMMITTED:
+                self.overlay.charge(job.qid, op.cid, -1)
+                return verdict
+        self._place(op)
+        return verdict
+
+    def _accept(self, s: Statement) -> Answer:
+        chosen = [run for run in s.core if run.tasks]
+        verdicts: list[Verdict] = []
+        tail: list[Run] = []
+        for run in s.tail:
+            judged = [self._judge_tail_operation(s, op) for op in operations(run)]
+            verdicts += judged
+            chosen_indices = [i for i, verdict in enumerate(judged) if verdict is Verdict.COMMITTED]
+            self.asked.update(
+                run.rows[i] for i in sorted(set(range(len(judged))) - set(chosen_indices))
+            )
+            if chosen_indices:
+                tail.append(_subset(run, chosen_indices))
+        self.refused += [(s.jid, v) for v in verdicts if v is not Verdict.COMMITTED]
+        for run in (*chosen, *tail):
+            self._book(s.jid, run)
+        dropped = self._replace_nominations(s, [*chosen, *tail])
+        verdict = Verdict.RECHECKED if self._moved else Verdict.COMMITTED
+        self.accepted.append(committed_of(s, verdict, tail, dropped))
+        return Answer(verdict, -1, verdicts)
+
+    def _book(self, jid: int, run: Run) -> None:
+        if run.kind != ALLOCATE:
+            return
+        job = self.overlay.jobs.own(jid)
+        assert job is not None
+        self.overlay.jobs.dirty.add(jid)
+        self.overlay.mark_queues(job.qid)
+        self.binds.append((jid, run.cid, run.tasks, run.rows))
+        for tix, row in zip(run.tasks, run.rows, strict=True):
+            before = self.overlay.tasks.get((jid, tix))
+            version, life = (before.version + 1, before.life) if before is not None else (1, 0)
+            record = TaskRecord(int(TaskState.BINDING), row, run.cid, version, run.group, life)
+            if life:
+                self.lives[jid, tix] = life
+            self.overlay.tasks.put((jid, tix), record)
+            job.top = max(job.top, tix + 1)
+
+    def _replace_nominations(self, s: Statement, runs: list[Run]) -> list[int]:
+        previous = self.overlay.nominations.get(s.jid)
+        others = [j for j in s.displaced if j != s.jid and self.overlay.nominations.get(j)]
+        ended = [*others, *([s.jid] if previous else [])]
+        for jid in ended:
+            self.overlay.nominations.put(jid, None)
+        nominated = [
+            Run(NOMINATE, run.cid, run.group, run.tasks, run.rows, [], [], run.levels)
+            for run in runs
+            if run.kind == NOMINATE
+        ]
+        if nominated:
+            since = previous.since if previous else self.now
+            self.overlay.nominations.put(
+                s.jid, Nomination(s.jid, s.priority, since, s.expiry, nominated)
+            )
+        return ended
+
+    def _refuse(self, s: Statement, verdict: Verdict, at: int) -> Answer:
+        self.refused.append((s.jid, verdict))
+        if verdict in (Verdict.FIT, Verdict.NOMINATION, Verdict.NODE):
+            self.asked.add(at)
+        for run in (*s.core, *s.tail):
+            for op in operations(run):
+                node = self.overlay.nodes.get(op.row)
+                if node is not None and node.version != op.version:
+                    self.asked.add(op.row)
+        return Answer(verdict, at, [])
+
+
+def _subset(run: Run, indices: list[int]) -> Run:
+    lists = (run.tasks, run.rows, run.versions, run.specs, run.levels)
+    return Run(run.kind, run.cid, run.group, *([values[i] for i in indices] for values in lists))

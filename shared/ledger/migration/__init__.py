@@ -1,0 +1,1 @@
+"""Bring a ledger that an earlier version wrote to this version's schema."""

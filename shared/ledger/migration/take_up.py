@@ -1,0 +1,141 @@
+"""Bring a ledger that an earlier version wrote to this version's schema, step by step.
+
+The leader does it after it has claimed every writer and before it reads a record. Each step goes
+through the fields of one hash in their order, a slice at a time: read, convert (a pure function),
+write. One script call writes a slice and the progress, if the caller still leads and nobody else is
+further. So a kill between two calls, or one that loses a call's answer, loses nothing and does
+nothing twice: the next leader goes on after the last slice.
+
+From the first call on the server's run counts as not blessed. No commit, record or store of
+anybody, of this version or another, is accepted until the leader blesses the run at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from shared.ledger.schema import SCHEMA, TakeUpProgress
+
+SLICE = 500
+"""Fields converted by one call: below 5 ms of the server's thread with records of 20 slots."""
+
+
+Stage = tuple[int, TakeUpProgress | None]
+"""The ledger's schema (0: none written), and how far its take-up is."""
+
+
+class RecordReader(Protocol):
+    """The reads that a migration step may do."""
+
+    async def names(self, key: str) -> list[bytes]:
+        """The fields of a hash."""
+        ...
+
+    async def values(self, key: str, names: Sequence[bytes]) -> list[bytes | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One field of a hash; ``value`` None deletes it."""
+
+    key: str
+    name: bytes
+    value: bytes | None
+
+
+Convert = Callable[[bytes, bytes], list[Write]]
+"""(field, value) -> what to write of it, and because of it; nothing where it stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStep:
+    """``prepare`` reads what the conversion needs beside the field itself. It runs anew whenever
+    the step is begun or gone on with, so what it reads must not be changed before a later step. A
+    conversion writes no other field of its own hash.
+
+    ``name`` stands in the ledger's record of the progress, and people read it."""
+
+    name: str
+    key: str
+    prepare: Callable[[RecordReader], Awaitable[Convert]]
+
+
+class MigratingLedger(RecordReader, Protocol):
+    """The ledger operations that :func:`take_up` needs."""
+
+    async def stage(self) -> Stage: ...
+
+    async def write_slice(self, before: Stage, after: Stage, writes: Sequence[Write]) -> None:
+        """Write one slice and the progress in one script call. Nothing is written where the stage
+        is not ``before`` any more, or where the caller does not lead any more."""
+        ...
+
+
+async def take_up(
+    ledger: MigratingLedger,
+    steps: Mapping[int, Sequence[MigrationStep]],
+    on_progress: Callable[[TakeUpProgress], None],
+    *,
+    target: int = SCHEMA,
+    size: int = SLICE,
+) -> None:
+    """Bring the ledger to schema ``target``; do nothing where it has it already.
+
+    ``steps``: the steps from each schema to the next, by the schema they start from.
+    ``on_progress`` is called after every slice.
+    """
+    while True:
+        schema, progress = stage = await ledger.stage()
+        if progress is not None:
+            await _TakeUp(ledger, schema, progress, on_progress, size).finish(
+                steps[progress.schema]
+            )
+        elif schema in (0, target):
+            return
+        else:
+            on_progress(begun := TakeUpProgress(schema))
+            await ledger.write_slice(stage, (schema + 1, begun), [])
+
+
+@dataclass(slots=True)
+class _TakeUp:
+    """A take-up from ``schema`` that was begun, here or by an earlier leader."""
+
+    ledger: MigratingLedger
+    schema: int
+    progress: TakeUpProgress
+    on_progress: Callable[[TakeUpProgress], None]
+    size: int
+
+    async def finish(self, steps: Sequence[MigrationStep]) -> None:
+        """Do the remaining steps, then delete the record of the progress."""
+        names = [step.name for step in steps]
+        first = names.index(self.progress.step) if self.progress.step else 0
+        for step in steps[first:]:
+            if step.name != self.progress.step:
+                await self._write(TakeUpProgress(self.progress.schema, step.name), [])
+            await self._run(step)
+        await self.ledger.write_slice((self.schema, self.progress), (self.schema, None), [])
+
+    async def _run(self, step: MigrationStep) -> None:
+        convert = await step.prepare(self.ledger)
+        names = sorted(await self.ledger.names(step.key))
+        after = self.progress.after.encode()
+        remaining = [name for name in names if not after or name > after]
+        for at in range(0, len(remaining), self.size):
+            part = remaining[at : at + self.size]
+            values = await self.ledger.values(step.key, part)
+            writes: list[Write] = []
+            for name, value in zip(part, values, strict=True):
+                if value is not None:
+                    writes += convert(name, value)
+            converted = len(names) - len(remaining) + at + len(part)
+            now = replace(self.progress, after=part[-1].decode(), done=converted, of=len(names))
+            await self._write(now, writes)
+
+    async def _write(self, now: TakeUpProgress, writes: Sequence[Write]) -> None:
+        await self.ledger.write_slice((self.schema, self.progress), (self.schema, now), writes)
+        self.progress = now
+        self.on_progress(now)

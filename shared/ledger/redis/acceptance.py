@@ -1,0 +1,107 @@
+"""Compare what a server holds with the ledger that was expected, and accept it as it is."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.ledger.errors import LedgerIdentity
+from shared.ledger.keys import key
+from shared.ledger.protocol import COORDINATOR
+from shared.ledger.redis.access import Access
+from shared.ledger.redis.calls import Calls, translated
+from shared.ledger.redis.identity import LedgerIdentityNote
+from shared.ledger.redis.log_entry import has_entry
+from shared.ledger.redis.take_up import schema_of
+from shared.ledger.schema import OLDEST, SCHEMA, SchemaState, TakeUpProgress
+
+COUNTED = {"nodes": "node", "queues": "queue", "jobs": "job", "tasks": "task", "objects": "doc"}
+"""What is counted, and the key that has it."""
+
+
+class LedgerCondition(StrEnum):
+    OURS = "ours"
+    NEW = "new"
+    """Empty, and nothing was expected: the first coordinator founds it."""
+    EMPTY = "empty"
+    UNNAMED = "unnamed"
+    """It holds something, but not whose it is."""
+    ANOTHER = "another"
+    OLD_COPY = "old copy"
+    OTHER_SCHEMA = "other schema"
+    """Another version wrote it, which this one can neither read nor take up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContent:
+    """``log``: the newest id in its log, "0-0" where it never had one. ``knows``: its log has, or
+    had, what was seen in it."""
+
+    cluster: str
+    schema: int
+    log: str
+    knows: bool
+    counts: dict[str, int]
+    holder: str = ""
+    progress: TakeUpProgress | None = None
+    """How far it is taken up to ``schema``; None where its records are of it."""
+    seconds_left: float = 0.0
+    """How long whoever leads goes on to lead; 0: nobody does."""
+
+
+def judge(state: ServerContent, expected: LedgerIdentityNote) -> LedgerCondition:
+    if state.schema and not OLDEST <= state.schema <= SCHEMA:
+        return LedgerCondition.OTHER_SCHEMA
+    if not state.cluster:
+        if any(state.counts.values()):
+            return LedgerCondition.UNNAMED
+        return LedgerCondition.EMPTY if expected.cluster else LedgerCondition.NEW
+    if expected.cluster and state.cluster != expected.cluster:
+        return LedgerCondition.ANOTHER
+    return LedgerCondition.OURS if state.knows else LedgerCondition.OLD_COPY
+
+
+class Care(Calls):
+    """Looks at a server without changing it; only :meth:`accept` writes."""
+
+    def __init__(self, access: Access, *, timeout: float = 5.0) -> None:
+        super().__init__(access, timeout=timeout)
+
+    async def look(self, expected: LedgerIdentityNote) -> ServerContent:
+        async with translated():
+            cluster = await self._writer.hget(key("meta"), "cluster")
+            state = await schema_of(self._writer)
+            counts = {kind: await self._writer.hlen(key(name)) for kind, name in COUNTED.items()}
+            log = "0-0"
+            if await self._writer.exists(key("log")):
+                stream = await self._writer.xinfo_stream(key("log"))
+                log = str(stream["last-generated-id"], "utf-8")
+            knows = await has_entry(self._writer, expected.log)
+        leader = await self._run("leader", COORDINATOR)
+        return ServerContent(
+            cluster=str(cluster or b"", "utf-8"),
+            schema=state.schema,
+            progress=state.progress,
+            log=log,
+            knows=knows,
+            counts=counts,
+            holder=str(leader[1], "utf-8") if leader else "",
+            seconds_left=leader[2] / 1e6 if leader else 0.0,
+        )
+
+    async def accept(
+        self, state: ServerContent, expected: LedgerIdentityNote
+    ) -> LedgerIdentityNote:
+        """Take what is there as ours; nothing is written to it by anyone before a coordinator has
+        read it. Returns what is to be expected from now on. Errors: LedgerIdentity where it moved
+        since it was looked at, or another version wrote it."""
+        SchemaState(state.schema, state.progress).check()
+        cluster = state.cluster or expected.cluster or secrets.token_hex(8)
+        async with translated():
+            await self._writer.hdel(key("meta"), "run")
+            await self._writer.hsetnx(key("meta"), "cluster", cluster)
+        now = await self.look(expected)
+        if now.cluster != cluster:
+            raise LedgerIdentity(f"somebody else named it {now.cluster} meanwhile; look again")
+        return LedgerIdentityNote(cluster, now.log)

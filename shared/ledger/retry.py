@@ -1,0 +1,62 @@
+"""Repeat a call until the ledger answers it, and a batch until the ledger has it or never will."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from shared.ledger.entries.intake_batch import IntakeReply
+from shared.ledger.entries.repair import RepairReply
+from shared.ledger.errors import Deposed, LedgerUnavailable
+from shared.messages.messages import StatusReply, Verdict
+
+_T = TypeVar("_T")
+R = TypeVar("R", StatusReply, IntakeReply, RepairReply)
+
+
+async def insist(call: Callable[[], Awaitable[_T]], *, call_name: str) -> _T:
+    """Repeat a call until the ledger answers. Safe for batches, which carry their
+    sequence number."""
+    wait = 0.05
+    while True:
+        try:
+            return await call()
+        except LedgerUnavailable as error:
+            structlog.get_logger(__name__).warning(
+                "Ledger did not answer", what=call_name, error=str(error)
+            )
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 1.0)
+
+
+async def write(
+    send: Callable[[str], Awaitable[R]],
+    *,
+    run_id: Callable[[], Awaitable[str]],
+    bless: Callable[[], Awaitable[str]],
+    renew: Callable[[], Awaitable[bool]] | None = None,
+    call_name: str,
+) -> R:
+    """Send one batch until it is in the ledger. ``send`` puts the given run id on it.
+
+    A run of the server that nobody has accepted yet (it was restarted) is accepted by ``bless``.
+    Where our lease ran out and nobody else claimed the writer, ``renew`` begins it anew (None: the
+    writer has no lease). Raises Deposed where the batch will never be accepted, and what ``bless``
+    raises.
+    """
+    while True:
+        run = await run_id()
+        reply = await insist(partial(send, run), call_name=call_name)
+        match reply.verdict:
+            case Verdict.COMMITTED | Verdict.RECHECKED:
+                return reply
+            case Verdict.RUN:
+                await insist(bless, call_name="bless")
+            case Verdict.EPOCH if renew is not None and await insist(renew, call_name="renew"):
+                continue
+            case _:
+                raise Deposed(f"{call_name} refused: {reply.verdict.name}")

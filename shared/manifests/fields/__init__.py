@@ -1,0 +1,1 @@
+"""Checked reading of an object's fields."""

@@ -1,0 +1,183 @@
+"""Reading one JSON object field by field: every read checks, every error knows its path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Set
+from functools import lru_cache
+
+from shared.errors import InvalidInput, not_in_this_version
+from shared.schemas.catalogue import TABLES
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_LOOSE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
+_QUALIFIED = re.compile(
+    r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+INT32 = 2**31 - 1
+_LONG_LIST = 1000
+
+
+class Fields:
+    """One JSON object at a path. A field that is null counts as absent."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: object, at: str) -> None:
+        if not isinstance(data, dict):
+            raise InvalidInput(at, data, "not an object; write fields between { and }")
+        self.data: dict[str, object] = data
+        self.at = at
+
+    def path(self, name: str) -> str:
+        return f"{self.at}.{name}" if self.at else name
+
+    def wrong(self, name: str, message: str) -> InvalidInput:
+        return InvalidInput(self.path(name), self.data.get(name), message)
+
+    def check(self, schema: str) -> None:
+        """Refuse fields that the schema (:mod:`shared.schemas`) does not have."""
+        table = TABLES[schema]
+        self.only(table.known, later=table.later)
+
+    def only(
+        self, allowed: Set[str], *, later: Set[str] = frozenset(), empty_ok: bool = True
+    ) -> None:
+        """Refuse fields that are neither known nor, where they are empty, planned for ``later``."""
+        if self.data.keys() <= allowed:
+            return
+        for name in self.data:
+            if name in allowed:
+                continue
+            if name not in later:
+                raise self.wrong(str(name), "unknown field; check its spelling or leave it out")
+            if not (empty_ok and self.data[name] in _EMPTY):
+                raise not_in_this_version(self.path(name), self.data[name])
+
+    def text(self, name: str, default: str = "", *, longest: int = 253) -> str:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if type(value) is not str or len(value) > longest:
+            raise self.wrong(name, f"not a text; write one of at most {longest} characters")
+        return value
+
+    def choice(self, name: str, options: tuple[str, ...], default: str) -> str:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if value not in options:
+            raise self.wrong(name, f"unknown value; write one of {', '.join(options)}")
+        return str(value)
+
+    def integer(self, name: str, default: int, *, low: int = 0, high: int = INT32) -> int:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if type(value) is not int or not low <= value <= high:
+            raise self.wrong(name, f"not allowed; write a whole number from {low} to {high}")
+        return value
+
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if type(value) is not bool:
+            raise self.wrong(name, "not a boolean; write true or false")
+        return value
+
+    def child(self, name: str) -> Fields | None:
+        value = self.data.get(name)
+        return None if value is None else Fields(value, self.path(name))
+
+    def need(self, name: str) -> Fields:
+        value = self.data.get(name)
+        if value is None:
+            raise self.wrong(name, "missing; it is required")
+        return Fields(value, self.path(name))
+
+    def array(self, name: str, *, longest: int = _LONG_LIST) -> list[object]:
+        value = self.data.get(name)
+        if value is None:
+            return []
+        if type(value) is not list:
+            raise self.wrong(name, "not a list; write its items between [ and ]")
+        if len(value) > longest:
+            raise self.wrong(name, f"too long; at most {longest} items are allowed")
+        return value
+
+    def children(self, name: str, *, longest: int = _LONG_LIST) -> Iterator[Fields]:
+        for i, value in enumerate(self.array(name, longest=longest)):
+            yield Fields(value, f"{self.path(name)}[{i}]")
+
+    def texts(self, name: str, *, longest: int = _LONG_LIST) -> tuple[str, ...]:
+        values = self.array(name, longest=longest)
+        for i, value in enumerate(values):
+            if type(value) is not str:
+                raise InvalidInput(f"{self.path(name)}[{i}]", value, "not a text; put it in quotes")
+        return tuple(str(v) for v in values)
+
+    def labels(self, name: str, *, longest: int = _LONG_LIST) -> dict[str, str]:
+        """A map of label keys to label values, both in the form that Kubernetes asks for."""
+        fields = self.child(name)
+        if fields is None:
+            return {}
+        if len(fields.data) > longest:
+            raise self.wrong(name, f"too many; at most {longest} are allowed")
+        for key, value in fields.data.items():
+            if type(key) is not str or type(value) is not str or not is_label(key, value):
+                raise bad_label(fields.path(str(key)), value)
+        return {key: str(value) for key, value in fields.data.items()}
+
+    def label_key(self, name: str) -> str:
+        key = self.text(name, longest=317)
+        if not is_qualified(key):
+            raise self.wrong(name, "not a label key; write [domain/]name")
+        return key
+
+
+@lru_cache(maxsize=8192)
+def is_label(key: str, value: str) -> bool:
+    return is_qualified(key) and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def bad_label(field: str, value: object) -> InvalidInput:
+    message = "not a label; write [domain/]name and a text of at most 63 letters, digits, '-', '_' "
+    return InvalidInput(field, value, message + "or '.'")
+
+
+def is_qualified(name: str) -> bool:
+    return _QUALIFIED.fullmatch(name) is not None
+
+
+def subdomain(value: object, field: str) -> str:
+    """The name of most objects: at most 253 small letters, digits, '-' and '.'."""
+    if type(value) is str and _SUBDOMAIN.fullmatch(value) is not None:
+        return value
+    raise _bad_name(value, field, "253 small letters, digits, '-' or '.'")
+
+
+def dns_label(value: object, field: str) -> str:
+    """A namespace or role: at most 63 small letters, digits and '-'."""
+    if type(value) is str and _LABEL.fullmatch(value) is not None:
+        return value
+    raise _bad_name(value, field, "63 small letters, digits or '-'")
+
+
+def loose_name(value: object, field: str) -> str:
+    """A name of a queue or PodGroup, which may also have capitals and '_': traces and older files
+    use them."""
+    if type(value) is str and _LOOSE.fullmatch(value) is not None:
+        return value
+    raise _bad_name(value, field, "253 letters, digits, '-', '_' or '.'")
+
+
+def _bad_name(value: object, field: str, form: str) -> InvalidInput:
+    if value is None:
+        return InvalidInput(field, value, "missing; it is required")
+    return InvalidInput(
+        field, value, f"not a valid name; use at most {form}, with a letter or digit at both ends"
+    )

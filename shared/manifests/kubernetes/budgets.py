@@ -1,0 +1,77 @@
+"""Limits for the pods of a namespace: disruption budgets and resource quotas."""
+
+from __future__ import annotations
+
+import re
+
+from shared.errors import InvalidInput
+from shared.manifests.fields.amounts import frozen
+from shared.manifests.fields.metadata import read_metadata
+from shared.manifests.fields.reader import INT32, Fields, is_qualified
+from shared.manifests.fields.selectors import read_selector
+from shared.model.storage import Amounts, Budget, ResourceQuota
+from shared.units.quantity import amount
+
+_PERCENT = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")
+_MOST = 256
+
+
+def read_budget(obj: dict[str, object]) -> Budget:
+    meta = read_metadata(obj, namespaced=True)
+    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
+    spec.check("PodDisruptionBudgetSpec")
+    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    low, high = _share(spec, "minAvailable"), _share(spec, "maxUnavailable")
+    if low and high:
+        raise spec.wrong("maxUnavailable", "not allowed beside minAvailable; leave one of them out")
+    spec.choice("unhealthyPodEvictionPolicy", ("IfHealthyBudget", "AlwaysAllow"), "")
+    allowed = status.data.get("disruptionsAllowed")
+    return Budget(
+        namespace=meta.namespace,
+        name=meta.name,
+        selector=read_selector(spec.child("selector")),
+        min_available=low,
+        max_unavailable=high,
+        allowed=None if allowed is None else status.integer("disruptionsAllowed", 0),
+    )
+
+
+def _share(spec: Fields, name: str) -> str:
+    """A number of pods, or a percentage of them, as text; "" = not set."""
+    value = spec.data.get(name)
+    if value is None:
+        return ""
+    if type(value) is not str:
+        return str(spec.integer(name, 0, high=INT32))
+    if _PERCENT.fullmatch(value) is None:
+        message = 'not a share; write a whole number, or a text such as "50%"'
+        raise InvalidInput(spec.path(name), value, message)
+    return value
+
+
+def read_quota(obj: dict[str, object]) -> ResourceQuota:
+    meta = read_metadata(obj, namespaced=True)
+    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
+    spec.check("ResourceQuotaSpec")
+    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    enforced = status.child("hard")
+    return ResourceQuota(
+        namespace=meta.namespace,
+        name=meta.name,
+        hard=_amounts(enforced if enforced is not None else spec.child("hard")),
+        used=_amounts(status.child("used")),
+        scoped=bool(spec.array("scopes") or spec.data.get("scopeSelector")),
+    )
+
+
+def _amounts(fields: Fields | None) -> Amounts:
+    """Amounts by resource. Zeros are kept: they mean that nothing may be used."""
+    if fields is None:
+        return ()
+    if len(fields.data) > _MOST:
+        raise InvalidInput(fields.at, fields.data, f"too many; at most {_MOST} resources allowed")
+    for name in fields.data:
+        if not is_qualified(name):
+            raise fields.wrong(name, "not a resource name; write [domain/]name")
+    amounts = {name: amount(name, value, fields.path(name)) for name, value in fields.data.items()}
+    return frozen(amounts, zeros=True)

@@ -1,0 +1,47 @@
+"""Nodes: what they offer, and what they keep away."""
+
+from __future__ import annotations
+
+from shared.manifests.fields.amounts import frozen, read_amounts
+from shared.manifests.fields.metadata import annotations_of, read_metadata
+from shared.manifests.fields.reader import Fields
+from shared.manifests.kubernetes.constraints import read_taints
+from shared.manifests.kubernetes.objects import NodeManifest
+from shared.manifests.kubernetes.pods import with_tag
+from shared.units.slots import LIMIT
+
+_EMPTY: dict[str, object] = {}
+_NO_PODS = "status.allocatable.pods: absent, so the node takes no pods; write for example 110"
+_IMAGES = 1000
+
+
+def read_node(obj: dict[str, object]) -> NodeManifest:
+    """A node offers ``status.allocatable``, or ``status.capacity`` where that is absent."""
+    meta = read_metadata(obj, namespaced=False)
+    spec = Fields(_EMPTY if obj.get("spec") is None else obj["spec"], "spec")
+    spec.check("NodeSpec")
+    status = Fields(_EMPTY if obj.get("status") is None else obj["status"], "status")
+    offered = status.child("allocatable") or status.child("capacity")
+    if offered is None:
+        raise status.wrong("allocatable", "missing; write at least cpu, memory and pods")
+    allocatable = read_amounts(offered)
+    return NodeManifest(
+        name=meta.name,
+        allocatable=frozen(allocatable),
+        labels=Fields(obj["metadata"], "metadata").labels("labels"),
+        taints=read_taints(spec),
+        unschedulable=spec.boolean("unschedulable", False),
+        notices=() if "pods" in allocatable else (_NO_PODS,),
+        annotations=annotations_of(meta),
+        images=_images(status),
+    )
+
+
+def _images(status: Fields) -> tuple[tuple[str, int], ...]:
+    """Every name of every image, with its size."""
+    sizes: dict[str, int] = {}
+    for image in status.children("images", longest=_IMAGES):
+        size = image.integer("sizeBytes", 0, high=LIMIT - 1)
+        for name in image.texts("names", longest=100):
+            sizes[with_tag(name)] = size
+    return tuple(sorted(sizes.items()))

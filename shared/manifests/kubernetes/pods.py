@@ -1,0 +1,338 @@
+"""Pods: what a pod asks for as a whole, and where it may run.
+
+The spec is parsed once for all pods that share it: :func:`template` caches the last few thousand
+specs by their bytes, so that the 500 pods of a list cost little more than their names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import orjson
+
+from shared.errors import InvalidInput, not_in_this_version
+from shared.manifests.fields.amounts import add, frozen, raise_to, read_amounts
+from shared.manifests.fields.metadata import (
+    GROUP_NAME,
+    QUEUE_NAME,
+    annotations_of,
+    duration_of,
+    exit_code_of,
+    labels_of,
+    read_metadata,
+    read_time,
+    role_of,
+    task_priority_of,
+)
+from shared.manifests.fields.reader import INT32, Fields, loose_name, subdomain
+from shared.manifests.kubernetes.constraints import Affinity, read_affinity, read_tolerations
+from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
+from shared.manifests.kubernetes.pod_affinity import KeyedSpread, read_spreads, spread_of, term_of
+from shared.model.constraints import Constraints
+from shared.model.model import Pairs
+from shared.units.things import PORTS_OF_A_POD, Things, port_name
+
+_GATE = "scheduling.volcano.sh/queue-allocation-gate"
+_VOLUMES = frozenset(
+    (
+        "configMap",
+        "downwardAPI",
+        "emptyDir",
+        "hostPath",
+        "image",
+        "name",
+        "nfs",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    )
+)
+TOO_MANY_PORTS = (
+    f"a pod may take at most {PORTS_OF_A_POD} ports of its node; publish the others by a Service, "
+    "or leave out those of a pod with hostNetwork that nobody looks up"
+)
+_NO_CONSTRAINTS = Constraints()
+_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+
+
+def read_pod(obj: dict[str, object]) -> PodManifest:
+    meta = read_metadata(obj, namespaced=True)
+    spec, status = obj.get("spec"), obj.get("status")
+    status_fields = None if status is None else Fields(status, "status")
+    phase = "Pending" if status_fields is None else status_fields.choice("phase", _PHASES, "")
+    form = template(spec)
+    if status_fields is not None and form.constraints is not None:
+        form = _with_own_claims(form, status_fields)
+    if not meta.annotations and not meta.labels:
+        return PodManifest(
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            meta.created,
+            labelled(form, ()) if form.keyed else form,
+            phase=phase or "Pending",
+            deleted=meta.deleted,
+            status=None if status_fields is None else status_fields.data,
+        )
+    group = meta.annotations.get(GROUP_NAME)
+    queue = meta.annotations.get(QUEUE_NAME)
+    labels = labels_of(meta)
+    return PodManifest(
+        meta.namespace,
+        meta.name,
+        meta.uid,
+        meta.created,
+        labelled(form, labels),
+        group=loose_name(group, f"metadata.annotations.{GROUP_NAME}") if group else "",
+        role=role_of(meta),
+        queue=loose_name(queue, f"metadata.annotations.{QUEUE_NAME}") if queue else "",
+        task_priority=task_priority_of(meta),
+        duration=duration_of(meta),
+        exit_code=exit_code_of(meta),
+        phase=phase or "Pending",
+        labels=labels,
+        annotations=annotations_of(meta),
+        deleted=meta.deleted,
+        status=None if status_fields is None else status_fields.data,
+    )
+
+
+def read_status(pod: PodManifest) -> PodStatus:
+    """The part of a pod's status that a running cluster reports."""
+    status = Fields(pod.status or {}, "status")
+    scheduled = None
+    for condition in status.children("conditions", longest=100):
+        if condition.data.get("type") == "PodScheduled" and condition.data.get("status") == "True":
+            scheduled = read_time(condition, "lastTransitionTime")
+    nominated = status.text("nominatedNodeName")
+    return PodStatus(
+        started=read_time(status, "startTime"),
+        scheduled=scheduled,
+        nominated=subdomain(nominated, "status.nominatedNodeName") if nominated else "",
+    )
+
+
+def template(spec: object, at: str = "spec") -> PodTemplate:
+    """The template of a pod's spec; equal specs give the same object while it is remembered."""
+    if type(spec) is not dict:
+        raise InvalidInput(at, spec, "missing or not an object; it must hold the containers")
+    try:
+        return _template(orjson.dumps(spec), at)
+    except TypeError as error:
+        raise InvalidInput(at, None, "not plain JSON, or nested too deep; flatten it") from error
+
+
+@lru_cache(maxsize=4096)
+def _template(data: bytes, at: str) -> PodTemplate:
+    spec = Fields(orjson.loads(data), at)
+    spec.check("PodSpec")
+    if spec.data.get("resources"):
+        raise not_in_this_version(spec.path("resources"), spec.data["resources"])
+    affinity = read_affinity(spec)
+    priority = spec.data.get("priority")
+    node_name = spec.text("nodeName")
+    gates = [gate.text("name") for gate in spec.children("schedulingGates", longest=100)]
+    spreads = read_spreads(spec)
+    keyed = any(t.match or t.mismatch for t in affinity.terms) or any(s.match for s in spreads)
+    policy = spec.choice("preemptionPolicy", ("PreemptLowerPriority", "Never"), "")
+    return PodTemplate(
+        requests=_requests(spec),
+        things=_host_ports(spec),
+        selector=tuple(sorted(spec.labels("nodeSelector", longest=100).items())),
+        affinity=affinity.required,
+        tolerations=read_tolerations(spec),
+        priority_class=spec.text("priorityClassName"),
+        priority=None if priority is None else spec.integer("priority", 0, low=-INT32 - 1),
+        gated=bool(gates),
+        node_name=subdomain(node_name, spec.path("nodeName")) if node_name else "",
+        own_gate=gates == [_GATE],
+        constraints=_constraints(spec, affinity, () if keyed else spreads, keyed=keyed),
+        keyed=keyed,
+        keyed_terms=affinity.terms if keyed else (),
+        keyed_spreads=spreads if keyed else (),
+        images=_images(spec),
+        preempts=None if not policy else policy != "Never",
+    )
+
+
+def labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
+    """The template of a pod with these labels: the same, unless terms take values from them."""
+    if not template.keyed:
+        return template
+    keys = {key for term in template.keyed_terms for key in (*term.match, *term.mismatch)}
+    keys |= {key for spread in template.keyed_spreads for key in spread.match}
+    return _labelled(template, tuple(pair for pair in labels if pair[0] in keys))
+
+
+@lru_cache(maxsize=4096)
+def _labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
+    values = dict(labels)
+    return replace(
+        template,
+        constraints=replace(
+            template.constraints or Constraints(),
+            pod_terms=tuple(term_of(term, values) for term in template.keyed_terms),
+            spreads=tuple(spread_of(spread, values) for spread in template.keyed_spreads),
+        ),
+        keyed=False,
+        keyed_terms=(),
+        keyed_spreads=(),
+    )
+
+
+def _with_own_claims(template: PodTemplate, status: Fields) -> PodTemplate:
+    """The template with the names of the pod's own claims, once they were created from their
+    templates."""
+    assert template.constraints is not None
+    claim_templates = template.constraints.claim_templates
+    if not claim_templates or not status.data.get("resourceClaimStatuses"):
+        return template
+    names = tuple(
+        subdomain(claim.data["resourceClaimName"], claim.path("resourceClaimName"))
+        for claim in status.children("resourceClaimStatuses", longest=100)
+        if claim.data.get("resourceClaimName") is not None
+    )
+    if len(names) != len(claim_templates):
+        return template
+    claims = tuple(sorted({*template.constraints.claims, *names}))
+    constraints = replace(template.constraints, claims=claims, claim_templates=())
+    return replace(template, constraints=constraints)
+
+
+# --- what it asks for beside amounts ----------------------------------------------------------
+
+
+def _constraints(
+    spec: Fields, affinity: Affinity, spreads: tuple[KeyedSpread, ...], *, keyed: bool
+) -> Constraints | None:
+    claims, templates = _claims(spec)
+    constraints = Constraints(
+        pod_terms=() if keyed else tuple(term.term for term in affinity.terms),
+        spreads=tuple(spread.spread for spread in spreads),
+        preferred_nodes=affinity.preferred,
+        volumes=_volumes(spec),
+        claims=claims,
+        claim_templates=templates,
+    )
+    return None if constraints == _NO_CONSTRAINTS else constraints
+
+
+def _volumes(spec: Fields) -> tuple[str, ...]:
+    """Names of the PersistentVolumeClaims."""
+    names: set[str] = set()
+    for volume in spec.children("volumes"):
+        volume.only(_VOLUMES, later=frozenset(volume.data) - _VOLUMES, empty_ok=False)
+        claim = volume.child("persistentVolumeClaim")
+        if claim is not None:
+            claim.only(frozenset(("claimName", "readOnly")))
+            names.add(subdomain(claim.data.get("claimName"), claim.path("claimName")))
+    return tuple(sorted(names))
+
+
+def _claims(spec: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of ResourceClaims, and of the templates of such."""
+    sources = ("resourceClaimName", "resourceClaimTemplateName")
+    names_by_source: tuple[list[str], list[str]] = ([], [])
+    for claim in spec.children("resourceClaims", longest=100):
+        claim.check("PodClaim")
+        named_sources = [name for name in sources if claim.data.get(name) is not None]
+        if len(named_sources) != 1:
+            message = "wants exactly one of resourceClaimName and resourceClaimTemplateName"
+            raise InvalidInput(claim.at, claim.data, f"{message}; write one of them")
+        name = subdomain(claim.data[named_sources[0]], claim.path(named_sources[0]))
+        names_by_source[sources.index(named_sources[0])].append(name)
+    return tuple(sorted(names_by_source[0])), tuple(sorted(names_by_source[1]))
+
+
+def _images(spec: Fields) -> tuple[str, ...]:
+    """With a tag each, as nodes tell them."""
+    images = [
+        container.text("image", longest=1024)
+        for part in ("initContainers", "containers")
+        for container in spec.children(part)
+    ]
+    return tuple(with_tag(image) for image in images if image)
+
+
+def with_tag(image: str) -> str:
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+# --- amounts ----------------------------------------------------------------------------------
+
+
+def _requests(spec: Fields) -> tuple[tuple[str, int], ...]:
+    """Kubernetes' rule: the sum of the containers or the largest moment of the start, and overhead.
+
+    Init containers run one after another; one that restarts always (a sidecar) stays, and is there
+    during every later step.
+    """
+    total: dict[str, int] = {}
+    for container in spec.children("containers"):
+        add(total, _container(container))
+    start: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    for container in spec.children("initContainers"):
+        step = _container(container)
+        if container.text("restartPolicy") == "Always":
+            add(total, step)
+            add(sidecars, step)
+            step = sidecars
+        else:
+            add(step, sidecars)
+        raise_to(start, step)
+    raise_to(total, start)
+    add(total, read_amounts(spec.child("overhead")))
+    return frozen(total)
+
+
+def _container(container: Fields) -> dict[str, int]:
+    """The requests of one container; a resource with a limit only requests its limit."""
+    container.check("Container")
+    resources = container.child("resources")
+    if resources is None:
+        return {}
+    resources.check("Resources")
+    for claim in resources.children("claims", longest=100):
+        claim.check("ContainerClaim")
+    requests = read_amounts(resources.child("requests"))
+    limits = read_amounts(resources.child("limits"))
+    for name, limit in limits.items():
+        if requests.setdefault(name, limit) > limit:
+            path = resources.path(f"requests.{name}")
+            raise InvalidInput(path, None, "more than its limit; lower it or raise the limit")
+    if "pods" in requests:
+        path = resources.path("requests.pods")
+        raise InvalidInput(path, None, "every pod counts as one by itself; leave it out")
+    return requests
+
+
+def _host_ports(spec: Fields) -> Things:
+    """What the containers that stay take of the host's ports, each number and protocol once.
+
+    With hostNetwork every port that is named is the host's. An init container that ends has given
+    its ports back when the others start. What hostIP means here:
+    :func:`shared.units.things.is_port`.
+    """
+    names: set[str] = set()
+    host_network = spec.boolean("hostNetwork", False)
+    for part in ("containers", "initContainers"):
+        for container in spec.children(part):
+            stays = part == "containers" or container.text("restartPolicy") == "Always"
+            for port in container.children("ports") if stays else ():
+                if name := _host_port(port, host_network):
+                    names.add(name)
+                    if len(names) > PORTS_OF_A_POD:
+                        raise port.wrong("hostPort", TOO_MANY_PORTS)
+    return tuple((name, (1,)) for name in sorted(names))
+
+
+def _host_port(port: Fields, host_network: bool) -> str:
+    """The name of the port on the node, "" where it takes none there."""
+    port.check("Port")
+    number = port.integer("hostPort", 0, high=65535)
+    if host_network and not number:
+        number = port.integer("containerPort", 0, high=65535)
+    protocol = port.choice("protocol", ("TCP", "UDP", "SCTP"), "TCP")
+    return port_name(protocol, number) if number else ""

@@ -1,0 +1,112 @@
+"""Objects as they are submitted, turned into checked, frozen values or refused.
+
+``parse`` is a function of its argument only; the service's API and ``replay`` both read through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shared.errors import InvalidInput, Refusal, shown
+from shared.manifests.fields.reader import Fields
+from shared.manifests.kubernetes.budgets import read_budget, read_quota
+from shared.manifests.kubernetes.devices import (
+    read_claim,
+    read_claim_template,
+    read_device_class,
+    read_slice,
+)
+from shared.manifests.kubernetes.nodes import read_node
+from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
+from shared.manifests.kubernetes.pods import read_pod
+from shared.manifests.kubernetes.storage import (
+    read_csi_node,
+    read_storage_class,
+    read_volume,
+    read_volume_claim,
+)
+from shared.manifests.volcano.gangs import read_job, read_pod_group
+from shared.manifests.volcano.numa import read_numatopology
+from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, QueueManifest
+from shared.manifests.volcano.queues import read_priority_class, read_queue
+from shared.manifests.volcano.topology import read_hyper_node
+from shared.model.model import PriorityClass, WorldObject
+from shared.model.topology import HyperNode
+
+Manifest = (
+    NodeManifest
+    | QueueManifest
+    | PodManifest
+    | PodGroupManifest
+    | JobManifest
+    | HyperNode
+    | PriorityClass
+    | WorldObject
+)
+
+KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
+    ("v1", "Pod"): read_pod,
+    ("v1", "Node"): read_node,
+    ("scheduling.volcano.sh/v1beta1", "PodGroup"): read_pod_group,
+    ("scheduling.volcano.sh/v1beta1", "Queue"): read_queue,
+    ("batch.volcano.sh/v1alpha1", "Job"): read_job,
+    ("scheduling.k8s.io/v1", "PriorityClass"): read_priority_class,
+    ("topology.volcano.sh/v1alpha1", "HyperNode"): read_hyper_node,
+    ("policy/v1", "PodDisruptionBudget"): read_budget,
+    ("v1", "ResourceQuota"): read_quota,
+    ("v1", "PersistentVolume"): read_volume,
+    ("v1", "PersistentVolumeClaim"): read_volume_claim,
+    ("storage.k8s.io/v1", "StorageClass"): read_storage_class,
+    ("storage.k8s.io/v1", "CSINode"): read_csi_node,
+    ("resource.k8s.io/v1", "ResourceClaim"): read_claim,
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): read_claim_template,
+    ("resource.k8s.io/v1", "ResourceSlice"): read_slice,
+    ("resource.k8s.io/v1", "DeviceClass"): read_device_class,
+    ("nodeinfo.volcano.sh/v1alpha1", "Numatopology"): read_numatopology,
+}
+"""(apiVersion, kind) of every object this version takes."""
+_FLAT = (read_priority_class, read_storage_class)
+"""Their fields stand beside ``metadata``, not below ``spec``."""
+_TOP = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
+
+
+def parse(item: object) -> Manifest | Refusal:
+    """One object of a list. A refusal names the first field that is wrong, and the remedy."""
+    if type(item) is not dict:
+        return Refusal("object", "", "", shown(item), "not an object; write it between { and }")
+    try:
+        read = _reader(item)
+        if not item.keys() <= _TOP and read not in _FLAT:
+            Fields(item, "").only(_TOP)
+        return read(item)
+    except InvalidInput as error:
+        return error.refusal(_kind(item), _name(item))
+
+
+def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
+    version, kind = item.get("apiVersion"), item.get("kind")
+    if type(version) is str and type(kind) is str:
+        read = KINDS.get((version, kind))
+        if read is not None:
+            return read
+    for known_version, known_kind in KINDS:
+        if kind == known_kind:
+            raise InvalidInput("apiVersion", version, f"unknown; write {known_version}")
+    kinds = ", ".join(sorted(kind for _, kind in KINDS))
+    raise InvalidInput("kind", kind, f"unknown, or not in this version; write one of {kinds}")
+
+
+def _kind(item: dict[str, object]) -> str:
+    kind = item.get("kind")
+    return kind if type(kind) is str and len(kind) <= 63 else "object"
+
+
+def _name(item: dict[str, object]) -> str:
+    """The name to show in an error, as far as one can be read: ``namespace/name`` or ``name``."""
+    meta = item.get("metadata")
+    if type(meta) is not dict:
+        return ""
+    name, namespace = meta.get("name"), meta.get("namespace")
+    if type(name) is not str:
+        return ""
+    return f"{namespace}/{name}"[:317] if type(namespace) is str else name[:253]

@@ -1,0 +1,149 @@
+"""PodGroups (a gang whose pods come one by one) and Jobs (a gang with its pods' templates)."""
+
+from __future__ import annotations
+
+from shared.errors import InvalidInput
+from shared.manifests.fields.amounts import frozen, read_amounts
+from shared.manifests.fields.metadata import (
+    NUMA_POLICY,
+    annotations_of,
+    duration_of,
+    exit_code_of,
+    labels_of,
+    read_metadata,
+    read_template_metadata,
+    role_name,
+    role_of,
+    task_priority_of,
+)
+from shared.manifests.fields.reader import Fields, dns_label, loose_name
+from shared.manifests.kubernetes.pods import labelled, template
+from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, RoleManifest
+from shared.manifests.volcano.policies import (
+    MAX_RETRY,
+    check_dependencies,
+    read_depends_on,
+    read_policies,
+)
+from shared.manifests.volcano.topology import read_partition, read_sub_groups, read_topology
+from shared.model.model import Pairs
+
+MAX_TASKS = 1_000_000
+"""Members of one job."""
+_ROLES = 1000
+_PHASES = ("", "Pending", "Running", "Unknown", "Inqueue", "Completed")
+_NUMA = ("", "none", "best-effort", "restricted", "single-numa-node")
+
+
+def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
+    meta = read_metadata(obj, namespaced=True, loose=True)
+    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
+    spec.check("PodGroupSpec")
+    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    needs = spec.child("minResources")
+    return PodGroupManifest(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=meta.created,
+        minimum=spec.integer("minMember", 0, high=MAX_TASKS),
+        role_minima=_role_minima(spec.child("minTaskMember")),
+        queue=loose_name(spec.text("queue") or "default", "spec.queue"),
+        priority_class=spec.text("priorityClassName"),
+        min_resources=None if needs is None else frozen(read_amounts(needs)),
+        phase=status.choice("phase", _PHASES, ""),
+        labels=labels_of(meta),
+        annotations=annotations_of(meta),
+        topology=read_topology(spec),
+        sub_groups=read_sub_groups(spec),
+    )
+
+
+def _role_minima(fields: Fields | None) -> tuple[tuple[str, int], ...]:
+    if fields is None:
+        return ()
+    if len(fields.data) > _ROLES:
+        raise InvalidInput(fields.at, fields.data, f"too many; at most {_ROLES} roles are allowed")
+    return tuple(
+        (role_name(role, fields.path(role)), fields.integer(role, 0, high=MAX_TASKS))
+        for role in sorted(fields.data)
+    )
+
+
+def read_job(obj: dict[str, object]) -> JobManifest:
+    """Defaults as in Volcano: a task's minimum is its replicas, the job's is the sum of those."""
+    meta = read_metadata(obj, namespaced=True)
+    spec = Fields(obj.get("spec"), "spec")
+    spec.check("JobSpec")
+    roles = tuple(
+        _role(task, f"default{i}") for i, task in enumerate(spec.children("tasks", longest=_ROLES))
+    )
+    total = sum(role.count for role in roles)
+    if not 0 < total <= MAX_TASKS:
+        raise spec.wrong("tasks", f"{total} replicas in all; write from 1 to {MAX_TASKS}")
+    if len({role.name for role in roles}) != len(roles):
+        raise spec.wrong("tasks", "two tasks have the same name; give each its own")
+    check_dependencies(spec, ((role.name, role.depends_on) for role in roles))
+    minimum = spec.integer("minAvailable", 0)
+    if minimum > total:
+        raise spec.wrong("minAvailable", f"more than the {total} replicas of all tasks; lower it")
+    usual = sum(role.count if role.minimum is None else role.minimum for role in roles)
+    return JobManifest(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=meta.created,
+        minimum=minimum or usual,
+        queue=loose_name(spec.text("queue") or "default", "spec.queue"),
+        priority_class=spec.text("priorityClassName"),
+        roles=roles,
+        policies=read_policies(spec),
+        max_retry=spec.integer("maxRetry", 0) or MAX_RETRY,
+        ttl=_ttl(spec),
+        labels=labels_of(meta),
+        annotations=annotations_of(meta),
+        topology=read_topology(spec),
+        sub_groups=tuple(role.partition for role in roles if role.partition is not None),
+    )
+
+
+def _ttl(spec: Fields) -> int | None:
+    name = "ttlSecondsAfterFinished"
+    return None if spec.data.get(name) is None else spec.integer(name, 0)
+
+
+def _role(task: Fields, default_name: str) -> RoleManifest:
+    task.check("JobTask")
+    count = task.integer("replicas", 1, high=MAX_TASKS)
+    minimum = None if task.data.get("minAvailable") is None else task.integer("minAvailable", 0)
+    if minimum is not None and minimum > count:
+        raise task.wrong("minAvailable", f"more than its {count} replicas; lower it")
+    pod = task.need("template")
+    pod.check("PodTemplate")
+    at = pod.path("metadata")
+    meta = read_template_metadata(pod.child("metadata"), at)
+    role_of(meta, at)
+    name = dns_label(task.text("name") or default_name, task.path("name"))
+    labels = labels_of(meta, at)
+    return RoleManifest(
+        name=name,
+        count=count,
+        minimum=minimum,
+        template=labelled(template(pod.data.get("spec"), pod.path("spec")), labels),
+        task_priority=task_priority_of(meta, at),
+        duration=duration_of(meta, at),
+        exit_code=exit_code_of(meta, at),
+        policies=read_policies(task),
+        depends_on=read_depends_on(task),
+        labels=labels,
+        annotations=_with_numa(task, annotations_of(meta, at)),
+        partition=read_partition(task, name, count),
+    )
+
+
+def _with_numa(task: Fields, annotations: Pairs) -> Pairs:
+    """The annotations of a task's pods, with its ``topologyPolicy`` among them."""
+    policy = task.choice("topologyPolicy", _NUMA, "")
+    if not policy:
+        return annotations
+    return tuple(sorted((dict(annotations) | {NUMA_POLICY: policy}).items()))

@@ -1,0 +1,1 @@
+"""Turns, statements, outcomes, excerpts; and their bytes."""

@@ -1,0 +1,164 @@
+"""An excerpt of the cluster: what a worker needs for one turn beside its view of the nodes.
+
+A flat turn needs none. A turn that looks for victims or neighbours carries the jobs that matter,
+whole, and the totals of all queues; nodes, classes and objects the worker already has.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.codec.checked import (
+    Malformed,
+    binary,
+    count,
+    each,
+    integer,
+    mapping,
+    pack_sealed,
+    row,
+    text,
+    texts,
+    unpack_sealed,
+)
+from shared.messages.messages import TaskState
+
+_KIND = b"excerpt"
+_STATES = len(TaskState)
+
+TOTALS = ("allocated", "requested", "releasing", "inqueue", "kept", "reserved", "claimed")
+
+Amounts = dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueExcerpt:
+    """A queue and its own totals, as :class:`shard_worker.session_model.workload.QueueInfo` has
+    them."""
+
+    spec: bytes
+    jobs: int
+    totals: list[Amounts]
+    """In the order of :data:`TOTALS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobExcerpt:
+    """A job as Order has it. ``states`` and ``rows`` by tix; a row only counts where the state
+    holds a node.
+
+    ``keys``: the keys of :attr:`Excerpt.versions` that change with what happens to its tasks.
+    """
+
+    spec: bytes
+    states: bytes
+    rows: array[int]
+    keys: list[str] = field(default_factory=list)
+    phase: str = ""
+    """Of its PodGroup now."""
+    nominated: dict[int, int] = field(default_factory=dict)
+    """tix -> row of those that hold a nomination."""
+    started: dict[int, float] = field(default_factory=dict)
+    """tix -> seconds since 1970, of those of which it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """``jobs``: the turn's own first, if the turn is about one."""
+
+    total: Amounts
+    """What all nodes have to give."""
+    free: Amounts
+    """What no task holds of it."""
+    promised: Amounts
+    """What jobs that were let in may still come for."""
+    queues: list[QueueExcerpt]
+    jobs: list[JobExcerpt]
+    versions: dict[str, int] = field(default_factory=dict)
+    """Key of what spans nodes (a budget, a term between tasks, a volume, a claim) -> how often it
+    had moved when this was written: part of the read set of a statement it matters to."""
+    left_out: int = 0
+    """Tasks of jobs that would have mattered, and are too many."""
+    usage: dict[str, list[float]] = field(default_factory=dict)
+    """Node name -> percent in use of its cpu and memory, -1 where not known; only for policies with
+    a rule that goes by it."""
+
+
+def encode_excerpt(excerpt: Excerpt) -> bytes:
+    return pack_sealed(
+        _KIND,
+        [
+            excerpt.total,
+            excerpt.free,
+            excerpt.promised,
+            [[q.spec, q.jobs, q.totals] for q in excerpt.queues],
+            [_job_row(job) for job in excerpt.jobs],
+            excerpt.versions,
+            excerpt.left_out,
+            excerpt.usage,
+        ],
+    )
+
+
+def _job_row(job: JobExcerpt) -> list[Any]:
+    rows = job.rows.tobytes()
+    return [job.spec, job.states, rows, job.keys, job.phase, job.nominated, job.started]
+
+
+def decode_excerpt(data: bytes) -> Excerpt:
+    """Errors: Malformed."""
+    at = "excerpt"
+    total, free, promised, *rest = row(unpack_sealed(_KIND, data), at, 8)
+    queues, jobs, versions, left_out, usage = rest
+    return Excerpt(
+        total=_amounts(total, f"{at}.total"),
+        free=_amounts(free, f"{at}.free"),
+        promised=_amounts(promised, f"{at}.promised"),
+        queues=each(queues, f"{at}.queues", _queue),
+        jobs=each(jobs, f"{at}.jobs", _job),
+        versions=mapping(versions, f"{at}.versions", text, count),
+        left_out=count(left_out, f"{at}.left_out"),
+        usage=mapping(usage, f"{at}.usage", text, _percents),
+    )
+
+
+def _queue(value: object, at: str) -> QueueExcerpt:
+    spec, jobs, totals = row(value, at, 3)
+    return QueueExcerpt(
+        spec=binary(spec, at),
+        jobs=count(jobs, at),
+        totals=[_amounts(total, at) for total in row(totals, f"{at}.totals", len(TOTALS))],
+    )
+
+
+def _job(value: object, at: str) -> JobExcerpt:
+    spec, states, rows, keys, phase, nominated, started = row(value, at, 7)
+    if any(state >= _STATES for state in set(binary(states, at))):
+        raise Malformed(f"{at}: a byte that is no state of a task")
+    if len(binary(rows, at)) != 4 * len(states):
+        raise Malformed(f"{at}: its states and rows differ in number")
+    return JobExcerpt(
+        spec=binary(spec, at),
+        states=states,
+        rows=array("i", rows),
+        keys=texts(keys, at),
+        phase=text(phase, at),
+        nominated=mapping(nominated, at, count, count),
+        started=mapping(started, at, count, _seconds),
+    )
+
+
+def _amounts(value: object, at: str) -> Amounts:
+    return mapping(value, at, count, integer)
+
+
+def _percents(value: object, at: str) -> list[float]:
+    return [_seconds(percent, at) for percent in row(value, at, 2)]
+
+
+def _seconds(value: object, at: str) -> float:
+    if type(value) is not float:
+        raise Malformed(f"{at}: a number wanted, got {type(value).__name__}")
+    return value

@@ -1,0 +1,363 @@
+"""The messages between coordinator, shard workers and ledger.
+
+Every message is a frozen dataclass of plain integers, strings and lists, so that it travels as
+msgpack without custom types (:mod:`shared.messages.wire`).
+Tasks are addressed by ``(jid, tix)``: the number of the job and the index of the task in it.
+Nodes are addressed by ``row``: a dense index that is never given to another node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+ALLOCATE = 0
+"""Operation kind: the task takes idle capacity of the node and will be bound."""
+NOMINATE = 1
+"""Operation kind: the task is pipelined; it holds future capacity of the node, nothing is bound."""
+
+NOBODY = -1
+"""In place of a job's number: a turn that is about no job (a shuffle), and what came of it."""
+
+GUARD_GANG = 1
+"""Bit of a statement's guards: of every group of its victims, and of those above it, none or at
+least the minimum stay."""
+GUARD_GUARANTEE = 2
+"""Bit of a statement's guards: its victims' queues and all above them keep what is guaranteed."""
+
+
+class Level(IntEnum):
+    """The four levels of the gradient, in the order in which they are tried."""
+
+    IDLE_OWN = 1
+    IDLE_OTHER = 2
+    FUTURE_OWN = 3
+    FUTURE_OTHER = 4
+
+
+class TaskState(IntEnum):
+    """The state of one task as the ledger stores it. An absent record means PENDING."""
+
+    PENDING = 0
+    BINDING = 1
+    BOUND = 2
+    RUNNING = 3
+    RELEASING = 4
+    SUCCEEDED = 5
+    FAILED = 6
+    """It ran and ended badly, or was deleted: what follows is for the policies of its job."""
+    LOST = 7
+    """It vanished from the cluster, from outside: its gang is repaired, or the rest released."""
+
+
+HOLDING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
+"""States in which a task occupies its node."""
+
+UNSUCCESSFUL = (TaskState.FAILED, TaskState.LOST)
+"""Ended, and no member of its gang any more. The two are told apart so that whoever leads next sees
+from the records alone which gangs are to be repaired (docs/decisions/0040)."""
+
+ENDED = (TaskState.SUCCEEDED, *UNSUCCESSFUL)
+"""States in which nothing more happens to a task."""
+
+
+class Verdict(IntEnum):
+    """The ledger's judgement of a statement, of one of its tail operations, or of a batch."""
+
+    COMMITTED = 0
+    RECHECKED = 1  # a node version had moved, the statement still fits: committed
+    FIT = 2  # request > idle of a node
+    NOMINATION = 3  # request > idle + releasing - nominated of a node
+    QUEUE = 4  # a queue or one of its ancestors would exceed its capability
+    RANK = 5  # a nomination to displace is of equal or higher priority
+    JOB = 6  # the job is gone or its specification moved
+    NODE = 7  # the node is gone or its schedulability moved
+    TASK = 8  # the task is not pending
+    GANG = 9  # a group would come to stand between 0 and its minimum
+    DOMAIN = 10  # a domain counter does not meet its condition
+    CORE = 11  # tail only: the core of this statement was refused
+    EPOCH = 12  # batch: the writer's epoch is not the current one
+    RUN = 13  # batch: this run of the server has not been blessed by the leader
+    OLD = 14  # batch: the sequence number left the writer's window
+
+
+ACCEPTED = frozenset({Verdict.COMMITTED, Verdict.RECHECKED})
+TRUE_CONFLICTS = frozenset({Verdict.FIT, Verdict.NOMINATION, Verdict.QUEUE, Verdict.RANK})
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One ownership of a shard (or of the leadership); compared for equality only."""
+
+    counter: int
+    nonce: str
+
+    def __str__(self) -> str:
+        return f"{self.counter}:{self.nonce}"
+
+    @classmethod
+    def parse(cls, text: str) -> Epoch:
+        counter, _, nonce = text.partition(":")
+        return cls(int(counter), nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A gang inside a job. Group 0 is the job (``parent`` -1); roles with a minimum follow."""
+
+    parent: int
+    minimum: int
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """Tasks of one class and one group in task order: the unit in which a turn names tasks."""
+
+    cid: int
+    group: int
+    role: str
+    tasks: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job and which of its tasks to place now, sent by Order to the job's home shard.
+
+    ``tail`` bounds how many elastic tasks may follow once the job is ready; Volcano's queue turn
+    is ``tail=1``. ``total`` is the number of tasks of the job and ``pending`` those still
+    pending in it (both needed to decide whether a gang can still reach its minimum).
+    """
+
+    jid: int
+    job_version: int
+    qid: int
+    priority: int
+    groups: list[Group]
+    runs: list[TaskRun]
+    total: int
+    tail: int = 1
+    attempt: int = 0
+    nominated: dict[int, int] = field(default_factory=dict)
+    """tix -> row of the tasks that hold a nomination (tried first, on that node)."""
+    action: str = "allocate"
+    """The action of the policy whose work this is. A shuffle is about no job (NOBODY)."""
+    world: bytes = b""
+    """An excerpt (:mod:`shared.messages.excerpt`); empty for a flat turn, which needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Operations of one statement that share class, kind and group. The lists run in parallel."""
+
+    kind: int
+    cid: int
+    group: int
+    tasks: list[int]
+    rows: list[int]
+    versions: list[int]
+    """Node version each operation saw: classifies a commit as clean or rechecked."""
+    specs: list[int]
+    """Node specification version each operation relied on: part of the read set."""
+    levels: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainOp:
+    """A counter of a cross-node rule: ``key`` is ``term/domain``; checked before ``delta`` is
+    added.
+
+    ``condition`` is one of ``"eq0"``, ``"ge1"``, ``"le"`` (counter <= ``bound``) or ``""``.
+    """
+
+    key: str
+    delta: int
+    condition: str = ""
+    bound: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EvictRun:
+    """Victims of one class and one group of a job; ``tasks`` and ``rows`` run in parallel.
+
+    ``job_version`` is part of the read set: priority, preemptability and budgets are as when the
+    worker judged the victims. Refused with TASK where a victim is not bound or running there, or is
+    of another class or group; with JOB where its job changed or was deleted.
+    """
+
+    jid: int
+    job_version: int
+    cid: int
+    group: int
+    tasks: list[int]
+    rows: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A gang core that stands or falls together, then a tail of single operations.
+
+    An accepted statement replaces every nomination its job held before. Its evictions belong to the
+    core, and come first: what they release, its placements may be promised.
+    """
+
+    jid: int
+    job_version: int
+    qid: int
+    priority: int
+    core: list[Run]
+    tail: list[Run]
+    displaced: list[int]
+    """Jobs of lower priority whose nominations this statement takes away."""
+    domains: list[DomainOp]
+    expiry: float = 0.0
+    """When the nominations lapse, seconds since 1970; 0 where there are none."""
+    evictions: list[EvictRun] = field(default_factory=list)
+    """Victims, none twice, perhaps of the job itself: what evicts for nobody (a shuffle) names the
+    victims' own job as its ``jid``."""
+    guards: int = 0
+    """What the evictions must leave whole: GUARD_GANG, GUARD_GUARANTEE."""
+    reason: str = ""
+    """The action and the rule that evict: told in log, history and events."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """What one shard asks of the ledger in one script call, judged statement by statement."""
+
+    writer: str
+    epoch: Epoch
+    sequence: int
+    run_id: str
+    statements: list[Statement]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The ledger's answer to one statement. ``at`` is the row, tix, qid or group that decided.
+
+    ``tail`` holds one verdict per tail operation in order; empty where the core was refused.
+    """
+
+    verdict: Verdict
+    at: int
+    tail: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Absolute packed node records (see :mod:`shared.ledger.records`) after a batch.
+
+    A view that sets these rows, where ``version`` is newer than its own, equals the ledger there.
+    """
+
+    rows: list[int]
+    records: list[bytes]
+    things: list[tuple[int, str, bytes]] = field(default_factory=list)
+    """(row, name, packed record) of named things that changed, or that the batch was refused at.
+    The same rule holds for each of them; one that says that nothing is used is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReply:
+    """``verdict`` is COMMITTED unless the whole batch was refused (EPOCH, RUN, OLD)."""
+
+    verdict: Verdict
+    answers: list[Answer]
+    fresh: Rows
+    """Every row that the batch touched or was refused at, as it stands after the batch."""
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StatusItem:
+    """A change of state of tasks of one job. ``rows`` are the nodes the writer believes in.
+
+    ``state`` PENDING means: the bind was refused for good, the task goes back to pending; or what
+    was evicted has ended, and may be placed again, as another incarnation of the task.
+
+    With ``cid`` the tasks are *adopted*: the cluster has them on these rows in this state (bound,
+    running or releasing), whatever the ledger believed. Only what has ended there stays so. Where
+    ``state`` is FAILED, ``cid`` and ``group`` say what those are that were never placed.
+    """
+
+    state: TaskState
+    jid: int
+    tasks: list[int]
+    rows: list[int]
+    cid: int = -1
+    """Of adopted and of failed tasks, for those that the ledger held for pending; -1: not told."""
+    group: int = -1
+    incarnations: tuple[int, ...] = field(default=(), compare=False, kw_only=True)
+    """Of evicted tasks that ended, parallel to ``tasks``: which incarnation did. Not sent: the
+    sender looks whether the next one has begun meanwhile."""
+
+    @property
+    def adopted(self) -> bool:
+        return self.cid >= 0 and self.state is not TaskState.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class StatusBatch:
+    writer: str
+    epoch: Epoch
+    sequence: int
+    run_id: str
+    items: list[StatusItem]
+    lapsed: list[int] = field(default_factory=list)
+    """Jobs whose nominations end now (expired or cancelled)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReply:
+    """``applied[i]`` lists the tasks of item i whose state changed; others were already there."""
+
+    verdict: Verdict
+    applied: list[list[int]]
+    fresh: Rows
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Accepted operations of one class, as an outcome reports them to Order."""
+
+    cid: int
+    kind: int
+    tasks: list[int]
+    rows: list[int]
+    levels: list[int]
+
+
+class OutcomeCode(IntEnum):
+    PLACED = 0  # the core, and possibly tail tasks, are committed
+    NOMINATED = 1  # the gang is pipelined: every placement is a nomination
+    INFEASIBLE = 2  # nothing fits now; ``reasons`` says why
+    CONFLICT = 3  # refused by the ledger more often than the worker repairs
+    STALE = 4  # job unknown, moved or nothing pending: Order reads the job anew
+    FENCED = 5  # the batch was refused as a whole: this worker is no longer the owner
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a turn."""
+
+    jid: int
+    code: OutcomeCode
+    placements: list[Placement]
+    reasons: dict[str, int]
+    """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""
+    failed_role: str = ""
+    displaced: list[int] = field(default_factory=list)
+    committed: int = 0
+    rechecked: int = 0
+    conflicts_true: int = 0
+    conflicts_read: int = 0
+    session: int = 0
+    """Number of the worker's session that decided, from 1; 0 where none did."""
+    evictions: list[EvictRun] = field(default_factory=list)
+    """What the accepted statement evicts."""
+    reason: str = ""
+    """Of those evictions, as in the statement."""
+    moved: dict[str, int] = field(default_factory=dict)
+    """Version keys that the accepted statement moved -> by how much."""

@@ -1,0 +1,1 @@
+"""Nodes, jobs, queues, volumes, devices and topology as values."""

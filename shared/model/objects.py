@@ -1,0 +1,46 @@
+"""The objects that a session looks at beside nodes, queues and jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shared.model.devices import (
+        DeviceClass,
+        ResourceClaim,
+        ResourceClaimTemplate,
+        ResourceSlice,
+    )
+    from shared.model.storage import (
+        Budget,
+        CSINode,
+        Numatopology,
+        ResourceQuota,
+        StorageClass,
+        Volume,
+        VolumeClaim,
+    )
+
+
+@dataclass(slots=True)
+class ClusterObjects:
+    """Each by its key: ``namespace/name``, or the name where the kind has no namespace."""
+
+    budgets: dict[str, Budget] = field(default_factory=dict)
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    volume_claims: dict[str, VolumeClaim] = field(default_factory=dict)
+    storage_classes: dict[str, StorageClass] = field(default_factory=dict)
+    csi_nodes: dict[str, CSINode] = field(default_factory=dict)
+    quotas: dict[str, ResourceQuota] = field(default_factory=dict)
+    claims: dict[str, ResourceClaim] = field(default_factory=dict)
+    claim_templates: dict[str, ResourceClaimTemplate] = field(default_factory=dict)
+    slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    device_classes: dict[str, DeviceClass] = field(default_factory=dict)
+    devices: int = 0
+    """Moves with every change of ``slices`` and ``device_classes``."""
+    numa: dict[str, Numatopology] = field(default_factory=dict)
+    usage: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Node name -> what is in use of it by a metrics source: ``cpu`` and ``memory``, percent."""
+    extender: dict[str, object] = field(default_factory=dict)
+    """Answers of an HTTP extender that were fetched before the session, by question."""

@@ -1,0 +1,110 @@
+"""A policy file: Volcano's own format, or the Kubernetes ConfigMap that holds one.
+
+The running scheduler and ``quadrant config check`` read through here, so that both accept the same
+files.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.policy.model import Policy, PolicyError, PolicyProblem
+from shared.policy.volcano import load_yaml, parse_policy
+
+KEY = "volcano-scheduler.conf"
+"""Where Volcano's installation keeps the policy in its ConfigMap."""
+
+ACCEPTED_FILE = "policy.accepted.json"
+"""In the run directory: the policy that the last coordinator accepted."""
+
+_ENDINGS = (".conf", ".yaml", ".yml")
+_LIMIT = 1 << 20
+"""Bytes; a ConfigMap cannot hold more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyText:
+    """The text of a policy, and the ConfigMap it came from, if any."""
+
+    text: str
+    document: dict[str, object]
+    """The mapping that the text stands for."""
+    config_map: str = ""
+    """``namespace/name`` of the ConfigMap."""
+    key: str = ""
+
+    def parse(self) -> Policy:
+        """Raises PolicyError; fields of a ConfigMap's policy are those inside the key."""
+        return parse_policy(self.document)
+
+
+def read_text(name: Path | str) -> str:
+    """The content of a file; ``-`` is standard input. Raises OSError, PolicyError."""
+    if str(name) == "-":
+        data = sys.stdin.buffer.read(_LIMIT + 1)
+    else:
+        with Path(name).open("rb") as stream:
+            data = stream.read(_LIMIT + 1)
+    if len(data) > _LIMIT:
+        raise PolicyError(f"the policy has more than {_LIMIT >> 20} MiB; name the right file")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise PolicyError("the policy is not text in UTF-8; name the right file") from None
+
+
+def unwrap(text: str) -> PolicyText:
+    """The policy in a text. Raises PolicyError where it holds none, or more than one."""
+    document = load_yaml(text)
+    if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
+        return _from_config_map(document)
+    if isinstance(document, Mapping) and "kind" in document and "apiVersion" in document:
+        message = f"{document['kind']!r} is not a ConfigMap; give one, or the policy itself"
+        raise PolicyError(PolicyProblem("kind", message, repr(document["kind"])))
+    return PolicyText(text, _mapping(document))
+
+
+def _from_config_map(document: Mapping[str, object]) -> PolicyText:
+    data = document.get("data")
+    if not isinstance(data, Mapping) or not data:
+        raise PolicyError(
+            PolicyProblem("data", f"this ConfigMap holds nothing; put the policy at {KEY}")
+        )
+    key = _key(sorted(map(str, data)))
+    text = data[key]
+    if not isinstance(text, str):
+        raise PolicyError(
+            PolicyProblem(
+                f"data[{key}]", "is not text; write it as a block: key, colon, |", repr(text)
+            )
+        )
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    named = f"{metadata.get('namespace', 'default')}/{metadata.get('name', '')}"
+    return PolicyText(text, _mapping(load_yaml(text)), config_map=named, key=key)
+
+
+def _key(keys: list[str]) -> str:
+    """The ConfigMap key that holds the policy: Volcano's, or the only one that looks like a policy
+    file."""
+    if KEY in keys:
+        return KEY
+    files = [key for key in keys if key.endswith(_ENDINGS)]
+    if len(files) == 1:
+        return files[0]
+    message = f"no key is {KEY}, and {len(files)} end in {', '.join(_ENDINGS)}"
+    raise PolicyError(
+        PolicyProblem(
+            "data", f"{message}; keys: {', '.join(keys)}; rename the policy's", repr(keys)
+        )
+    )
+
+
+def _mapping(document: object) -> dict[str, object]:
+    if isinstance(document, Mapping) and all(isinstance(key, str) for key in document):
+        return dict(document)
+    message = f"{repr(document)[:60]} is not a mapping of names to values"
+    raise PolicyError(PolicyProblem("the policy", message, repr(document)[:60]))

@@ -1,0 +1,1 @@
+"""Byte formats of the objects and decisions that the ledger stores."""

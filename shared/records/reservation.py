@@ -1,0 +1,31 @@
+"""Nodes reserved for one job that has waited long: the record that workers read."""
+
+from __future__ import annotations
+
+from shared.codec.checked import count, pack_sealed, row, unpack_sealed
+
+RESERVED_KEY = "reserved/"
+"""With the row after it."""
+
+_KIND = b"reserved"
+
+
+def reserved_key(number_of_row: int) -> str:
+    return f"{RESERVED_KEY}{number_of_row}"
+
+
+def reserved_row(key: str) -> int:
+    """The row that a key is about, -1 where the key is of another kind."""
+    rest = key.removeprefix(RESERVED_KEY)
+    return int(rest) if rest != key and rest.isascii() and rest.isdecimal() else -1
+
+
+def encode_reserved(jid: int) -> bytes:
+    """``jid``: the job that the node is reserved for."""
+    return pack_sealed(_KIND, [jid])
+
+
+def decode_reserved(data: bytes) -> int:
+    """Errors: Malformed."""
+    (jid,) = row(unpack_sealed(_KIND, data), "reserved", 1)
+    return count(jid, "reserved.jid")

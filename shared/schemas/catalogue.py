@@ -1,0 +1,18 @@
+"""The schemas of all kinds, by name."""
+
+from __future__ import annotations
+
+from shared.schemas.cluster import CLUSTER
+from shared.schemas.meta import META
+from shared.schemas.notation import Schema, Table, read
+from shared.schemas.objects import OBJECTS
+from shared.schemas.pods import PODS
+from shared.schemas.volcano import VOLCANO
+
+TABLES: dict[str, Table] = {
+    name: table
+    for part in (META, PODS, CLUSTER, OBJECTS, VOLCANO)
+    for name, table in read(part).items()
+}
+"""Name of the schema -> its fields. The schema of a kind has the kind's name."""
+SCHEMAS: dict[str, Schema] = {name: table.schema for name, table in TABLES.items()}

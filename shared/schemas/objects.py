@@ -1,0 +1,138 @@
+"""What a cluster has beside nodes and jobs: volumes, devices, quotas, and how nodes are built."""
+
+OBJECTS = """
+ResourceQuota - What the jobs of a namespace may use in all.
+  apiVersion: string         Always v1.
+  kind: string               Always ResourceQuota.
+  metadata: ObjectMeta       Its name.
+  spec: ResourceQuotaSpec    The bounds.
+  status: any                hard and used, as somebody counted them; looked at before spec.
+
+ResourceQuotaSpec - The bounds of a namespace.
+  hard: quantities           The most of each resource; names may begin with requests. or limits.
+  scopes: []string           Which pods count. Such a quota is kept and bounds nothing here.
+  scopeSelector: any         Which pods count. Such a quota is kept and bounds nothing here.
+
+PersistentVolume - A volume that pods can claim.
+  apiVersion: string         Always v1.
+  kind: string               Always PersistentVolume.
+  metadata: ObjectMeta       Its name; its labels tell its zone.
+  spec: any                  capacity, storageClassName, accessModes, volumeMode, claimRef,
+    nodeAffinity and csi are looked at; the rest is kept.
+  status: any                Its phase.
+
+PersistentVolumeClaim - A pod's claim for a volume.
+  apiVersion: string         Always v1.
+  kind: string               Always PersistentVolumeClaim.
+  metadata: ObjectMeta       Its name.
+  spec: PersistentVolumeClaimSpec  What the volume must be.
+  status: any                Its phase.
+
+PersistentVolumeClaimSpec - What a claimed volume must be.
+  accessModes: []string      How it is used.
+  resources: any             requests.storage is the least size.
+  selector: LabelSelector    Labels that the volume must have.
+  storageClassName: string   The class it is of; "" for none, the default class where nothing is
+    said.
+  volumeMode: string         Filesystem or Block.
+  volumeName: string         The volume that it has, or wants.
+  dataSource: any            Kept and not looked at.
+  dataSourceRef: any         Kept and not looked at.
+  volumeAttributesClassName: string  Kept and not looked at.
+
+StorageClass - How volumes are made.
+  apiVersion: string         Always storage.k8s.io/v1.
+  kind: string               Always StorageClass.
+  metadata: ObjectMeta       Its name.
+  provisioner: string!       Who makes them.
+  volumeBindingMode: Immediate|WaitForFirstConsumer  Whether a claim waits for its pod's node.
+  allowedTopologies: []any   Where they can be made.
+  allowVolumeExpansion: boolean  Kept and not looked at.
+  mountOptions: []string     Kept and not looked at.
+  parameters: any            Kept and not looked at.
+  reclaimPolicy: string      Kept and not looked at.
+
+CSINode - How many volumes a node takes.
+  apiVersion: string         Always storage.k8s.io/v1.
+  kind: string               Always CSINode.
+  metadata: ObjectMeta       The name of the node.
+  spec: CSINodeSpec          The drivers on it.
+
+CSINodeSpec - The drivers of volumes on a node.
+  drivers: []CSIDriver~name  The drivers.
+
+CSIDriver - One driver of volumes on a node.
+  name: string!              Its name.
+  allocatable: any           count: how many of its volumes the node takes; any number without one.
+  nodeID: string             What it calls the node. Kept and not looked at.
+  topologyKeys: []string     Labels it sets. Kept and not looked at.
+
+ResourceClaim - A claim for devices.
+  apiVersion: string         Always resource.k8s.io/v1.
+  kind: string               Always ResourceClaim.
+  metadata: ObjectMeta       Its name.
+  spec: ResourceClaimSpec    What is asked for.
+  status: any                allocation: what it got; reservedFor: whose it is.
+
+ResourceClaimSpec - What devices are asked for.
+  devices: any               requests, each exactly one or firstAvailable of several, and
+    constraints.
+
+ResourceClaimTemplate - Of it a claim is made for each pod that names it.
+  apiVersion: string         Always resource.k8s.io/v1.
+  kind: string               Always ResourceClaimTemplate.
+  metadata: ObjectMeta       Its name.
+  spec: ResourceClaimTemplateSpec  The claim.
+
+ResourceClaimTemplateSpec - A claim that is made again and again.
+  metadata: any              Labels and annotations of the claims.
+  spec: ResourceClaimSpec    What is asked for.
+
+ResourceSlice - Devices of one pool of a driver.
+  apiVersion: string         Always resource.k8s.io/v1.
+  kind: string               Always ResourceSlice.
+  metadata: ObjectMeta       Its name.
+  spec: ResourceSliceSpec    The devices, and where they are.
+
+ResourceSliceSpec - Devices, and where they are.
+  driver: string!            The driver they belong to.
+  pool: any                  name, generation and resourceSliceCount.
+  nodeName: string           The node that has them.
+  allNodes: boolean          true: all nodes can use them.
+  nodeSelector: NodeSelector  The nodes that can use them.
+  devices: []Device          The devices.
+  perDeviceNodeSelection: later
+  sharedCounters: later
+
+Device - One device.
+  name: string!              Its name in the pool.
+  attributes: any            What it is: bool, int, string or version of each.
+  capacity: any              What it has: value of each.
+  taints: []Taint            What keeps claims away that do not tolerate it.
+  allowMultipleAllocations: boolean  Whether claims share it.
+  allNodes: later
+  bindingConditions: later
+  bindingFailureConditions: later
+  bindsToNode: later
+  consumesCounters: later
+  nodeName: later
+  nodeSelector: later
+
+DeviceClass - Devices that claims ask for by one name.
+  apiVersion: string         Always resource.k8s.io/v1.
+  kind: string               Always DeviceClass.
+  metadata: ObjectMeta       Its name.
+  spec: any                  selectors: CEL expressions that the devices satisfy.
+
+Numatopology - How the processors and memory of a node are grouped. An agent on the node tells it.
+  apiVersion: string         Always nodeinfo.volcano.sh/v1alpha1.
+  kind: string               Always Numatopology.
+  metadata: ObjectMeta       The name of the node.
+  spec: NumatopologySpec     The groups.
+
+NumatopologySpec - Groups of processors and memory.
+  policies: texts            CPUManagerPolicy and TopologyManagerPolicy of the node.
+  numares: any               Of each resource capacity, and allocatable as a set of numbers.
+  cpuDetail: any             Of each processor numa, socket and core.
+  resReserved: quantities    What the node keeps for itself.
+"""

@@ -1,0 +1,1 @@
+"""Secrets on disk and in addresses: files and directories of this user alone, nothing shown."""

@@ -1,0 +1,1 @@
+"""The settings of every process, from environment and file."""

@@ -1,0 +1,1 @@
+"""Slots, quantities, named things, and amounts in words."""

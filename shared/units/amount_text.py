@@ -1,0 +1,38 @@
+"""Amounts as text for people, written as Kubernetes writes quantities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from shared.units.quantity import quantity
+
+
+def name_of(slot: int, names: Sequence[str]) -> str:
+    """The resource's name; a slot that no accepted object named is shown by its number."""
+    return names[slot] if slot < len(names) else f"slot {slot}"
+
+
+def listed(amounts: Mapping[int, float], names: Sequence[str], limit: int = 3) -> str:
+    """``24 nvidia.com/gpu, 8 cpu``: the first ``limit`` slots, and how many more there are."""
+    texts = [f"{quantity(n, a)} {n}" for s, a in amounts.items() for n in [name_of(s, names)]]
+    return some(texts, limit)
+
+
+def some(words: Iterable[str], limit: int = 3) -> str:
+    """A list of words cut to ``limit``, with the number of the others."""
+    words = list(words)
+    more = len(words) - limit
+    return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def by_name(amounts: Mapping[int, float], names: Sequence[str]) -> dict[str, str]:
+    """Quantities by resource name, for JSON."""
+    return {
+        name: quantity(name, amount)
+        for slot, amount in sorted(amounts.items())
+        for name in [name_of(slot, names)]
+    }
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

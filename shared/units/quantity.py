@@ -1,0 +1,102 @@
+"""Kubernetes quantities (``100m``, ``1.5``, ``4Gi``, ``1e3``) as whole numbers of a slot's unit.
+
+The arithmetic is exact. What is finer than the unit rounds up, as Kubernetes rounds it, so that a
+request is never counted for less than it is.
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+
+from shared.errors import InvalidInput
+from shared.units.slots import LIMIT
+
+_FORM = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # the number
+    r"(?:([eE][+-]?[0-9]{1,4})|([KMGTPE]i|[numkMGTPE]))?"  # an exponent or a suffix
+)
+_WHOLE = ("memory", "ephemeral-storage", "pods", "storage")
+_LONGEST = 64
+_SUFFIX = {
+    **{s: Decimal(1000) ** power for power, s in enumerate(("", "k", "M", "G", "T", "P", "E"))},
+    **{f"{s}i": Decimal(1024) ** power for power, s in enumerate("KMGTPE", start=1)},
+    **{s: Decimal(1000) ** -power for power, s in enumerate("mun", start=1)},
+}
+_EXACT = decimal.Context(prec=200, Emin=-decimal.MAX_EMAX, Emax=decimal.MAX_EMAX)
+_REMEDY = "write a number with an optional suffix, such as 500m, 2, 1.5 or 4Gi"
+
+
+def unit_of(resource: str) -> int:
+    """How many units of its slot one whole of a resource is (see :mod:`shared.units.slots`).
+
+    Quotas count under longer names: ``requests.memory`` is of memory."""
+    if resource in _WHOLE or resource.startswith("hugepages-"):
+        return 1
+    if resource.startswith(("requests.", "limits.")):
+        return unit_of(resource.partition(".")[2])
+    return 1 if resource.endswith("/requests.storage") else 1000
+
+
+def amount(resource: str, value: object, field: str) -> int:
+    """A quantity as units of the resource's slot.
+
+    Raises :class:`InvalidInput` for what is malformed, negative, or 2**53 units and more.
+    """
+    if type(value) is str:
+        units = _parse(value, unit_of(resource))
+    elif type(value) is int:
+        units = value * unit_of(resource) if -LIMIT < value < LIMIT else LIMIT
+    elif type(value) is float:
+        units = _parse(repr(value), unit_of(resource))
+    else:
+        units = None
+    if units is None:
+        raise InvalidInput(field, value, f"not a quantity; {_REMEDY}")
+    if units < 0:
+        raise InvalidInput(field, value, "negative; write a quantity of 0 or more")
+    if units >= LIMIT:
+        raise InvalidInput(field, value, f"too large; stay below {LIMIT // unit_of(resource)}")
+    return units
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, unit: int) -> int | None:
+    """Units, rounded up; None where the text is not a quantity; LIMIT stands for all above it."""
+    match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        return None
+    number, exponent, suffix = match.groups()
+    scale = _SUFFIX[suffix or ""] * unit
+    exact = _EXACT.multiply(_EXACT.create_decimal(number + (exponent or "")), scale)
+    if exact < 0:
+        return -1
+    if exact >= LIMIT:
+        return LIMIT
+    return int(exact.to_integral_value(rounding=ROUND_CEILING))
+
+
+# --- in words ----------------------------------------------------------------------------------
+
+_BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_SIZES = ("memory", "ephemeral-storage", "hugepages-")
+
+
+def quantity(resource: str, amount: float) -> str:
+    """An amount in its slot's unit as a quantity: ``1500m``, ``24``, ``64Gi``."""
+    whole = round(amount)
+    if resource.startswith(_SIZES):
+        return _size(whole)
+    unit = unit_of(resource)
+    if whole % unit == 0:
+        return str(whole // unit)
+    return f"{whole}m" if abs(whole) < unit else f"{whole / unit:.3f}".rstrip("0")
+
+
+def _size(amount: int) -> str:
+    for suffix, size in _BINARY:
+        if abs(amount) >= size:
+            return f"{amount / size:.1f}".removesuffix(".0") + suffix
+    return str(amount)

@@ -1,0 +1,168 @@
+"""Comparing and combining amounts of resources, with the rules Volcano compares by.
+
+Amounts are mappings from slot to number. Whole numbers in the unit of their slot are the rule; what
+proportion computes a queue deserves may be fractional. Two amounts count as equal when they differ
+by less than :data:`EPSILON` units (Volcano: 0.1 thousandth of a core or of a device, 0.1 byte),
+which for whole numbers means that they are equal.
+
+Slots ``cpu`` and ``memory`` always exist; a mapping that lacks one says 0. Every other slot is a
+*scalar*: a mapping has it or lacks it, and :class:`Missing` says what it means that the right-hand
+side lacks one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from shared.units.slots import CPU, MEMORY, PODS
+
+EPSILON = 0.1
+Amount = int | float
+Amounts = Mapping[int, Amount]
+
+
+class Missing(Enum):
+    """What a scalar means that the right-hand side lacks."""
+
+    ZERO = "nothing of it"
+    INFINITY = "no limit on it"
+
+
+def less_equal(left: Amounts, right: Amounts, missing: Missing = Missing.ZERO) -> bool:
+    """LessEqual: cpu, memory and every scalar of ``left`` are at most, or about, ``right``'s.
+
+    With INFINITY a scalar that only ``right`` has makes it false, as Volcano has it.
+    """
+    if missing is Missing.INFINITY and not _scalars(right) <= _scalars(left):
+        return False
+    return not exceeding(left, right, missing)
+
+
+def exceeding(left: Amounts, right: Amounts, missing: Missing = Missing.ZERO) -> list[int]:
+    """LessEqualWithResourcesName: the slots where ``left`` is more than ``right``, in order."""
+    return [
+        slot
+        for slot in sorted({CPU, MEMORY, *left})
+        if not (missing is Missing.INFINITY and slot > MEMORY and slot not in right)
+        and not at_most(left.get(slot, 0), right.get(slot, 0))
+    ]
+
+
+def exceeding_on(
+    left: Amounts | None, right: Amounts | None, requested: Amounts | None
+) -> list[int]:
+    """LessEqualWithDimensionAndResourcesName: as :func:`exceeding`, on the requested slots only.
+
+    Exact, without EPSILON; ``pods`` is never looked at; a ``left`` without any scalar passes on
+    scalars. Without ``left`` nothing exceeds, without ``right`` everything does, and without
+    ``requested`` it is :func:`exceeding`.
+    """
+    if left is None:
+        return []
+    if right is None:
+        return sorted({CPU, MEMORY, *left})
+    if requested is None:
+        return exceeding(left, right)
+    scalars = bool(_scalars(left))
+    return [
+        slot
+        for slot in sorted(requested)
+        if slot != PODS
+        and requested[slot] > 0
+        and (scalars or slot <= MEMORY)
+        and left.get(slot, 0) > right.get(slot, 0)
+    ]
+
+
+def less_equal_partly_on(left: Amounts, right: Amounts, requested: Amounts) -> bool:
+    """LessEqualPartlyWithDimensionZeroFiltered: some requested slot that either side has something
+    of, and where ``left`` is at most ``right``."""
+    return any(
+        at_most(left.get(slot, 0), right.get(slot, 0))
+        for slot, amount in requested.items()
+        if amount > 0 and not (empty_amount(left.get(slot, 0)) and empty_amount(right.get(slot, 0)))
+    )
+
+
+def greater_partly_on(left: Amounts, right: Amounts, requested: Amounts) -> bool:
+    """GreaterPartlyWithRelevantDimensions: some requested slot where ``left`` is above ``right``.
+
+    Skipped: cpu and memory where ``right`` is about 0, scalars that ``right`` lacks.
+    """
+    return any(
+        left.get(slot, 0) > right.get(slot, 0)
+        for slot, amount in requested.items()
+        if amount > 0 and (slot in right if slot > MEMORY else not empty_amount(right.get(slot, 0)))
+    )
+
+
+def exceeded(left: Amounts, right: Amounts) -> dict[int, Amount]:
+    """ExceededPart: what ``left`` has more than ``right``, per slot; never negative."""
+    return {slot: max(left.get(slot, 0) - right.get(slot, 0), 0) for slot in {*left, *right}}
+
+
+def min_dimension(left: Amounts, right: Amounts, missing: Missing) -> dict[int, Amount]:
+    """MinDimensionResource: ``left`` cut to ``right``; a scalar that ``right`` lacks is cut to 0
+    (ZERO) or kept (INFINITY)."""
+    return {
+        slot: amount
+        if missing is Missing.INFINITY and slot > MEMORY and slot not in right
+        else min(amount, right.get(slot, 0))
+        for slot, amount in left.items()
+    }
+
+
+def maximum(left: Amounts, right: Amounts) -> dict[int, Amount]:
+    """Max: the larger of both per slot; negative scalars are dropped."""
+    both = {slot: max(left.get(slot, 0), right.get(slot, 0)) for slot in {CPU, MEMORY}}
+    for slot in _scalars(left) | _scalars(right):
+        largest = max(side[slot] for side in (left, right) if slot in side)
+        if largest >= 0:
+            both[slot] = largest
+    return both
+
+
+def subtract(left: Amounts, right: Amounts) -> dict[int, Amount]:
+    """Sub: ``left`` without ``right``. A ``left`` without any scalar ignores those of ``right``.
+
+    Raises ArithmeticError where ``right`` is more than ``left``: a total has been miscounted.
+    """
+    if over := exceeding(right, left):
+        raise ArithmeticError(f"cannot take more than there is of slots {over}")
+    return subtract_below_zero(left, right)
+
+
+def subtract_below_zero(left: Amounts, right: Amounts) -> dict[int, Amount]:
+    """SubWithoutAssert: :func:`subtract` that may go below zero."""
+    slots = {*left, *right} if _scalars(left) else {*left, *({CPU, MEMORY} & right.keys())}
+    return {slot: left.get(slot, 0) - right.get(slot, 0) for slot in slots}
+
+
+def share(part: Amount, whole: Amount) -> float:
+    """Share: ``part / whole``; of nothing, nothing is 0 and anything is 1."""
+    if whole == 0:
+        return 0.0 if part == 0 else 1.0
+    return part / whole
+
+
+def dominant_share(part: Amounts, whole: Amounts) -> float:
+    """The largest share over the slots of ``whole``, at least 0."""
+    largest = 0.0
+    for slot, amount in part.items():
+        if slot in whole:
+            largest = max(largest, share(amount, whole[slot]))
+    return largest
+
+
+def at_most(left: Amount, right: Amount) -> bool:
+    """Less than, or about equal to."""
+    return left < right or abs(left - right) < EPSILON
+
+
+def empty_amount(amount: Amount) -> bool:
+    return amount < EPSILON
+
+
+def _scalars(amounts: Iterable[int]) -> set[int]:
+    return {slot for slot in amounts if slot > MEMORY}

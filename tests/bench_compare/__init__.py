@@ -1,0 +1,1 @@
+"""``make bench-compare``: does the working tree cost more processor time a task than a revision?"""

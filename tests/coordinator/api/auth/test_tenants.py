@@ -1,0 +1,323 @@
+"""A tenant stays in its place: namespaces, priorities and tolerations, on every way in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from aiohttp import ClientSession
+
+from coordinator.api.auth.privileges import not_permitted
+from coordinator.api.auth.tokens import new_token
+from coordinator.intake.admission.registry import Registry
+from coordinator.intake.principal import Principal, TokenRole
+from shared.ledger.redis.server import EmbeddedServer
+from shared.model.model import PriorityClass
+from tests.coordinator.api.auth.files import entry, write_tokens
+from tests.coordinator.api.auth.objects import a_list, group, job, node, pod, queue
+from tests.coordinator.api.auth.test_service import GROUPS, JOBS, LISTS, PODS, QUEUES, Asking
+from tests.end_to_end.one_process.harness import running
+
+ADMIN, OPS, TEAM, GOLD, LOOK, PEEK = (new_token() for _ in range(6))
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+PLANS = "/apis/quadrant.dev/v1alpha1/plans"
+RECORD = "/apis/quadrant.dev/v1alpha1/record"
+
+Json = dict[str, Any]
+
+
+def priority_class(name: str, value: int) -> Json:
+    metadata = {"name": name}
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata}
+    return {**head, "value": value}
+
+
+@pytest.fixture
+async def ask(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterator[Asking]:
+    with redis.Redis.from_url(embedded_server.url) as ledger:
+        ledger.flushall()
+    tokens = write_tokens(
+        short_dir / "tokens",
+        entry("root", "admin", ADMIN),
+        entry("ops", "submit", OPS),
+        entry("team", "submit", TEAM, namespaces=["team-a"]),
+        entry("gold", "submit", GOLD, priorityClasses=["gold"]),
+        entry("look", "view", LOOK),
+        entry("peek", "view", PEEK, namespaces=["team-a"]),
+    )
+    async with (
+        running(embedded_server.url, short_dir, tokens_file=tokens) as service,
+        ClientSession() as session,
+    ):
+        asking = Asking(service, session)
+        things = [
+            queue("ops"),
+            priority_class("vip", 2_000_000_000),
+            priority_class("gold", 1000),
+            priority_class("silver", 10),
+        ]
+        status, body = await asking(ADMIN, "POST", LISTS, a_list(*things))
+        assert (status, body["refused"]) == (200, []), body
+        yield asking
+
+
+def with_spec(obj: Json, **fields: Any) -> Json:
+    """The object with these fields in its specification, or in that of its Job's pods."""
+    made: Json = json.loads(json.dumps(obj))
+    spec = made["spec"]["tasks"][0]["template"]["spec"] if obj["kind"] == "Job" else made["spec"]
+    spec.update(fields)
+    return made
+
+
+def with_class(name: str) -> Json:
+    """A Job that names the class itself, not in its template."""
+    made = job("x", "ops")
+    made["spec"]["priorityClassName"] = name
+    return made
+
+
+TOLERATED = {
+    "control-plane": {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"},
+    "master": {"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"},
+    "everything": {"operator": "Exists"},
+    "every-no-schedule": {"key": "", "operator": "Exists", "effect": "NoSchedule"},
+}
+ASKED: dict[str, Json] = {
+    "pod-system": with_spec(pod("x", queue="ops"), priorityClassName="system-node-critical"),
+    "pod-value": with_spec(pod("x", queue="ops"), priorityClassName="vip"),
+    "pod-bare": with_spec(pod("x", queue="ops"), priority=1_000_000_001),
+    "group": with_spec(group("x", "ops"), priorityClassName="system-cluster-critical"),
+    "group-value": with_spec(group("x", "ops"), priorityClassName="vip"),
+    "job": with_class("system-cluster-critical"),
+    "job-value": with_class("vip"),
+    "template-system": with_spec(job("x", "ops"), priorityClassName="system-x"),
+    "template-bare": with_spec(job("x", "ops"), priority=2_000_000_000),
+    **{f"pod-{k}": with_spec(pod("x", queue="ops"), tolerations=[v]) for k, v in TOLERATED.items()},
+    **{f"job-{k}": with_spec(job("x", "ops"), tolerations=[v]) for k, v in TOLERATED.items()},
+}
+PATHS = {"Pod": PODS, "PodGroup": GROUPS, "Job": JOBS}
+PLAIN = {"Pod": pod("x", queue="ops"), "PodGroup": group("x", "ops"), "Job": job("x", "ops")}
+
+
+@pytest.mark.parametrize("name", ASKED)
+async def test_what_is_an_admins_is_refused_on_every_way_in(ask: Asking, name: str) -> None:
+    obj = ASKED[name]
+    path = PATHS[obj["kind"]]
+
+    def check(status: int, body: Json) -> None:
+        assert (status, body["reason"]) == (403, "Forbidden"), body
+        assert "role admin alone" in body["message"], body
+        assert "the token ops has role submit" in body["message"], body
+
+    async def apply(query: str = "") -> None:
+        url = f"{path}/x?fieldManager=test{query}"
+        check(*await ask(OPS, "PATCH", url, obj, form="apply-patch+yaml"))
+
+    check(*await ask(OPS, "POST", path, obj))
+    check(*await ask(OPS, "POST", f"{path}?dryRun=All", obj))
+    check(*await ask(OPS, "POST", LISTS, a_list(obj)))
+    both = a_list(pod("other", queue="ops"), obj)
+    check(*await ask(OPS, "POST", f"{LISTS}?atomic=true", both))
+    check(*await ask(OPS, "POST", PLANS, a_list(obj)))
+    await apply()
+    await apply("&dryRun=All")
+    assert (await ask(OPS, "GET", f"{path}/x"))[0] == 404
+    # one that is there does not become such a one
+    status, body = await ask(OPS, "POST", path, PLAIN[obj["kind"]])
+    assert status == 201, body
+    check(*await ask(OPS, "PUT", f"{path}/x", obj))
+    await apply("&force=true")
+    check(*await ask(OPS, "PATCH", f"{path}/x", {"spec": obj["spec"]}, form="merge-patch+json"))
+    assert (await ask(OPS, "DELETE", f"{path}/x"))[0] == 200
+    # in a list with others it alone is refused
+    status, body = await ask(OPS, "POST", LISTS, a_list(obj, pod("beside", queue="ops")))
+    assert (status, body["accepted"], len(body["refused"])) == (200, 1, 1), body
+    # an admin may
+    status, body = await ask(ADMIN, "POST", f"{path}?dryRun=All", obj)
+    assert status == 201, body
+
+
+async def test_what_an_admin_gave_may_be_deleted_but_not_kept(ask: Asking) -> None:
+    obj = ASKED["job-value"]
+    assert (await ask(ADMIN, "POST", JOBS, obj))[0] == 201
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    status, body = await ask(OPS, "PATCH", f"{JOBS}/x", labels, form="merge-patch+json")
+    assert status == 403, body
+    assert (await ask(OPS, "DELETE", f"{JOBS}/x"))[0] == 200
+
+
+async def test_who_may_only_look_plans_no_such_thing_either(ask: Asking) -> None:
+    assert (await ask(LOOK, "POST", PLANS, a_list(PLAIN["Job"])))[0] == 200
+    status, body = await ask(LOOK, "POST", PLANS, a_list(PLAIN["Job"], ASKED["job"]))
+    assert (status, len(body["details"]["refused"])) == (403, 1), body
+    assert (await ask(ADMIN, "POST", PLANS, a_list(ASKED["job"])))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"priority": 1_000_000_000},
+        {"priorityClassName": "gold"},
+        {"priorityClassName": "not-there-yet"},
+        {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]},
+        {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
+        {"tolerations": [{"operator": "Exists", "effect": "PreferNoSchedule"}]},
+        {"tolerations": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]},
+        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
+    ],
+    ids=json.dumps,
+)
+async def test_ordinary_work_is_taken(ask: Asking, fields: Json) -> None:
+    for obj in (PLAIN["Pod"], PLAIN["Job"]):
+        status, body = await ask(OPS, "POST", PATHS[obj["kind"]], with_spec(obj, **fields))
+        assert status == 201, body
+
+
+# --- classes of a token -----------------------------------------------------------------------
+
+
+async def test_a_token_with_classes_may_name_no_other(ask: Asking) -> None:
+    for obj in (
+        with_spec(PLAIN["Pod"], priorityClassName="silver"),
+        with_spec(PLAIN["PodGroup"], priorityClassName="silver"),
+        with_spec(PLAIN["Job"], priorityClassName="not-there-yet"),
+        with_class("silver"),
+        with_spec(PLAIN["Pod"], priority=1001),  # a bare number is no way around
+    ):
+        status, body = await ask(GOLD, "POST", PATHS[obj["kind"]], obj)
+        assert status == 403, body
+        assert "the token gold may use gold" in body["message"]
+    taken = [
+        with_spec(pod("a", queue="ops"), priorityClassName="gold", priority=1000),
+        with_spec(group("b", "ops"), priorityClassName="gold"),
+        pod("c", queue="ops"),
+    ]
+    status, body = await ask(GOLD, "POST", LISTS, a_list(*taken))
+    assert (status, body["accepted"]) == (200, 3), body
+
+
+def test_the_default_class_counts_for_bare_priorities() -> None:
+    known = Registry()
+    known.priority_classes["usual"] = PriorityClass("usual", 500, True)
+    mine = Principal("t", TokenRole.SUBMIT, priority_classes=frozenset(("low",)))
+    assert not not_permitted(mine, with_spec(PLAIN["Pod"], priority=500), known)
+    assert "up to 500" in not_permitted(mine, with_spec(PLAIN["Pod"], priority=501), known)
+
+
+@pytest.mark.parametrize("broken", [None, 1, "x", [], [1], {"a": 1}, [{"key": 1}], [None]])
+def test_what_makes_no_sense_is_left_to_intake(broken: Any) -> None:
+    mine = Principal("t", TokenRole.SUBMIT)
+    for obj in PLAIN.values():
+        for field in ("priorityClassName", "priority", "tolerations", "tasks", "template"):
+            assert not not_permitted(mine, with_spec(obj, **{field: broken}), Registry())
+        assert not not_permitted(mine, {**obj, "spec": broken}, Registry())
+
+
+# --- namespaces -------------------------------------------------------------------------------
+
+
+def in_namespace(obj: Json, namespace: str) -> Json:
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+def path_in(kind: str, namespace: str) -> str:
+    return PATHS[kind].replace("/default/", f"/{namespace}/")
+
+
+async def _fill(ask: Asking) -> None:
+    items = [
+        in_namespace(o, ns)
+        for ns in ("team-a", "team-b")
+        for o in (pod("p"), job("j", "ops"), group("g", "ops"))
+    ]
+    status, body = await ask(ADMIN, "POST", LISTS, a_list(*items))
+    assert (status, body["accepted"]) == (200, 6), body
+
+
+@pytest.mark.parametrize("token", [TEAM, PEEK], ids=["submit", "view"])
+async def test_a_token_for_namespaces_sees_these_alone(ask: Asking, token: str) -> None:
+    await _fill(ask)
+    for kind, name in (("Pod", "p"), ("PodGroup", "g"), ("Job", "j")):
+        own, others = path_in(kind, "team-a"), path_in(kind, "team-b")
+        everywhere = own.replace("/namespaces/team-a", "")
+        assert (await ask(token, "GET", f"{own}/{name}"))[0] == 200
+        assert (await ask(token, "GET", f"{own}/{name}/explain"))[0] == 200
+        status, body = await ask(token, "GET", own)
+        assert status == 200, body
+        assert {o["metadata"]["namespace"] for o in body["items"]} == {"team-a"}
+        for path in (
+            others,
+            f"{others}?watch=true",
+            f"{others}/{name}",
+            f"{others}/nothing",
+            f"{others}/{name}/explain",
+            everywhere,
+            f"{everywhere}?watch=true",
+            f"{everywhere}?fieldSelector=metadata.namespace%3Dteam-a",
+        ):
+            status, body = await ask(token, "GET", path)
+            assert (status, body["reason"]) == (403, "Forbidden"), path
+            assert "it is for team-a only" in body["message"]
+        assert (await ask(token, "POST", f"{others}/{name}/explain"))[0] == 403
+    assert (await ask(token, "GET", RECORD))[0] == 403
+    assert (await ask(LOOK, "GET", RECORD))[0] == 200
+    for path in (QUEUES, "/api/v1/nodes", CLASSES, "/api/v1/namespaces", "/metrics"):
+        assert (await ask(token, "GET", path))[0] == 200, path
+    status, body = await ask(token, "POST", PLANS, a_list(in_namespace(job("n", "ops"), "team-b")))
+    assert status == 403, body
+    status, body = await ask(token, "POST", PLANS, a_list(in_namespace(job("n", "ops"), "team-a")))
+    assert status == 200, body
+
+
+async def test_a_token_for_namespaces_writes_there_alone(ask: Asking) -> None:
+    await _fill(ask)
+    for kind, name in (("Pod", "p"), ("PodGroup", "g"), ("Job", "j")):
+        others = path_in(kind, "team-b")
+        obj = PLAIN[kind]
+        label = {"metadata": {"labels": {"a": "b"}}}
+        form = "merge-patch+json"
+        writes: list[tuple[str, str, Json | None, str]] = [
+            ("POST", others, obj, "json"),
+            ("POST", f"{others}?dryRun=All", obj, "json"),
+            ("PUT", f"{others}/{name}", {**obj, "metadata": {"name": name}}, "json"),
+            ("PATCH", f"{others}/{name}", label, form),
+            (
+                "PATCH",
+                f"{others}/new?fieldManager=x",
+                {**obj, "metadata": {"name": "new"}},
+                "apply-patch+yaml",
+            ),
+            ("DELETE", f"{others}/{name}", None, "json"),
+        ]
+        for method, path, body, how in writes:
+            status, answer = await ask(TEAM, method, path, body, form=how)
+            assert (status, answer["reason"]) == (403, "Forbidden"), (method, path)
+        own = f"{path_in(kind, 'team-a')}/{name}"
+        assert (await ask(TEAM, "PATCH", own, label, form=form))[0] == 200
+        assert (await ask(ADMIN, "GET", f"{others}/{name}"))[0] == 200
+    # in lists each object is judged; without a namespace it is in default
+    items = [in_namespace(pod("l"), "team-a"), in_namespace(pod("l"), "team-b"), pod("l")]
+    status, body = await ask(TEAM, "POST", LISTS, a_list(*items, node("n")))
+    assert (status, body["accepted"]) == (200, 1), body
+    assert [r["name"] for r in body["refused"]] == ["team-b/l", "default/l", "n"]
+    assert "the token team is for team-a only" in body["refused"][0]["message"]
+
+
+async def test_a_stream_leaves_out_other_namespaces(ask: Asking) -> None:
+    headers = {"Authorization": f"Bearer {PEEK}"}
+    url = f"{ask.running.url}/stream?kind=Pod&kind=Queue"
+    async with ask.session.get(url, headers=headers) as stream:
+        assert stream.status == 200
+        await stream.content.readuntil(b"ready")
+        await _fill(ask)
+        told = b""
+        # of an object that changes again the last change alone is told, so the order is open
+        while b"team-a" not in told:
+            told += await stream.content.readuntil(b"\r\n\r\n")
+        assert (await ask(ADMIN, "POST", QUEUES, queue("last")))[0] == 201
+        told += await stream.content.readuntil(b'"last"')
+    assert b"team-b" not in told

@@ -1,0 +1,136 @@
+"""A whole service with some objects in it, and stock kubectl against it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+import pytest_asyncio
+import redis
+
+from coordinator.api.write.bulk import BASE
+from coordinator.intake.documents.kinds import EVENT
+from coordinator.service import executor
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.api.client import Client
+from tests.coordinator.api.kubectl import Kubectl, found
+from tests.coordinator.intake.objects import node, pod, pod_group, queue
+from tests.coordinator.intake.world_objects import WORLD
+from tests.end_to_end.one_process.harness import Running, running
+
+DURATION = {"quadrant.dev/duration": "600"}
+
+
+@pytest.fixture
+def redis_url(embedded_server: EmbeddedServer) -> str:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
+
+
+def running_pod(name: str, /, *, group: str = "", **labels: str) -> dict[str, Any]:
+    made = pod(name, group=group)
+    made["metadata"]["annotations"] |= DURATION
+    made["metadata"]["labels"] = labels
+    return made
+
+
+def job(name: str, replicas: int, /, **labels: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    template = {
+        "metadata": {"labels": labels, "annotations": DURATION},
+        "spec": {"containers": [container]},
+    }
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {
+            "minAvailable": replicas,
+            "tasks": [{"name": "w", "replicas": replicas, "template": template}],
+        },
+    }
+
+
+ITEMS = [
+    node("n1", labels={"zone": "a"}),
+    node("n2", labels={"zone": "b"}),
+    queue("research", weight=2),
+    pod_group("gang", minMember=2),
+    running_pod("p1", group="gang", tier="web"),
+    running_pod("p2", group="gang", tier="db"),
+    job("train", 3, tier="train"),
+    pod("big", containers=[{"name": "c", "resources": {"requests": {"cpu": "100"}}}]),
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 1000,
+    },
+    {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "ns"},
+        "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"tier": "web"}}},
+    },
+    {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": "rack"},
+        "spec": {
+            "tier": 1,
+            "members": [
+                {"type": "Node", "selector": {"exactMatch": {"name": name}}}
+                for name in ("n1", "n2")
+            ],
+        },
+    },
+    *(written for name, (written, _) in WORLD.items() if name != "budget"),
+]
+
+
+@pytest_asyncio.fixture
+async def service(
+    redis_url: str, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Running]:
+    """Two nodes, five pods that run, one that never will."""
+    monkeypatch.setattr(executor, "SWEEP_SECONDS", 0.02)  # what it finds is waited for below
+    async with running(redis_url, short_dir) as service:
+        await put(service, *ITEMS)
+        await service.until(lambda status: status["tasks"]["running"] == 5)
+        await service.until(lambda _: "FailedScheduling" in happened(service))
+        yield service
+
+
+def happened(service: Running) -> set[str]:
+    """Reasons of all events."""
+    page = service.service.objects.list(EVENT, namespace=None, limit=None)
+    return {entry.field("reason") for entry in page.items}
+
+
+async def put(service: Running, *items: dict[str, Any]) -> None:
+    body = orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    headers = {"Content-Type": "application/json"}
+    async with (
+        aiohttp.ClientSession(service.url) as session,
+        session.post(f"{BASE}/lists", data=body, headers=headers) as answer,
+    ):
+        said = await answer.json()
+    assert said["refused"] == [], said
+
+
+@pytest_asyncio.fixture
+async def client(service: Running) -> AsyncIterator[Client]:
+    async with aiohttp.ClientSession(service.url) as session:
+        yield Client(session)
+
+
+@pytest.fixture
+def kubectl(service: Running, tmp_path: Path) -> Kubectl:
+    if found() is None:
+        pytest.skip("no kubectl in PATH or $KUBECTL")
+    return Kubectl(service.url, tmp_path)

@@ -1,0 +1,70 @@
+"""PodDisruptionBudgets are kept and shown as they were written; and what a list must not be."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from coordinator.api.write.bulk import BASE
+from tests.coordinator.api.client import TABLE, Client
+from tests.coordinator.api.conftest import put
+from tests.end_to_end.one_process.harness import Running
+
+BUDGETS = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets"
+
+
+def budget(name: str, **spec: object) -> dict[str, object]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"tier": "web"}}, **spec},
+    }
+
+
+async def test_they_are_kept(client: Client, service: Running) -> None:
+    kept = await client.get(f"{BUDGETS}/keep")
+    assert kept["spec"]["minAvailable"] == "50%"
+    shown = await client.get(BUDGETS, accept=TABLE)
+    assert [row["cells"][:3] for row in shown["rows"]] == [["keep", "50%", "N/A"]]
+    since = kept["metadata"]["resourceVersion"]
+    async with client.session.post(BUDGETS, json=budget("more", maxUnavailable=1)) as answer:
+        assert answer.status == 201
+        assert "Warning" not in answer.headers
+    await put(service, budget("keep", minAvailable=3))
+    async with client.session.delete(f"{BUDGETS}/more") as answer:
+        assert answer.status == 200
+    seen = []
+    async with client.watch(BUDGETS, resourceVersion=since) as lines:
+        while ("DELETED", "more") not in seen:
+            seen.append(await lines.named())
+    assert ("MODIFIED", "keep") in seen
+    assert await client.names(BUDGETS) == ["keep"]
+
+
+async def test_what_is_wrong_in_one_is_told(client: Client) -> None:
+    both = budget("both", minAvailable=1, maxUnavailable="20%")
+    async with client.session.post(BUDGETS, json=both) as answer:
+        said = await answer.json()
+    assert answer.status == 422
+    assert [cause["field"] for cause in said["details"]["causes"]] == ["spec.maxUnavailable"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"apiVersion":"v1","kind":"List","items":' + b"[" * 90 + b"]" * 90 + b"}", "deeper"),
+        (b'{"apiVersion":"v1","kind":"List","items":{}}', "items is not a list"),
+        (b'{"apiVersion":"v1","kind":"Pod"}', "kind is 'Pod'; write List"),
+        (b'{"apiVersion":"v1","kind":"List","wheels":1}', "wheels: 'wheels' is no field"),
+        (b"[]", "not an object; send a List"),
+        (b"apiVersion: v1", "not JSON"),
+        (b"", "not JSON"),
+    ],
+)
+async def test_what_is_no_list_is_told(client: Client, body: bytes, message: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with client.session.post(f"{BASE}/lists", data=body, headers=headers) as answer:
+        said = orjson.loads(await answer.read())
+    assert (answer.status, said["kind"]) == (400, "Status")
+    assert message in said["message"]

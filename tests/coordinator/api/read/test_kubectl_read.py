@@ -1,0 +1,154 @@
+"""Stock kubectl reads a running service, as people and their tools do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+
+import pytest
+
+from tests.coordinator.api.conftest import put, running_pod
+from tests.coordinator.api.kubectl import Kubectl, found
+from tests.end_to_end.one_process.harness import Running
+
+pytestmark = [pytest.mark.timeout(120)]
+
+
+def columns(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+
+
+async def test_it_finds_every_kind(kubectl: Kubectl) -> None:
+    text = await kubectl.ok("api-resources", "--no-headers")
+    kinds = {line.split()[-1] for line in text.splitlines()}
+    assert kinds >= {"Pod", "Node", "Event", "Namespace", "PodGroup", "Queue", "Job", "HyperNode"}
+    assert kinds >= {"PriorityClass", "Shard"}
+    assert "Server Version: v1.32" in await kubectl.ok("version")
+    assert "scheduling.volcano.sh/v1beta1" in await kubectl.ok("api-versions")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("pods -n ns", ["big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2"]),
+        ("po -A -l tier=train", ["ns", "ns", "ns"]),
+        ("pods -n ns -l tier!=train", ["big", "p1", "p2"]),
+        ("pods -n ns -l", ["p1", "p2"]),
+        ("pods -n ns --field-selector status.phase=Pending", ["big"]),
+        ("pods -n ns --field-selector status.phase!=Running,metadata.name=p1", []),
+        ("nodes", ["n1", "n2"]),
+        ("nodes -l zone=b", ["n2"]),
+        ("queues", ["default", "research"]),
+        ("vcjob -n ns", ["train"]),
+        ("hn", ["rack"]),
+        ("pc", ["high"]),
+        ("ns", ["default", "ns"]),
+        ("shards", ["shard-0", "shard-1"]),
+        ("pods", []),
+    ],
+)
+async def test_it_lists(kubectl: Kubectl, words: str, names: list[str]) -> None:
+    more = ["tier in (web,db)"] if words.endswith("-l") else []
+    text = await kubectl.ok("get", *words.split(), *more, "--no-headers")
+    assert [line.split()[0] for line in text.splitlines()] == names
+
+
+async def test_a_wide_table_has_more_columns(kubectl: Kubectl) -> None:
+    narrow = columns(await kubectl.ok("get", "pods", "-n", "ns"))
+    wide = columns(await kubectl.ok("get", "pods", "-n", "ns", "-o", "wide"))
+    assert narrow[0] == ["NAME", "READY", "STATUS", "AGE"]
+    assert wide[0][:4] == narrow[0]
+    assert "NODE" in wide[0]
+    node = wide[0].index("NODE")
+    assert {row[node] for row in wide[2:]} == {"n1", "n2"}
+
+
+async def test_it_shows_one_object_whole(kubectl: Kubectl) -> None:
+    pod = json.loads(await kubectl.ok("get", "pod", "p1", "-n", "ns", "-o", "json"))
+    assert (pod["kind"], pod["metadata"]["labels"]) == ("Pod", {"tier": "web"})
+    assert pod["spec"]["nodeName"] in ("n1", "n2")
+    assert pod["status"]["phase"] == "Running"
+    assert "phase: Running" in await kubectl.ok("get", "pod", "train-w-1", "-n", "ns", "-o", "yaml")
+    path = "jsonpath={.items[*].metadata.name}"
+    assert await kubectl.ok("get", "nodes", "-o", path) == "n1 n2"
+    sort = ("--sort-by=.spec.nodeName", "-o", "name")
+    assert (await kubectl.ok("get", "pods", "-n", "ns", *sort)).startswith("pod/big\n")
+
+
+async def test_it_reads_long_lists_in_pages(kubectl: Kubectl) -> None:
+    said = await kubectl("get", "pods", "-n", "ns", "--chunk-size=2", "--no-headers", "-v=6")
+    assert [line.split()[0] for line in said.out.splitlines()][-1] == "train-w-2"
+    assert len(said.out.splitlines()) == 6
+    assert said.err.count("limit=2") == 3
+
+
+async def test_it_describes_with_events(kubectl: Kubectl) -> None:
+    text = await kubectl.ok("describe", "pod", "big", "-n", "ns")
+    assert re.search(r"Warning +FailedScheduling .*100 cpu, the largest node has 8", text)
+    text = await kubectl.ok("describe", "pod", "p1", "-n", "ns")
+    assert re.search(r"Normal +Scheduled .*quadrant +Placed on n", text)
+    text = await kubectl.ok("describe", "node", "n1")
+    assert "Non-terminated Pods" in text
+    assert re.search(r"^  ns +(p1|p2|train-w-\d) ", text, re.M)
+    for words in ("queue research", "vcjob train -n ns", "podgroup gang -n ns", "shard shard-0"):
+        assert "Name:" in await kubectl.ok("describe", *words.split())
+
+
+async def test_it_explains_fields(kubectl: Kubectl) -> None:
+    text = await kubectl.ok("explain", "pod.spec.containers.resources.requests")
+    assert "Amounts that are set aside for it" in text
+    text = await kubectl.ok("explain", "vcjob.spec.tasks")
+    assert "minAvailable\t<integer>" in text
+    assert "weight\t<integer>" in await kubectl.ok("explain", "queue.spec")
+    assert "nodeSelectorTerms" in await kubectl.ok("explain", "pod", "--recursive")
+
+
+async def test_its_mistakes_are_told(kubectl: Kubectl) -> None:
+    said = await kubectl("get", "pod", "nope", "-n", "ns")
+    assert said.code == 1
+    assert said.err == 'Error from server (NotFound): pods "nope" not found\n'
+    said = await kubectl("get", "pods", "--field-selector", "spec.wheel=4")
+    assert "'spec.wheel' cannot be selected by; use metadata.name" in said.err
+    said = await kubectl("get", "pods", "-l", "a=b=c")
+    assert said.code == 1
+    said = await kubectl("get", "wheels")
+    assert "doesn't have a resource type" in said.err
+
+
+async def test_it_watches(kubectl: Kubectl, service: Running) -> None:
+    async with asyncio.TaskGroup() as group:
+        every = group.create_task(watched(service, kubectl, "get", "pods", "-n", "ns", "-w"))
+        some = group.create_task(
+            watched(service, kubectl, "get", "pods", "-n", "ns", "-l", "tier=web", "-w")
+        )
+        await asyncio.sleep(2.0)
+        await put(service, running_pod("late", tier="web"))
+        await asyncio.sleep(0.5)
+        await put(service, running_pod("p2", group="gang", tier="db", colour="red"))
+    assert [line.split()[0] for line in every.result()[:7]] == [
+        "NAME", "big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2",
+    ]  # fmt: skip
+    later = [line.split()[0] for line in every.result()[7:]]
+    assert "late" in later
+    assert later[-1] == "p2"
+    assert {line.split()[0] for line in some.result()} == {"NAME", "p1", "late"}
+
+
+async def watched(service: Running, kubectl: Kubectl, *words: str) -> list[str]:
+    """What a watch of four seconds printed."""
+    program = found()
+    assert program is not None
+    process = await asyncio.create_subprocess_exec(
+        program,
+        f"--server={service.url}",
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KUBECONFIG": os.devnull},
+    )
+    await asyncio.sleep(4.0)
+    process.terminate()
+    async with asyncio.timeout(10.0):
+        out, _ = await process.communicate()
+    return out.decode().splitlines()

@@ -1,0 +1,321 @@
+"""Every operation that the OpenAPI documents name, asked with whatever fits them and whatever does
+not: no answer is an error of the server, none takes long, and each is what the documents say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from coordinator.api.discovery.openapi import document
+from coordinator.api.read import watch
+from coordinator.intake.documents.kinds import KINDS, Kind
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.api.conftest import ITEMS, put
+from tests.end_to_end.one_process.harness import running
+
+SECONDS = 10.0
+"""An answer that takes longer is a hang."""
+MINUTE = 60.0
+EXAMPLES = 5
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+THERE = sorted({item["metadata"]["name"] for item in ITEMS} | {"train-w-0", "shard-0", "default"})
+
+
+def exploring(examples: int = EXAMPLES) -> settings:
+    """The same examples in every run of CI, others elsewhere; see tests/conftest.py."""
+    return settings(
+        max_examples=examples,
+        phases=[Phase.reuse, Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.fixture(scope="module")
+def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service in a thread of its own, so that clients that wait may ask it."""
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    began, found = threading.Event(), list[str]()
+    loop, ending = asyncio.new_event_loop(), asyncio.Event()
+
+    async def serve() -> None:
+        async with running(embedded_server.url, Path(tmp_path_factory.mktemp("s"))) as service:
+            await put(service, *ITEMS)
+            await service.until(lambda status: status["tasks"]["running"] == 5)
+            found.append(service.url)
+            began.set()
+            await ending.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "LONGEST_SECONDS", 0.05)
+        thread.start()
+        try:
+            assert began.wait(MINUTE)
+            yield found[0]
+        finally:
+            loop.call_soon_threadsafe(ending.set)
+            thread.join(MINUTE)
+            loop.close()
+    assert not thread.is_alive()
+
+
+@pytest.fixture(autouse=True)
+def again(url: str) -> None:
+    """What the test before deleted is there once more, or soon."""
+    items: Any = {"apiVersion": "v1", "kind": "List", "items": ITEMS}
+    answer = requests.post(f"{url}/apis/quadrant.dev/v1alpha1/lists", json=items, timeout=SECONDS)
+    assert answer.status_code == 200, answer.text
+
+
+def operations() -> dict[str, Any]:
+    """By name: of each kind, and of what is no object."""
+    found = {}
+    for version in dict.fromkeys(kind.api_version for kind in KINDS):
+        kinds = tuple(kind for kind in KINDS if kind.api_version == version)
+        schema = schemathesis.openapi.from_dict(document(version, kinds))
+        for result in schema.get_all_operations():
+            assert isinstance(result, Ok), result
+            operation = result.ok()
+            found[operation.definition.raw["operationId"]] = operation
+    return found
+
+
+OPERATIONS = operations()
+
+
+WRITTEN = [kind for kind in KINDS if "patch" in kind.verbs]
+LANGUAGES = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+]
+TYPES = [*LANGUAGES, "application/json", "application/yaml", "text/plain", ""]
+WORDS = st.text(max_size=30) | st.sampled_from(["true", "false", "1", "-1", "All", "a=b", "a in ("])
+PARAMETERS = st.sampled_from(
+    [
+        "labelSelector",
+        "fieldSelector",
+        "limit",
+        "continue",
+        "resourceVersion",
+        "resourceVersionMatch",
+        "watch",
+        "allowWatchBookmarks",
+        "sendInitialEvents",
+        "timeoutSeconds",
+        "includeObject",
+        "dryRun",
+        "fieldManager",
+        "fieldValidation",
+        "force",
+        "pretty",
+        "atomic",
+        "propagationPolicy",
+        "gracePeriodSeconds",
+        "other",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+POINTERS = st.sampled_from(
+    [
+        "/metadata/labels",
+        "/metadata/labels/a",
+        "/metadata/finalizers/-",
+        "/metadata/name",
+        "/spec",
+        "/spec/-",
+        "/spec/containers/0",
+        "/spec/containers/0/resources/requests/cpu",
+        "/spec/tasks/0/replicas",
+        "/spec/members/-",
+        "/spec/taints",
+        "/status/allocatable/cpu",
+        "/kind",
+        "/~1",
+        "/~2",
+    ]
+) | st.text(max_size=10)
+STEPS = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "spoil"])},
+        optional={"path": POINTERS, "from": POINTERS, "value": JSON},
+    ),
+    max_size=4,
+)
+
+
+def negative(operation: Any) -> bool:
+    """Whether there is anything of it that could be wrong: paths are all texts."""
+    return bool(operation.query or operation.body)
+
+
+ASKED = [
+    (name, mode)
+    for name, operation in OPERATIONS.items()
+    for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    if mode is GenerationMode.POSITIVE or negative(operation)
+]
+
+
+@pytest.mark.parametrize(("name", "mode"), ASKED)
+def test_whatever_is_asked(url: str, name: str, mode: GenerationMode) -> None:
+    @exploring()
+    @given(
+        case=OPERATIONS[name].as_strategy(generation_mode=mode),
+        known=st.sampled_from([*THERE, ""]),
+    )
+    def ask(case: Case[Any], known: str) -> None:
+        if known:
+            _about(case, known)
+        answer = case.call(base_url=url, timeout=SECONDS)
+        watched = "watch" in (case.query or {})
+        case.validate_response(answer, checks=CHECKS[:2] if watched else CHECKS)
+
+    ask()
+
+
+def _about(case: Case[Any], name: str) -> None:
+    """The same, of an object that is there or could be."""
+    if case.path_parameters:
+        at = {"name": name, "namespace": "ns"}
+        case.path_parameters |= {key: at[key] for key in case.path_parameters}
+    if isinstance(case.body, dict) and case.method in ("POST", "PUT") and "spec" in case.body:
+        own = {key: value for key, value in case.body.items() if key not in ("apiVersion", "kind")}
+        case.body = own | {"metadata": {"name": name}}
+
+
+@pytest.mark.parametrize("kind", WRITTEN, ids=lambda kind: kind.plural)
+def test_whatever_patch_is_sent(url: str, kind: Kind) -> None:
+    create = OPERATIONS[f"create{kind.kind}"].as_strategy()
+
+    @exploring()
+    @given(
+        language=st.sampled_from(LANGUAGES),
+        steps=STEPS,
+        like=create.map(lambda case: case.body),
+        name=st.sampled_from(THERE),
+        dry=st.booleans(),
+    )
+    def patch(language: str, steps: Any, like: Any, name: str, dry: bool) -> None:
+        body: Any = steps
+        if language != LANGUAGES[0] and isinstance(like, dict):
+            body = {key: like[key] for key in like if key in ("spec", "status", "value")}
+        query = {"fieldManager": "f", "force": "true"} | ({"dryRun": "All"} if dry else {})
+        answer = requests.patch(
+            f"{url}{path_of(kind)}/{name}",
+            params=query,
+            data=json.dumps(body),
+            headers={"Content-Type": language},
+            timeout=SECONDS,
+        )
+        fine(answer)
+
+    patch()
+
+
+def path_of(kind: Kind) -> str:
+    root = f"/{'apis' if kind.group else 'api'}/{kind.api_version}"
+    return f"{root}{'/namespaces/ns' if kind.namespaced else ''}/{kind.plural}"
+
+
+OURS = "/apis/quadrant.dev/v1alpha1"
+DOORS = [
+    ("POST", f"{OURS}/lists"),
+    ("POST", f"{OURS}/plans"),
+    ("POST", "/api/v1/namespaces/ns/pods"),
+    ("PUT", "/api/v1/namespaces/ns/pods/p1"),
+    ("PATCH", "/api/v1/namespaces/ns/pods/p1"),
+    ("DELETE", "/api/v1/namespaces/ns/pods/p2"),
+    ("POST", "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs/train/explain"),
+]
+BODIES = st.one_of(
+    st.binary(max_size=60),
+    JSON.map(lambda value: json.dumps(value).encode()),
+    st.lists(JSON, max_size=3).map(
+        lambda items: json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
+    ),
+    st.sampled_from(
+        [b"[" * 500, b'{"a":' * 500, b"- &a [*a]", b"a: b: c", b"NaN", b'{"a":1,"a":2}']
+    ),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), DOORS)
+def test_whatever_body_is_sent(url: str, method: str, path: str) -> None:
+    @exploring(3 * EXAMPLES)
+    @given(body=BODIES, sent_as=st.sampled_from(TYPES))
+    def send(body: bytes, sent_as: str) -> None:
+        headers = {"Content-Type": sent_as}
+        fine(requests.request(method, url + path, data=body, headers=headers, timeout=SECONDS))
+
+    send()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/namespaces/ns/events", "/stream"])
+def test_whatever_the_query_says(url: str, path: str) -> None:
+    @exploring(5 * EXAMPLES)
+    @given(query=st.dictionaries(PARAMETERS, WORDS, max_size=4))
+    def look(query: dict[str, str]) -> None:
+        with requests.get(url + path, params=query, timeout=SECONDS, stream=True) as answer:
+            assert answer.status_code < 500, answer.text
+
+    look()
+
+
+def test_null_stands_for_nothing(url: str) -> None:
+    """Found by asking: it is kept as it was sent, which the documents must say."""
+    obj: Any = {"metadata": {"name": "nulls"}, "spec": {"minResources": None, "queue": None}}
+    path = path_of(next(kind for kind in WRITTEN if kind.kind == "PodGroup"))
+    answer = requests.post(f"{url}{path}", json=obj, timeout=SECONDS)
+    assert (answer.status_code, answer.json()["spec"]) == (201, obj["spec"])
+    operation = OPERATIONS["readPodGroup"]
+    case = operation.Case(path_parameters={"namespace": "ns", "name": "nulls"})
+    case.validate_response(case.call(base_url=url, timeout=SECONDS), checks=CHECKS)
+
+
+def test_a_watch_without_a_value_is_one(url: str) -> None:
+    """Found by asking: as in Kubernetes, the name alone is enough."""
+    answer = requests.get(f"{url}/api/v1/nodes", params={"watch": ""}, timeout=SECONDS)
+    assert {json.loads(line)["type"] for line in answer.text.splitlines()} == {"ADDED"}
+
+
+def fine(answer: requests.Response) -> None:
+    """No error of the server; what is refused is told as a Status."""
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        said = answer.json()
+        assert (said["kind"], said["code"]) == ("Status", answer.status_code)
+        assert said["message"]
+        assert "Traceback" not in said["message"]

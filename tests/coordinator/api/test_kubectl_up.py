@@ -1,0 +1,277 @@
+"""Stock kubectl against ``quadrant up`` as a user starts it: all processes, and the kubeconfig that
+it writes. Without a kubectl in PATH or ``$KUBECTL`` these tests are skipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.run.up import KUBECONFIG
+from tests.coordinator.api.conftest import job, running_pod
+from tests.coordinator.api.kubectl import Said, found
+from tests.coordinator.intake.objects import node, pod
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+START_SECONDS = 150.0
+SECONDS = 60.0
+OLDEST = (1, 32)
+SCRIPTS = Path(sys.executable).parent
+
+
+class Kubectl:
+    def __init__(self, kubeconfig: Path, home: Path) -> None:
+        program = found()
+        assert program is not None
+        self.program = program
+        self.home = home
+        path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+        self.environ = {"PATH": path, "HOME": str(home), "KUBECONFIG": str(kubeconfig)}
+
+    def __call__(self, *words: str, text: str = "") -> Said:
+        """Run a command. ``text`` goes to its standard input."""
+        done = subprocess.run(
+            [self.program, *words],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=self.environ,
+            cwd=self.home,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *words: str, text: str = "") -> str:
+        """What it prints, of a command that must succeed."""
+        said = self(*words, text=text)
+        assert said.code == 0, (words, str(said))
+        return said.out
+
+    def until(self, pattern: str, *words: str) -> None:
+        """Until a command prints it: the service tells some things when it comes to them."""
+        end = time.monotonic() + SECONDS
+        while not re.search(pattern, said := self.ok(*words)):
+            assert time.monotonic() < end, said
+            time.sleep(0.2)
+
+    def file(self, name: str, *objects: object) -> str:
+        path = self.home / f"{name}.json"
+        items = {"apiVersion": "v1", "kind": "List", "items": [*objects]}
+        path.write_text(json.dumps(objects[0] if len(objects) == 1 else items))
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> Iterator[Kubectl]:
+    """Of a service with two nodes, a Job of three pods that runs, and a pod that never will."""
+    if found() is None:
+        pytest.skip("no kubectl in PATH or $KUBECTL: what it sees of `quadrant up` is not tested")
+    with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as name:
+        run = Path(name)
+        home = run / "home"
+        home.mkdir()
+        errors = (run / "up.err").open("w")
+        up = subprocess.Popen(
+            [str(SCRIPTS / "quadrant"), "up", "--shards", "1", "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith("QUADRANT_")},
+                "QUADRANT_RUN_DIR": str(run / "run"),
+            },
+            start_new_session=True,
+        )
+        try:
+            yield _filled(Kubectl(_kubeconfig(up, run), home))
+        finally:
+            up.send_signal(signal.SIGINT)
+            up.communicate(timeout=SECONDS)
+            errors.close()
+    assert up.returncode == 130
+
+
+def _kubeconfig(up: subprocess.Popen[str], run: Path) -> Path:
+    """Where it is, once it is there."""
+    assert up.stdout is not None
+    ready, _, _ = select.select([up.stdout], [], [], START_SECONDS)
+    assert ready and up.stdout.readline().startswith("http://"), (run / "up.err").read_text()
+    path = run / "run" / KUBECONFIG
+    end = time.monotonic() + SECONDS
+    while not path.exists():
+        assert time.monotonic() < end, "no kubeconfig was written"
+        time.sleep(0.05)
+    return path
+
+
+def _filled(kubectl: Kubectl) -> Kubectl:
+    big = pod("big", containers=[{"name": "c", "resources": {"requests": {"cpu": "100"}}}])
+    objects = (node("n1"), node("n2"), job("train", 3, tier="train"), big)
+    kubectl.ok("apply", "-f", kubectl.file("all", *objects))
+    until = "--for=jsonpath={.status.phase}=Running"
+    kubectl.ok("wait", "pod", "-l", "tier=train", "-n", "ns", until, "--timeout=40s")
+    return kubectl
+
+
+def test_it_is_new_enough(kubectl: Kubectl) -> None:
+    said = json.loads(kubectl.ok("version", "-o", "json"))
+    client, server = said["clientVersion"], said["serverVersion"]
+    assert (int(client["major"]), int(re.match(r"\d+", client["minor"])[0])) >= OLDEST  # type: ignore[index]
+    assert "quadrant" in server["gitVersion"]
+
+
+def test_it_gets(kubectl: Kubectl) -> None:
+    lines = kubectl.ok("get", "pods", "-n", "ns").splitlines()
+    assert lines[0].split() == ["NAME", "READY", "STATUS", "AGE"]
+    assert [line.split()[0] for line in lines[1:4]] == ["big", "train-w-0", "train-w-1"]
+    assert re.search(r"^train-w-2 +1/1 +Running ", "\n".join(lines), re.M)
+    wide = kubectl.ok("get", "pods", "-n", "ns", "-o", "wide")
+    assert "NODE" in wide.splitlines()[0]
+    assert re.search(r"^train-w-0 .* n[12] ", wide, re.M)
+    assert "nodeName: n" in kubectl.ok("get", "pod", "train-w-0", "-n", "ns", "-o", "yaml")
+    assert kubectl.ok("get", "pods", "-A", "-l", "tier=train", "-o", "name").count("pod/") == 3
+    both = kubectl.ok("get", "vcjob,no", "-A", "-o", "name").split()
+    assert both == ["job.batch.volcano.sh/train", "node/n1", "node/n2"]
+
+
+def test_all_of_a_namespace(kubectl: Kubectl) -> None:
+    shown = kubectl.ok("get", "all", "-n", "ns", "-o", "name").split()
+    assert {"pod/big", "pod/train-w-2", "job.batch.volcano.sh/train"} <= {*shown}
+
+
+def test_it_describes_with_events(kubectl: Kubectl) -> None:
+    why = r"Warning +FailedScheduling .*100 cpu, the largest node has 8"
+    kubectl.until(why, "describe", "pod", "big", "-n", "ns")
+    placed = r"Normal +Scheduled .*quadrant +Placed on n"
+    kubectl.until(placed, "describe", "pod", "train-w-0", "-n", "ns")
+    assert re.search(
+        r"^  ns +train-w-\d ", kubectl.ok("describe", "node", "n1"), re.M
+    ) or re.search(r"^  ns +train-w-\d ", kubectl.ok("describe", "node", "n2"), re.M)
+    for words in ("queue default", "vcjob train -n ns", "shard shard-0"):
+        assert "Name:" in kubectl.ok("describe", *words.split())
+
+
+def test_it_watches(kubectl: Kubectl) -> None:
+    watch = subprocess.Popen(
+        [kubectl.program, "get", "pods", "-n", "ns", "-l", "tier=seen", "-w"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=kubectl.environ,
+    )
+    try:
+        time.sleep(2.0)
+        kubectl.ok("apply", "-f", kubectl.file("seen", running_pod("seen", tier="seen")))
+        assert watch.stdout is not None
+        seen = ""
+        end = time.monotonic() + SECONDS
+        while "Running" not in seen:
+            ready, _, _ = select.select([watch.stdout], [], [], max(0.0, end - time.monotonic()))
+            assert ready, seen
+            seen += os.read(watch.stdout.fileno(), 65536).decode()
+    finally:
+        watch.terminate()
+        watch.communicate(timeout=SECONDS)
+        kubectl.ok("delete", "pod", "seen", "-n", "ns", "--ignore-not-found")
+    assert re.search(r"^NAME +READY +STATUS +AGE\nseen ", seen), seen
+
+
+def test_it_applies_and_tells_what_would_change(kubectl: Kubectl) -> None:
+    first, second = running_pod("one", tier="a"), running_pod("one", tier="b")
+    path = kubectl.file("one", first)
+    said = kubectl("diff", "-f", path)
+    assert (said.code, "+  name: one" in said.out) == (1, True), said
+    assert kubectl.ok("apply", "-f", path, "--dry-run=server") == (
+        "pod/one created (server dry run)\n"
+    )
+    assert kubectl("get", "pod", "one", "-n", "ns").code == 1
+    assert kubectl.ok("apply", "-f", path) == "pod/one created\n"
+    kubectl.ok(
+        "wait", "pod/one", "-n", "ns", "--for=jsonpath={.status.phase}=Running", "--timeout=40s"
+    )
+    assert kubectl.ok("apply", "-f", path) == "pod/one unchanged\n"
+    assert kubectl("diff", "-f", path) == Said(0, "", "")
+    path = kubectl.file("one", second)
+    said = kubectl("diff", "-f", path)
+    assert said.code == 1
+    assert re.search(r"^-\s+tier: a$", said.out, re.M), said
+    assert re.search(r"^\+\s+tier: b$", said.out, re.M), said
+    assert kubectl.ok("apply", "-f", path) == "pod/one configured\n"
+    assert kubectl("diff", "-f", str(kubectl.home / "none.json")).code > 1
+    kubectl.ok("wait", "pod/one", "-n", "ns", "--for=condition=PodScheduled", "--timeout=20s")
+    assert kubectl.ok("delete", "pod", "one", "-n", "ns") == 'pod "one" deleted\n'
+    assert kubectl("get", "pod", "one", "-n", "ns").code == 1
+
+
+def test_the_server_applies(kubectl: Kubectl) -> None:
+    path = kubectl.file("two", running_pod("two", tier="a"))
+    apply = ("apply", "--server-side", "-f", path)
+    assert kubectl.ok(*apply) == "pod/two serverside-applied\n"
+    assert kubectl("diff", "--server-side", "-f", path).code == 0
+    kubectl.file("two", running_pod("two", tier="b"))
+    said = kubectl(*apply, "--field-manager=another")
+    assert said.code == 1
+    assert 'conflict with "kubectl"' in said.err
+    assert ".metadata.labels.tier" in said.err
+    forced = kubectl.ok(*apply, "--field-manager=another", "--force-conflicts")
+    assert forced == "pod/two serverside-applied\n"
+    assert kubectl("diff", "--server-side", "--field-manager=another", "-f", path).code == 0
+    assert kubectl.ok("label", "pod", "two", "-n", "ns", "more=yes") == "pod/two labeled\n"
+    kubectl.ok("delete", "-f", path, "--wait=false")
+    kubectl.ok("wait", "pod/two", "-n", "ns", "--for=delete", "--timeout=20s")
+
+
+def test_a_finalizer_can_be_taken_away(kubectl: Kubectl) -> None:
+    held = running_pod("held")
+    held["metadata"]["finalizers"] = ["example.com/a", "example.com/b"]
+    kubectl.ok("apply", "-f", kubectl.file("held", held))
+    held["metadata"]["finalizers"] = ["example.com/b"]
+    kubectl.ok("apply", "-f", kubectl.file("held", held))
+    shown = ("get", "pod", "held", "-n", "ns", "-o", "jsonpath={.metadata.finalizers}")
+    assert kubectl.ok(*shown) == '["example.com/b"]'
+    kubectl.ok("delete", "pod", "held", "-n", "ns")
+
+
+def test_it_explains(kubectl: Kubectl) -> None:
+    said = kubectl.ok("explain", "pod.spec.containers.resources.requests")
+    assert "Amounts that are set aside for it" in said
+    assert "minAvailable\t<integer>" in kubectl.ok("explain", "vcjob.spec")
+
+
+def test_what_is_wrong_is_told_field_by_field(kubectl: Kubectl) -> None:
+    wrong = job("wrong", 1)
+    wrong["spec"]["minAvailable"] = -1
+    said = kubectl("apply", "-f", kubectl.file("wrong", wrong))
+    assert said.code == 1
+    assert 'The Job "wrong" is invalid: spec.minAvailable: Invalid value' in said.err
+    unknown = pod("wrong")
+    unknown["spec"]["nodeSelectr"] = {"a": "b"}
+    said = kubectl("apply", "-f", kubectl.file("wrong", unknown))
+    assert said.code == 1
+    assert "spec.nodeSelectr" in said.err
+    assert kubectl("get", "pod,vcjob", "wrong", "-n", "ns").code == 1
+
+
+def test_the_plugin_is_the_command(kubectl: Kubectl) -> None:
+    """``kubectl-quadrant`` stands beside ``quadrant``; kubectl finds it in PATH."""
+    said = kubectl.ok("quadrant", "get", "pods", "-n", "ns", "-o", "name")
+    assert said.splitlines() == ["pod/big", *(f"pod/train-w-{i}" for i in range(3))]
+    assert "ExceedsNodeCapacity" in kubectl("quadrant", "explain", "pod", "ns/big").out
+
+
+def test_what_is_not_there_is_told_cleanly(kubectl: Kubectl) -> None:
+    for words in (("auth", "can-i", "get", "pods"), ("cluster-info",), ("top", "pods")):
+        said = kubectl(*words)
+        assert "Traceback" not in said.out + said.err
+        assert "panic" not in said.err

@@ -1,0 +1,375 @@
+"""Stock kubectl writes to a running service, as people and their tools do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import redis
+
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.api.kubectl import Kubectl, found
+from tests.coordinator.intake.world_objects import WORLD
+from tests.end_to_end.one_process.harness import running
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(found() is None, reason="no kubectl in PATH or $KUBECTL"),
+]
+
+QUEUE = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: research}
+spec: {weight: 2}
+"""
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+spec: {taints: [{key: a, effect: PreferNoSchedule}, {key: b, effect: PreferNoSchedule}]}
+status: {allocatable: {cpu: "8", memory: 16Gi, pods: "110"}}
+"""
+GANG = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: gang}
+spec: {minMember: 1, queue: research}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: one
+  annotations: {scheduling.k8s.io/group-name: gang, quadrant.dev/duration: "600"}
+spec:
+  containers: [{name: main, image: x, resources: {requests: {cpu: "1"}}}]
+"""
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train}
+spec:
+  minAvailable: 2
+  tasks:
+  - name: w
+    replicas: 2
+    template:
+      metadata: {annotations: {quadrant.dev/duration: "600"}}
+      spec: {containers: [{name: main, image: x, resources: {requests: {cpu: "1"}}}]}
+"""
+ALL = "---".join((QUEUE, NODE, GANG, JOB))
+
+
+@pytest_asyncio.fixture
+async def kubectl(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> AsyncIterator[Kubectl]:
+    with redis.Redis.from_url(embedded_server.url) as client:
+        client.flushall()
+    async with running(embedded_server.url, short_dir) as service:
+        yield Kubectl(service.url, tmp_path)
+
+
+async def read(kubectl: Kubectl, *what: str) -> Any:
+    return json.loads(await kubectl.ok("get", *what, "-o", "json", "--show-managed-fields"))
+
+
+async def version(kubectl: Kubectl, *what: str) -> str:
+    return str((await read(kubectl, *what))["metadata"]["resourceVersion"])
+
+
+async def test_apply_and_apply_again(kubectl: Kubectl) -> None:
+    names = (
+        "queue.scheduling.volcano.sh/research",
+        "node/n1",
+        "podgroup.scheduling.volcano.sh/gang",
+        "pod/one",
+        "job.batch.volcano.sh/train",
+    )
+    for verb in ("created", "unchanged"):
+        out = await kubectl.ok("apply", "-f", "-", text=ALL)
+        assert out.splitlines() == [f"{name} {verb}" for name in names]
+    out = await kubectl.ok("apply", "-f", "-", text=QUEUE.replace("weight: 2", "weight: 3"))
+    assert out == "queue.scheduling.volcano.sh/research configured\n"
+    assert (await read(kubectl, "queue", "research"))["spec"] == {"weight": 3}
+    out = await kubectl.ok("apply", "-f", "-", text=QUEUE.replace("{weight: 2}", "{}"))
+    assert (await read(kubectl, "queue", "research"))["spec"] == {}
+
+
+async def test_volumes_devices_and_the_like(kubectl: Kubectl) -> None:
+    """Applied twice, changed, read and deleted, of whatever kind they are."""
+    items = [written for written, _ in WORLD.values()]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    for verb in ("created", "unchanged"):
+        out = await kubectl.ok("apply", "-f", "-", text=text)
+        assert [line.rpartition(" ")[2] for line in out.splitlines()] == [verb] * len(items), out
+    changed = json.loads(text)
+    for item in changed["items"]:
+        item["metadata"]["labels"] = {"changed": "yes"}
+    out = await kubectl.ok("apply", "-f", "-", text=json.dumps(changed))
+    assert all(line.endswith(" configured") for line in out.splitlines()), out
+    kinds = ",".join(sorted({item["kind"] for item in items}))
+    names = await kubectl.ok("get", kinds, "-n", "ns", "-l", "changed=yes", "-o", "name")
+    assert len(names.splitlines()) == len(items)
+    await kubectl.ok("delete", "-f", "-", text=text)
+    assert (await kubectl("get", kinds, "-n", "ns", "-o", "name")).out == ""
+
+
+async def test_what_runs_is_waited_for_and_applied_again(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", text=ALL)
+    for pod in ("one", "train-w-0", "train-w-1"):
+        phase = "--for=jsonpath={.status.phase}=Running"
+        await kubectl.ok("wait", phase, f"pod/{pod}", "--timeout=30s")
+    out = await kubectl.ok("apply", "-f", "-", text=GANG + "---" + JOB)
+    assert all(line.endswith("unchanged") for line in out.splitlines()), out
+    assert (await kubectl("diff", "-f", "-", text=GANG + "---" + JOB)).code == 0
+
+
+async def test_server_side_apply(kubectl: Kubectl) -> None:
+    ssa = ("apply", "--server-side", "-f", "-")
+    for _ in range(2):
+        out = await kubectl.ok(*ssa, text=ALL)
+        assert out.splitlines()[3] == "pod/one serverside-applied"
+    before = await version(kubectl, "queue", "research")
+    await kubectl.ok(*ssa, text=QUEUE)
+    assert await version(kubectl, "queue", "research") == before
+
+    other = (*ssa, "--field-manager=other")
+    changed = QUEUE.replace("weight: 2", "weight: 5")
+    said = await kubectl(*other, text=changed)
+    assert said.code == 1
+    assert 'Apply failed with 1 conflict: conflict with "kubectl": .spec.weight' in said.err
+    await kubectl.ok(*other, "--force-conflicts", text=changed)
+    queue = await read(kubectl, "queue", "research")
+    assert queue["spec"] == {"weight": 5}
+    owners = {m["manager"]: m["fieldsV1"] for m in queue["metadata"]["managedFields"]}
+    assert owners == {"other": {"f:spec": {"f:weight": {}}}}
+    # What its owner does not say any more goes.
+    await kubectl.ok(*other, text=QUEUE.replace("{weight: 2}", "{reclaimable: false}"))
+    assert (await read(kubectl, "queue", "research"))["spec"] == {"reclaimable": False}
+
+
+async def test_from_one_apply_to_the_other(kubectl: Kubectl) -> None:
+    """kubectl hands the fields of its client-side applies over to its server-side ones."""
+    await kubectl.ok("apply", "-f", "-", text=ALL)
+    for _ in range(2):
+        await kubectl.ok("apply", "--server-side", "-f", "-", text=ALL)
+    managers = (await read(kubectl, "pod", "one"))["metadata"]["managedFields"]
+    assert all(entry["operation"] == "Apply" for entry in managers)
+    await kubectl.ok(
+        "apply", "--server-side", "-f", "-", text=QUEUE.replace("{weight: 2}", "{priority: 1}")
+    )
+    assert (await read(kubectl, "queue", "research"))["spec"] == {"priority": 1}
+
+
+async def test_diff(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", text=ALL)
+    said = await kubectl("diff", "-f", "-", text=QUEUE)
+    assert (said.code, said.out) == (0, "")
+    said = await kubectl("diff", "-f", "-", text=QUEUE.replace("weight: 2", "weight: 7"))
+    assert said.code == 1
+    assert "-  weight: 2\n+  weight: 7\n" in said.out
+    lines = [
+        line
+        for line in said.out.splitlines()
+        if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    assert len(lines) == 4, lines  # the generation too, and nothing else
+    said = await kubectl("diff", "-f", "-", text=QUEUE.replace("research", "fresh"))
+    assert said.code == 1
+    assert "+  name: fresh" in said.out
+    said = await kubectl("diff", "-f", "-", text=QUEUE.replace("weight: 2", "weight: x"))
+    assert said.code > 1
+
+
+async def test_dry_run(kubectl: Kubectl) -> None:
+    dry = "--dry-run=server"
+    out = await kubectl.ok("apply", dry, "-f", "-", text=ALL)
+    assert out.splitlines()[-1] == "job.batch.volcano.sh/train created (server dry run)"
+    assert (await kubectl("get", "queue", "research")).code == 1
+    await kubectl.ok("apply", "-f", "-", text=ALL)
+    before = await version(kubectl, "queue", "research")
+    changed = QUEUE.replace("weight: 2", "weight: 5")
+    for ssa in ((), ("--server-side", "--force-conflicts")):
+        await kubectl.ok("apply", dry, *ssa, "-f", "-", text=changed)
+    await kubectl.ok("delete", dry, "queue", "default-not", "--ignore-not-found")
+    await kubectl.ok("delete", dry, "pod", "one")
+    assert await version(kubectl, "queue", "research") == before
+    assert "deletionTimestamp" not in (await read(kubectl, "pod", "one"))["metadata"]
+
+
+async def test_create_twice(kubectl: Kubectl) -> None:
+    out = await kubectl.ok("create", "-f", "-", text=ALL)
+    assert out.splitlines()[0] == "queue.scheduling.volcano.sh/research created"
+    said = await kubectl("create", "-f", "-", text=QUEUE)
+    assert said.code == 1
+    assert said.err.startswith("Error from server (AlreadyExists): ")
+    assert 'queues.scheduling.volcano.sh "research" already exists' in said.err
+
+
+async def test_delete(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", text=ALL)
+    running_ = "--for=jsonpath={.status.phase}=Running"
+    await kubectl.ok("wait", running_, "pod/one", "pod/train-w-0", "--timeout=30s")
+    said = await kubectl("delete", "queue", "research")
+    assert said.code == 1
+    assert "PodGroup default/gang is in it" in said.err
+    said = await kubectl("delete", "pod", "train-w-0")
+    assert said.code == 1
+    assert "belongs to Job train" in said.err
+    out = await kubectl.ok("delete", "-f", "-", "--timeout=30s", text=GANG + "---" + JOB)
+    assert 'job.batch.volcano.sh "train" deleted' in out
+    assert (await kubectl.ok("get", "pods,podgroups,jobs", "-o", "name")) == ""
+    await kubectl.ok("delete", "queue", "research", "--timeout=30s")
+    await kubectl.ok("delete", "node", "n1", "--timeout=30s")
+    said = await kubectl("delete", "node", "n1")
+    assert said.err == 'Error from server (NotFound): nodes "n1" not found\n'
+    # The names are free again.
+    await kubectl.ok("create", "-f", "-", text=ALL)
+
+
+async def test_delete_many_by_label(kubectl: Kubectl) -> None:
+    for name in ("a", "b"):
+        text = GANG.partition("---")[2].replace(
+            "name: one", f"name: {name}\n  labels: {{team: red}}"
+        )
+        await kubectl.ok("apply", "-f", "-", text=text)
+    out = await kubectl.ok("delete", "pods", "-l", "team=red", "--timeout=30s")
+    assert sorted(out.splitlines()) == ['pod "a" deleted', 'pod "b" deleted']
+
+
+async def test_labels_annotations_and_patches(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", text=ALL)
+    for kind, name in (("pod", "one"), ("node", "n1"), ("queue", "research"), ("job", "train")):
+        await kubectl.ok("label", kind, name, "team=a", "tier=b")
+        await kubectl.ok("label", kind, name, "tier-")
+        await kubectl.ok("annotate", kind, name, "note=some words")
+        metadata = (await read(kubectl, kind, name))["metadata"]
+        assert metadata["labels"].get("team") == "a"
+        assert "tier" not in metadata["labels"]
+        assert metadata["annotations"]["note"] == "some words"
+    pod = await read(kubectl, "pod", "one")
+    assert pod["metadata"]["generation"] == 1
+    for type, patch in (
+        ("strategic", '{"metadata": {"labels": {"p": "1"}}}'),
+        ("merge", '{"metadata": {"labels": {"p": "2"}}}'),
+        ("json", '[{"op": "replace", "path": "/metadata/labels/p", "value": "3"}]'),
+    ):
+        out = await kubectl.ok("patch", "pod", "one", f"--type={type}", "-p", patch)
+        assert out == "pod/one patched\n"
+    assert (await read(kubectl, "pod", "one"))["metadata"]["labels"]["p"] == "3"
+    said = await kubectl(
+        "patch", "pod", "one", "--type=json", "-p", '[{"op":"remove","path":"/x"}]'
+    )
+    assert said.code == 1
+    assert "does not exist" in said.err
+
+
+async def test_edit_and_replace(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "-f", "-", text=ALL)
+    editor = "sed -i 's/weight: 2/weight: 4/'"
+    out = await kubectl.ok("edit", "queue", "research", KUBE_EDITOR=editor)
+    assert out == "queue.scheduling.volcano.sh/research edited\n"
+    text = await kubectl.ok("get", "queue", "research", "-o", "yaml")
+    newer = text.replace("weight: 4", "weight: 6")
+    await kubectl.ok("replace", "-f", "-", text=newer)
+    assert (await read(kubectl, "queue", "research"))["spec"] == {"weight": 6}
+    said = await kubectl("replace", "-f", "-", text=newer)
+    assert said.err.startswith("Error from server (Conflict): ")
+    # A pod that runs is shown with what the server adds, and can be given back.
+    phase = "--for=jsonpath={.status.phase}=Running"
+    await kubectl.ok("wait", phase, "pod/one", "--timeout=30s")
+    shown = await kubectl.ok("get", "pod", "one", "-o", "yaml")
+    before = await version(kubectl, "pod", "one")
+    await kubectl.ok("replace", "-f", "-", text=shown)
+    assert await version(kubectl, "pod", "one") == before
+
+
+async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", text=NODE)
+    assert await kubectl.ok("cordon", "n1") == "node/n1 cordoned\n"
+    await kubectl.ok("apply", "-f", "-", text=QUEUE + "---" + GANG)
+    said = await kubectl(
+        "wait", "--for=jsonpath={.status.phase}=Running", "pod/one", "--timeout=1s"
+    )
+    assert said.code == 1
+    assert await kubectl.ok("uncordon", "n1") == "node/n1 uncordoned\n"
+    phase = "--for=jsonpath={.status.phase}=Running"
+    await kubectl.ok("wait", phase, "pod/one", "--timeout=30s")
+
+    async def taints() -> list[str]:
+        return sorted(
+            taint["key"] for taint in (await read(kubectl, "node", "n1"))["spec"]["taints"]
+        )
+
+    await kubectl.ok("taint", "node", "n1", "c=d:NoSchedule")
+    assert await taints() == ["a", "b", "c"]
+    await kubectl.ok("taint", "node", "n1", "c-")
+    assert await taints() == ["a", "b"]
+    await kubectl.ok(
+        "apply", "-f", "-", text=NODE.replace("{key: a, effect: PreferNoSchedule}, ", "")
+    )
+    assert await taints() == ["b"]
+
+
+async def test_what_is_wrong_is_shown(kubectl: Kubectl) -> None:
+    bad = GANG.partition("---")[2].replace('cpu: "1"', "cpu: lots")
+    for words in (
+        ("apply",),
+        ("apply", "--server-side"),
+        ("create",),
+        ("create", "--validate=false"),
+    ):
+        said = await kubectl(*words, "-f", "-", text=bad)
+        assert said.code == 1
+        assert said.err.startswith(
+            'The Pod "one" is invalid: spec.containers[0].resources.requests.cpu: Invalid value: '
+        ), said.err
+        assert "write a number with an optional suffix" in said.err
+    await kubectl.ok("apply", "-f", "-", text=JOB)
+    said = await kubectl("apply", "-f", "-", text=JOB.replace("replicas: 2", "replicas: 3"))
+    assert said.err.startswith('The Job "train" is invalid: spec: Forbidden: the specification of')
+    unknown = JOB.replace("minAvailable", "minAvailabel")
+    said = await kubectl("apply", "-f", "-", text=unknown)
+    assert said.err.startswith('The Job "train" is invalid: spec.minAvailabel: Forbidden: unknown')
+    said = await kubectl("create", "namespace", "team-a")
+    assert said.code == 1
+    assert "a namespace exists as soon as an object names it" in said.err
+
+
+async def test_notices_are_warnings(kubectl: Kubectl) -> None:
+    said = await kubectl("apply", "-f", "-", text=GANG.partition("---")[2])
+    assert said.code == 0
+    assert (
+        said.err == "Warning: PodGroup default/gang does not exist, so its pods wait; create it\n"
+    )
+
+
+async def test_other_namespaces_and_made_names(kubectl: Kubectl) -> None:
+    text = GANG.partition("---")[2].replace("name: one", "generateName: some-")
+    out = await kubectl.ok("create", "-n", "team-a", "-f", "-", "-o", "name", text=text)
+    name = out.strip().removeprefix("pod/")
+    assert name.startswith("some-")
+    assert (await read(kubectl, "pod", name, "-n", "team-a"))["metadata"]["namespace"] == "team-a"
+    said = await kubectl(
+        "create",
+        "-n",
+        "team-b",
+        "-f",
+        "-",
+        text=text.replace("metadata:", "metadata:\n  namespace: team-c"),
+    )
+    assert said.code == 1
+
+
+async def test_run_starts_a_pod_that_asks_for_nothing(kubectl: Kubectl) -> None:
+    """No request, no queue, no PodGroup: under the default policy backfill finds it a place."""
+    await kubectl.ok("apply", "-f", "-", text=NODE)
+    await kubectl.ok("run", "web", "--image=nginx")
+    await kubectl.ok("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+    pod = await read(kubectl, "pod", "web")
+    assert (pod["status"]["phase"], pod["spec"]["nodeName"]) == ("Running", "n1")

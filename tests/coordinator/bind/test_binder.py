@@ -1,0 +1,81 @@
+"""Bind: what is asked of the cluster, and what its answers mean to the ledger."""
+
+from __future__ import annotations
+
+from coordinator.bind.binder import (
+    BindPlan,
+    judge_answers,
+    part_of,
+    plan_binds,
+    read_reports,
+    still_wanted,
+)
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, Report, Reports
+from shared.ledger.entries.stored import BindEntry, TaskRecord
+from shared.messages.messages import StatusItem, TaskState
+from tests.coordinator.order.helpers import job
+
+ENTRIES = [BindEntry(id="1-0", binds=[(1, 0, [0, 1], [5, 6]), (2, 0, [0], [7])])]
+
+
+def plan() -> BindPlan:
+    jobs = {1: job(1, count=2)}
+    made = plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
+    assert made is not None
+    return made
+
+
+def test_a_plan_names_tasks_incarnations_and_nodes_and_leaves_out_jobs_that_are_gone() -> None:
+    made = plan()
+    assert made.ids == ["1-0"]
+    assert made.requests.tasks == ["1.0", "1.1"]
+    assert made.requests.uids == ["u1", "u1"]
+    assert made.requests.pods == ["ns/j1-worker-0", "ns/j1-worker-1"]
+    assert made.requests.nodes == ["n5", "n6"]
+
+
+def test_what_was_recorded_before_a_crash_is_not_bound_again() -> None:
+    """Refused and recorded, then placed on node 9: binding it on node 5 again would be a second."""
+    tasks = {
+        1: {
+            0: TaskRecord(state=TaskState.BINDING, row=9, cid=0, version=3),
+            1: TaskRecord(state=TaskState.BINDING, row=6, cid=0, version=1),
+        },
+        2: {0: TaskRecord(state=TaskState.RUNNING, row=7, cid=0, version=2)},
+    }
+    (entry,) = still_wanted(ENTRIES, tasks)
+    assert entry.binds == [(1, 0, [1], [6])]
+
+
+def test_answers_become_states_and_unknown_ones_are_asked_again() -> None:
+    made = plan()
+    result = judge_answers(made, BindAnswers([BindAnswer.ALREADY, BindAnswer.UNKNOWN], ["n5", ""]))
+    assert result.items == [StatusItem(state=TaskState.BOUND, jid=1, tasks=[0], rows=[5])]
+    again = part_of(made, result.again)
+    assert again.requests.tasks == ["1.1"]
+    assert again.ids == []
+
+
+def test_a_refused_bind_goes_back_and_one_found_elsewhere_is_an_alarm() -> None:
+    made = plan()
+    result = judge_answers(made, BindAnswers([BindAnswer.REFUSED, BindAnswer.ELSEWHERE], ["", "x"]))
+    assert result.items == [StatusItem(state=TaskState.PENDING, jid=1, tasks=[0], rows=[5])]
+    assert result.elsewhere == [1]
+
+
+def test_reports_of_a_job_keep_their_order_and_share_items() -> None:
+    s, r, e = Report.STARTED, Report.RELEASING, Report.SUCCEEDED
+    reports = Reports(
+        last=6,
+        kinds=[s, s, s, r, e, r],
+        tasks=["1.0", "2.0", "1.1", "1.0", "1.0", "1.1"],
+        nodes=["n1", "n2", "n1", "n1", "n1", "n1"],
+    )
+    items = read_reports(reports, rows={f"n{row}": row for row in range(10)})
+    assert [(i.jid, i.state.name, i.tasks) for i in items] == [
+        (1, "RUNNING", [0, 1]),
+        (2, "RUNNING", [0]),
+        (1, "RELEASING", [0]),
+        (1, "SUCCEEDED", [0]),
+        (1, "RELEASING", [1]),
+    ]

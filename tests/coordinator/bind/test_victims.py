@@ -1,0 +1,355 @@
+"""Victims in the coordinator's books: they leave, are stopped by incarnation, and come back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.bind.binder import BindPlan, plan_binds, still_wanted
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    Report,
+    Reports,
+    incarnation,
+    life_of,
+)
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.instructions import Lapse, Stop
+from coordinator.intake.changes import Changes
+from coordinator.jobs.deletion import STOP_AGAIN_SECONDS
+from coordinator.jobs.state import Standing
+from shared.ledger.entries.snapshot import Nomination
+from shared.ledger.entries.stored import BindEntry, Evicted, JobRecord, TaskRecord
+from shared.messages.messages import EvictRun, Group, OutcomeCode, StatusItem, TaskState
+from tests.coordinator.jobs.leaving import (
+    BOUND,
+    FAILED,
+    PENDING,
+    RELEASING,
+    RUNNING,
+    SUCCEEDED,
+    coordinator,
+    drop,
+    idle,
+    opened,
+    purge,
+    record,
+    run,
+    step,
+    stopped,
+)
+from tests.coordinator.order.helpers import job, placed
+
+VICTIM, WINNER = 1, 2
+
+
+def entry(*tasks: int, jid: int = VICTIM, life: int = 0, number: int = 1) -> BindEntry:
+    rows, lives = [0] * len(tasks), [life] * len(tasks)
+    evicted = Evicted(jid, WINNER, "preempt (priority): for default/w-0", [*tasks], rows, lives)
+    return BindEntry(f"{number}-0", [], {}, [evicted])
+
+
+def filled(minimum: int = 1) -> Coordinator:
+    """A job of three tasks runs on the only node, of four cores."""
+    core = coordinator(job(VICTIM, count=3, minimum=minimum))
+    while core.order.jobs[VICTIM].info.pending:
+        run(core, VICTIM)
+    return core
+
+
+def evict(core: Coordinator, *tasks: int, life: int = 0) -> tuple[list[tuple[int, int]], list[str]]:
+    found = core.evicted([entry(*tasks, life=life)])
+    core.validate()
+    return found
+
+
+def reports(kind: Report, tasks: list[int], life: int = 0) -> Reports:
+    names = [f"{VICTIM}.{t}" for t in tasks]
+    lives = dict.fromkeys(range(len(tasks)), life) if life else {}
+    return Reports(9, [kind] * len(tasks), names, ["n0"] * len(tasks), lives)
+
+
+def ends(core: Coordinator, *tasks: int, life: int = 0) -> list[StatusItem]:
+    """The cluster says that these failed; what becomes of that is recorded."""
+    items = core.victims.read(reports(Report.FAILED, [*tasks], life), {"n0": 0})
+    core.recorded(items, [item.tasks for item in items])
+    core.validate()
+    return items
+
+
+# --- out, and back ----------------------------------------------------------------------------
+
+
+def test_a_victim_is_stopped_leaves_its_gang_and_is_pending_again() -> None:
+    core = filled()
+    assert evict(core, 1, 2) == ([(1, 1), (1, 2)], ["u1", "u1"])
+    state = core.order.jobs[VICTIM]
+    assert [TaskState(s) for s in state.states] == [RUNNING, RELEASING, RELEASING]
+    assert state.info.held == [1]
+    assert core.tally.evicted == {"preempt (priority)": 2}
+    items = ends(core, 1, 2)
+    assert items == [StatusItem(PENDING, VICTIM, [1, 2], [0, 0])]
+    assert [TaskState(s) for s in state.states] == [RUNNING, PENDING, PENDING]
+    assert (state.info.held, state.evicted, state.lives) == ([1], set(), {1: 1, 2: 1})
+    assert (state.standing, state.refusals) == (Standing.READY, 0)
+    assert core.victims.uids([(1, 0), (1, 1)]) == ["u1", "u1~~1"]
+    assert idle(core) == 3
+
+
+def test_a_whole_gang_may_go_and_is_placed_again() -> None:
+    core = filled(minimum=3)
+    evict(core, 0, 1, 2)
+    assert core.order.jobs[VICTIM].info.held == [0]
+    ends(core, 0, 1, 2)
+    assert opened(core)[VICTIM][1].runs[0].tasks == [0, 1, 2]
+
+
+def test_what_ends_well_before_it_is_stopped_has_ended() -> None:
+    core = filled()
+    evict(core, 1)
+    record(core, SUCCEEDED, VICTIM, [1])
+    state = core.order.jobs[VICTIM]
+    assert (state.info.held, state.evicted, state.lives) == ([3], set(), {})
+
+
+def test_a_failure_before_word_of_the_eviction_is_a_failure() -> None:
+    core = filled()
+    assert ends(core, 1) == [StatusItem(FAILED, VICTIM, [1], [0])]
+    assert evict(core, 1) == ([], [])
+
+
+def test_a_report_about_both_is_divided() -> None:
+    core = filled()
+    evict(core, 1)
+    assert ends(core, 0, 1, 2) == [
+        StatusItem(PENDING, VICTIM, [1], [0]),
+        StatusItem(FAILED, VICTIM, [0, 2], [0, 0]),
+    ]
+
+
+def test_word_of_an_eviction_may_be_quicker_than_the_answer_before_it() -> None:
+    """The ledger has it as running; here its bind is not known to have been answered yet."""
+    core = coordinator(job(VICTIM))
+    call, turn = opened(core)[VICTIM]
+    evict(core, 0)
+    core.recorded([StatusItem(BOUND, VICTIM, [0], [0])], [[0]])
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    state = core.order.jobs[VICTIM]
+    assert TaskState(state.states[0]) is RELEASING
+    ends(core, 0)
+    assert (idle(core), state.standing) == (4, Standing.READY)
+
+
+def test_it_may_be_back_before_the_outcome_that_placed_it() -> None:
+    core = coordinator(job(VICTIM))
+    call, turn = opened(core)[VICTIM]
+    record(core, RUNNING, VICTIM, [0])
+    evict(core, 0)
+    ends(core, 0)
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    assert TaskState(core.order.jobs[VICTIM].states[0]) is PENDING
+    assert opened(core)[VICTIM][1].runs[0].tasks == [0]
+
+
+def test_the_same_word_twice_is_told_once() -> None:
+    core = filled()
+    assert evict(core, 1) == evict(core, 1)
+    ends(core, 1)
+    assert evict(core, 1) == ([], [])
+
+
+# --- earlier incarnations ---------------------------------------------------------------------
+
+
+def again(core: Coordinator) -> None:
+    """Task 1 was evicted, came back, and runs."""
+    evict(core, 1)
+    ends(core, 1)
+    run(core, VICTIM)
+
+
+def test_a_late_report_of_an_earlier_incarnation_means_nothing() -> None:
+    core = filled()
+    again(core)
+    assert ends(core, 1) == []
+    assert ends(core, 0, 1) == [StatusItem(FAILED, VICTIM, [0], [0])]
+    assert ends(core, 1, life=1) == [StatusItem(FAILED, VICTIM, [1], [0])]
+
+
+def test_an_end_that_is_told_twice_takes_no_place_from_the_next_incarnation() -> None:
+    """Both were read before the first was recorded; then the task was placed where it had been."""
+    core = filled()
+    evict(core, 1)
+    first, second = (core.victims.read(reports(Report.FAILED, [1]), {"n0": 0}) for _ in range(2))
+    assert core.victims.current(first) == first == [StatusItem(PENDING, VICTIM, [1], [0])]
+    core.recorded(first, [[1]])
+    run(core, VICTIM)
+    assert core.victims.current(second) == []
+    evict(core, 1, life=1)
+    assert core.victims.current(second) == []
+
+
+def test_a_late_answer_of_an_earlier_incarnation_means_nothing() -> None:
+    core = filled()
+    again(core)
+    requests = BindRequests(["1.1", "1.1"], ["u1", "u1~~1"], ["p", "p"], ["n0", "n0"], [None] * 2)
+    plan = BindPlan(["1-0"], [1, 1], [1, 1], [0, 0], requests)
+    answers = BindAnswers([BindAnswer.GONE, BindAnswer.ALREADY], ["", "n0"])
+    result = core.bind_answered(plan, answers, 0.0)
+    assert result.items == [StatusItem(BOUND, VICTIM, [1], [0])]
+    assert result.again == result.elsewhere == []
+
+
+def test_an_answer_to_an_earlier_stop_means_nothing() -> None:
+    core = filled()
+    tasks, uids = evict(core, 1)
+    ends(core, 1)
+    run(core, VICTIM)
+    assert core.stopped(tasks, uids, tasks) == []
+    assert stopped(core, tasks, tasks) == [StatusItem(FAILED, VICTIM, [1], [0])]
+
+
+def test_the_uid_of_an_incarnation() -> None:
+    assert incarnation("a#4", 0) == "a#4"
+    assert [life_of(incarnation("a#4", n)) for n in (0, 1, 12)] == [0, 1, 12]
+
+
+def test_binds_name_the_incarnation() -> None:
+    bind = BindEntry("1-0", [(VICTIM, 0, [0, 1], [0, 0])], {(VICTIM, 1): 2})
+    plan = plan_binds([bind], jobs=lambda jid: job(jid, count=2), node=lambda row: "n0")
+    assert plan is not None
+    assert plan.requests.uids == ["u1", "u1~~2"]
+    both = replace(bind, evicts=entry(0).evicts)
+    assert still_wanted([both], {}) == [replace(both, binds=[])]
+
+
+# --- stopping ---------------------------------------------------------------------------------
+
+
+def test_a_victim_that_does_not_end_is_stopped_again_and_its_successor_is_not() -> None:
+    core = filled()
+    evict(core, 1)
+    later = 2 * STOP_AGAIN_SECONDS
+    assert Stop([(1, 1)]) in step(core, later)
+    ends(core, 1)
+    run(core, VICTIM, later)
+    assert not [i for i in step(core, 100.0) if isinstance(i, Stop)]
+
+
+def test_what_the_cluster_never_had_is_pending_again() -> None:
+    core = filled()
+    tasks, uids = evict(core, 1)
+    items = core.stopped(tasks, uids, tasks)
+    assert items == [StatusItem(PENDING, VICTIM, [1], [0])]
+
+
+# --- the job changes or goes ------------------------------------------------------------------
+
+
+def test_a_deleted_job_takes_its_victims_with_it() -> None:
+    core = filled()
+    evict(core, 1)
+    drop(core, VICTIM)
+    assert ends(core, 0, 1, 2) == [StatusItem(FAILED, VICTIM, [0, 1, 2], [0] * 3)]
+    purge(core, VICTIM)
+
+
+def test_word_of_an_eviction_of_a_job_that_goes() -> None:
+    core = filled()
+    drop(core, VICTIM)
+    assert evict(core, 1) == ([(1, 1)], ["u1"])
+    ends(core, 0, 1, 2)
+    purge(core, VICTIM)
+
+
+def test_another_specification_keeps_victims_and_lives() -> None:
+    core = filled()
+    again(core)
+    evict(core, 0)
+    known = core.order.jobs[VICTIM].job
+    core.admitted(Changes(jobs=[replace(known, spec=known.spec + 1)]))
+    core.validate()
+    state = core.order.jobs[VICTIM]
+    assert (state.evicted, state.lives, state.info.held) == ({0}, {1: 1}, [2])
+
+
+# --- read from the ledger ---------------------------------------------------------------------
+
+
+def truth(*tasks: TaskRecord) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
+    known = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
+    return {VICTIM: (known, dict(enumerate(tasks)))}
+
+
+def test_the_ledger_may_know_more_than_the_books() -> None:
+    core = filled()
+    core.reread(
+        truth(
+            TaskRecord(RUNNING, 0, 0, 3),
+            TaskRecord(RELEASING, 0, 0, 4, 0, 2, WINNER, "why"),
+            TaskRecord(PENDING, 0, 0, 5, 0, 3),
+        )
+    )
+    core.validate()
+    state = core.order.jobs[VICTIM]
+    assert (state.evicted, state.lives, state.info.held) == ({1}, {1: 2, 2: 3}, [1])
+    assert ends(core, 1, life=2) == [StatusItem(PENDING, VICTIM, [1], [0])]
+    assert state.lives == {1: 3, 2: 3}
+
+
+# --- nominations --------------------------------------------------------------------------------
+
+
+def nominated(core: Coordinator) -> None:
+    """Another job evicts two tasks, and waits for their places."""
+    core.admitted(Changes(jobs=[job(WINNER)]))
+    call, turn = opened(core)[WINNER]
+    outcome = placed(turn, level=3)
+    victims = [EvictRun(VICTIM, 0, 0, 0, [1, 2], [0, 0])]
+    core.turns_returned(0, call, [replace(outcome, evictions=victims, reason="why")])
+    core.validate()
+
+
+def test_a_preemptor_waits_for_its_victims_whoever_tells_first() -> None:
+    for told_first in (True, False):
+        core = filled()
+        if told_first:
+            evict(core, 1, 2)
+        nominated(core)
+        if not told_first:
+            assert core.order.jobs[WINNER].standing is Standing.NOMINATED
+            evict(core, 1, 2)
+        winner = core.order.jobs[WINNER]
+        assert winner.standing is Standing.NOMINATED
+        ends(core, 1)
+        assert winner.standing is Standing.NOMINATED
+        ends(core, 2)
+        turn = opened(core)[WINNER][1]
+        assert turn.nominated == {0: 0}
+
+
+def test_nominations_end_with_the_preemptor_or_their_time() -> None:
+    core = filled()
+    evict(core, 1, 2)
+    nominated(core)
+    held = {WINNER: Nomination(WINNER, 0, 0.0, 50.0, [])}
+    core.stray_nominations(held, 49.0)
+    assert not [i for i in step(core) if isinstance(i, Lapse)]
+    core.stray_nominations(held, 50.0)
+    assert Lapse([WINNER]) in step(core)
+    core = filled()
+    evict(core, 1, 2)
+    nominated(core)
+    promised = dict(core.order.accounts.capacity.promised)
+    drop(core, WINNER)
+    assert any(promised.values())
+    assert not any(core.order.accounts.capacity.promised.values())
+
+
+def test_the_code_of_a_preemptors_outcome() -> None:
+    core = filled()
+    nominated(core)
+    assert core.tally.of(0).outcomes[OutcomeCode.NOMINATED] == 1

@@ -1,0 +1,234 @@
+"""``quadrant config check``: what a file means, and every mistake in one go."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from coordinator.cli.admin.config import app
+from coordinator.cli.admin.policy_report import report
+from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.extension_points import EXTENSION_POINTS
+from shared.policy.file import unwrap
+from shared.policy.model import PolicyError
+from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.volcano_names import ARGUMENTS
+
+GOOD = """
+actions: "allocate"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enableJobStarving: false
+- plugins:
+  - name: predicates
+    arguments: {predicate.CacheEnable: true, predicate.PodAffinityEnable: true}
+  - name: binpack
+    arguments: {binpack.weight: 3}
+"""
+
+BAD = """
+actions: "enqueue, allocat"
+tiers:
+- plugins:
+  - name: gnag
+  - name: gang
+    enabledJobOrder: false
+    enableJobReady: perhaps
+- plugins:
+  - name: nodeorder
+    arguments: {leastrequest.weight: 3, mostrequested.weight: many}
+  - name: drf
+    enableHierarchy: true
+  - name: gang
+configurations:
+- name: allocate
+  arguments: {predicateErrorCache: true}
+metrik: 1
+"""
+
+
+def config_map(data: dict[str, Any]) -> str:
+    metadata = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
+    return yaml.safe_dump(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    )
+
+
+def check(*arguments: str, stdin: str | None = None, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["check", *arguments], input=stdin)
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+def checked(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    found: dict[str, Any] = json.loads(check(str(file), "-o", "json", code=code))
+    return found
+
+
+def test_what_a_good_file_means(tmp_path: Path) -> None:
+    found = checked(tmp_path, GOOD)
+    assert (found["kind"], found["valid"], found["errors"]) == ("PolicyCheck", True, [])
+    assert found["actions"] == ["allocate"]
+    (priority, gang), (predicates, binpack) = found["tiers"]
+    assert priority["name"] == "priority"
+    asked = {point["name"]: point["askedBy"] for point in gang["points"]}
+    assert asked["JobOrder"] == "coordinator"
+    assert asked["JobReady"] == "both"
+    assert "JobStarving" not in asked
+    assert gang["switchedOff"] == [{"name": "JobStarving", "switch": "enableJobStarving"}]
+    assert {"name": "Predicate", "askedBy": "worker"} in predicates["points"]
+    weights = {a["name"]: (a["value"], a["default"]) for a in binpack["arguments"]}
+    assert weights["binpack.weight"] == (3, 1)
+    assert weights["binpack.cpu"] == (1, 1)
+    assert found["warnings"] == [
+        "predicates: predicate.CacheEnable: has no effect in this version",
+    ]
+
+
+def test_the_table_says_the_same(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(GOOD)
+    text = check(str(tmp_path / "p.yaml"))
+    for word in ("valid", "Actions: allocate", "COORDINATOR ASKS", "JobReady", "enableJobStarving"):
+        assert word in text
+    assert "binpack.weight" in text
+    assert "Warning: predicates: predicate.CacheEnable" in text
+
+
+def test_every_mistake_is_told_by_field_value_and_nearest_name(tmp_path: Path) -> None:
+    errors = checked(tmp_path, BAD, code=1)["errors"]
+    told = {error["field"]: error for error in errors if error["field"] != "actions"}
+    assert set(told) == {
+        "tiers[0].plugins[0].name",
+        "tiers[0].plugins[1].enabledJobOrder",
+        "tiers[0].plugins[1].enableJobReady",
+        "tiers[1].plugins[0].arguments",
+        "tiers[1].plugins[0].arguments.mostrequested.weight",
+        "configurations[0].arguments",
+        "metrik",
+        "tiers[1].plugins[2].name",
+    }
+    assert told["tiers[0].plugins[0].name"]["nearest"] == "gang"
+    assert told["tiers[0].plugins[1].enabledJobOrder"]["nearest"] == "enableJobOrder"
+    assert told["tiers[0].plugins[1].enableJobReady"]["value"] == "'perhaps'"
+    assert told["tiers[1].plugins[0].arguments"]["nearest"] == "leastrequested.weight"
+    assert told["metrik"]["nearest"] == "metrics"
+    actions = [error for error in errors if error["field"] == "actions"]
+    assert [error["nearest"] for error in actions] == ["allocate"]
+    assert all(error["message"] for error in errors)
+
+
+def test_what_only_the_plugin_refuses_is_told_by_its_place(tmp_path: Path) -> None:
+    sla = "{name: sla, arguments: {sla-waiting-time: soon}}"
+    text = f"actions: allocate\ntiers: [{{plugins: [{{name: gang}}, {sla}]}}]"
+    (error,) = checked(tmp_path, text, code=1)["errors"]
+    assert error["field"] == "tiers[0].plugins[1]"
+    assert "sla-waiting-time" in error["message"]
+
+
+def test_mistakes_go_to_stderr_one_line_each(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(BAD)
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "p.yaml")])
+    assert (done.exit_code, done.stdout) == (1, "")
+    first, *lines = done.stderr.splitlines()
+    assert first.startswith("Error: ")
+    assert first.endswith(f"{len(lines)} mistakes")
+    assert all(": " in line and line.startswith("  ") for line in lines)
+
+
+def test_several_files_one_of_them_bad(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text("actions: sing")
+    files = [str(tmp_path / "good.yaml"), str(tmp_path / "bad.yaml"), str(tmp_path / "absent")]
+    found = json.loads(check(*files, "-o", "json", code=1))
+    assert [one["valid"] for one in found] == [True, False, False]
+    assert "name a readable file" in found[2]["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("key", ["volcano-scheduler.conf", "policy.yaml", "my.conf"])
+def test_a_config_map_that_holds_a_policy(tmp_path: Path, key: str) -> None:
+    found = checked(tmp_path, config_map({key: GOOD, "README": "no"}))
+    assert found["configMap"] == (
+        f"ConfigMap volcano-system/volcano-scheduler-configmap, key {key}"
+    )
+    assert found["tiers"] == checked(tmp_path, GOOD)["tiers"]
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "words"),
+    [
+        ({}, "data", "holds nothing"),
+        ({"a.conf": GOOD, "b.yaml": GOOD}, "data", "a.conf, b.yaml"),
+        ({"readme": "x"}, "data", "no key is volcano-scheduler.conf"),
+        ({"volcano-scheduler.conf": {"actions": "allocate"}}, "data[volcano-", "is not text"),
+        ({"volcano-scheduler.conf": "actions: sing"}, "actions", "'sing'"),
+        ({"volcano-scheduler.conf": "- a"}, "the policy", "is not a mapping"),
+    ],
+)
+def test_a_config_map_that_holds_none(
+    tmp_path: Path, data: dict[str, Any], field: str, words: str
+) -> None:
+    first = checked(tmp_path, config_map(data), code=1)["errors"][0]
+    assert first["field"].startswith(field)
+    assert words in first["message"]
+
+
+def test_another_object_is_not_a_policy() -> None:
+    with pytest.raises(PolicyError, match="'Deployment' is not a ConfigMap"):
+        unwrap("apiVersion: apps/v1\nkind: Deployment\n")
+
+
+def test_standard_input() -> None:
+    assert "standard input: valid" in check("-", stdin=GOOD)
+    done = subprocess.run(
+        [sys.executable, "-m", "coordinator.cli", "config", "check", "-"],
+        input=b"\xff\xfe",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"not text in UTF-8" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("actions: allocate\nactions: allocate\n", "the key 'actions' stands there twice"),
+        ("actions: allocate\n---\nactions: allocate\n", "another document"),
+        ("[" * 5000, "nested too deeply"),
+        ("actions: 2001-99-99\n", "is not YAML"),
+        ("{1: 2}", "is not a mapping of names"),
+    ],
+)
+def test_text_that_is_no_policy(text: str, words: str) -> None:
+    with pytest.raises(PolicyError, match=words):
+        unwrap(text)
+
+
+def test_the_report_tells_what_a_session_really_has() -> None:
+    for text in (GOOD, "actions: allocate\ntiers: [{plugins: [{name: proportion}]}]"):
+        policy = parse_policy(text)
+        session, told = open_session(policy), report(policy)
+        for point in EXTENSION_POINTS.values():
+            speaks = {entry.plugin for entry in session.rules(point)}
+            said = {p.name for tier in told.tiers for p in tier if point.name in p.points}
+            assert speaks == said, point
+        assert set(session.warnings) <= set(told.warnings)
+
+
+def test_every_argument_with_a_default_is_one_that_may_be_written() -> None:
+    for tier in report(DEFAULT_POLICY).tiers:
+        for plugin in tier:
+            assert {a.name for a in plugin.arguments} <= set(ARGUMENTS.get(plugin.name, {}))

@@ -1,0 +1,329 @@
+"""``quadrant doctor``: each check can pass, can fail, and says what to do then."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+
+from coordinator.cli.admin import doctor_checks
+from coordinator.cli.admin.doctor import (
+    CheckEnded,
+    DoctorCheck,
+    DoctorFinding,
+    DoctorPlace,
+    DoctorVerdict,
+    Doubt,
+    Failed,
+    Skipped,
+    examine,
+)
+from coordinator.cli.admin.doctor_checks import CHECKS, allowed, available_memory, locked
+from shared.ledger.redis.server import EmbeddedServer
+from shared.settings.settings import load_settings
+
+
+def place(short_dir: Path, **settings: Any) -> DoctorPlace:
+    return DoctorPlace(load_settings(run_dir=short_dir, **settings))
+
+
+def run(name: str, where: DoctorPlace) -> str:
+    return next(check for check in CHECKS if check.name == name).run(where)
+
+
+def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "coordinator.cli", "doctor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **environment},
+    )
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_good_machine(short_dir: Path) -> None:
+    done = doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["ok"]
+    assert [check["name"] for check in found["checks"]] == [check.name for check in CHECKS]
+    assert {check["verdict"] for check in found["checks"]} <= {"ok", "warn"}
+    assert list(short_dir.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_wrong_setting_fails_and_is_named(short_dir: Path) -> None:
+    done = doctor(QUADRANT_SHRADS="3")
+    assert done.returncode == 1
+    assert "did you mean QUADRANT_SHARDS?" in done.stdout
+    assert "Remedy: correct or unset what is named" in done.stdout
+    assert "skipped" in done.stdout
+    assert "1 of 13 checks failed" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+# --- the frame ------------------------------------------------------------------------------------
+
+
+def examined(check: Any, seconds: float = 5.0) -> DoctorFinding:
+    (finding,) = examine([DoctorCheck("one", check, seconds)], DoctorPlace(None))
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "remedy"),
+    [
+        (Failed("broken", "mend it"), DoctorVerdict.FAIL, "mend it"),
+        (Doubt("slow", "wait"), DoctorVerdict.WARN, "wait"),
+        (Skipped("not asked"), DoctorVerdict.SKIPPED, ""),
+        (RuntimeError("what"), DoctorVerdict.FAIL, "see what is said"),
+    ],
+)
+def test_what_a_check_raises_is_its_finding(
+    error: Exception, verdict: DoctorVerdict, remedy: str
+) -> None:
+    def check(_: DoctorPlace) -> str:
+        raise error
+
+    finding = examined(check)
+    assert finding.verdict is verdict
+    assert finding.remedy.startswith(remedy)
+
+
+def test_a_check_that_hangs_is_told_and_holds_up_nobody() -> None:
+    go_on = threading.Event()
+
+    def hang(_: DoctorPlace) -> str:
+        go_on.wait(30.0)
+        return ""
+
+    started = time.monotonic()
+    checks = [
+        DoctorCheck("slow", hang, 0.2),
+        DoctorCheck("slow too", hang, 0.2),
+        DoctorCheck("quick", lambda _: "x"),
+    ]
+    findings = examine(checks, DoctorPlace(None))
+    go_on.set()
+    assert [f.verdict for f in findings] == [
+        DoctorVerdict.FAIL,
+        DoctorVerdict.FAIL,
+        DoctorVerdict.OK,
+    ]
+    assert "no answer within 0.2 s" in findings[0].found
+    assert time.monotonic() - started < 5.0
+
+
+# --- the checks -----------------------------------------------------------------------------------
+
+
+def told(name: str, where: DoctorPlace) -> CheckEnded:
+    with pytest.raises(CheckEnded) as caught:
+        run(name, where)
+    assert isinstance(caught.value, Skipped) or caught.value.remedy
+    return caught.value
+
+
+def test_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("python", DoctorPlace(None)).startswith("Python 3.")
+    monkeypatch.setattr(doctor_checks, "PYTHON", (4, 0))
+    assert "install Python 4.0" in told("python", DoctorPlace(None)).remedy
+
+
+def test_policy(short_dir: Path) -> None:
+    assert run("policy", place(short_dir)) == "the default policy"
+    file = short_dir / "p.yaml"
+    file.write_text("actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n")
+    assert "is valid" in run("policy", place(short_dir, policy=file))
+    file.write_text("actions: allocate\ntiers: [{plugins: [{name: gnag}]}]\n")
+    wrong = told("policy", place(short_dir, policy=file))
+    assert "gnag" in wrong.found
+    assert wrong.remedy.endswith(f"quadrant config check {file}")
+    policy = "actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n"
+    file.write_text(policy + "metrics: {address: p}\n")
+    assert "metrics.address" in told("policy", place(short_dir, policy=file)).found
+
+
+def test_run_dir(short_dir: Path) -> None:
+    assert "can be written" in run("run_dir", place(short_dir / "new" / "deep"))
+    assert not (short_dir / "new").exists()
+    (short_dir / "file").touch()
+    assert "is not a directory" in told("run_dir", place(short_dir / "file")).found
+    short_dir.chmod(0o755)
+    assert f"chmod go= {short_dir}" in told("run_dir", place(short_dir)).remedy
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
+def test_a_run_dir_that_cannot_be_written() -> None:
+    assert "QUADRANT_RUN_DIR" in told("run_dir", place(Path("/proc/quadrant"))).remedy
+
+
+def test_socket_path(short_dir: Path) -> None:
+    assert "of 107 bytes" in run("socket_path", place(short_dir))
+    assert isinstance(told("socket_path", place(short_dir / ("d" * 100))), Doubt)
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def test_disk(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "free at" in run("disk", place(short_dir))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 1 << 40, 1 << 20))
+    assert "1 MiB free" in told("disk", place(short_dir)).found
+
+
+def test_fsync(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_checks, "FSYNC_SECONDS", 60.0)
+    assert "ms at" in run("fsync", place(short_dir))
+    monkeypatch.setattr(doctor_checks, "FSYNC_SECONDS", 0.0)
+    assert "faster disk" in told("fsync", place(short_dir)).remedy
+
+
+def test_memory(tmp_path: Path, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    assert available_memory(tmp_path) is None
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    4096 kB\n")
+    assert available_memory(tmp_path) == 4 << 20
+    (tmp_path / "sys/fs/cgroup/memory.current").write_text(f"{1 << 20}\n")
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
+    assert available_memory(tmp_path) == 4 << 20
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{3 << 20}\n")
+    assert available_memory(tmp_path) == 2 << 20
+    monkeypatch.setattr(doctor_checks, "available_memory", lambda: 2 << 20)
+    assert "QUADRANT_SHARDS" in told("memory", place(short_dir)).remedy
+
+
+def test_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 2048))
+    assert told("files", DoctorPlace(None)).remedy == "ulimit -n 2048"
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 2048))
+    assert run("files", DoctorPlace(None)) == "no limit"
+
+
+def test_port(short_dir: Path) -> None:
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        number = used.getsockname()[1]
+        assert "--listen" in told("port", place(short_dir, listen_port=number)).remedy
+    assert run("port", place(short_dir, listen_port=number)).endswith("is free")
+    assert run("port", place(short_dir)) == "any free port will be taken"
+    assert "192.0.2.1" in told("port", place(short_dir, listen_host="192.0.2.1")).found
+
+
+@pytest.mark.slow
+def test_the_port_that_up_would_take(short_dir: Path) -> None:
+    """What nobody sets is 8080 for `up`, not any that is free."""
+    said = json.loads(doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir)).stdout)
+    found = {check["name"]: check["found"] for check in said["checks"]}
+    assert ":8080" in found["port"]
+
+
+def test_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("clock", DoctorPlace(None)).endswith("Z")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 3600)
+    assert "-3600.0 s apart" in told("clock", DoctorPlace(None)).found
+    standing = now()
+    monkeypatch.setattr(time, "time", lambda: standing)
+    assert "it moved -0.2" in told("clock", DoctorPlace(None)).found
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert "1970-01-01" in told("clock", DoctorPlace(None)).found
+
+
+def test_embedded_ledger(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "the embedded server answers" in run("ledger", place(short_dir))
+    monkeypatch.setattr("shared.ledger.redis.server.find_binary", lambda **_: Path("/bin/false"))
+    assert "pip install" in told("ledger", place(short_dir)).remedy
+
+
+def test_a_ledger_elsewhere(short_dir: Path, embedded_server: EmbeddedServer) -> None:
+    assert "append-only" in run("ledger", place(short_dir, redis_url=embedded_server.url))
+    server = EmbeddedServer(short_dir, short_dir / "data", "word")
+    server.start()
+    try:
+        right = place(short_dir, redis_url=server.url, redis_password="word")
+        assert "append-only" in run("ledger", right)
+        wrong = told("ledger", place(short_dir, redis_url=server.url, redis_password="wrong"))
+        assert "QUADRANT_REDIS_PASSWORD" in wrong.remedy
+    finally:
+        server.stop()
+    nowhere = place(short_dir, redis_url="redis://127.0.0.1:1", redis_password="word")
+    gone = told("ledger", nowhere)
+    assert "word" not in gone.found
+    assert "redis://127.0.0.1:1" in gone.found
+
+
+def test_a_ledger_elsewhere_that_loses_what_it_acknowledged(short_dir: Path) -> None:
+    server = EmbeddedServer(short_dir, short_dir / "data")
+    server.start()
+    where = place(short_dir, redis_url=server.url)
+    try:
+        with redis.Redis.from_url(server.url, protocol=2) as client:
+            assert "before it answers" in run("ledger", where)
+            client.config_set("appendfsync", "everysec")
+            loose = told("ledger", where)
+            assert isinstance(loose, Doubt)
+            assert "about the last second before a power failure" in loose.found
+            assert "QUADRANT_FSYNC=everysec" in loose.remedy
+            as_told = place(short_dir, redis_url=server.url, fsync="everysec")
+            assert "every second" in run("ledger", as_told)
+            client.config_set("appendfsync", "always")
+            client.config_set("maxmemory", 1 << 30)
+            assert "before it answers" in run("ledger", where)
+            client.config_set("maxmemory-policy", "allkeys-lru")
+            assert "set maxmemory-policy noeviction" in told("ledger", where).remedy
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", client.info("memory")["used_memory"] + 1000)
+            assert "when that is full it refuses to write" in told("ledger", where).found
+            client.config_set("maxmemory", 0)
+            client.config_set("appendonly", "no")
+            assert "dies with it" in told("ledger", where).found
+            client.config_set("appendonly", "yes")
+            client.replicaof("127.0.0.1", 1)
+            assert "copy of another server" in told("ledger", where).found
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [
+        ("2.60.0", ">=2.60,<2.61", True),
+        ("2.60.3", "<2.61,>=2.60", True),
+        ("2.61.0", ">=2.60,<2.61", False),
+        ("2.9.0", ">=2.60,<2.61", False),
+        ("3.0", "==3.0", True),
+        ("3.1", "==3.0", False),
+        ("3.1", "", True),
+    ],
+)
+def test_versions_are_compared_by_number(version: str, wanted: str, fits: bool) -> None:
+    assert allowed(version, wanted) is fits
+
+
+def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert locked("ray")
+    assert locked("no-such-package") == ""
+    monkeypatch.setattr(doctor_checks, "locked", lambda _: ">=9.0")
+    assert told("ray", DoctorPlace(None)).remedy == "install it: pip install 'ray>=9.0'"

@@ -1,0 +1,200 @@
+"""The command line: help that loads nothing heavy, usage errors, errors in files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.options.failure import CommandError
+from coordinator.cli.run import demo_run
+from coordinator.cli.run.demo_options import DemoOptions
+from coordinator.cli.run.stack import workspace
+
+HEAVY = ("ray", "numpy", "aiohttp", "redis", "pydantic_settings")
+
+
+def _quadrant(*arguments: str, code: int = 0) -> tuple[str, str]:
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        [sys.executable, "-m", "coordinator.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["demo", "--help"],
+        ["bench", "--help"],
+        ["config", "--help"],
+        ["config", "check", "--help"],
+        ["config", "show", "--help"],
+        ["doctor", "--help"],
+    ],
+)
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    done = _loads(arguments, HEAVY)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_policy_is_checked_without_what_only_runs_it(tmp_path: Path) -> None:
+    """NumPy is what plugins compute with: they are asked only where the file reads well."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n")
+    done = _loads(["config", "check", str(file)], [m for m in HEAVY if m != "numpy"])
+    assert done.returncode == 0, done.stderr
+    assert "valid" in done.stdout
+    file.write_text("actions: sing\n")
+    done = _loads(["config", "check", str(file)], HEAVY)
+    assert done.returncode == 0, done.stderr
+    assert "sing" in done.stderr
+
+
+def _loads(arguments: list[str], forbidden: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run the command; the exit code is 0 where it loaded none of these modules."""
+    code = (
+        "import sys\n"
+        "from coordinator.cli.app import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        f"loaded = [m for m in {forbidden!r} if m in sys.modules]\n"
+        "sys.exit(f'loaded: {loaded}' if loaded else 0)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_help_shows_every_command_and_where_to_start() -> None:
+    text, _ = _quadrant("--help")
+    for command in ("demo", "up", "bench", "chaos", "config", "doctor", "replay", "version"):
+        assert command in text
+    assert "quadrant demo" in text
+    assert "check" in _quadrant("chaos", "--help")[0]
+
+
+def test_version() -> None:
+    assert _quadrant("version")[0].startswith("quadrant ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--gpus-per-node", "8", "--cpus-per-node", "8"],
+        ["demo", "--columns", "gpus=n"],
+        ["demo", "--mode", "round"],
+        ["demo", "--nodes", "0"],
+        ["demo", "--speedup", "0"],
+        ["demo", "--trace", "there-is-no-such-file.csv"],
+        ["demo", "--no-such-option"],
+        ["bench", "tiny"],
+        ["bench"],
+        ["up", "--listen", "8080"],
+        ["dmeo"],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+    _, error = _quadrant(*arguments, code=2)
+    assert error.strip()
+
+
+def test_a_wrong_column_is_told_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("when,secs,gpus\n1,2,3\n")
+    out, error = _quadrant(
+        "demo", "--trace", str(path), "--columns", "submit=wen,duration=secs,gpus=gpus", code=1
+    )
+    assert out == ""
+    assert error.startswith("Error: jobs.csv: there is no column 'wen' for submit")
+    assert "did you mean 'when'" in error
+    assert "when, secs, gpus" in error
+
+
+def test_a_history_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text("{}\n")
+    _, error = _quadrant("demo", "--history", str(path), code=1)
+    assert "--history" in error
+    assert path.read_text() == "{}\n"
+
+
+def test_a_wrong_setting_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUADRANT_WINDWO", "3")
+    _, error = _quadrant("demo", "--jobs", "1", code=1)
+    assert "QUADRANT_WINDWO" in error
+    assert "QUADRANT_WINDOW" in error
+
+
+def test_broken_pipe_is_quiet() -> None:
+    command = f"{sys.executable} -m coordinator.cli --help | true"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_swf_traces_take_cpus_unless_something_else_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from coordinator.cli.app import app
+
+    path = tmp_path / "t.swf"
+    path.write_text(";\n")
+    seen: list[tuple[bool, int]] = []
+
+    def run(options: DemoOptions) -> int:
+        seen.append((options.cpus, options.units))
+        return 0
+
+    monkeypatch.setattr(demo_run, "run_demo", run)
+    for more in ([], ["--gpus-per-node", "4"], ["--cpus-per-node", "16"]):
+        assert CliRunner().invoke(app, ["demo", "--trace", str(path), *more]).exit_code == 0
+    assert CliRunner().invoke(app, ["demo"]).exit_code == 0
+    assert seen == [(True, 2), (False, 4), (True, 16), (False, 8)]
+
+
+def test_the_exit_code_of_the_run_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from coordinator.cli.app import app
+
+    monkeypatch.setattr(demo_run, "run_demo", lambda options: 1)
+    assert CliRunner().invoke(app, ["demo"]).exit_code == 1
+
+    def fail(options: DemoOptions) -> int:
+        raise CommandError("no")
+
+    monkeypatch.setattr(demo_run, "run_demo", fail)
+    assert isinstance(CliRunner().invoke(app, ["demo"]).exception, CommandError)
+
+
+def test_a_run_that_fails_keeps_its_logs_and_tells_where(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with (
+        pytest.raises(CommandError, match="it broke\nLogs of all processes: ") as error,
+        workspace(history=None) as space,
+    ):
+        raise CommandError("it broke", code=3)
+    assert error.value.code == 3
+    assert space.settings.run_dir.is_dir()
+    assert str(error.value).endswith(str(space.settings.run_dir))
+    with workspace(history=None) as space:
+        pass
+    assert not space.settings.run_dir.exists()

@@ -1,0 +1,271 @@
+"""The command against a whole service: what is typed, and what comes of it in the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import yaml
+
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.cli.conftest import Quadrant, Said
+from tests.end_to_end.one_process.harness import Running, running
+
+NODES = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1, labels: {zone: a}},
+   status: {allocatable: {cpu: "4", memory: 16Gi, pods: "10"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2, labels: {zone: b}},
+   status: {allocatable: {cpu: "4", memory: 16Gi, pods: "10"}}}
+"""
+GANG = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: research}
+spec: {weight: 2}
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {minMember: 2, queue: research}
+---
+# members
+apiVersion: v1
+kind: Pod
+metadata: {name: train-0, labels: {app: train},
+           annotations: {scheduling.k8s.io/group-name: train}}
+spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: train-1, labels: {app: train},
+           annotations: {scheduling.k8s.io/group-name: train}}
+spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+"""
+GANG_LABELS = [
+    "queue.scheduling.volcano.sh/research",
+    "podgroup.scheduling.volcano.sh/train",
+    "pod/train-0",
+    "pod/train-1",
+]
+
+
+class Command:
+    """``await quadrant("get", "pods")`` beside the service's loop."""
+
+    def __init__(self, quadrant: Quadrant, service: Running) -> None:
+        self._quadrant = quadrant
+        self.service = service
+
+    async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> Said:
+        said: Said = await asyncio.to_thread(
+            self._quadrant, *words, "--server", self.service.url, stdin=stdin
+        )
+        assert said.code == code, said
+        return said
+
+
+@pytest.fixture
+async def command(
+    quadrant: Quadrant, embedded_server: EmbeddedServer, short_dir: Path
+) -> AsyncIterator[Command]:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    async with running(embedded_server.url, short_dir) as service:
+        yield Command(quadrant, service)
+
+
+@pytest.fixture
+async def gang(command: Command) -> Command:
+    """Two nodes, and a gang that runs on them."""
+    await command("apply", "-f", "-", stdin=NODES)
+    await command("apply", "-f", "-", stdin=GANG)
+    goal = "--for=jsonpath={.status.phase}=Running"
+    await command("wait", "pods", "-l", "app=train", goal, "--timeout=20s")
+    return command
+
+
+async def test_from_files_to_running_and_gone(command: Command) -> None:
+    said = await command("apply", "-f", "-", stdin=NODES)
+    assert said.lines == ["node/n1 created", "node/n2 created"]
+    assert (await command("apply", "-f", "-", stdin=NODES)).lines == [
+        "node/n1 unchanged",
+        "node/n2 unchanged",
+    ]
+    said = await command("apply", "-f", "-", stdin=GANG)
+    assert said.lines == [f"{label} created" for label in GANG_LABELS]
+    goal = "--for=jsonpath={.status.phase}=Running"
+    said = await command("wait", "pod/train-0", "pod/train-1", goal, "--timeout=20s")
+    assert said.lines == ["pod/train-0 condition met", "pod/train-1 condition met"]
+    said = await command("wait", "pg/train", "--for=condition=Scheduled", "--timeout=20s")
+    assert said.err == ""
+
+    again = GANG.replace("{app: train}", "{app: train, tier: x}", 1)
+    said = await command("apply", "-f", "-", stdin=again)
+    verbs = [line.split()[1] for line in said.lines]
+    assert verbs == ["unchanged", "unchanged", "configured", "unchanged"]
+
+    said = await command("delete", "-f", "-", "--timeout=20s", stdin=GANG)
+    assert said.lines == [f"{label} deleted" for label in reversed(GANG_LABELS)]
+    said = await command("get", "pods,podgroups")
+    assert (said.out, "No resources found" in said.err) == ("", True)
+    await command("delete", "pod/train-0", code=1)
+
+
+async def test_tables_and_forms(gang: Command) -> None:
+    said = await gang("get", "pods")
+    assert said.lines[0].startswith("NAME READY STATUS")
+    assert [line.split()[2] for line in said.lines[1:]] == ["Running", "Running"]
+    wide = await gang("get", "pods", "-o", "wide")
+    assert "NODE" in wide.lines[0]
+    assert "NODE" not in said.lines[0]
+    everywhere = await gang("get", "pods", "-A", "--no-headers")
+    assert [line.split()[:2] for line in everywhere.lines] == [
+        ["default", "train-0"],
+        ["default", "train-1"],
+    ]
+    names = await gang("get", "po", "-o", "name", "--field-selector", "metadata.name=train-1")
+    assert names.out == "pod/train-1\n"
+    nodes = await gang("get", "nodes", "-l", "zone=b", "-o", "jsonpath={.items[*].metadata.name}")
+    assert nodes.out == "n2"
+    by_name = await gang("get", "pods", "--sort-by", "{.metadata.name}", "-o", "name")
+    assert by_name.lines == ["pod/train-0", "pod/train-1"]
+
+    value = yaml.safe_load((await gang("get", "pod/train-0", "-o", "yaml")).out)
+    assert value["spec"]["nodeName"] in ("n1", "n2")
+    value = json.loads((await gang("get", "pg,q", "-o", "json")).out)
+    assert {item["kind"] for item in value["items"]} == {"PodGroup", "Queue"}
+    shards = await gang("shard", "list")
+    assert len(shards.lines) == 3
+    assert "Up" in shards.lines[1]
+    missing = await gang("get", "pod/nobody", code=1)
+    assert missing.err == 'Error: pods "nobody" not found\n'
+
+
+async def test_describe_and_events(gang: Command) -> None:
+    said = await gang("describe", "podgroup/train")
+    assert said.lines[0] == "Name: train"
+    assert "Conditions:" in said.lines
+    assert "Min Member: 2" in said.lines
+    said = await gang("describe", "pod/train-0")
+    at = said.lines.index("Events:")
+    assert re.search(r"^Normal Scheduled \S+ ", "\n".join(said.lines[at:]), re.MULTILINE)
+    said = await gang("events", "--for", "pod/train-0")
+    assert said.lines[0] == "LAST SEEN TYPE REASON OBJECT MESSAGE"
+    assert "Scheduled pod/train-0" in said.lines[1]
+    assert "pod/train-1" not in said.out
+    for words in (("describe", "nodes"), ("describe", "shards"), ("shard", "describe", "shard-0")):
+        assert (await gang(*words)).err == ""
+
+
+async def test_what_waits_says_why(gang: Command) -> None:
+    big = {"name": "big", "namespace": "default"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": big,
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "64"}}}]},
+    }
+    await gang("apply", "-f", "-", stdin=json.dumps(pod))
+    goal = "--for=jsonpath={.status.conditions[?(@.type=='PodScheduled')].reason}=Unschedulable"
+    await gang("wait", "pod/big", goal, "--timeout=20s")
+    said = await gang("describe", "pod/big")
+    (reason,) = [line for line in said.lines if line.startswith("Reason:")]
+    assert "ExceedsNodeCapacity" in reason or "cpu" in reason
+    late = await gang("wait", "pod/big", "--for=condition=PodScheduled", "--timeout=300ms", code=1)
+    assert late.err == "Error: timed out waiting for the condition on pods/big\n"
+
+
+async def test_pretended_and_compared(gang: Command) -> None:
+    labelled = GANG.replace("{app: train}", "{app: other}", 1)
+    assert (await gang("diff", "-f", "-", stdin=GANG)).out == ""
+    said = await gang("diff", "-f", "-", stdin=labelled, code=1)
+    changes = [line for line in said.out.splitlines() if re.match(r"[-+] ", line)]
+    assert changes == ["-    app: train", "+    app: other"]
+    said = await gang("apply", "-f", "-", "--dry-run=server", stdin=labelled)
+    assert said.lines[2] == "pod/train-0 configured (server dry run)"
+    said = await gang("delete", "pg/train", "--dry-run=server")
+    assert said.out == "podgroup.scheduling.volcano.sh/train deleted (server dry run)\n"
+    assert (await gang("diff", "-f", "-", stdin=GANG)).out == ""
+
+
+async def test_a_refusal_names_object_field_and_remedy(command: Command) -> None:
+    bad = NODES.replace('cpu: "4"', 'cpu: "many"', 1)
+    said = await command("apply", "-f", "-", stdin=bad, code=1)
+    assert said.out == "node/n2 created\n"
+    assert said.err.startswith("Error: standard input: Node n1: ")
+    assert "status.allocatable.cpu" in said.err
+    said = await command("apply", "-f", "-", stdin="kind: Nod\napiVersion: v1\n", code=1)
+    assert "did you mean Node?" in said.err
+
+
+async def test_queues(gang: Command) -> None:
+    said = await gang("queue", "list")
+    heads, *rows = (re.split(r"\s{3,}", line) for line in said.out.splitlines())
+    table = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+    assert table["research"]["WEIGHT"] == "2"
+    assert table["research"]["ALLOCATED"] == "2 cpu"
+    assert float(table["research"]["SHARE"]) > 0
+    await gang("queue", "close", "research")
+    assert "Closed" in (await gang("queue", "list")).out
+    await gang("queue", "open", "research")
+    assert "Closed" not in (await gang("queue", "list")).out
+    await gang("queue", "close", "nobody", code=1)
+    assert (await gang("queue", "describe", "research")).lines[0] == "Name: research"
+
+
+async def test_a_watch_shows_what_happens(gang: Command) -> None:
+    watching = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "coordinator.cli", "get", "pods", "-w", "-s", gang.service.url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "HOME": "/nonexistent"},
+    )
+    assert watching.stdout is not None
+
+    async def seen(text: str) -> None:
+        async with asyncio.timeout(20.0):
+            while text not in (line := await _line(watching)):
+                assert line
+
+    await seen("train-1")
+    pod: dict[str, Any] = next(v for v in yaml.safe_load_all(GANG) if v["kind"] == "Pod")
+    pod["metadata"] = {"name": "late"}
+    await gang("apply", "-f", "-", stdin=json.dumps(pod))
+    await seen("late")
+    await gang("delete", "pod/train-0", "--no-wait")
+    await seen("train-0")
+    watching.send_signal(2)
+    _, error = await asyncio.wait_for(watching.communicate(), 20.0)
+    assert (watching.returncode, error) == (130, b"")
+
+
+async def _line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode()
+
+
+async def test_at_a_glance(gang: Command) -> None:
+    said = await gang("top", "--once")
+    assert "1 running, 0 pending" in said.out
+    assert "2 of 8, 25%" in said.out
+    assert "research" in said.out
+    said = await gang("version")
+    assert said.lines[1].startswith("server v1.")
+    code = "from coordinator.cli.app import kubectl_complete as c; c()"
+    words = ("get", "--server", gang.service.url, "pods", "train")
+    asking = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code, *words), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(asking.communicate(), 20.0)
+    assert out.decode().split() == ["train-0", "train-1", ":4"]

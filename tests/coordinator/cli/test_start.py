@@ -1,0 +1,237 @@
+"""What a command loads before it can answer, the list of commands, usage errors, exit codes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from coordinator.cli.app import app
+from coordinator.cli.catalogue import ENTRIES
+from coordinator.cli.options.lazy import CommandEntry
+from tests.coordinator.cli.conftest import Quadrant
+from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, table
+
+HEAVY = {"ray", "numpy", "aiohttp", "structlog", "pydantic", "pydantic_settings", "redis"}
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def _loaded(*arguments: str) -> set[str]:
+    """Top-level modules that a command imports, and ``rich``'s as one."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "coordinator.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    names = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)
+    assert "coordinator.cli" in names or "typer" in names
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([entry.name, "--help"] for entry in ENTRIES)], ids=" ".join
+)
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    assert not _loaded(*arguments) & HEAVY
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "get pods",
+        "get pods -o json",
+        "get pods -o wide --no-headers --dry-runless=x",
+        "describe pods",
+        "delete pods --all --dry-run=client",
+        "events",
+        "wait pods --all --for=jsonpath={.status.phase}=Running --timeout=1s",
+        "queue list",
+        "version",
+    ],
+)
+def test_a_question_loads_nothing_heavy_and_nothing_to_draw_with(arguments: str) -> None:
+    answers = {
+        ("GET", PODS): (200, listed("Pod", pod("a"))),
+        ("GET", f"{PODS} table"): (200, table(pod("a"))),
+        ("GET", f"{PODS}/a"): (200, pod("a")),
+        ("GET", "/api/v1/namespaces/default/events"): (200, listed("Event")),
+        ("GET", QUEUES): (200, listed("Queue", version="scheduling.volcano.sh/v1beta1")),
+        ("GET", "/version"): (200, {"gitVersion": "v1"}),
+        ("GET", "/metrics"): (200, ""),
+    }
+    words = [word for word in arguments.split() if not word.startswith("--dry-runless")]
+    with serving(answers) as server:
+        loaded = _loaded(*words, "--server", server.url)
+    assert not loaded & (HEAVY | {"rich"})
+    assert "http" in loaded
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_list_says_of_each_command_what_its_own_help_says(entry: CommandEntry) -> None:
+    if importlib.util.find_spec(entry.module) is None:
+        pytest.skip(f"{entry.module} is not there yet")
+    own = entry.load().help.strip().splitlines()[0]
+    assert entry.help == own
+    assert not own.endswith(".")
+    assert own[0].isupper()
+
+
+def test_every_command_is_listed(quadrant: Quadrant) -> None:
+    said = quadrant("--help")
+    assert said.code == 0
+    for entry in ENTRIES:
+        assert f" {entry.name} " in said.out
+    assert "quadrant demo" in said.out
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_options_mean_the_same_everywhere(entry: CommandEntry) -> None:
+    """One letter, one meaning: nobody has to look up what -n is here."""
+    if importlib.util.find_spec(entry.module) is None:
+        pytest.skip(f"{entry.module} is not there yet")
+    command = entry.load()
+    letters = {
+        "-f": "--filename",
+        "-n": "--namespace",
+        "-A": "--all-namespaces",
+        "-l": "--selector",
+        "-o": "--output",
+        "-w": "--watch",
+        "-v": "--verbose",
+        "-s": "--server",
+        "-h": "--help",
+    }
+    for one in [command, *getattr(command, "commands", {}).values()]:
+        for param in one.params:
+            for letter in [name for name in param.opts if re.fullmatch("-[a-zA-Z]", name)]:
+                assert letters[letter] in param.opts, (entry.name, letter, param.opts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("expalin", "Did you mean 'explain'?"),
+        ("get", "Missing argument"),
+        ("get pods --no-hedders", "--no-headers"),
+        ("get pods -o xml", "-o xml: not known; write one of wide"),
+        ("get pods -o jsonpath={.a", "not closed"),
+        ("get pods --sort-by {.a", "not closed"),
+        ("get pods -w --sort-by .a", "--sort-by"),
+        ("apply", "--filename"),
+        ("apply -f x --dry-run=maybe", "--dry-run"),
+        ("wait pod/a", "--for"),
+        ("wait pod/a --for=ready", "--for ready: not known"),
+        ("wait pod/a --for=delete --timeout=soon", "--timeout soon: not a time"),
+        ("delete", "name objects"),
+        ("delete pod/a -f x", "one of both"),
+        ("events --types=Odd", "Normal, Warning"),
+        ("completion tcsh", "tcsh"),
+        ("queue lits", "Did you mean 'list'?"),
+        ("top --interval 0", "--interval"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_one_error(
+    quadrant: Quadrant, arguments: str, told: str
+) -> None:
+    said = quadrant(*arguments.split())
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("Error: ")
+    assert told in said.err
+
+
+def test_no_server_is_told_with_the_remedy(quadrant: Quadrant) -> None:
+    said = quadrant("get", "pods", "--server", "http://127.0.0.1:9")
+    assert said.code == 1
+    assert said.err.startswith("Error: cannot reach http://127.0.0.1:9 (--server): ")
+    assert "quadrant up" in said.err
+
+
+@pytest.mark.parametrize("code", [200, 404])
+def test_a_page_for_browsers_is_told_in_one_line(quadrant: Quadrant, code: int) -> None:
+    with serving({("GET", "/apis"): (code, "<!DOCTYPE HTML>\n<html>\n</html>")}) as server:
+        said = quadrant("get", "pods", "--server", server.url)
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert "a page for browsers" in said.err
+
+
+def test_tls_to_a_server_without_it_is_told(quadrant: Quadrant) -> None:
+    with serving({}) as server:
+        said = quadrant("get", "pods", "--server", server.url.replace("http:", "https:"))
+    assert (said.code, "write http:// in place of https://" in said.err) == (1, True)
+
+
+def test_another_cluster_is_never_touched(quadrant: Quadrant) -> None:
+    groups = {"kind": "APIGroupList", "groups": [{"name": "apps"}]}
+    with serving({("GET", "/apis"): (200, groups)}) as server:
+        said = quadrant("delete", "pods", "--all", "--server", server.url)
+        assert [asked.path for asked in server.asked] == ["/apis"]
+    assert said.code == 1
+    assert "is not a Quadrant server" in said.err
+
+
+def test_the_reader_of_the_output_may_leave(tmp_path: Path) -> None:
+    pods = [pod(f"pod-{n}") for n in range(20_000)]
+    with serving({("GET", f"{PODS} table"): (200, table(*pods))}) as server:
+        command = f"{sys.executable} -m coordinator.cli get pods --server {server.url} | head -1"
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.stdout.split() == ["NAME", "STATUS"]
+    assert done.stderr == ""
+
+
+def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
+    """While it watches: a watch that is answered may end the command before the signal does."""
+    with serving({("GET", f"{PODS} table"): (200, table(pod("a")))}) as server:
+        server.holds_watches = True
+        watching = subprocess.Popen(
+            [sys.executable, "-m", "coordinator.cli", "get", "pods", "-w", "-s", server.url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith("NAME")
+        watching.send_signal(2)
+        _, error = watching.communicate(timeout=20)
+        server.released.set()
+    assert (watching.returncode, error) == (130, "")
+
+
+def test_colour_where_it_is_wanted(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving({("GET", f"{PODS} table"): (200, table(pod("a", "Failed")))}) as server:
+        assert "\x1b" not in quadrant("get", "pods", "-s", server.url).out
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        said = quadrant("get", "pods", "-s", server.url)
+        assert "\x1b[31mFailed" in said.out
+        assert "\x1b[1mNAME" in said.out
+        assert "\x1b" in quadrant("get", "cows", "-s", server.url).err
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert "\x1b" not in quadrant("get", "pods", "-s", server.url).out
+        assert "\x1b" not in quadrant("get", "cows", "-s", server.url).err
+
+
+def test_both_scripts_are_one_command() -> None:
+    from coordinator.cli import app as cli
+
+    done = subprocess.run(
+        [sys.executable, "-c", "from coordinator.cli.app import kubectl_plugin as p; p()"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    assert done.returncode == 2
+    assert "kubectl quadrant" in done.stdout
+    assert callable(cli.kubectl_complete)
+    assert isinstance(app, typer.Typer)

@@ -1,0 +1,217 @@
+"""``quadrant up``: where it listens, what it writes and says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.run import stack
+from coordinator.cli.run.up import DEFAULT_PORT, KUBECONFIG, reachable
+from coordinator.supervisor.child_process import command_line, descendants
+from tests.coordinator.cli.conftest import Quadrant
+
+START_SECONDS = 100.0
+ASK = ("get", "queues", "-o", "name")
+
+
+@pytest.mark.parametrize("words", [["--listen", "{}"], []])
+def test_a_port_that_is_taken_is_told_with_the_remedy(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        monkeypatch.setenv("QUADRANT_LISTEN_PORT", str(port))
+        said = quadrant("up", *(word.format(f"127.0.0.1:{port}") for word in words))
+    assert (said.code, said.out) == (1, "")
+    assert f"--listen 127.0.0.1:{port}: Address already in use" in said.err
+    assert "127.0.0.1:0" in said.err
+
+
+def test_an_address_of_nobody_is_told(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    made = quadrant("token", "new", "--name", "me", "--role", "view", "--file", str(tokens))
+    assert made.code == 0
+    monkeypatch.setenv("QUADRANT_TOKENS_FILE", str(tokens))
+    said = quadrant("up", "--listen", "no-such-host.invalid:1")
+    assert said.code == 1
+    assert "name an address of this machine" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "wanted"),
+    [
+        ([], {}, DEFAULT_PORT),
+        ([], {"QUADRANT_LISTEN_PORT": "0"}, 0),
+        ([], {"QUADRANT_LISTEN_PORT": "18080"}, 18080),
+        (["--listen", "127.0.0.1:0"], {"QUADRANT_LISTEN_PORT": "18080"}, 0),
+    ],
+)
+def test_the_port(
+    quadrant: Quadrant,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    environ: dict[str, str],
+    wanted: int,
+) -> None:
+    """Somewhere else only where somebody said so; nothing is started here."""
+    from coordinator.cli.run import up
+
+    taken: list[int] = []
+    monkeypatch.setattr(up, "_refuse_if_taken", lambda host, port: taken.append(port))
+
+    def run(main: Callable[[], object]) -> int:
+        return 0
+
+    monkeypatch.setattr(stack, "run_to_exit_code", run)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert quadrant("up", *words).code == 0
+    assert taken == [wanted]
+
+
+def test_a_bad_policy_is_told_before_anything_starts(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Unless one was taken up before: that counts, as in a coordinator that is started anew."""
+    from shared.policy.file import ACCEPTED_FILE
+
+    run_dir = tmp_path / "run"
+    monkeypatch.setenv("QUADRANT_RUN_DIR", str(run_dir))
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("actions: alocate\n")
+    words = ("up", "--listen", "127.0.0.1:0", "--policy", str(policy))
+    said = quadrant(*words)
+    assert said.code == 1
+    assert "did you mean 'allocate'" in said.err
+    assert not run_dir.exists()
+    run_dir.mkdir()
+    (run_dir / ACCEPTED_FILE).write_text("{}")
+
+    def run(main: Callable[[], object]) -> int:
+        return 0
+
+    monkeypatch.setattr(stack, "run_to_exit_code", run)
+    said = quadrant(*words)
+    assert said.code == 0
+    assert "Warning: the last policy that was good counts" in said.err
+
+
+@contextlib.contextmanager
+def handled(number: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+    """As a process that was started with this handler: a suite under ``nohup`` ignores SIGHUP."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_end_of_the_terminal_stops_it_as_ctrl_c_does(
+    capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    ended = []
+
+    async def serve() -> int:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(20)
+        finally:
+            ended.append(number)
+        return 0
+
+    with handled(number, signal.SIG_DFL):
+        assert stack.run_to_exit_code(serve) == 130
+    assert ended == [number]
+    assert "all processes are stopped" in capsys.readouterr().err
+
+
+def test_under_nohup_the_end_of_the_terminal_stops_nothing() -> None:
+    async def serve() -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0)
+        return 7
+
+    with handled(signal.SIGHUP, signal.SIG_IGN):
+        assert stack.run_to_exit_code(serve) == 7
+
+
+def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
+    assert reachable("0.0.0.0") == reachable("127.0.0.1") == "127.0.0.1"
+    assert reachable("::") == reachable("::1") == "[::1]"
+    assert reachable("quadrant.example") == "quadrant.example"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_up_says_how_to_ask_it_and_answers_again_when_its_coordinator_was_killed(
+    tmp_path: Path, short_dir: Path, quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-m", "coordinator.cli", "up", "--shards", "1"]
+    said_on_stderr = tmp_path / "stderr"
+    with said_on_stderr.open("wb") as stderr:
+        up = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, "QUADRANT_RUN_DIR": str(short_dir)},
+            start_new_session=True,
+        )
+    try:
+        assert up.stdout is not None
+        ready, _, _ = select.select([up.stdout], [], [], START_SECONDS)
+        assert ready, "not up in time"
+        url = up.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url), url
+        path = short_dir / KUBECONFIG
+        _until(path.exists, "no kubeconfig was written")
+        assert path.stat().st_mode & 0o777 == 0o600
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        said = quadrant(*ASK)
+        assert said == (0, "queue.scheduling.volcano.sh/default\n", "")
+        (coordinator,) = coordinators(up.pid)
+        os.kill(coordinator, signal.SIGKILL)
+        _until(
+            lambda: coordinators(up.pid) not in ([], [coordinator]) and said == quadrant(*ASK),
+            "nobody answers any more",
+        )
+        # It may answer before its keeper, who looks now and then, tells so.
+        back = "the coordinator process is back after"
+        _until(lambda: back in said_on_stderr.read_text(), "nobody tells that it is back")
+    finally:
+        up.send_signal(signal.SIGINT)
+        out, _ = up.communicate(timeout=60)
+    error = said_on_stderr.read_text()
+    assert (up.returncode, out) == (130, "")
+    assert error.splitlines()[0] == f"export KUBECONFIG={path}"
+    assert "Next: " in error
+    assert "the coordinator process was ended by SIGKILL; it is started again" in error
+
+
+def _until(done: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
+
+
+def coordinators(pid: int) -> list[int]:
+    """Those that run below a process."""
+    return [one for one in descendants(pid) if "coordinator.service" in command_line(one)]

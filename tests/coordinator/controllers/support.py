@@ -1,0 +1,101 @@
+"""Jobs with policies, and a service to run them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.intake.documents.kinds import JOB
+from coordinator.intake.writer import IntakeWriter
+from shared.ledger.entries.snapshot import Snapshot
+from tests.end_to_end.one_process.harness import Running
+
+Item = dict[str, Any]
+
+
+def node(name: str = "n0", cpu: int = 8) -> Item:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": str(cpu), "pods": "110"}},
+    }
+
+
+def task(
+    name: str,
+    count: int = 1,
+    *,
+    runs: float | None = None,
+    code: int = 0,
+    policies: list[Item] | None = None,
+    after: list[str] | None = None,
+    iteration: str = "all",
+    minimum: int | None = None,
+) -> Item:
+    """A role. ``runs`` seconds, then ends with ``code``; without ``runs`` until it is stopped."""
+    annotations = {"quadrant.dev/exit-code": str(code)}
+    if runs is not None:
+        annotations["quadrant.dev/duration"] = str(runs)
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    made: Item = {
+        "name": name,
+        "replicas": count,
+        "template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}},
+    }
+    if policies is not None:
+        made["policies"] = policies
+    if after is not None:
+        made["dependsOn"] = {"name": after, "iteration": iteration}
+    if minimum is not None:
+        made["minAvailable"] = minimum
+    return made
+
+
+def when(event: str, action: str) -> Item:
+    return {"event": event, "action": action}
+
+
+def job(name: str, *tasks: Item, **spec: Any) -> Item:
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"tasks": list(tasks), **spec},
+    }
+
+
+def writer(service: Running) -> IntakeWriter:
+    assert service.service._writer is not None
+    return service.service._writer
+
+
+async def submit(service: Running, *items: Item) -> list[str]:
+    """The notices."""
+    admission = await writer(service).submit(list(items))
+    assert not admission.refused, admission.refused
+    return [notice.message for notice in admission.notices]
+
+
+def shown(service: Running, name: str) -> Item | None:
+    return service.service.objects.get(JOB, "ns", name)
+
+
+def status(service: Running, name: str) -> Item:
+    found = shown(service, name)
+    assert found is not None, f"Job {name} is gone"
+    value: Item = found["status"]
+    return value
+
+
+async def phase(service: Running, name: str, wanted: str, within: float = 20.0) -> Item:
+    """Wait until a Job has this phase; its status."""
+    await service.until(lambda _: status(service, name)["state"]["phase"] == wanted, within)
+    return status(service, name)
+
+
+async def gone(service: Running, name: str) -> None:
+    await service.until(lambda _: shown(service, name) is None)
+
+
+async def ledger_of(service: Running) -> Snapshot:
+    return await service.service._ledger.snapshot()

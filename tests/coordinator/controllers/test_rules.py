@@ -1,0 +1,288 @@
+"""What follows from where tasks stand, by example and for anything that can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.controllers.job_controller import Action, End, Expire, Grow, JobController, Note
+from coordinator.controllers.job_rules import Rules, may_begin, outcome, rules_of, verdict
+from coordinator.intake.documents.document import Document, Key
+from shared.errors import Refusal
+from shared.manifests.parse import parse
+from shared.manifests.volcano.policies import ACTIONS, EVENTS
+from shared.messages.messages import Group, TaskState
+from shared.model.model import Job, Role
+from tests.coordinator.controllers.support import Item, job, task, when
+
+KEY = Key("Job", "ns", "j")
+SIGNS = {
+    ".": TaskState.PENDING,
+    "b": TaskState.BINDING,
+    "r": TaskState.RUNNING,
+    "l": TaskState.RELEASING,
+    "s": TaskState.SUCCEEDED,
+    "f": TaskState.FAILED,
+}
+
+
+class Standing:
+    """A job and where its tasks stand, one word a role: ``a=rr b=sf``. A role left out does not
+    exist yet."""
+
+    def __init__(self, words: str, minimum: int = 1) -> None:
+        roles, states = [], bytearray()
+        for word in words.split():
+            name, _, signs = word.partition("=")
+            roles.append(Role(name, 0, len(states), len(signs)))
+            states += bytes(SIGNS[sign] for sign in signs)
+        self.job = Job(
+            0, "ns", "j", "Job", "u", "q", 0.0, groups=(Group(-1, minimum),), roles=tuple(roles)
+        )
+        self.states = states
+
+
+def document(body: Item, *, jid: int = 0, state: dict[str, Any] | None = None) -> Document:
+    return Document(KEY, orjson.dumps(body), 5.0, 1, jid, None, state)
+
+
+def rules(body: Item) -> Rules:
+    found = rules_of(document(body))
+    assert found is not None
+    return found
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+OF_TASK = job(
+    "j",
+    task("a", 2, policies=[when("TaskCompleted", "CompleteJob")]),
+    task("b", 2, policies=[when("PodFailed", "TerminateJob")]),
+    policies=[when("*", "RestartJob")],
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("a=rr b=rr", None),
+        ("a=sr b=rr", None),
+        ("a=ss b=rr", ("CompleteJob", "TaskCompleted", "a")),
+        ("a=sr b=ss", ("RestartJob", "TaskCompleted", "b")),
+        ("a=rf b=rr", ("RestartJob", "PodFailed", "a")),
+        ("a=rr b=rf", ("TerminateJob", "PodFailed", "b")),
+        ("a=ss b=rf", ("TerminateJob", "PodFailed", "b")),
+        ("a=.. b=bl", None),
+        ("a=s a=s b=rr", ("CompleteJob", "TaskCompleted", "a")),  # in parts
+        ("a=s a=r b=rr", None),
+        ("a=f a=r b=rr", ("RestartJob", "PodFailed", "a")),
+    ],
+)
+def test_the_policies_of_a_role_come_before_those_of_the_job(
+    words: str, wanted: tuple[str, str, str] | None
+) -> None:
+    standing = Standing(words)
+    found = verdict(rules(OF_TASK), standing.job, standing.states)
+    assert wanted == (None if found is None else (found.action, found.event, found.role))
+
+
+def test_a_job_without_policies_has_no_rules() -> None:
+    assert rules_of(document(job("j", task("a")))) is None
+    assert rules_of(document(job("policies", task("a"), policies=[]))) is None
+
+
+policies = st.lists(st.tuples(st.sampled_from(EVENTS[:3]), st.sampled_from(ACTIONS)), max_size=3)
+words = st.text("".join(SIGNS), min_size=1, max_size=4)
+
+
+@given(policies, policies, words, words)
+def test_only_what_happened_and_has_a_policy_is_acted_on(
+    of_task: list[tuple[str, str]], of_job: list[tuple[str, str]], a: str, b: str
+) -> None:
+    """Against the same said in another way, over events one by one."""
+    mine, whole = dict(reversed(of_task)), dict(reversed(of_job))
+    body = job(
+        "j",
+        task("a", len(a), policies=[when(*pair) for pair in mine.items()]),
+        task("b", len(b)),
+        policies=[when(*pair) for pair in whole.items()],
+    )
+    standing = Standing(f"a={a} b={b}")
+    failed = [mine.get("PodFailed", whole.get("PodFailed"))] if "f" in a else []
+    failed += [whole.get("PodFailed")] if "f" in b else []
+    ended = [mine.get("TaskCompleted", whole.get("TaskCompleted"))] if set(a) == {"s"} else []
+    ended += [whole.get("TaskCompleted")] if set(b) == {"s"} else []
+    wanted = next((action for action in failed + ended if action), None)
+    known = rules_of(document(body))
+    found = known and verdict(known, standing.job, standing.states)
+    assert wanted == (found.action if found else None)
+
+
+# --- roles that wait ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("iteration", "words", "wanted"),
+    [
+        ("all", "a=rr b=.", []),
+        ("all", "a=rr b=r", ["c"]),
+        ("all", "a=ss b=r", ["c"]),
+        ("all", "a=rf b=r", []),
+        ("all", "a=ll b=r", []),
+        ("any", "a=r. b=.", []),
+        ("any", "a=r. b=r", ["c"]),
+        ("any", "a=rr b=r c=r", []),
+        ("all", "a=r a=r b=r", ["c"]),  # in parts
+        ("all", "a=r a=. b=r", []),
+    ],
+)
+def test_a_role_begins_when_those_it_waits_for_run(
+    iteration: str, words: str, wanted: list[str]
+) -> None:
+    after = task("c", 1, after=["a", "b"], iteration=iteration)
+    standing = Standing(words)
+    body = job("j", after, task("a", 2), task("b"))
+    assert may_begin(rules(body), standing.job, standing.states) == wanted
+
+
+def test_a_chain_begins_one_by_one_and_a_minimum_is_enough() -> None:
+    body = job(
+        "j", task("c", after=["b"]), task("b", 2, after=["a"], minimum=1), task("a", 2, minimum=1)
+    )
+    for words, wanted in (("a=..", []), ("a=r.", ["b"]), ("a=rr b=..", []), ("a=rr b=.r", ["c"])):
+        standing = Standing(words)
+        assert may_begin(rules(body), standing.job, standing.states) == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        (job("j", task("a", after=["b"]), task("b", after=["a"])), "spec.tasks", "a, b wait for"),
+        (job("j", task("a", after=["a"])), "spec.tasks", "break the circle"),
+        (job("j", task("a", after=["x"])), "spec.tasks[0].dependsOn.name", "no task has this name"),
+        (job("j", task("a"), maxRetry=-1), "spec.maxRetry", "from 0"),
+        (job("j", task("a"), ttlSecondsAfterFinished="1"), "spec.ttlSecondsAfterFinished", "from"),
+        (job("j", task("a", policies=[when("PodPending", "RestartJob")])), "event", "write one of"),
+        (
+            job("j", task("a"), policies=[when("*", "RestartTask")]),
+            "spec.policies[0].action",
+            "not",
+        ),
+        (
+            job("j", task("a"), policies=[{"action": "AbortJob"}]),
+            "spec.policies[0].event",
+            "missing",
+        ),
+        (job("j", task("a"), policies=[{"event": "*"}]), "spec.policies[0].action", "missing"),
+        (
+            job("j", task("a"), policies=[when("*", "AbortJob"), when("PodFailed", "AbortJob")]),
+            "spec.policies[1].event",
+            "leave out the others",
+        ),
+        (
+            job("j", task("a"), policies=[when("PodFailed", a) for a in ACTIONS[:2]]),
+            "spec.policies[1].event",
+            "name each event once",
+        ),
+        (
+            job("j", task("a"), policies=[when("*", "AbortJob") | {"timeout": "5s"}]),
+            "spec.policies[0].timeout",
+            "not in this version",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(body: Item, field: str, words: str) -> None:
+    refusal = parse(body)
+    assert isinstance(refusal, Refusal)
+    assert refusal.field.endswith(field)
+    assert words in refusal.message
+
+
+# --- how it ended ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "minimum", "wanted"),
+    [
+        ("a=sr", 1, None),
+        ("a=ss", 2, "Completed"),
+        ("a=sf", 2, "Failed"),
+        ("a=sf", 1, "Completed"),
+        ("a=ff", 1, "Failed"),
+    ],
+)
+def test_without_policy_its_minimum_decides(words: str, minimum: int, wanted: str | None) -> None:
+    standing = Standing(words, minimum)
+    assert outcome(standing.job, standing.states) == wanted
+
+
+# --- the controller -------------------------------------------------------------------------------
+
+RETRY = job("j", task("a", 2), policies=[when("PodFailed", "RestartJob")], maxRetry=2)
+
+
+def controller(body: Item, standing: Standing, **kept: Any) -> tuple[JobController, list[Action]]:
+    live = {0: standing}
+    made = JobController(live.get)
+    made.published([document(body, state=kept or None)], (), 100.0)
+    return made, made.take(100.0)
+
+
+def test_what_was_asked_is_not_asked_again() -> None:
+    standing = Standing("a=rr")
+    made, actions = controller(RETRY, standing)
+    assert actions == []
+    standing.states[0] = TaskState.FAILED
+    made.recorded([0, 1], 101.0)
+    made.recorded([0], 102.0)
+    (action,) = made.take(103.0)
+    assert isinstance(action, End)
+    assert action.state["phase"] == "Restarting"
+    assert (action.state["next"], action.state["retryCount"]) == ("Pending", 1)
+    assert (action.state["failed"], action.state["since"]) == (1, 101.0)
+    made.published([document(RETRY, state=action.state)], (), 104.0)
+    made.recorded([0], 105.0)
+    assert made.take(106.0) == []
+
+
+def test_a_job_that_began_anew_too_often_fails() -> None:
+    _, (action,) = controller(RETRY, Standing("a=rf"), retryCount=1)
+    assert isinstance(action, End)
+    assert (action.state["next"], action.state["retryCount"]) == ("Failed", 2)
+
+
+def test_nothing_is_kept_of_jobs_without_rules() -> None:
+    made, actions = controller(job("j", task("a", 2)), Standing("a=ff"))
+    assert actions == []
+    made.recorded([0], 101.0)
+    assert not made.asks
+    assert made.next_due() is None
+
+
+def test_it_is_deleted_when_its_time_is_over_unless_another_has_its_name() -> None:
+    body = job("j", task("a", 2), ttlSecondsAfterFinished=10)
+    made, (action,) = controller(body, Standing("a=ss"))
+    assert action == Note(KEY, 0, {"phase": "Completed", "retryCount": 0, "ended": 100.0})
+    made.published([document(body, state=action.state)], (), 101.0)
+    assert made.next_due() == 110.0
+    assert made.take(109.0) == []
+    assert made.take(110.0) == [Expire(KEY, 5.0)]
+    made.published([document(body, state=action.state)], (), 101.0)
+    made.published([], [KEY], 102.0)
+    assert made.take(111.0) == []
+
+
+def test_a_job_is_not_over_while_roles_wait() -> None:
+    body = job(
+        "j", task("b", after=["a"]), task("a", minimum=0), minAvailable=1, ttlSecondsAfterFinished=0
+    )
+    standing = Standing("a=f")
+    made, actions = controller(body, standing)
+    assert actions == [Grow(KEY, 0, ["b"])]
+    made.failed(0)
+    made.recorded([0], 101.0)
+    assert made.take(101.0) == actions

@@ -1,0 +1,185 @@
+"""The coordinator's state machine: calls, lost workers, the ledger's truth about lost turns."""
+
+from __future__ import annotations
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
+from coordinator.dispatch.instructions import Lapse, Reread
+from coordinator.intake.changes import Changes
+from coordinator.jobs.state import Standing
+from shared.ledger.entries.intake_batch import PutPartition
+from shared.ledger.entries.snapshot import Nomination
+from shared.ledger.entries.stored import JobRecord, TaskRecord
+from shared.messages.messages import Epoch, Group, OutcomeCode, StatusItem, TaskState
+from shared.model.model import Node
+from shared.units.slots import CPU, PODS
+from tests.coordinator.order.helpers import ONE, answer, job, order, placed
+
+EPOCH = Epoch(1, "x")
+
+
+def coordinator(shards: int = 2, jobs: int = 4, *, walls: bool = False) -> Coordinator:
+    core = Coordinator(order(nodes=0, window=16, walls=walls), Dispatcher(shards))
+    nodes = [
+        Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(shards)
+    ]
+    core.admitted(Changes(classes={0: ONE}, nodes=nodes, jobs=[job(j) for j in range(jobs)]))
+    core.repartition()
+    for shard in range(shards):
+        core.worker_up(shard, EPOCH)
+    return core
+
+
+def sends(core: Coordinator, now: float = 0.0) -> list[SendTurns]:
+    return [i for i in core.step(now) if isinstance(i, SendTurns)]
+
+
+def rereads(core: Coordinator, now: float = 0.0) -> list[int]:
+    return [jid for i in core.step(now) if isinstance(i, Reread) for jid in i.jids]
+
+
+def truth(*, state: TaskState | None = None) -> tuple[JobRecord, dict[int, TaskRecord]]:
+    record = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
+    return record, {} if state is None else {0: TaskRecord(state=state, row=0, cid=0, version=1)}
+
+
+def test_a_reply_without_an_outcome_for_a_turn_does_not_forget_the_job() -> None:
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    first, *rest = send.turns
+    core.turns_returned(0, send.call, [placed(first)])
+    core.validate()
+    assert rereads(core) == [turn.jid for turn in rest]
+    core.reread({turn.jid: truth() for turn in rest})
+    assert (
+        sends(core) == []
+    )  # until the ledger has forgotten what the lost turns may have nominated
+    core.order.lapse_recorded([turn.jid for turn in rest])
+    assert [t.jid for again in sends(core) for t in again.turns] == [turn.jid for turn in rest]
+    core.validate()
+
+
+def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
+    core = coordinator()
+    first, second = sends(core)
+    core.worker_lost(first.shard)
+    lost = [turn.jid for turn in first.turns]
+    assert rereads(core) == lost
+    committed, *pending = lost
+    core.reread({committed: truth(state=TaskState.BINDING)} | {jid: truth() for jid in pending})
+    assert core.order.jobs[committed].standing is Standing.SETTLED
+    core.order.lapse_recorded(lost)
+    (again,) = sends(core)
+    assert again.shard == second.shard
+    assert [turn.jid for turn in again.turns] == pending
+    core.validate()
+
+
+def test_fenced_turns_are_read_anew_once_the_epoch_is_void_and_not_before() -> None:
+    """A batch that was refused because a lease ran out may come a second time, after the lease was
+    renewed: what is read before the epoch is void does not count."""
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    fenced = [answer(turn, OutcomeCode.FENCED) for turn in send.turns]
+    core.turns_returned(0, send.call, fenced)
+    assert rereads(core) == []
+    core.validate()
+    core.worker_lost(0)
+    assert rereads(core) == [turn.jid for turn in send.turns]
+    core.reread({turn.jid: truth(state=TaskState.BINDING) for turn in send.turns})
+    assert all(core.order.jobs[t.jid].standing is Standing.SETTLED for t in send.turns)
+    core.validate()
+
+
+def test_the_last_word_of_a_lost_worker_changes_nothing() -> None:
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    core.worker_lost(0)
+    core.turns_returned(0, send.call, [placed(turn) for turn in send.turns])
+    assert core.tally.total().outcomes.total() == 0
+    core.validate()
+
+
+def test_idle_sums_follow_binds_that_are_told_before_and_after_their_outcome() -> None:
+    core = coordinator(shards=1, jobs=2)
+    (send,) = sends(core)
+    one, two = send.turns
+    idle = core.dispatcher.shards[0].idle
+    core.recorded([StatusItem(TaskState.BOUND, one.jid, [0], [0])], [[0]])
+    assert idle[CPU] == 3000
+    core.turns_returned(0, send.call, [placed(one), placed(two)])
+    assert idle[CPU] == 2000
+    core.recorded([StatusItem(TaskState.SUCCEEDED, one.jid, [0], [0])], [[0]])
+    assert idle[CPU] == 3000
+    core.validate()
+
+
+# --- hard mode: every shard sees other nodes -------------------------------------------------
+
+
+def infeasible(core: Coordinator, send: SendTurns) -> None:
+    core.turns_returned(
+        send.shard, send.call, [answer(t, OutcomeCode.INFEASIBLE, {"x": 1}) for t in send.turns]
+    )
+
+
+def test_behind_walls_a_job_is_tried_in_every_shard_once_before_it_waits() -> None:
+    core = coordinator(shards=3, jobs=1, walls=True)
+    asked = []
+    for _ in range(3):
+        (send,) = sends(core)
+        asked.append(send.shard)
+        infeasible(core, send)
+    assert sorted(asked) == [0, 1, 2]
+    assert sends(core, now=100.0) == []
+    core.validate()
+
+
+def test_behind_walls_a_shard_that_comes_late_is_asked_too() -> None:
+    core = coordinator(shards=2, jobs=1, walls=True)
+    core.worker_lost(1)
+    (send,) = sends(core)
+    assert send.shard == 0
+    infeasible(core, send)
+    assert sends(core, now=100.0) == []
+    core.worker_up(1, EPOCH)
+    shards = []
+    for now in (200.0, 300.0):
+        for send in sends(core, now=now):
+            shards.append(send.shard)
+            infeasible(core, send)
+    assert 1 in shards
+
+
+def test_a_stored_partition_wakes_what_no_shard_could_place_before() -> None:
+    core = coordinator(shards=1, jobs=1, walls=True)
+    (send,) = sends(core)
+    infeasible(core, send)
+    assert sends(core, now=100.0) == []
+    core.partition_stored("0")
+    assert [s.shard for s in sends(core, now=200.0)] == [0]
+
+
+# --- recovery and what the ledger still holds -------------------------------------------------
+
+
+def test_a_partition_for_more_shards_than_there_are_now_is_made_anew() -> None:
+    core = coordinator(shards=2, jobs=0)
+    core.restore_partition(PutPartition(revision=7, shards={0: [0], 3: [1]}))
+    instruction = core.repartition()
+    assert instruction is not None
+    assert sorted(row for rows in instruction.put.shards.values() for row in rows) == [0, 1]
+    assert set(instruction.put.shards) == {0, 1}
+
+
+def test_nominations_nobody_counts_on_are_given_up_before_the_job_is_tried_again() -> None:
+    core = coordinator(shards=1, jobs=1)
+    core.worker_lost(0)
+    held = Nomination(jid=0, priority=0, since=1.0, expiry=50.0, runs=[])
+    core.stray_nominations({0: held, 99: held}, now=10.0)
+    lapses = [i.jids for i in core.step(10.0) if isinstance(i, Lapse)]
+    assert lapses == [[0, 99]]
+    core.worker_up(0, EPOCH)
+    assert sends(core, now=10.0) == []
+    core.order.lapse_recorded([0, 99])
+    assert [t.jid for s in sends(core, now=11.0) for t in s.turns] == [0]

@@ -1,0 +1,227 @@
+"""What is kept and told for people's eyes: nodes of tasks, tries, and who is called when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
+from coordinator.dispatch.instructions import Repartition
+from coordinator.intake.changes import Changes
+from coordinator.jobs.state import LastTry
+from coordinator.ledger_audit.findings import Finding
+from shared.ledger.entries.stored import JobRecord, TaskRecord
+from shared.messages.messages import Epoch, Group, Outcome, OutcomeCode, StatusItem, TaskState, Turn
+from shared.messages.wire import decode_outcomes, encode_outcomes
+from shared.model.model import Node, Queue
+from shared.model.topology import HyperNode
+from shared.records.quarantine import Aside
+from shared.units.slots import CPU, PODS
+from tests.coordinator.order.helpers import ONE, answer, job, order, placed
+
+
+class Notes:
+    """Writes down every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def outcome(self, shard: int, outcome: Outcome) -> None:
+        self.calls.append(("outcome", shard, outcome.jid))
+
+    def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
+        self.calls.append(("recorded", item.state, item.jid, tasks, rows))
+
+    def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
+        self.calls.append(("evicted", jid, tasks, by_jid, reason))
+
+    def job_moved(self, jid: int) -> None:
+        self.calls.append(("moved", jid))
+
+    def shard_changed(self, shard: int, what: str) -> None:
+        self.calls.append((what, shard))
+
+    def node_changed(self, name: str, aside: Aside | None) -> None:
+        self.calls.append((name, aside))
+
+    def ledger_contradicted(self, finding: Finding, message: str) -> str:
+        self.calls.append(("contradicted", finding.name, message))
+        return str(finding.subject)
+
+    def take(self) -> list[tuple[object, ...]]:
+        taken, self.calls = self.calls, []
+        return taken
+
+
+def coordinator(*, shards: int = 1, count: int = 3, nodes: int = 4) -> tuple[Coordinator, Notes]:
+    core, notes = Coordinator(order(nodes=0, window=16), Dispatcher(shards)), Notes()
+    offered = [
+        Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(nodes)
+    ]
+    core.admitted(Changes(classes={0: ONE}, nodes=offered, jobs=[job(1, count=count, minimum=1)]))
+    core.observer = notes
+    core.repartition()
+    core.partition_stored("1")
+    for shard in range(shards):
+        core.worker_up(shard, Epoch(7, "x"))
+    return core, notes
+
+
+def turn_of(core: Coordinator, now: float = 0.0) -> tuple[SendTurns, Turn]:
+    (send,) = [i for i in core.step(now) if isinstance(i, SendTurns)]
+    (turn,) = send.turns
+    return send, turn
+
+
+def answered(core: Coordinator, outcome: Outcome, send: SendTurns) -> None:
+    core.turns_returned(send.shard, send.call, [outcome], now=5.0)
+    core.validate()
+
+
+# --- where tasks are ------------------------------------------------------------------------------
+
+
+def test_rows_follow_outcomes_records_and_refusals() -> None:
+    core, _ = coordinator()
+    state = core.order.jobs[1]
+    assert list(state.rows) == [-1, -1, -1]
+    send, turn = turn_of(core)
+    answered(core, placed(turn, count=1, row=2), send)
+    assert list(state.rows) == [2, -1, -1]
+    core.recorded([StatusItem(TaskState.BOUND, 1, [0], [2])], [[0]])
+    core.recorded([StatusItem(TaskState.RUNNING, 1, [0], [2])], [[0]])
+    core.recorded([StatusItem(TaskState.SUCCEEDED, 1, [0], [2])], [[0]])
+    assert state.rows[0] == 2  # where it ended
+    send, turn = turn_of(core, 1.0)
+    answered(core, placed(turn, count=1, row=3), send)
+    core.recorded([StatusItem(TaskState.PENDING, 1, [1], [3])], [[1]])
+    assert list(state.rows) == [2, -1, -1]
+
+
+def test_rows_of_a_bind_that_is_recorded_before_its_outcome() -> None:
+    core, _ = coordinator()
+    send, turn = turn_of(core)
+    core.recorded([StatusItem(TaskState.BOUND, 1, [0], [3])], [[0]])
+    assert list(core.order.jobs[1].rows) == [3, -1, -1]
+    outcome = placed(turn, count=3, row=2)  # of three tasks, one is known already
+    answered(core, outcome, send)
+    assert core.order.jobs[1].rows[0] == 3
+
+
+def test_rows_come_from_the_ledger_after_a_lost_turn() -> None:
+    core, _ = coordinator()
+    record = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
+    core.reread({1: (record, {1: TaskRecord(TaskState.RUNNING, 3, 0, 1)})})
+    assert list(core.order.jobs[1].rows) == [-1, 3, -1]
+
+
+def test_a_changed_job_keeps_its_rows_and_tries() -> None:
+    core, _ = coordinator(count=1)
+    send, turn = turn_of(core)
+    answered(core, answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 4}), send)
+    state = core.order.jobs[1]
+    role = state.job.roles[0]
+    core.admitted(Changes(jobs=[replace(state.job, spec=1, roles=(replace(role, count=3),))]))
+    again = core.order.jobs[1]
+    assert again is not state
+    assert list(again.rows) == [-1, -1, -1]
+    assert (again.last, again.tries) == (state.last, state.tries)
+
+
+# --- tries ----------------------------------------------------------------------------------------
+
+
+def test_the_last_try_says_who_found_what_and_when() -> None:
+    core, _ = coordinator()
+    send, turn = turn_of(core)
+    outcome = replace(
+        answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 4}),
+        failed_role="worker",
+        conflicts_true=2,
+        conflicts_read=1,
+        session=9,
+    )
+    answered(core, outcome, send)
+    state = core.order.jobs[1]
+    assert state.last == LastTry(
+        code=OutcomeCode.INFEASIBLE,
+        reasons={"Insufficient cpu": 4},
+        failed_role="worker",
+        conflicts_true=2,
+        conflicts_read=1,
+        shard=0,
+        epoch="7:x",
+        session=9,
+        at=5.0,
+    )
+    tries = state.tries
+    assert (tries.infeasible, tries.conflict_true, tries.conflict_read) == (1, 2, 1)
+    assert (tries.placed, tries.nominated, tries.shards) == (0, 0, 1)
+    core.order.look_again()
+    send, turn = turn_of(core, 60.0)
+    answered(core, placed(turn), send)
+    assert core.order.jobs[1].last is None
+    assert core.order.jobs[1].tries.placed == 1
+
+
+def test_sessions_and_all_else_of_an_outcome_travel() -> None:
+    outcome = Outcome(3, OutcomeCode.CONFLICT, [], {"a": 1}, "r", [4], 1, 2, 3, 4, 5)
+    assert decode_outcomes(encode_outcomes([outcome])) == [outcome]
+
+
+# --- who is told ----------------------------------------------------------------------------------
+
+
+def test_outcomes_and_records_are_told_when_order_knows_them() -> None:
+    core, notes = coordinator()
+    send, turn = turn_of(core)
+    answered(core, placed(turn, count=1), send)
+    core.recorded([StatusItem(TaskState.BOUND, 1, [0, 1], [0, 9])], [[0]])
+    assert notes.take() == [
+        ("outcome", 0, 1),
+        ("recorded", TaskState.BOUND, 1, [0], [0]),
+    ]
+    core.turns_returned(0, send.call, [placed(turn)])  # the same call again is not believed
+    core.recorded([StatusItem(TaskState.BOUND, 1, [0], [0])], [[]])
+    assert notes.take() == []
+
+
+def test_what_moves_a_job_without_a_turn_is_told() -> None:
+    core, notes = coordinator()
+    core.admitted(Changes(jobs=[job(2, queue="later")]))
+    assert notes.take() == []
+    core.admitted(Changes(queues=[Queue(qid=4, name="later")]))
+    assert notes.take() == [("moved", 2)]
+    core.order.give_up_nominations(1)
+    assert notes.take() == [("moved", 1)]
+    core.admitted(Changes(jobs_gone=[2]))
+    assert notes.take() == [("moved", 2)]
+
+
+def test_shards_that_are_lost_come_back_and_get_other_nodes_are_told() -> None:
+    core, notes = coordinator(shards=2)
+    assert notes.take() == []  # nobody lost anything by the first start
+    core.worker_lost(1)
+    assert notes.take() == [("ShardLost", 1)]
+    core.worker_up(1, Epoch(8, "x"))
+    assert notes.take() == [("ShardRecovered", 1)]
+    core.worker_lost(0, planned=True)
+    core.worker_up(0, Epoch(9, "x"))
+    assert notes.take() == []
+    core.admitted(Changes(nodes_gone=[row for row, s in core.dispatcher.shard_of.items() if s]))
+    assert core.repartition() is not None
+    assert notes.take() == []  # the first phase: nothing has another owner yet
+    core.partition_stored("5")
+    for beat in core.step(0.0):
+        assert isinstance(beat, SendTurns)
+        core.followed(beat.shard, beat.epoch, "6")
+        core.turns_returned(beat.shard, beat.call, [])
+    assert any(isinstance(i, Repartition) for i in core.step(0.0))
+    assert notes.take() == [("ShardRebalanced", 0), ("ShardRebalanced", 1)]
+
+
+def test_hyper_nodes_alone_tell_of_no_shard() -> None:
+    core, notes = coordinator(shards=1)
+    core.admitted(Changes(hyper_nodes=[HyperNode.of("h", 1, ("n0",))]))
+    assert core.repartition() is None
+    assert notes.take() == []

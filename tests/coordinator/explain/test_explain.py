@@ -1,0 +1,252 @@
+"""Explain on a whole service with real workers: one job for each reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.explain.cluster import (
+    GPU,
+    Item,
+    asking,
+    explained,
+    gang,
+    job,
+    node,
+    pod,
+    pod_group,
+    queue,
+    role,
+    send,
+    settled,
+)
+from tests.end_to_end.one_process.harness import running
+
+
+@pytest.fixture
+def redis_url(embedded_server: EmbeddedServer) -> str:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
+
+
+def adds_up(told: Item) -> None:
+    nodes = told["nodes"]
+    assert sum(check["count"] for check in nodes["first"]) + nodes["fits"] == nodes["total"]
+
+
+async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
+    tmp_path: Path, redis_url: str
+) -> None:
+    infer = [{"key": "dedicated", "value": "infer", "effect": "NoSchedule"}]
+    async with running(redis_url, tmp_path) as service:
+        await send(
+            service,
+            *[node(f"full-{n}", gpus=8) for n in range(4)],
+            *[node(f"infer-{n}", gpus=8, taints=infer) for n in range(2)],
+            *[node(f"cpu-{n}") for n in range(3)],
+        )
+        await send(service, job("small", 4, gpus=5))
+        await settled(service, bound=4)
+        await send(service, job("wide", 3, gpus=4))
+        await service.until(
+            lambda s: s["outcomes"].get("infeasible", 0) > 0 and not s["open_turns"]
+        )
+        told = await explained(service, "wide")
+    adds_up(told)
+    assert told["reason"] == "Fragmented"
+    assert told["message"].startswith("gang of 3 (worker), none can start now; short by 12 ")
+    assert told["requested"] == {GPU: "12"}
+    assert told["short"] == {GPU: "12"}
+    assert told["position"] == 1
+    assert told["nodes"]["total"] == 9
+    taint, amount = told["nodes"]["first"]
+    assert (taint["check"], taint["count"], taint["onlyThis"]) == ("taint dedicated=infer", 2, 2)
+    assert (amount["check"], amount["count"]) == (GPU, 7)
+    assert taint["examples"] == ["infer-0", "infer-1"]
+    near = told["near"][0]
+    assert near["node"].startswith("full-")
+    assert near["heldBy"] == ["default/small"]
+    assert near["lacks"] == [{"resource": GPU, "needs": "4", "idle": "3", "futureIdle": "3"}]
+    helps = {entry["change"]: entry["fits"] for entry in told["if"]}
+    assert helps[f"3 {GPU} per task"] is True
+    assert helps["tolerate dedicated=infer"] is True
+    assert told["attempts"]["infeasible"] >= 1
+    assert told["session"]
+    assert told["shard"] in (0, 1)
+    assert told["epoch"]
+
+
+async def test_no_node_matches(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", labels={"zone": "x"}), node("b"))
+        await send(service, job("picky", nodeSelector={"zone": "y"}))
+        told = await explained(service, "picky")
+    adds_up(told)
+    assert told["reason"] == "NoMatchingNodes"
+    assert "2 label zone=y" in told["message"]
+    assert told["if"] == [
+        {"change": "without label zone=y in the selector", "fits": True, "starts": 128, "nodes": 2}
+    ]
+
+
+async def test_a_resource_nobody_has_and_a_task_larger_than_any_node(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", labels={"zone": "x"}, cpu="96"), node("b"))
+        await send(service, job("gpus", gpus=1), job("huge", cpu="100"))
+        await send(service, job("large-here", cpu="80", nodeSelector={"kubernetes.io/os": "linux"}))
+        gpus, huge = await explained(service, "gpus"), await explained(service, "huge")
+    assert gpus["reason"] == "NoMatchingNodes"
+    assert huge["reason"] == "ExceedsNodeCapacity"
+    assert "100 cpu" in huge["message"]
+
+
+async def test_not_enough_in_total(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", gpus=8))
+        await send(service, job("runs", 6, gpus=1))
+        await settled(service, bound=6)
+        await send(service, job("waits", 4, gpus=1))
+        told = await explained(service, "waits")
+    adds_up(told)
+    assert told["reason"] == "NotEnoughResources"
+    assert "2 can start now; short by 2 nvidia.com/gpu" in told["message"]
+    changes = [entry["change"] for entry in told["if"]]
+    assert "a minimum of 2 instead of 4" in changes
+
+
+async def test_the_role_that_fails_decides(tmp_path: Path, redis_url: str) -> None:
+    roles = [role("ps", 1, {"cpu": "1"}), role("worker", 2, {GPU: "8", "cpu": "1"})]
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", gpus=8))
+        await send(service, gang("two-roles", roles, minimum=3))
+        told = await explained(service, "two-roles")
+    assert told["role"] == "worker"
+    assert "gang of 2 (worker), 1 can start now; short by 8" in told["message"]
+    assert [entry["role"] for entry in told["roles"]] == ["worker", "ps"]
+
+
+async def test_quota_capability_closed_and_missing_queues(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
+        await send(service, job("runs", 3, gpus=1, queue="lab"))
+        await settled(service, bound=3)
+        await send(
+            service,
+            job("quota", 2, gpus=1, queue="lab"),
+            job("never", 5, gpus=1, queue="lab"),
+            job("nowhere", queue="no-such"),
+        )
+        quota = await explained(service, "quota")
+        never = await explained(service, "never")
+        nowhere = await explained(service, "nowhere")
+    assert quota["reason"] == "WaitingForQuota"
+    assert "queue lab uses 3 of the 4 nvidia.com/gpu it may have" in quota["message"]
+    assert {
+        "change": f"1 {GPU} more for queue lab",
+        "fits": True,
+        "starts": 5,
+        "nodes": 0,
+    } in quota["if"]
+    assert never["reason"] == "ExceedsCapability"
+    assert nowhere["reason"] == "Misconfigured"
+    assert "create queue no-such" in nowhere["message"]
+    assert "nodes" not in nowhere
+
+
+async def test_a_placed_job_says_where(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("a", gpus=8))
+        await send(service, job("runs", 3, gpus=1))
+        await settled(service, bound=3)
+        told = await explained(service, "runs")
+        pod = await explained(service, "runs-worker-1", kind="pods")
+    assert told["reason"] is None
+    assert told["phase"] == "Running"
+    assert told["places"] == [
+        {"node": "a", "tasks": 3, "shard": 0, "level": "L1", "because": "idle, own shard"}
+    ]
+    assert pod["pod"] == {
+        "name": "runs-worker-1",
+        "role": "worker",
+        "state": "Running",
+        "node": "a",
+    }
+    assert pod["job"] == {"kind": "Job", "namespace": "default", "name": "runs"}
+
+
+async def test_without_a_worker_that_answers_the_stored_facts_are_told(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", gpus=8))
+        await send(service, job("waits", 9, gpus=1))
+        await settled(service, bound=0)
+        service.shards.mute = True
+        told = await explained(service, "waits")
+    assert told["reason"] == "NotEnoughResources"
+    assert "short by 1 nvidia.com/gpu" in told["message"]
+    assert "what follows is what the coordinator remembers" in told["incomplete"]
+
+
+async def test_what_does_not_exist_is_not_found(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path) as service, asking(service) as client:
+        path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/none/explain"
+        async with client.get(path) as answer:
+            body = await answer.json()
+    assert answer.status == 404
+    assert body["reason"] == "NotFound"
+    assert body["message"] == 'jobs.batch.volcano.sh "none" not found'
+
+
+async def test_behind_walls_a_gang_that_no_shard_could_ever_hold(
+    tmp_path: Path, redis_url: str
+) -> None:
+    """One node of each shard has the label that it asks for: together they would do."""
+    async with running(redis_url, tmp_path, shards=2, mode="hard") as service:
+        await send(service, *[node(f"n{n}", gpus=8) for n in range(4)])
+        await settled(service, bound=0)
+        core = service.service.core
+        one_of_each = {shard: core.names[row] for row, shard in core.dispatcher.shard_of.items()}
+        fast = [node(name, gpus=8, labels={"fast": "yes"}) for name in one_of_each.values()]
+        await send(service, *fast, job("wide", 2, gpus=8, nodeSelector={"fast": "yes"}))
+        told = await explained(service, "wide")
+    adds_up(told)
+    assert told["reason"] == "LargerThanShard"
+    assert "no shard could ever hold its 2 tasks" in told["message"]
+    assert told["nodes"]["first"][0]["kind"] == "foreign"
+
+
+async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"))
+        await send(service, pod("lone", cpu="80"), pod_group("pg", 3), pod("m-0", group="pg"))
+        lone = await explained(service, "lone", kind="pods")
+        member = await explained(service, "m-0", kind="pods")
+        whole = await explained(service, "pg", kind="podgroups")
+    assert lone["reason"] == "ExceedsNodeCapacity"
+    assert lone["of"] == {"kind": "Pod", "namespace": "default", "name": "lone"}
+    assert member["job"]["name"] == "pg"
+    assert member["pod"]["name"] == "m-0"
+    assert member["reason"] == whole["reason"] == "NotEnoughTasks"
+    assert whole["message"] == "1 of the 3 members that the job needs exist"
+
+
+async def test_a_job_that_is_being_deleted_says_so(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, grace=5.0) as service:
+        await send(service, node("a"))
+        await send(service, job("runs", 2))
+        await settled(service, bound=2)
+        path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/runs"
+        async with asking(service) as client, client.delete(path) as answer:
+            assert answer.status in (200, 202), await answer.text()
+        told = await explained(service, "runs")
+    assert (told["phase"], told["reason"]) == ("Terminating", None)
+    assert "being deleted; 2 tasks of it still hold a node" in told["message"]

@@ -1,0 +1,303 @@
+"""Plan on a whole service with real workers: each verdict, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from coordinator.dispatch.inquiry_client import Inquiries
+from coordinator.errors import Problem
+from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import StatusItem, TaskState
+from tests.coordinator.explain.cluster import (
+    GPU,
+    Item,
+    asking,
+    gang,
+    job,
+    node,
+    pod,
+    pod_group,
+    queue,
+    role,
+    send,
+    settled,
+)
+from tests.end_to_end.one_process.harness import Running, running
+
+PLANS = "/apis/quadrant.dev/v1alpha1/plans"
+
+
+@pytest.fixture
+def redis_url(embedded_server: EmbeddedServer) -> str:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
+
+
+async def planned(service: Running, *items: Item) -> Item:
+    body = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    async with asking(service) as client, client.post(PLANS, json=body) as answer:
+        told: Item = await answer.json()
+        assert answer.status == 200, told
+        return told
+
+
+def one(told: Item) -> Item:
+    (job,) = told["jobs"]
+    found: Item = job
+    return found
+
+
+async def test_what_fits_now_tells_nodes_and_levels_and_is_counted_for_the_next(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("a", gpus=8), node("b", gpus=8))
+        await settled(service, bound=0)
+        told = await planned(service, job("first", 2, gpus=6), job("second", 2, gpus=2))
+        third = await planned(service, job("first", 2, gpus=6), job("second", 3, gpus=2))
+    first, second = told["jobs"]
+    assert told["verdict"] == first["verdict"] == second["verdict"] == "now"
+    assert first["nodes"] == [{"node": "a", "tasks": 1}, {"node": "b", "tasks": 1}]
+    assert first["levels"] == {"L1": 2}
+    assert told["totals"]["tasksNow"] == 4
+    assert told["revision"]
+    assert "not a reservation" in told["note"]
+    assert [j["verdict"] for j in third["jobs"]] == ["now", "waits"]
+    assert third["jobs"][1]["reason"] in ("Fragmented", "NotEnoughResources")
+
+
+async def test_an_elastic_job_tells_how_many_would_start(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", gpus=8))
+        told = one(await planned(service, job("wide", 20, minimum=2, gpus=1)))
+    assert told["verdict"] == "now"
+    assert told["tasks"] == {"total": 20, "minimum": 2, "now": 8, "later": 0}
+
+
+async def test_not_now_and_never_and_why(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
+        await send(service, job("runs", 3, gpus=1, queue="lab"))
+        await settled(service, bound=3)
+        waits = one(await planned(service, job("waits", 2, gpus=4)))
+        quota = one(await planned(service, job("quota", 2, gpus=1, queue="lab")))
+        never = one(await planned(service, job("never", 5, gpus=2)))
+        large = one(await planned(service, job("large", 1, gpus=9)))
+        beyond = one(await planned(service, job("beyond", 5, gpus=1, queue="lab")))
+        nowhere = one(await planned(service, job("nowhere", queue="none")))
+        label = one(await planned(service, job("label", nodeSelector={"zone": "x"})))
+        strange = one(
+            await planned(service, gang("new", [role("w", 1, {"a.b/c": "1"})], minimum=1))
+        )
+    assert (waits["verdict"], waits["reason"]) == ("waits", "NotEnoughResources")
+    assert "1 can start now" in waits["message"]
+    assert (quota["verdict"], quota["reason"]) == ("waits", "WaitingForQuota")
+    assert (never["verdict"], never["reason"]) == ("never", "NotEnoughResources")
+    assert "even empty, the matching nodes hold only 4 tasks" in never["message"]
+    assert (large["verdict"], large["reason"]) == ("never", "ExceedsNodeCapacity")
+    assert (beyond["verdict"], beyond["reason"]) == ("never", "ExceedsCapability")
+    assert (nowhere["verdict"], nowhere["reason"]) == ("waits", "Misconfigured")
+    assert (label["verdict"], label["reason"]) == ("never", "NoMatchingNodes")
+    assert (strange["verdict"], strange["reason"]) == ("never", "NoMatchingNodes")
+    assert "a.b/c" in strange["message"]
+
+
+async def test_a_job_to_a_queue_of_the_same_list_counts_its_capability(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", gpus=8))
+        told = await planned(
+            service,
+            queue("new", capability={GPU: "4"}),
+            job("first", 3, gpus=1, queue="new"),
+            job("second", 2, gpus=1, queue="new"),
+        )
+    assert [j["verdict"] for j in told["jobs"]] == ["now", "waits"]
+    assert told["jobs"][1]["reason"] == "WaitingForQuota"
+
+
+async def test_host_ports_that_nobody_used_before(tmp_path: Path, redis_url: str) -> None:
+    """Every node has one of each: two tasks fit on two nodes, three do not."""
+    port = {"name": "main", "ports": [{"hostPort": 8443, "containerPort": 1}]}
+    port["resources"] = {"requests": {"cpu": "1"}}  # type: ignore[assignment]
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"), node("b"))
+        await settled(service, bound=0)
+        two = one(await planned(service, job("two", 2, containers=[port])))
+        three = one(await planned(service, job("three", 3, containers=[port])))
+        assert (two["verdict"], three["verdict"]) == ("now", "never")
+        server = service.shards._servers[0][0]
+        assert not server._view.things.image(), "nothing is left of what was tried"
+
+
+async def test_what_is_leaving_makes_room_after_these_finish(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path, shards=1, grace=5.0) as service:
+        await send(service, node("a", gpus=8))
+        await send(service, job("old", 1, gpus=8))
+        await settled(service, bound=1)
+        core = service.service.core
+        (jid,) = core.order.jobs
+        recorder = service.service._recorder
+        assert recorder is not None
+        await recorder.record([StatusItem(TaskState.RELEASING, jid, [0], [0])])
+        told = one(await planned(service, job("next", 1, gpus=8)))
+    assert told["verdict"] == "later"
+    assert told["after"] == ["default/old"]
+    assert told["nodes"] == [{"node": "a", "tasks": 1}]
+
+
+async def test_behind_walls_the_first_shard_with_room_takes_it(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path, shards=2, mode="hard") as service:
+        await send(service, node("a", gpus=8), node("b", gpus=8))
+        await settled(service, bound=0)
+        told = await planned(
+            service, job("one", 1, gpus=8), job("two", 1, gpus=8), job("three", 1, gpus=8)
+        )
+        wide = one(await planned(service, job("wide", 2, gpus=8)))
+    assert [j["verdict"] for j in told["jobs"]] == ["now", "now", "waits"]
+    assert {j["nodes"][0]["node"] for j in told["jobs"][:2]} == {"a", "b"}
+    assert (wide["verdict"], wide["reason"]) == ("never", "LargerThanShard")
+
+
+async def test_refused_objects_are_told_with_the_field(tmp_path: Path, redis_url: str) -> None:
+    bad = job("bad")
+    bad["spec"]["tasks"][0]["replicas"] = -1
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"))
+        told = await planned(service, bad, job("good"))
+    assert told["verdict"] == "never"
+    (refused,) = told["refused"]
+    assert refused["field"] == "spec.tasks[0].replicas"
+    assert one(told)["verdict"] == "now"
+
+
+async def test_nothing_of_a_plan_or_an_explanation_stays(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("a", gpus=8), node("b", gpus=4))
+        await send(service, job("runs", 1, gpus=6), job("waits", 2, gpus=6))
+        await settled(service, bound=1)
+        inner = service.service
+        before = await _facts(service)
+        await planned(service, job("new", 3, gpus=1), queue("q"), node("c"), job("waits", 1))
+        await planned(service, gang("strange", [role("w", 1, {"x.y/z": "1"})], minimum=1))
+        async with asking(service) as client:
+            path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/waits/explain"
+            async with client.get(path) as answer:
+                assert answer.status == 200
+        assert await _facts(service) == before
+        inner.core.validate()
+
+
+async def _facts(service: Running) -> dict[str, Any]:
+    inner = service.service
+    server = service.shards._servers[0][0]
+    worker, view = server._worker, server._view
+    worker.validate()
+    return {
+        "log": await inner._ledger.log_tail(),
+        "documents": dict(inner.intake.documents),
+        "numbers": (inner.intake.registry.next_jid, len(inner.intake.registry.classes)),
+        "slots": list(inner.intake.registry.slots.names),
+        "view": view.columns.image(),
+        "classes": set(view.classes),
+        "compiled": list(worker.classes._kept),
+        "statements": dict(inner.core.status()["statements"]),
+    }
+
+
+async def test_more_questions_than_can_be_answered_are_told_to_come_again() -> None:
+    inquiries = Inquiries(shards=None, at_once=2)  # type: ignore[arg-type]
+    with inquiries.turnstile(), inquiries.turnstile():
+        with pytest.raises(Problem) as refused, inquiries.turnstile():
+            pass
+        assert (refused.value.status, refused.value.retry_after) == (429, 1.0)
+    with inquiries.turnstile():
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("body", "content", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"a: [", "application/yaml", 400),
+        (b"{}", "text/html", 415),
+        (b"x" * (2 << 20), "application/json", 413),
+        (b'{"apiVersion": "v1", "kind": "Nothing", "metadata": {"name": "x"}}', None, 200),
+    ],
+)
+async def test_a_body_that_cannot_be_read_is_the_senders_mistake(
+    tmp_path: Path, redis_url: str, *, body: bytes, content: str | None, status: int
+) -> None:
+    async with running(redis_url, tmp_path) as service, asking(service) as client:
+        headers = {"Content-Type": content or "application/json"}
+        async with client.post(PLANS, data=BytesIO(body), headers=headers) as answer:
+            assert answer.status == status
+            told = await answer.json()
+    assert told["kind"] == ("Plan" if status == 200 else "Status")
+
+
+async def test_a_job_that_exists_is_planned_for_what_is_not_placed_yet(
+    tmp_path: Path, redis_url: str
+) -> None:
+    def members(count: int) -> list[Item]:
+        return [pod(f"m-{n}", group="pg") for n in range(count)]
+
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", cpu="4"), pod_group("pg", 2), *members(2))
+        await settled(service, bound=2)
+        same = await planned(service, pod_group("pg", 2), *members(2))
+        grown = one(await planned(service, *members(6)))
+    assert (same["jobs"], same["totals"]["unchanged"], same["verdict"]) == ([], 3, "now")
+    assert (grown["change"], grown["verdict"]) == ("configured", "now")
+    assert grown["tasks"]["now"] == 2  # two of the four new ones: the node has four cores
+
+
+async def test_odd_lists(tmp_path: Path, redis_url: str) -> None:
+    """Odd lists are the sender's mistake or say what is odd; none is an error of the server."""
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"))
+        empty = await planned(service)
+        nothing = await planned(service, job("none", 0, minimum=1))
+        lonely = one(await planned(service, pod("lonely", group="no-such-group")))
+        idle = one(await planned(service, gang("idle", [role("w", 1, {})], minimum=1)))
+        priority = await planned(service, {"apiVersion": "v1", "kind": "Pod"})
+    assert (empty["verdict"], empty["jobs"]) == ("now", [])
+    assert nothing["verdict"] in ("waits", "never", "now")
+    assert (lonely["verdict"], lonely["reason"]) == ("waits", "Misconfigured")
+    assert (idle["verdict"], idle["tasks"]["now"]) == ("now", 1)
+    assert priority["verdict"] == "never"
+
+
+async def test_what_is_being_stored_right_now_may_be_of_the_same_class(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, storing, go_on = RedisLedger.store, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: RedisLedger, batch: IntakeBatch) -> IntakeReply:
+        storing.set()
+        await go_on.wait()
+        return await store(self, batch)
+
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("n1"))
+        monkeypatch.setattr(RedisLedger, "store", slow)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send(service, job("first")))
+            await storing.wait()
+            told = await planned(service, job("second"))
+            go_on.set()
+        assert one(told)["verdict"] == "now", told

@@ -1,0 +1,51 @@
+"""Explain and plan between real processes: the questions travel to Ray actors and back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from coordinator.cli.run.stack import Sender, until_nodes_are_shared_out
+from coordinator.supervisor.supervisor import Supervisor
+from coordinator.verification.workloads.bulk_client import ApiClient
+from shared.settings.settings import load_settings
+from tests.coordinator.explain.cluster import Item, job, node
+from tests.coordinator.explain.test_plan import PLANS
+
+EXPLAIN = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/waits/explain"
+
+
+@pytest.mark.slow
+async def test_workers_in_other_processes_answer_and_one_that_is_gone_is_told(
+    short_dir: Path,
+) -> None:
+    settings = load_settings(run_dir=short_dir, shards=1)
+    async with (
+        Supervisor(settings) as running,
+        ApiClient(running.url) as api,
+        ClientSession(running.url) as client,
+    ):
+        await Sender(api).send([node("a", gpus=8), job("waits", 9, gpus=1)])
+        await until_nodes_are_shared_out(api, nodes=1)
+
+        async def ask(path: str, body: Item | None = None) -> Item:
+            async with client.post(path, json=body or {}) as answer:
+                told: Item = await answer.json()
+                assert answer.status == 200, told
+                return told
+
+        told = await ask(EXPLAIN)
+        assert told["nodes"]["total"] == 1
+        assert told["reason"] == "NotEnoughResources"
+        listed = {"apiVersion": "v1", "kind": "List", "items": [job("new", 2, gpus=4)]}
+        assert (await ask(PLANS, listed))["jobs"][0]["nodes"] == [{"node": "a", "tasks": 2}]
+
+        (worker,) = running.worker_pids()
+        os.kill(worker, signal.SIGKILL)
+        told = await ask(EXPLAIN)
+        assert told["reason"] == "NotEnoughResources"
+        assert "nodes" in told or "remembers" in told["incomplete"]

@@ -1,0 +1,244 @@
+"""Why a job waits, from what the coordinator holds: one word of the closed list, with amounts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.reasons import why
+from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
+from coordinator.intake.changes import Changes
+from coordinator.jobs.pending_reasons import Why, of_counts, word
+from shared.messages.messages import Epoch, Outcome, OutcomeCode
+from shared.messages.reason import Hold, Reason
+from shared.model.model import Job, Node, Queue, TaskClass
+from shared.units.slots import CPU, PODS
+from tests.coordinator.order.helpers import ONE, TWO, answer, job, order, placed
+
+NAMES = ("cpu", "memory", "pods", "nvidia.com/gpu")
+GPU = 3
+FAST = TaskClass(requests=((CPU, 1000), (PODS, 1), (GPU, 1000)))
+FIVE = TaskClass(requests=((CPU, 5000), (PODS, 1)))
+
+
+def cluster(*jobs: Job, nodes: int = 2, shards: int = 1, walls: bool = False) -> Coordinator:
+    """``nodes`` nodes of 4 cores; classes 0, 1, 3 ask for 1, 2, 5 cores, class 2 for a GPU."""
+    core = Coordinator(order(nodes=0, window=16, walls=walls), Dispatcher(shards))
+    made = [Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(nodes)]
+    classes = {0: ONE, 1: TWO, 2: FAST, 3: FIVE}
+    core.admitted(Changes(classes=classes, nodes=made, jobs=list(jobs)))
+    core.repartition()
+    for shard in range(shards):
+        core.worker_up(shard, Epoch(7, "x"))
+    return core
+
+
+def send(core: Coordinator) -> list[SendTurns]:
+    return [i for i in core.step(0.0) if isinstance(i, SendTurns)]
+
+
+def judged(core: Coordinator, jid: int) -> Why:
+    found = why(core, core.order.jobs[jid], names=NAMES)
+    assert found is not None
+    assert found.message
+    return found
+
+
+def test_the_list_is_closed_and_every_word_of_the_core_is_on_it() -> None:
+    assert [r.rank for r in Reason] == sorted(r.rank for r in Reason)
+    assert [word(reason) for reason in Reason] == list(Reason)
+    assert {word(hold) for hold in Hold} == {Reason.PENDING_EVALUATION}
+
+
+def test_a_queue_that_does_not_exist() -> None:
+    found = judged(cluster(job(1, queue="nowhere")), 1)
+    assert found.reason is Reason.MISCONFIGURED
+    assert "queue nowhere does not exist; create" in found.message
+
+
+def test_pods_of_a_group_that_does_not_exist() -> None:
+    found = judged(cluster(replace(job(1), dangling=True)), 1)
+    assert found.reason is Reason.MISCONFIGURED
+    assert "PodGroup ns/j1" in found.message
+
+
+def test_a_resource_that_no_node_has() -> None:
+    found = judged(cluster(job(1, cid=2)), 1)
+    assert found.reason is Reason.NO_MATCHING_NODES
+    assert "nvidia.com/gpu" in found.message
+
+
+def test_one_task_that_is_larger_than_any_node() -> None:
+    core = cluster(job(1, cid=3))
+    found = judged(core, 1)
+    assert found.reason is Reason.EXCEEDS_NODE_CAPACITY
+    assert found.message == "one task asks 5 cpu, the largest node has 4"
+
+
+def test_the_largest_node_is_measured_anew_when_nodes_change() -> None:
+    core = cluster(job(1, cid=3))
+    assert judged(core, 1).reason is Reason.EXCEEDS_NODE_CAPACITY
+    large = Node(row=9, name="n9", allocatable=((CPU, 6000), (PODS, 110)))
+    core.admitted(Changes(nodes=[large]))
+    assert judged(core, 1).reason is Reason.PENDING_EVALUATION
+
+
+def test_more_than_the_queue_or_one_above_it_may_ever_have() -> None:
+    core = cluster(job(1, queue="b", count=3))
+    core.admitted(
+        Changes(
+            queues=[
+                Queue(qid=5, name="above", capability=((CPU, 2000),)),
+                Queue(qid=6, name="b", parent=5),
+            ]
+        )
+    )
+    found = judged(core, 1)
+    assert found.reason is Reason.EXCEEDS_CAPABILITY
+    assert "asks 3 cpu at once, queue above may have 2 at most" in found.message
+
+
+def test_behind_walls_a_gang_that_no_shard_could_hold() -> None:
+    core = cluster(job(1, count=6), shards=2, walls=True)
+    assert judged(core, 1).reason is Reason.LARGER_THAN_SHARD
+    assert judged(cluster(job(1, count=6), shards=2), 1).reason is Reason.PENDING_EVALUATION
+
+
+def test_a_closed_queue() -> None:
+    core = cluster(job(1, queue="b"))
+    core.admitted(Changes(queues=[Queue(qid=5, name="b", open=False)]))
+    assert judged(core, 1).reason is Reason.QUEUE_CLOSED
+
+
+def test_members_that_were_not_created_yet() -> None:
+    found = judged(cluster(job(1, count=2, minimum=3)), 1)
+    assert found.reason is Reason.NOT_ENOUGH_TASKS
+    assert found.message == "2 of the 3 members that the job needs exist"
+
+
+def test_what_the_cluster_lacks_is_told_with_amounts() -> None:
+    core = cluster(job(1, count=6), job(2, count=5))
+    (call,) = send(core)
+    core.turns_returned(0, call.call, [placed(call.turns[0])])
+    found = judged(core, 2)
+    assert found.reason is Reason.NOT_ENOUGH_RESOURCES
+    assert found.message == "gang of 5 asks 5 cpu, the cluster could give 2 cpu; short by 3 cpu"
+    assert found.short == {CPU: 3000}
+    assert found.requested[CPU] == 5000
+
+
+def test_enough_in_total_but_not_on_one_node_is_fragmented() -> None:
+    core = cluster(job(1, count=2, cid=1))
+    (call,) = send(core)
+    reasons = {"Insufficient cpu": 2}
+    core.turns_returned(0, call.call, [answer(call.turns[0], OutcomeCode.INFEASIBLE, reasons)])
+    found = judged(core, 1)
+    assert found.reason is Reason.FRAGMENTED
+    assert (found.shard, found.epoch) == (0, "7:x")
+    assert "4 cpu are free in total" in found.message
+    assert "2 nodes: 2 Insufficient cpu" in found.message
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"node(s) had untolerated taints": 40}, Reason.NO_MATCHING_NODES),
+        (
+            {"node(s) had untolerated taints": 40, "Insufficient cpu": 1},
+            Reason.NOT_ENOUGH_RESOURCES,
+        ),
+        ({"node has room for a part of the gang only": 3}, Reason.NOT_ENOUGH_RESOURCES),
+        (
+            {
+                "node(s) had untolerated taints": 4,
+                "node(s) didn't match pod anti-affinity rules": 1,
+            },
+            Reason.NOT_ENOUGH_RESOURCES,
+        ),
+        ({"node(s) had volume node affinity conflict": 5}, Reason.NO_MATCHING_NODES),
+        ({'persistentvolumeclaim "data" not found': 5}, Reason.MISCONFIGURED),
+        ({"claim cannot be judged: no such key: model": 5}, Reason.MISCONFIGURED),
+    ],
+)
+def test_as_long_as_one_node_only_lacks_room_the_job_waits_for_room(
+    counts: dict[str, int], reason: Reason
+) -> None:
+    assert of_counts(counts) is reason
+
+
+def test_what_a_session_found_holds_for_the_others_of_the_line_too() -> None:
+    core = cluster(*[job(n, count=2, cid=1) for n in range(20)])
+    (call,) = send(core)
+    reasons = {"node(s) had untolerated taints": 2}
+    outcomes = [answer(turn, OutcomeCode.INFEASIBLE, reasons) for turn in call.turns]
+    core.turns_returned(0, call.call, outcomes)
+    assert {judged(core, n).reason for n in range(20)} == {Reason.NO_MATCHING_NODES}
+
+
+def test_a_queue_beyond_its_share_tells_how_much() -> None:
+    core = cluster(job(1, queue="b", count=2), job(2, queue="b", count=2))
+    core.admitted(Changes(queues=[Queue(qid=5, name="b", capability=((CPU, 3000),))]))
+    (call,) = send(core)
+    core.turns_returned(0, call.call, [placed(call.turns[0])])
+    send(core)
+    found = judged(core, 2)
+    assert found.reason is Reason.WAITING_FOR_QUOTA
+    assert (
+        "queue b uses 2 of the 3 cpu it may have, the job asks 2; short by 1 cpu" in found.message
+    )
+
+
+def test_refused_by_the_ledger_again_and_again() -> None:
+    core = cluster(job(1))
+    for _ in range(4):
+        (call,) = send(core)
+        core.turns_returned(0, call.call, [answer(call.turns[0], OutcomeCode.CONFLICT)])
+    found = judged(core, 1)
+    assert found.reason is Reason.REPEATED_CONFLICT
+    assert "4 times" in found.message
+
+
+def test_a_nominated_job_names_the_nodes_it_waits_for() -> None:
+    core = cluster(job(1))
+    core.order.nominations.leaving(1)
+    (call,) = send(core)
+    core.turns_returned(0, call.call, [placed(call.turns[0], row=1, level=3)])
+    found = judged(core, 1)
+    assert found.reason is Reason.WAITING_FOR_VICTIMS
+    assert "n1" in found.message
+
+
+def test_not_looked_at_yet_and_waiting_for_its_turn_are_told_apart() -> None:
+    core = Coordinator(order(nodes=4, window=1), Dispatcher(1))
+    core.admitted(Changes(classes={0: ONE}, jobs=[job(1)]))
+    assert judged(core, 1).reason is Reason.PENDING_EVALUATION
+    core.admitted(Changes(jobs=[job(2), job(3)]))
+    found = judged(core, 3)
+    assert found.reason is Reason.WAITING_FOR_TURN
+    assert found.message == "2 other jobs wait in queue a; it has had no turn yet"
+
+
+def test_a_placed_job_waits_for_nothing() -> None:
+    core = cluster(job(1))
+    (call,) = send(core)
+    core.turns_returned(0, call.call, [placed(call.turns[0])])
+    assert why(core, core.order.jobs[1]) is None
+
+
+def test_a_message_never_exceeds_what_an_event_may_hold() -> None:
+    core = cluster(job(1))
+    (call,) = send(core)
+    reasons = {f"node(s) said {n} " + "x" * 300: n for n in range(1, 9)}
+    outcome = Outcome(jid=1, code=OutcomeCode.INFEASIBLE, placements=[], reasons=reasons)
+    core.turns_returned(0, call.call, [outcome])
+    assert len(judged(core, 1).message) <= 1024
+
+
+def test_a_turn_that_is_under_way_is_not_short_of_what_it_is_charged_for() -> None:
+    core = cluster(job(1, count=8))
+    send(core)
+    found = judged(core, 1)
+    assert found.reason is Reason.PENDING_EVALUATION
+    assert found.message == "a shard is placing it now"

@@ -1,0 +1,260 @@
+"""Explain on a whole service: jobs that sessions place, why a pod is where it is, what would help.
+
+Everywhere the same word: explain, describe's explanations, the event and the counts of top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from coordinator.service.metrics.pending_counts import pending_reasons
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.explain.cluster import (
+    GPU,
+    Item,
+    asking,
+    explained,
+    gang,
+    job,
+    node,
+    queue,
+    role,
+    send,
+    settled,
+)
+from tests.end_to_end.one_process.harness import Running, running
+
+NEAR = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+- plugins:
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: network-topology-aware
+"""
+
+
+@pytest.fixture
+def redis_url(embedded_server: EmbeddedServer) -> str:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
+
+
+def rack(name: str, *nodes: str, tier: int = 1, hyper: bool = False) -> Item:
+    kind = "HyperNode" if hyper else "Node"
+    members = [{"type": kind, "selector": {"exactMatch": {"name": one}}} for one in nodes]
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {"tier": tier, "members": members},
+    }
+
+
+def close(made: Item, tier: int) -> Item:
+    made["spec"]["networkTopology"] = {"mode": "hard", "highestTierAllowed": tier}
+    return made
+
+
+async def words(service: Running, name: str) -> dict[str, Any]:
+    """The word of a job wherever it is told."""
+    core = service.service.core
+    path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/" + name
+    async with asking(service) as client:
+        async with client.get(path) as answer:
+            found: Item = await answer.json()
+        async with client.get("/api/v1/namespaces/default/events") as answer:
+            events = (await answer.json())["items"]
+    said = [
+        event["message"].partition(":")[0]
+        for event in events
+        if event["involvedObject"]["name"].startswith(name) and event["type"] == "Warning"
+    ]
+    top = pending_reasons(core, core.order.now, names=[])
+    status = found["status"]
+    return {"explanations": status["explanations"][0]["reason"], "event": said[-1], "top": [*top]}
+
+
+async def test_a_gang_that_no_rack_holds_is_told_so_and_what_would_help(
+    tmp_path: Path, redis_url: str
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NEAR)
+    async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
+        await send(
+            service,
+            *[node(f"n{n}", gpus=4) for n in range(4)],
+            rack("r0", "n0", "n1"),
+            rack("r1", "n2", "n3"),
+            rack("row", "r0", "r1", tier=2, hyper=True),
+        )
+        await settled(service, bound=0)
+        await send(service, close(job("near", 3, gpus=4), 1))
+        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        told = await explained(service, "near")
+        everywhere = await words(service, "near")
+    assert told["reason"] == "TopologyPlacementFailed"
+    assert told["message"] == f"16 {GPU} are free, no tier-1 domain has more than 8"
+    word = told["reason"]
+    assert everywhere == {"explanations": word, "event": word, "top": [word]}
+    helps = {entry["change"]: entry["fits"] for entry in told["if"]}
+    assert helps["one tier wider (highestTierAllowed 2)"] is True
+    assert helps["topology as a wish (mode soft)"] is True
+    assert told["nodes"]["total"] == 4 == told["nodes"]["fits"]
+
+
+async def test_pods_that_keep_apart_are_counted_by_what_keeps_them(
+    tmp_path: Path, redis_url: str
+) -> None:
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ]
+        }
+    }
+    web = role("web", 3, {"cpu": "1"}, affinity=apart)
+    web["template"]["metadata"] = {"labels": {"app": "web"}}
+    async with running(redis_url, tmp_path, shards=1) as service:
+        hosts = [node(n, labels={"kubernetes.io/hostname": n}) for n in ("a", "b")]
+        await send(service, *hosts)
+        await settled(service, bound=0)
+        await send(service, gang("spread", [web], minimum=3))
+        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        told = await explained(service, "spread")
+        everywhere = await words(service, "spread")
+    assert told["reason"] == "NotEnoughResources" == everywhere["explanations"]
+    assert everywhere["event"] == told["reason"] and everywhere["top"] == [told["reason"]]
+    assert "2 didn't match pod anti-affinity rules" in told["message"]
+
+
+async def test_a_selector_whose_nodes_are_full_and_one_whose_nodes_are_small(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("fast", gpus=4, labels={"fast": "yes"}), node("slow", gpus=8))
+        await send(service, job("runs", 1, gpus=3, nodeSelector={"fast": "yes"}))
+        await settled(service, bound=1)
+        for name, gpus in (("full", 2), ("small", 6)):
+            await send(service, job(name, 1, gpus=gpus, nodeSelector={"fast": "yes"}))
+        core = service.service.core
+        await service.until(
+            lambda s: all(state.last for state in core.order.jobs.values() if state.info.pending)
+        )
+        told = {name: await explained(service, name) for name in ("full", "small")}
+        everywhere = {name: await words(service, name) for name in told}
+    assert told["full"]["reason"] == everywhere["full"]["explanations"] == "Fragmented"
+    assert told["small"]["reason"] == everywhere["small"]["explanations"] == "ExceedsNodeCapacity"
+    assert sorted(everywhere["small"]["top"]) == ["ExceedsNodeCapacity", "Fragmented"]
+    assert f"one task asks 6 {GPU}" in told["small"]["message"]
+
+
+async def test_why_a_pod_is_where_it_is_with_each_plugins_part(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("small", cpu="8"), node("large", cpu="64"), node("other", cpu="4"))
+        await settled(service, bound=0)
+        await send(service, job("runs", 1, cpu="2"))
+        await settled(service, bound=1)
+        told = await explained(service, "runs-worker-0", kind="pods")
+        whole = await explained(service, "runs")
+    here = told["here"]
+    assert here == whole["here"]
+    assert here["pod"] == "runs-worker-0"
+    assert here["nodes"] == {"L1": 3, "L2": 0, "L3": 0, "L4": 0}
+    finals = [one["final"] for one in here["candidates"]]
+    assert finals == sorted(finals, reverse=True)
+    (chosen,) = [one for one in here["candidates"] if one["chosen"]]
+    assert chosen["node"] == told["pod"]["node"] == here["candidates"][0]["node"]
+    assert set(chosen["scores"]) == set(here["plugins"]) == {"nodeorder"}
+    assert chosen["final"] == sum(chosen["scores"].values())
+
+
+async def test_more_quota_is_tried_by_a_session_too(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, shards=1) as service:
+        lab = queue("lab", capability={GPU: "4"})
+        await send(service, node("a", gpus=8), rack("r0", "a"), lab)
+        await settled(service, bound=0)
+        await send(service, close(job("runs", 3, gpus=1, queue="lab"), 1))
+        await settled(service, bound=3)
+        await send(service, close(job("more", 2, gpus=1, queue="lab"), 1))
+        told = await explained(service, "more")
+    assert told["reason"] == "WaitingForQuota"
+    assert told["if"][0] == {
+        "change": f"1 {GPU} more for queue lab",
+        "fits": True,
+        "starts": 2,
+        "nodes": 0,
+    }
+
+
+async def test_a_plan_asks_a_session_about_what_sessions_place(
+    tmp_path: Path, redis_url: str
+) -> None:
+    near = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": "db"}},
+            }
+        ]
+    }
+    beside = job("beside", 1, affinity={"podAntiAffinity": near})
+    db = role("db", 1, {"cpu": "1"})
+    db["template"]["metadata"] = {"labels": {"app": "db"}}
+    nothing = gang("nothing", [role("worker", 1, {})], minimum=1)
+    async with running(redis_url, tmp_path, shards=1) as service:
+        await send(service, node("a", labels={"kubernetes.io/hostname": "a"}))
+        await settled(service, bound=0)
+        before = service.service.core.order.spanning.any
+        empty = await planned(service, beside)
+        await send(service, gang("db", [db], minimum=1))
+        await settled(service, bound=1)
+        full = await planned(service, beside)
+        best_effort = await planned(service, nothing)
+        assert service.service.core.order.spanning.any == before  # nothing of it is kept
+    assert (empty["verdict"], empty["tasks"]["now"]) == ("now", 1)
+    assert (full["verdict"], full["reason"]) == ("waits", "NotEnoughResources")
+    assert "didn't match pod anti-affinity rules" in full["message"]
+    assert (best_effort["verdict"], best_effort["tasks"]["now"]) == ("now", 1)
+
+
+async def planned(service: Running, item: Item) -> Item:
+    body = {"apiVersion": "v1", "kind": "List", "items": [item]}
+    async with (
+        asking(service) as client,
+        client.post("/apis/quadrant.dev/v1alpha1/plans", json=body) as answer,
+    ):
+        found: Item = await answer.json()
+        assert answer.status == 200, found
+        (told,) = found["jobs"]
+        return dict(told)
+
+
+async def test_a_pod_that_asks_for_nothing_is_explained_by_backfill(
+    tmp_path: Path, redis_url: str
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NEAR)
+    async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
+        await send(service, node("a", unschedulable=True))
+        await settled(service, bound=0)
+        await send(service, gang("nothing", [role("worker", 1, {})], minimum=1))
+        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        told = await explained(service, "nothing")
+        everywhere = await words(service, "nothing")
+    assert told["reason"] == everywhere["explanations"] == "NoMatchingNodes"
+    assert everywhere["event"] == "NoMatchingNodes" and everywhere["top"] == ["NoMatchingNodes"]
+    assert [check["check"] for check in told["nodes"]["first"]] == ["were unschedulable"]

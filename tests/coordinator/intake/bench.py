@@ -1,0 +1,154 @@
+"""An intake whose operations are kept as a ledger would keep them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from coordinator.intake.admission.registry import Registry
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.documents.document import encode_document
+from coordinator.intake.intake import Intake
+from shared.ledger.entries.intake_batch import (
+    DropClass,
+    DropJob,
+    DropNode,
+    DropQueue,
+    PurgeJob,
+    PutClass,
+    PutJob,
+    PutNode,
+    PutObject,
+    PutQueue,
+)
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.entries.stored import JobRecord
+from shared.messages.messages import Rows
+from shared.model.model import Job
+from shared.records.specs import decode_node
+from shared.records.specs_jobs import decode_job
+
+BEST_EFFORT: dict[str, Any] = {"containers": [{"name": "c"}]}
+
+
+def kept_documents(admission: Admission) -> list[tuple[str, bytes | None]]:
+    """What a store call gets of them."""
+    kept = {str(d.key): encode_document(d) for d in admission.documents}
+    return [*kept.items(), *((str(key), None) for key in admission.documents_gone)]
+
+
+class Kept:
+    """What a ledger keeps of intake's operations, as a snapshot gives it back."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot(log_id="0", nodes=Rows([], []), node_specs={})
+        self.rows: set[int] = set()
+
+    def store(self, admission: Admission) -> None:
+        kept = self.snapshot
+        for name, body in kept_documents(admission):
+            if body is None:
+                del kept.documents[name]
+            else:
+                kept.documents[name] = body
+        for op in admission.ops:
+            match op:
+                case PutClass():
+                    kept.classes[op.cid] = op.spec
+                case DropClass():
+                    del kept.classes[op.cid]
+                case PutNode():
+                    kept.node_specs[op.row] = op.spec
+                    self.rows.add(op.row)
+                case DropNode():
+                    del kept.node_specs[op.row]
+                case PutQueue():
+                    kept.queue_specs[op.qid] = op.spec
+                case PutJob():
+                    record = JobRecord(op.spec_version, op.qid, False, op.groups)
+                    kept.jobs[op.jid], kept.job_specs[op.jid] = record, op.spec
+                case DropQueue():
+                    del kept.queue_specs[op.qid]
+                case DropJob():
+                    kept.jobs[op.jid] = JobRecord(0, 0, True, [])
+                case PurgeJob():
+                    assert kept.jobs.pop(op.jid).gone
+                    del kept.job_specs[op.jid]
+                case PutObject(key, None):
+                    del kept.objects[key]
+                case PutObject(key, bytes() as spec):
+                    kept.objects[key] = spec
+                case _:
+                    raise AssertionError(op)
+        kept.nodes.rows[:] = sorted(self.rows)
+
+
+class Bench:
+    """An intake whose operations are kept, and checked against what it says it changed."""
+
+    def __init__(self, *, observe: bool = False) -> None:
+        self.intake = Intake(observe=observe)
+        self.kept = Kept()
+
+    def admit(self, *items: Any, now: float = 1.0, atomic: bool = False) -> Admission:
+        return self._keep(self.intake.admit(items, now, atomic=atomic))
+
+    def take(self, *items: Any, now: float = 1.0) -> Admission:
+        admission = self.admit(*items, now=now)
+        assert admission.refused == []
+        return admission
+
+    def remove(self, kind: str, name: str, namespace: str = "ns", now: float = 9.0) -> Admission:
+        return self._keep(self.intake.remove(kind, namespace, name, now))
+
+    def purge(self, *jids: int, pods: list[tuple[int, int]] | None = None) -> Admission:
+        return self._keep(self.intake.purge(jids, pods or []))
+
+    def _keep(self, admission: Admission) -> Admission:
+        self.kept.store(admission)
+        put = [op for op in admission.ops if isinstance(op, PutJob)]
+        assert [decode_job(op.spec) for op in put] == admission.jobs
+        nodes = [decode_node(op.spec) for op in admission.ops if isinstance(op, PutNode)]
+        assert nodes == admission.nodes
+        return admission
+
+    def restored(self) -> Intake:
+        again = Intake()
+        again.restore(self.kept.snapshot)
+        return again
+
+    @property
+    def jobs(self) -> dict[int, Job]:
+        return self.intake.registry.jobs
+
+    def job(self, name: str) -> Job:
+        """The one of this name."""
+        (found,) = [job for job in self.jobs.values() if job.name == name]
+        return found
+
+    def only(self, admission: Admission) -> Job:
+        (found,) = admission.jobs
+        return found
+
+
+def put_jobs(admission: Admission) -> list[PutJob]:
+    return [op for op in admission.ops if isinstance(op, PutJob)]
+
+
+def state(intake: Intake) -> Registry:
+    found = copy.deepcopy(intake.registry)
+    found.templates.clear()  # only a shortcut to the classes
+    return found
+
+
+def same(a: Registry, b: Registry) -> bool:
+    """All that is durable: a name that a node had once is as good as one that it has."""
+    return a.slots.names == b.slots.names and all(
+        getattr(a, name) == getattr(b, name)
+        for name in Registry.__slots__
+        if name not in ("slots", "offered", "doubtful", "_journal")
+    )
+
+
+def members(found: Job) -> list[str]:
+    return [found.pod_name(tix) for tix in range(found.tasks)]

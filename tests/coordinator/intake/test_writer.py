@@ -1,0 +1,340 @@
+"""The single writer: one object at a time, in order, durable before it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from coordinator.errors import Problem
+from coordinator.intake.changes import Changes
+from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.intake import Intake
+from coordinator.intake.writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
+from coordinator.ledger_refusals import LedgerRefusals, StoreRefused, WriteKind
+from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
+from shared.ledger.entries.log import IntakeEntry
+from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.protocol import COORDINATOR
+from tests.coordinator.intake.bench import same, state
+from tests.coordinator.intake.objects import EVERY_KIND, node, pod, pod_group, queue
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(20)]
+POD = Key("Pod", "ns", "p")
+
+
+class Desk:
+    """A writer over a ledger, with what it told."""
+
+    def __init__(self) -> None:
+        self.ledger = Slow()
+        self.intake = Intake()
+        self.told: list[Changes] = []
+        self.durable: list[set[str]] = []
+        self.refusals = LedgerRefusals()
+        """The documents in the ledger when each change was told."""
+
+    async def open(self) -> IntakeWriter:
+        leader = await self.ledger.claim(COORDINATOR)
+        await self.ledger.bless(leader)
+        return IntakeWriter(
+            self.intake,
+            self.ledger,
+            writer="intake",
+            epoch=await self.ledger.claim("intake", leader=leader),
+            run_id=self.ledger.run_id,
+            bless=lambda: self.ledger.bless(leader),
+            stored=self._stored,
+            refusals=self.refusals,
+        )
+
+    def _stored(self, changes: Changes) -> None:
+        self.told.append(changes)
+        self.durable.append(set(self.ledger.kept))
+
+
+class Slow(LedgerDouble):
+    """A ledger that lets others go first, and remembers what it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[IntakeBatch] = []
+        self.kept: dict[str, bytes | None] = {}
+
+    async def store(self, batch: IntakeBatch) -> IntakeReply:
+        await asyncio.sleep(0.001)
+        self.batches.append(batch)
+        reply = await super().store(batch)
+        self.kept |= dict(batch.documents)
+        return reply
+
+
+@pytest_asyncio.fixture
+async def desk() -> Desk:
+    return Desk()
+
+
+@pytest_asyncio.fixture
+async def writer(desk: Desk) -> AsyncIterator[IntakeWriter]:
+    opened = await desk.open()
+    running = asyncio.create_task(opened.run())
+    yield opened
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def labelled(key: str, value: str) -> Any:
+    def make(before: Document | None) -> dict[str, Any]:
+        assert before is not None
+        obj = before.object()
+        obj["metadata"].setdefault("labels", {})[key] = value
+        return obj
+
+    return make
+
+
+async def test_an_object_is_created_changed_and_deleted(desk: Desk, writer: IntakeWriter) -> None:
+    created = await writer.change(POD, lambda before: pod("p"))
+    assert created.before is None
+    assert created.after is not None
+    assert created.after.object() == pod("p")
+    changed = await writer.change(POD, labelled("a", "b"))
+    assert changed.before == created.after
+    assert changed.after is not None
+    assert (changed.after.generation, changed.after.uid) == (1, created.after.uid)
+    same_again = await writer.change(POD, labelled("a", "b"))
+    assert same_again.after is same_again.before
+    deleted = await writer.change(POD, lambda before: None)
+    assert deleted.after is not None
+    assert deleted.after.deleting is not None
+    (jid,) = deleted.admission.jobs_gone
+    await writer.purge([jid], [])
+    assert [len(c.documents) for c in desk.told] == [2, 1, 0, 1, 0]
+    assert (desk.told[-1].jobs_purged, desk.told[-1].documents_gone) == ([jid], [POD])
+    snapshot = await desk.ledger.snapshot()
+    assert (snapshot.jobs, set(snapshot.documents)) == ({}, {"Queue//default"})
+
+
+async def test_nothing_is_told_before_it_is_durable(desk: Desk, writer: IntakeWriter) -> None:
+    await asyncio.gather(*(writer.submit([pod(f"p-{i}"), node(f"n-{i}")]) for i in range(5)))
+    for changes, durable in zip(desk.told, desk.durable, strict=True):
+        assert {str(document.key) for document in changes.documents} <= durable
+    assert len(desk.ledger.batches) < 5, "requests that wait together are stored together"
+
+
+async def test_what_goes_at_once_is_gone_in_the_answer(writer: IntakeWriter) -> None:
+    key = Key("Node", "", "n")
+    await writer.submit([node("n")])
+    gone = await writer.change(key, lambda before: None)
+    assert gone.before is not None
+    assert gone.after is None
+    (refusal,) = (await writer.change(key, lambda before: None)).admission.refused
+    assert refusal.reason == "NotFound"
+
+
+async def test_a_refusal_leaves_the_object_as_it_was(writer: IntakeWriter) -> None:
+    await writer.change(POD, lambda before: pod("p"))
+    refused = await writer.change(POD, lambda before: pod("p", priority=5))
+    assert refused.after is refused.before
+    assert [r.field for r in refused.admission.refused] == ["metadata.name"]
+
+
+async def test_what_make_raises_goes_to_its_caller_alone(writer: IntakeWriter) -> None:
+    def refuse(before: Document | None) -> dict[str, Any]:
+        raise Problem(HTTPStatus.CONFLICT, "Conflict", "somebody was quicker")
+
+    def broken(before: Document | None) -> dict[str, Any]:
+        raise KeyError("a mistake of ours")
+
+    answers = await asyncio.gather(
+        writer.change(POD, lambda before: pod("p")),
+        writer.change(POD, refuse),
+        writer.change(Key("Node", "", "n"), broken),
+        writer.submit([node("n")]),
+        return_exceptions=True,
+    )
+    assert [type(a).__name__ for a in answers] == ["Changed", "Problem", "KeyError", "Admission"]
+
+
+async def test_a_change_sees_what_came_before_it_published(
+    desk: Desk, writer: IntakeWriter
+) -> None:
+    """Versions are given at publication: a precondition must not meet an older one."""
+    seen: list[tuple[int, bool]] = []
+
+    def count(before: Document | None) -> dict[str, Any]:
+        told = [d for changes in desk.told for d in changes.documents if d.key == POD]
+        seen.append((len(told), before is (told[-1] if told else None)))
+        return pod("p") if before is None else labelled("n", str(len(seen)))(before)
+
+    await asyncio.gather(
+        writer.submit([pod("q")]),
+        *(writer.change(POD, count) for _ in range(4)),
+        writer.submit([pod_group("g")]),
+    )
+    assert seen == [(n, True) for n in range(4)]
+
+
+async def test_the_bulk_path_counts_for_a_change_too(desk: Desk, writer: IntakeWriter) -> None:
+    admission, changed = await asyncio.gather(
+        writer.submit([pod("p")]), writer.change(POD, labelled("a", "b"))
+    )
+    assert changed.before in admission.documents
+
+
+async def test_a_dry_run_stores_and_tells_nothing(desk: Desk, writer: IntakeWriter) -> None:
+    await writer.submit(EVERY_KIND)
+    before, told, sent = state(desk.intake), len(desk.told), len(desk.ledger.batches)
+    asked = await writer.submit([pod("new")], dry_run=True)
+    assert [d.key.name for d in asked.documents] == ["new"]
+    for key, make in (
+        (POD, labelled("a", "b")),
+        (POD, lambda before: None),
+        (Key("Node", "", "n"), lambda before: None),
+        (Key("Pod", "ns", "fresh"), lambda before: pod("fresh")),
+    ):
+        changed = await writer.change(key, make, dry_run=True)
+        assert changed.after != changed.before
+    assert same(state(desk.intake), before)
+    assert (len(desk.told), len(desk.ledger.batches)) == (told, sent)
+
+
+async def test_of_one_object_only_its_last_form_is_stored(desk: Desk, writer: IntakeWriter) -> None:
+    labels = node("n", labels={"a": "b"})
+    await asyncio.gather(writer.submit([node("n")]), writer.submit([labels]))
+    await asyncio.gather(
+        *(writer.change(Key("Node", "", "n"), make) for make in (lambda b: None, lambda b: labels))
+    )
+    again = Intake()
+    again.restore(await desk.ledger.snapshot())
+    assert same(state(again), state(desk.intake))
+
+
+async def test_words_of_the_server_are_not_the_authors(writer: IntakeWriter) -> None:
+    sent = pod("p")
+    sent["metadata"] |= {"uid": "abc", "resourceVersion": "7", "creationTimestamp": None}
+    created = await writer.change(POD, lambda before: sent)
+    assert created.after is not None
+    assert created.after.object() == pod("p")
+
+
+async def test_another_object_cannot_come_by_this_ones_name(writer: IntakeWriter) -> None:
+    for wrong in (pod("q"), node("p"), {"kind": "Pod", "metadata": []}):
+        changed = await writer.change(POD, lambda before, made=wrong: made)  # type: ignore[misc]
+        assert [r.field for r in changed.admission.refused] == ["metadata.name"]
+        assert changed.after is None
+
+
+async def test_what_a_controller_knows_survives_changes_and_restarts(
+    desk: Desk, writer: IntakeWriter
+) -> None:
+    assert (await writer.remember(POD, {"retries": 1})).documents == []
+    await writer.submit([pod("p")])
+    await writer.remember(POD, {"retries": 1})
+    assert (await writer.remember(POD, {"retries": 1})).documents == []
+    changed = await writer.change(POD, labelled("a", "b"))
+    assert changed.after is not None
+    assert changed.after.state == {"retries": 1}
+    again = Intake()
+    again.restore(await desk.ledger.snapshot())
+    assert again.documents[POD] == changed.after
+
+
+async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk, writer: IntakeWriter) -> None:
+    await writer.submit([pod("p")])
+    await writer.change(POD, labelled("a", "b"))
+    entries = [e for e in await desk.ledger.read_log("0") if isinstance(e, IntakeEntry)]
+    assert [bool(entry.ops) for entry in entries] == [True, True], "terms of others look at labels"
+    assert [entry.documents for entry in entries] == [["Pod/ns/p", "Queue//default"], ["Pod/ns/p"]]
+
+
+async def test_too_many_waiting_requests_are_turned_away(desk: Desk) -> None:
+    idle = await desk.open()
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(idle.submit([queue("q")])) for _ in range(QUEUE_REQUESTS)]
+        await asyncio.sleep(0)
+        with pytest.raises(IntakeFull):
+            await idle.submit([queue("q")])
+        other = group.create_task(idle.change(POD, lambda before: pod("p")))
+        running = group.create_task(idle.run())
+        await asyncio.wait([*waiting, other])
+        running.cancel()
+
+
+# --- what the ledger refuses ----------------------------------------------------------------------
+
+
+class Refusing(Slow):
+    """A ledger that refuses whatever names one of these objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrong: dict[str, Exception] = {}
+
+    async def store(self, batch: IntakeBatch) -> IntakeReply:
+        for key, _ in batch.documents:
+            if (error := self.wrong.get(key)) is not None:
+                raise error
+        return await super().store(batch)
+
+
+@pytest.mark.parametrize(
+    "error,status",
+    [
+        (LedgerArgument("class 5: slot 9000 is outside 0..4095"), HTTPStatus.UNPROCESSABLE_ENTITY),
+        (LedgerFault("the ledger's server failed"), HTTPStatus.INTERNAL_SERVER_ERROR),
+        (LedgerAltered("job 5"), HTTPStatus.INTERNAL_SERVER_ERROR),
+    ],
+)
+async def test_a_store_that_the_ledger_refuses_is_refused_to_its_request_alone(
+    error: Exception, status: HTTPStatus
+) -> None:
+    desk = Desk()
+    desk.ledger = ledger = Refusing()
+    writer = await desk.open()
+    running = asyncio.create_task(writer.run())
+    ledger.wrong["Pod/ns/bad"] = error
+    try:
+        asked: list[asyncio.Task[Any]] = [
+            asyncio.create_task(writer.submit([pod(name)])) for name in ("first", "bad", "last")
+        ]
+        asked.append(asyncio.create_task(writer.change(POD, lambda before: pod("p"))))
+        done = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [answer for answer in done if isinstance(answer, BaseException)]
+        assert [(type(e), getattr(e, "status", 0)) for e in refused] == [(StoreRefused, status)]
+        assert str(error) in str(refused[0])
+        assert desk.refusals.count == {WriteKind.STORE: 1}
+        assert not running.done()
+        # Nothing of it is known: its name is free, and a follower knows the same.
+        again = Intake()
+        again.restore(await ledger.snapshot())
+        assert same(state(desk.intake), state(again))
+        ledger.wrong.clear()
+        assert (await writer.submit([pod("bad")])).accepted == 1
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_waits_for_a_refused_store_of_the_coordinator_goes_on() -> None:
+    """A purge that is refused leaves the job as it was: it can be purged later."""
+    desk = Desk()
+    desk.ledger = ledger = Refusing()
+    writer = await desk.open()
+    running = asyncio.create_task(writer.run())
+    try:
+        await writer.submit([pod("p")])
+        deleted = await writer.change(POD, lambda before: None)
+        ledger.wrong[str(POD)] = LedgerArgument("job 0: a task of it still holds node 3")
+        with pytest.raises(StoreRefused, match="still holds node 3"):
+            await writer.purge(deleted.admission.jobs_gone, [])
+        ledger.wrong.clear()
+        assert (await writer.purge(deleted.admission.jobs_gone, [])).jobs_purged
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,394 @@
+"""Deleted jobs and members: what they hold counts to the end, then they are purged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.bind.binder import read_names
+from coordinator.cluster.protocol import BindAnswer, BindRequests
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.instructions import Fail, Lapse, Reread, Stop
+from coordinator.intake.changes import Changes
+from coordinator.jobs.deletion import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
+from coordinator.jobs.state import Standing
+from shared.messages.messages import OutcomeCode, StatusItem, TaskState
+from shared.model.model import Queue
+from shared.model.topology import HyperNode
+from shared.units.slots import CPU
+from tests.coordinator.jobs.leaving import (
+    BINDING,
+    BOUND,
+    FAILED,
+    PENDING,
+    RELEASING,
+    RUNNING,
+    SUCCEEDED,
+    coordinator,
+    drop,
+    idle,
+    opened,
+    purge,
+    record,
+    run,
+    step,
+    stopped,
+    truth,
+)
+from tests.coordinator.order.helpers import ONE, answer, job, placed
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def test_a_pending_job_is_purged_at_once_and_leaves_no_trace() -> None:
+    core = coordinator(job(1, count=40))
+    drop(core, 1)
+    assert 1 in core.leaving
+    assert 1 not in core.order.jobs
+    purge(core, 1)
+    assert core.leaving == {}
+    assert core.order.accounts.tasks.total() == 0
+    assert core.order.accounts.cluster.queues[0].requested.get(CPU, 0) == 0
+    assert step(core) == []
+    assert core.status()["jobs"]["deleted"] == 1
+    assert core.status()["tasks"]["deleted"] == 40
+
+
+def test_a_running_job_keeps_its_nodes_until_its_tasks_have_ended() -> None:
+    core = coordinator(job(1, count=3))
+    run(core, 1)
+    drop(core, 1)
+    assert step(core) == [Stop([(1, 0), (1, 1), (1, 2)])]
+    assert idle(core) == 1
+    record(core, RELEASING, 1, [0, 1, 2])
+    record(core, FAILED, 1, [0, 1])
+    assert idle(core) == 3
+    assert core.order.accounts.cluster.queues[0].releasing[CPU] == 1000
+    assert step(core) == []
+    record(core, FAILED, 1, [2])
+    assert idle(core) == 4
+    purge(core, 1)
+
+
+def test_stopping_is_asked_for_again_until_the_end_is_recorded() -> None:
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    drop(core, 1)
+    assert step(core, 0.0) == [Stop([(1, 0), (1, 1)])]
+    assert step(core, STOP_AGAIN_SECONDS * 0.9) == []
+    record(core, FAILED, 1, [1])
+    assert step(core, STOP_AGAIN_SECONDS) == [Stop([(1, 0)])]
+    due = core.order.next_due()
+    assert due == STOP_AGAIN_SECONDS * 3
+    waits = []
+    for _ in range(10):
+        due = core.order.next_due()
+        assert due is not None
+        assert step(core, due) == [Stop([(1, 0)])]
+        waits.append((core.order.next_due() or 0) - due)
+    assert waits[-1] == STOP_AGAIN_LIMIT_SECONDS
+    record(core, FAILED, 1, [0])
+    purge(core, 1)
+    assert step(core, 1e6) == []
+    assert core.order.next_due() is None
+
+
+def refused(core: Coordinator) -> None:
+    """The bind of the first of two tasks is refused."""
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn)])
+    record(core, PENDING, 1, [0])
+
+
+def test_a_job_is_not_forgotten_while_a_refused_bind_may_still_be_carried_out() -> None:
+    core = coordinator(job(1, count=2))
+    refused(core)
+    record(core, FAILED, 1, [1])
+    drop(core, 1)
+    assert step(core, 0.0) == [Stop([(1, 0)])]
+    assert step(core, STOP_AGAIN_SECONDS) == [Stop([(1, 0)])]  # the cluster had not answered
+    assert stopped(core, [(1, 0)], [(1, 0)]) == []  # it holds nothing: nothing to record
+    purge(core, 1)
+    assert step(core, 1e6) == []
+
+
+def test_a_late_bind_starts_nothing_once_the_cluster_was_told() -> None:
+    core, cluster = coordinator(job(1, count=2)), LocalCluster()
+    request = BindRequests(["1.0"], ["u1"], ["default/p"], ["n0"], [None])
+    refused(core)
+    drop(core, 1)
+    (stop,) = step(core)
+    assert stop == Stop([(1, 0), (1, 1)])
+    never = cluster.delete([f"{jid}.{tix}" for jid, tix in stop.tasks], 1.0)
+    record_items(core, stopped(core, stop.tasks, read_names(never)))
+    purge(core, 1)
+    assert cluster.bind(request, 2.0).answers == [BindAnswer.GONE]
+
+
+def record_items(core: Coordinator, items: list[StatusItem]) -> None:
+    core.recorded(items, [item.tasks for item in items])
+    core.validate()
+
+
+def test_a_task_that_the_cluster_never_had_is_called_failed() -> None:
+    """Its bind entry came when the job was deleted already, and was acknowledged without it."""
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn)])
+    drop(core, 1)
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    items = stopped(core, [], [(1, 0), (1, 1), (7, 0)])
+    assert items == [StatusItem(FAILED, 1, [0, 1], [0, 0])]
+    core.recorded(items, [[0, 1]])
+    assert stopped(core, [], [(1, 0)]) == []
+    assert idle(core) == 4
+    purge(core, 1)
+
+
+def test_a_turn_that_was_out_may_have_placed_tasks_of_a_deleted_job() -> None:
+    core = coordinator(job(1, count=3))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    assert step(core) == []  # its outcome is awaited
+    assert core.order.open == 1
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    assert core.order.open == 0
+    assert idle(core) == 1
+    assert step(core) == [Stop([(1, 0), (1, 1), (1, 2)])]
+    record(core, FAILED, 1, [0, 1, 2])
+    purge(core, 1)
+
+
+def test_a_bind_may_be_recorded_before_the_outcome_of_the_deleted_jobs_turn() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    record(core, BOUND, 1, [0, 1])
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    record(core, FAILED, 1, [0, 1])
+    assert step(core) == []
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    assert idle(core) == 4
+    purge(core, 1)
+
+
+@pytest.mark.parametrize("code", [OutcomeCode.INFEASIBLE, OutcomeCode.CONFLICT])
+def test_a_turn_that_placed_nothing_frees_the_deleted_job(code: OutcomeCode) -> None:
+    core = coordinator(job(1, count=3))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    core.turns_returned(0, call, [answer(turn, code, {"Insufficient cpu": 1})])
+    assert core.step(0.0) == [Reread([1])]
+    core.reread({1: truth(PENDING, PENDING, PENDING)})
+    purge(core, 1)
+
+
+def test_a_second_answer_that_comes_first_does_not_forget_what_the_first_one_placed() -> None:
+    """The call reached its worker twice: it placed the job, and then found no room for it."""
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    core.turns_returned(0, call, [answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 1})])
+    assert core.step(0.0) == [Reread([1])]
+    core.turns_returned(0, call, [placed(turn)])
+    core.reread({1: truth(BINDING, BINDING)})
+    core.validate()
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    record(core, FAILED, 1, [0, 1])
+    purge(core, 1)
+
+
+@pytest.mark.parametrize("states", [(PENDING, PENDING), (BINDING, BINDING), (RUNNING, SUCCEEDED)])
+def test_a_deleted_job_whose_turn_was_lost_is_read_from_the_ledger(
+    states: tuple[TaskState, ...],
+) -> None:
+    core = coordinator(job(1, count=2))
+    opened(core)
+    drop(core, 1)
+    core.worker_lost(0)
+    assert core.step(0.0) == [Reread([1])]
+    core.order.validate()
+    core.reread({1: truth(*states)})
+    core.validate()
+    held = [t for t, s in enumerate(states) if s in (BINDING, RUNNING)]
+    assert idle(core) == 4 - len(held)
+    if held:
+        assert step(core) == [Stop([(1, t) for t in held])]
+        record(core, FAILED, 1, held)
+    purge(core, 1)
+
+
+def test_a_deleted_job_whose_turn_was_refused_as_out_of_date_is_read_from_the_ledger() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    drop(core, 1)
+    core.turns_returned(0, call, [answer(turn, OutcomeCode.STALE)])
+    assert core.order.open == 0
+    assert step(core) == [Reread([1])]
+    core.reread({1: truth(PENDING, PENDING)})
+    purge(core, 1)
+
+
+def test_a_job_that_is_read_anew_when_it_is_deleted_waits_for_that() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [answer(turn, OutcomeCode.STALE)])
+    assert step(core) == [Reread([1])]
+    drop(core, 1)
+    assert step(core) == []
+    core.reread({1: truth(BINDING, BINDING)})
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+
+
+def test_a_bind_that_is_refused_frees_the_deleted_job() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    core.turns_returned(0, call, [placed(turn)])
+    drop(core, 1)
+    step(core)
+    record(core, PENDING, 1, [0, 1])
+    assert idle(core) == 4
+    assert stopped(core, [(1, 0), (1, 1)], [(1, 0), (1, 1)]) == []
+    purge(core, 1)
+
+
+def test_what_a_deleted_job_leaves_wakes_a_nominated_one() -> None:
+    core = coordinator(job(1, count=4))
+    run(core, 1)
+    drop(core, 1)
+    step(core)
+    record(core, RELEASING, 1, [0, 1, 2, 3])
+    core.admitted(Changes(jobs=[job(2, count=4)]))
+    call, turn = opened(core)[2]
+    core.turns_returned(0, call, [placed(turn, level=3)])
+    core.validate()
+    assert core.order.jobs[2].standing is Standing.NOMINATED
+    record(core, FAILED, 1, [0, 1, 2])
+    assert opened(core) == {}
+    record(core, FAILED, 1, [3])
+    assert list(opened(core)) == [2]
+
+
+def test_a_nominated_job_that_is_deleted_promises_nothing_any_more() -> None:
+    core = coordinator(job(1, count=4))
+    run(core, 1)
+    record(core, RELEASING, 1, [0, 1, 2, 3])
+    core.admitted(Changes(jobs=[job(2, count=4)]))
+    call, turn = opened(core)[2]
+    core.turns_returned(0, call, [placed(turn, level=3)])
+    drop(core, 2)
+    assert not any(core.order.accounts.capacity.promised.values())
+    purge(core, 2)
+    record(core, FAILED, 1, [0, 1, 2, 3])
+    assert opened(core) == {}
+
+
+def test_a_job_that_has_ended_is_purged_at_once() -> None:
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    record(core, SUCCEEDED, 1, [0, 1])
+    drop(core, 1)
+    purge(core, 1)
+
+
+def test_a_job_of_an_unknown_queue_is_purged_at_once() -> None:
+    core = coordinator(job(1, queue="nope"))
+    assert core.order.jobs[1].reason == "Misconfigured"
+    drop(core, 1)
+    purge(core, 1)
+    core.admitted(Changes(queues=[Queue(qid=5, name="nope")]))
+    assert opened(core) == {}
+
+
+def test_a_job_is_deleted_while_another_of_its_name_was_not_created_yet() -> None:
+    """Deleting it twice changes nothing more."""
+    core = coordinator(job(1, count=2))
+    run(core, 1)
+    drop(core, 1)
+    drop(core, 1)
+    assert step(core) == [Stop([(1, 0), (1, 1)])]
+
+
+# --- queues and domains ---------------------------------------------------------------------------
+
+
+def test_tasks_of_a_job_that_moves_to_an_unknown_queue_still_count() -> None:
+    core = coordinator(job(1, count=4, minimum=2))
+    run(core, 1)
+    moved = replace(core.order.jobs[1].job, queue="nope", spec=1)
+    core.admitted(Changes(jobs=[moved]))
+    core.validate()
+    assert idle(core) == 2
+    assert opened(core) == {}
+    record(core, SUCCEEDED, 1, [0])
+    assert idle(core) == 3
+    core.admitted(Changes(queues=[Queue(qid=5, name="nope")]))
+    core.validate()
+    assert core.order.accounts.cluster.queues[5].allocated[CPU] == 1000
+    assert list(opened(core)) == [1]
+
+
+def test_a_job_whose_turn_is_out_may_move_to_an_unknown_queue_and_back() -> None:
+    core = coordinator(job(1, count=2))
+    call, turn = opened(core)[1]
+    known = core.order.jobs[1].job
+    core.admitted(Changes(jobs=[replace(known, queue="nope", spec=1)]))
+    core.validate()
+    core.admitted(Changes(queues=[Queue(qid=5, name="nope")]))
+    core.validate()
+    assert opened(core) == {}  # one turn at a time
+    core.turns_returned(0, call, [placed(turn)])
+    core.validate()
+    assert core.order.accounts.cluster.queues[5].allocated[CPU] == 2000
+
+
+def test_a_queue_goes_and_its_jobs_have_none() -> None:
+    core = coordinator(job(1, queue="b"))
+    core.admitted(Changes(queues_gone=[1]))
+    core.validate()
+    assert core.order.jobs[1].reason == "Misconfigured"
+    assert 1 not in core.order.accounts.cluster.queues
+    assert opened(core) == {}
+    core.admitted(Changes(queues=[Queue(qid=7, name="b")]))
+    assert list(opened(core)) == [1]
+
+
+def test_a_domain_that_goes_leaves_its_nodes_where_they_are() -> None:
+    core = coordinator(nodes=2)
+    core.admitted(Changes(hyper_nodes=[HyperNode.of("h", 1, ("n0", "n1"))]))
+    assert core.repartition() is None
+    core.admitted(Changes(hyper_nodes_gone=["h"]))
+    assert core.hyper_nodes == {}
+    core.admitted(Changes(hyper_nodes_gone=["h"]))
+    assert core.repartition() is None
+
+
+# --- another coordinator --------------------------------------------------------------------------
+
+
+def test_a_successor_goes_on_with_what_leaves() -> None:
+    core = coordinator(job(2))
+    states = bytearray([PENDING, RUNNING, SUCCEEDED])
+    core.order.put_leaving(job(1, count=3), states)
+    core.order.departures.jobs[1].put_rows([1], [0])
+    core.dispatcher.used([0], ONE.requests, +1)
+    core.order.drop_members([(2, 0)])
+    core.validate()
+    assert idle(core) == 3
+    instructions = step(core)
+    assert Stop([(1, 1)]) in instructions
+    assert Fail([StatusItem(FAILED, 2, [0], [0], 0, 0)]) in instructions
+    assert stopped(core, [], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
+    record(core, FAILED, 1, [1])
+    purge(core, 1)
+
+
+def test_nominations_that_a_deleted_job_left_are_given_up() -> None:
+    core = coordinator(job(1))
+    drop(core, 1)
+    core.order.give_up_nominations(1)
+    assert Lapse([1]) in step(core)

@@ -1,0 +1,146 @@
+"""The loop on a double: what counts, and what does not end it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from coordinator.ledger_audit import loop
+from coordinator.ledger_audit.figures import AuditFigures
+from coordinator.ledger_audit.findings import AuditKind, confirmed
+from coordinator.ledger_audit.look import Look
+from coordinator.ledger_audit.looker import Looker
+from coordinator.ledger_audit.loop import LedgerAudit
+from shared.ledger.entries.repair import RepairReply, RepairRequest, Table
+from shared.ledger.errors import LedgerAltered, LedgerFault
+from shared.ledger.memory.ledger import LedgerDouble
+from tests.coordinator.ledger_audit.damage import DAMAGES, OTHER_JOB, settle
+from tests.coordinator.ledger_audit.test_repair import repair
+from tests.shared.ledger.support import Desk, cluster, run, statement
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "AGAIN_SECONDS", 0.0)
+
+
+async def damaged(name: str) -> Desk:
+    desk = await Desk(LedgerDouble(random.Random(1))).open("1")
+    await desk.store(*cluster())
+    await settle(desk)
+    await DAMAGES[name].plant(desk)
+    return desk
+
+
+def audit(
+    desk: Desk,
+    repairs: list[RepairRequest],
+    fault: str = "",
+    *,
+    every: float = 0.0,
+    processor_time: Callable[[], float] = time.process_time,
+) -> LedgerAudit:
+    async def repaired(request: RepairRequest) -> RepairReply:
+        repairs.append(request)
+        if fault:
+            raise LedgerFault(fault)
+        return await repair(desk, request)
+
+    async def store_again(rows: object) -> None:
+        assert rows
+
+    figures = AuditFigures()
+    return LedgerAudit(
+        Looker(desk.ledger, figures=figures),
+        repair=repaired,
+        store_again=store_again,
+        report=lambda finding, outcome: f"{finding.describe()}: {outcome}",
+        figures=figures,
+        every=every,
+        processor_time=processor_time,
+    )
+
+
+async def test_what_two_looks_have_is_repaired_once() -> None:
+    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
+    auditing = audit(desk, repairs)
+    await auditing.once()
+    figures = auditing._figures
+    assert (figures.found, figures.repaired) == ({"node-used": 1}, {"node-used": 1})
+    assert len(repairs) == 1
+    assert "node-used, slot 0: " in figures.message(figures.shown[0][0])
+    assert figures.message(figures.shown[0][0] + loop.AGAIN_SECONDS + 700.0) == ""
+    await auditing.once()
+    assert len(repairs) == 1
+
+
+async def test_what_is_gone_at_the_second_look_never_was() -> None:
+    """A look that read wrong would look like this."""
+    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
+    auditing = audit(desk, repairs)
+    first = await auditing._looker.look()
+    assert [finding.kind for finding in first] == [AuditKind.NODE_USED]
+    await auditing.once()
+    assert len(repairs) == 1
+    assert await auditing._looker.look() == []
+
+
+async def test_a_difference_on_a_queue_that_moves_all_the_time_counts() -> None:
+    desk, repairs = await damaged("a-queue-with-too-much-used"), list[RepairRequest]()
+    auditing = audit(desk, repairs)
+    first = await auditing._looker.look()
+    await desk.commit(statement(OTHER_JOB, run([3], [0])))
+    second = await auditing._looker.look()
+    assert first[0].record != second[0].record
+    assert [f.kind for f in confirmed(first, second)] == [AuditKind.QUEUE_USED]
+
+
+async def test_a_repair_that_the_ledger_cannot_make_ends_nothing() -> None:
+    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
+    auditing = audit(desk, repairs, fault="script failed")
+    await auditing.once()
+    assert repairs and auditing._figures.found and not auditing._figures.repaired
+
+
+async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
+    desk = await damaged("a-node-with-too-much-used")
+    books = desk.ledger
+    assert isinstance(books, LedgerDouble)
+    page = await books.audit_page(Table.TASK, after=await books.log_tail())
+    picture = Look(since="0").picture
+    with pytest.raises(LedgerAltered):
+        picture.take(Table.TASK, [(b"seven", page.records[0][1])])
+
+
+def processor(shares: Iterator[float]) -> Callable[[], float]:
+    """Seconds used by a process that takes these shares of a core from one question to the next."""
+    used, asked = 0.0, time.monotonic()
+
+    def processor_time() -> float:
+        nonlocal used, asked
+        now = time.monotonic()
+        used, asked = used + next(shares) * (now - asked), now
+        return used
+
+    return processor_time
+
+
+async def test_a_look_waits_for_a_calm_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each window asks twice: at its begin, and at its end."""
+    monkeypatch.setattr(loop, "CALM_SECONDS", 0.01)
+    shares = iter([1.0, 0.9] * 5 + [1.0, 0.1] + [1.0] * 9)
+    desk = await damaged("a-node-with-too-much-used")
+    auditing = audit(desk, [], every=1000.0, processor_time=processor(shares))
+    await asyncio.wait_for(auditing._calm(), 30.0)
+    assert len(list(shares)) == 9
+
+
+async def test_a_process_that_is_never_calm_is_audited_too() -> None:
+    always = iter(lambda: 1.0, None)
+    desk = await damaged("a-node-with-too-much-used")
+    auditing = audit(desk, [], every=0.02, processor_time=processor(always))
+    await asyncio.wait_for(auditing._calm(), 30.0)

@@ -1,0 +1,108 @@
+"""Objects of a whole service: real ledger and workers, and what a successor shows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import redis
+
+from coordinator.intake.documents.document import Key
+from coordinator.objects.store import EPOCH_BITS
+from coordinator.objects.watchers import Expired
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.intake.objects import job, node, pod, queue, task
+from tests.coordinator.objects.world import KIND
+from tests.end_to_end.one_process.harness import Running, running
+
+LISTS = "/apis/quadrant.dev/v1alpha1/lists"
+
+
+async def submit(service: Running, *items: dict[str, Any]) -> None:
+    body = {"apiVersion": "v1", "kind": "List", "items": [*items]}
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(service.url + LISTS, json=body) as answer,
+    ):
+        assert answer.status == 200, await answer.text()
+        assert not (await answer.json())["refused"]
+
+
+def lasting(item: dict[str, Any]) -> dict[str, Any]:
+    item["metadata"]["annotations"] |= {"quadrant.dev/duration": "600"}
+    return item
+
+
+async def test_a_successor_shows_the_same_objects_under_newer_versions(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    shown: dict[str, Any] = {}
+    async with running(embedded_server.url, tmp_path) as first:
+        annotations = {"quadrant.dev/duration": "600"}
+        template = {"metadata": {"annotations": annotations}, "spec": pod()["spec"]}
+        roles = [{"name": "w", "replicas": 2, "template": template}]
+        items = [node("n0"), queue("q"), lasting(pod("p")), job("j", tasks=roles, queue="q")]
+        await submit(first, *items, job("large", tasks=[task(replicas=99)]))
+        await first.until(lambda status: status["tasks"]["running"] == 3)
+        objects = first.service.objects
+        for kind, name in (("Pod", "p"), ("Pod", "j-w-1"), ("Job", "j"), ("Node", "n0")):
+            namespace = "" if kind == "Node" else "ns"
+            shown[f"{kind}/{name}"] = objects.get(KIND[kind], namespace, name)
+        last = objects.version
+        assert shown["Pod/p"]["status"]["phase"] == "Running"
+    async with running(embedded_server.url, tmp_path) as second:
+        await second.until(lambda status: status["tasks"]["running"] == 3)
+        objects = second.service.objects
+        for path, before in shown.items():
+            kind, name = path.split("/")
+            now = objects.get(KIND[kind], "" if kind == "Node" else "ns", name)
+            assert now is not None
+            assert now["metadata"]["uid"] == before["metadata"]["uid"]
+            assert now["metadata"]["creationTimestamp"] == before["metadata"]["creationTimestamp"]
+            assert now["spec"] == before["spec"]
+            assert now["status"].get("phase") == before["status"].get("phase")
+            assert int(now["metadata"]["resourceVersion"]) > last
+        assert objects.version >> EPOCH_BITS > last >> EPOCH_BITS
+        with pytest.raises(Expired):
+            objects.changes(last, KIND["Pod"])
+        # Who waited before is told why again.
+        await second.until(lambda status: bool(_told(second, "large")))
+        told = _told(second, "large")
+        assert "ExceedsNodeCapacity" in told or "NotEnoughResources" in told
+
+
+def _told(service: Running, job_name: str) -> str:
+    page = service.service.objects.list(KIND["Event"], namespace="ns", limit=None)
+    about = (e for e in page.items if e.field("involvedObject.name") == job_name)
+    return next((e.object()["message"] for e in about), "")
+
+
+async def test_what_is_deleted_is_seen_going_and_then_gone(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    async with running(embedded_server.url, tmp_path) as service:
+        await submit(service, node("n0"), lasting(pod("p")))
+        await service.until(lambda status: status["tasks"]["running"] == 1)
+        objects, writer = service.service.objects, service.service._writer
+        assert writer is not None
+        seen, words = objects.version, []
+        await writer.change(Key("Pod", "ns", "p"), lambda before: None)
+        async with asyncio.timeout(10):
+            while "DELETED" not in words:
+                changes = objects.changes(seen, KIND["Pod"])
+                words += [change.type for change in changes]
+                value = objects.get(KIND["Pod"], "ns", "p")
+                if value is not None:
+                    assert value["metadata"]["deletionTimestamp"]
+                seen = objects.version
+                await objects.wait(seen) if "DELETED" not in words else None
+        assert changes[-1].last is not None
+        assert changes[-1].last()["metadata"]["name"] == "p"
+        assert objects.get(KIND["Pod"], "ns", "p") is None

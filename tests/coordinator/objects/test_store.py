@@ -1,0 +1,172 @@
+"""Objects as they are read: whole, in lists, and what changed of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.objects.watchers import Expired
+from shared.messages.messages import TaskState
+from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
+from tests.coordinator.objects.world import BASE, KIND, World
+
+
+def test_a_pod_from_its_coming_to_its_end() -> None:
+    world = World()
+    world.put(node("n0"))
+    world.put(pod("p") | {"metadata": {"name": "p", "namespace": "ns", "labels": {"app": "x"}}})
+    first = world.get("Pod", "p")
+    assert first["status"]["phase"] == "Pending"
+    (scheduled,) = first["status"]["conditions"]
+    assert (scheduled["type"], scheduled["status"], scheduled["reason"]) == (
+        "PodScheduled",
+        "False",
+        "Unschedulable",
+    )
+    assert scheduled["message"].startswith("PendingEvaluation: ")
+    assert first["metadata"]["labels"] == {"app": "x"}
+    assert first["metadata"]["creationTimestamp"] == "1970-01-12T13:46:40Z"
+    (turn,) = world.place()
+    bound = world.get("Pod", "p")
+    assert bound["spec"]["nodeName"] == "n0"
+    assert bound["status"]["conditions"][0]["status"] == "True"
+    assert int(bound["metadata"]["resourceVersion"]) > int(first["metadata"]["resourceVersion"])
+    assert bound["metadata"]["uid"] == first["metadata"]["uid"]
+    words = ["Binding"]
+    for state in (TaskState.BOUND, TaskState.RUNNING, TaskState.SUCCEEDED):
+        world.now += 5
+        world.turns()
+        world.record(state, turn.jid, [0])
+        shown = world.get("Pod", "p")
+        cells = world.objects.table(KIND["Pod"], [shown])["rows"][0]["cells"]
+        words.append(cells[2])
+    assert words == ["Binding", "ContainerCreating", "Running", "Completed"]
+    assert shown["status"]["phase"] == "Succeeded"
+    assert shown["status"]["startTime"] == "1970-01-12T13:46:50Z"
+
+
+def test_lists_go_page_by_page_through_one_namespace_or_all() -> None:
+    world = World()
+    items = [pod(f"p{i}") for i in range(7)]
+    for i, item in enumerate(items):
+        item["metadata"]["namespace"] = f"ns{i % 2}"
+    world.put(*items)
+    assert world.names("Pod") == ["p0", "p2", "p4", "p6", "p1", "p3", "p5"]
+    assert world.names("Pod", "ns1") == ["p1", "p3", "p5"]
+    assert world.names("Pod", "ns") == []
+    page = world.objects.list(KIND["Pod"], namespace=None, limit=3)
+    assert (page.remaining, bool(page.next)) == (4, True)
+    assert world.names("Namespace") == ["default", "ns0", "ns1"]
+
+
+def test_the_pods_and_the_pod_group_of_a_job_are_shown_without_documents() -> None:
+    world = World()
+    world.put(node("n0"), job("a", tasks=[task("w", replicas=3)], queue="default"))
+    world.put(job("b", tasks=[task("m", replicas=1), task("w-x", replicas=2)]), pod("aa"))
+    assert world.names("Pod") == ["a-w-0", "a-w-1", "a-w-2", "aa", "b-m-0", "b-w-x-0", "b-w-x-1"]
+    assert world.names("Pod", "ns", limit=1) == world.names("Pod", "ns", limit=100)
+    owner = world.get("Job", "b")
+    shown = world.get("Pod", "b-w-x-1")
+    assert shown["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+    assert shown["metadata"]["labels"]["volcano.sh/task-index"] == "1"
+    assert shown["spec"]["containers"][0]["name"] == "c"
+    group = f"b-{owner['metadata']['uid']}"
+    assert group in world.names("PodGroup")
+    assert world.get("PodGroup", group)["spec"]["minMember"] == 3
+    assert world.objects.get(KIND["Pod"], "ns", "b-w-x-2") is None
+    assert world.objects.get(KIND["PodGroup"], "ns", "b-nonsense") is None
+    world.place()
+    assert world.get("Pod", "b-w-x-1")["spec"]["nodeName"] == "n0"
+    assert world.get("PodGroup", group)["status"]["phase"] == "Running"
+
+
+def test_changes_are_told_once_for_each_object_in_order() -> None:
+    world = World()
+    start = world.objects.version
+    world.put(node("n0"))
+    world.put(pod("p"), pod("q"))
+    assert world.changes(start, "Node") == [("ADDED", "n0")]
+    assert world.changes(start, "Pod") == [("ADDED", "p"), ("ADDED", "q")]
+    seen = world.objects.version
+    assert world.changes(seen, "Pod") == []
+    turns = world.place()
+    assert sorted(world.changes(seen, "Pod")) == [("MODIFIED", "p"), ("MODIFIED", "q")]
+    assert sorted(world.changes(start, "Pod")) == [("ADDED", "p"), ("ADDED", "q")]
+    seen = world.objects.version
+    world.record(TaskState.RUNNING, turns[1].jid, [0])
+    assert world.changes(seen, "Pod") == [("MODIFIED", "q")]
+
+
+def test_only_the_tasks_that_moved_are_changes() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=4)]))
+    (turn,) = world.place()
+    seen = world.objects.version
+    world.record(TaskState.RUNNING, turn.jid, [1, 3])
+    assert sorted(world.changes(seen, "Pod")) == [("MODIFIED", "j-w-1"), ("MODIFIED", "j-w-3")]
+    assert world.changes(seen, "Job") == [("MODIFIED", "j")]
+    assert [event for event, _ in world.changes(seen, "PodGroup")] == ["MODIFIED"]
+
+
+def test_a_deleted_job_takes_its_pods_along_as_they_last_were() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
+    (turn,) = world.place()
+    seen = world.objects.version
+    world.remove("Job", "j")
+    assert world.get("Pod", "j-w-0")["metadata"]["deletionTimestamp"]
+    assert world.get("Job", "j")["status"]["state"]["phase"] == "Terminating"
+    assert ("MODIFIED", "j-w-1") in world.changes(seen, "Pod")
+    world.record(TaskState.FAILED, turn.jid, [0, 1])
+    seen = world.objects.version
+    world.purge(turn.jid)
+    gone = world.objects.changes(seen, KIND["Pod"])
+    assert [(c.type, c.key.name) for c in gone] == [("DELETED", "j-w-0"), ("DELETED", "j-w-1")]
+    assert gone[0].last is not None and gone[0].last()["status"]["phase"] == "Failed"
+    assert world.changes(seen, "Job") == [("DELETED", "j")]
+    assert [event for event, _ in world.changes(seen, "PodGroup")] == ["DELETED"]
+    assert world.names("Pod") == world.names("PodGroup") == world.names("Job") == []
+
+
+def test_versions_of_earlier_coordinators_are_expired() -> None:
+    world = World()
+    world.put(pod("p"))
+    with pytest.raises(Expired):
+        world.objects.changes(BASE - 1, KIND["Pod"])
+    assert world.changes(BASE, "Pod") == [("ADDED", "p")]
+
+
+def test_a_gang_that_waits_says_so_in_volcanos_words() -> None:
+    world = World()
+    world.put(node("n0"), pod_group("g", minMember=3), *(pod(f"p{i}", group="g") for i in range(2)))
+    few = world.get("PodGroup", "g")["status"]
+    assert few["phase"] == "Pending"
+    assert (few["conditions"][0]["type"], few["conditions"][0]["reason"]) == (
+        "Unschedulable",
+        "NotEnoughTasks",
+    )
+    world.put(*(pod(f"p{i}", group="g") for i in range(2, 20)))
+    world.put(pod_group("g", minMember=20))
+    short = world.get("PodGroup", "g")["status"]
+    assert short["conditions"][0]["reason"] == "NotEnoughResources"
+    assert short["explanations"][0]["reason"] == "NotEnoughResources"
+    assert "short by" in short["conditions"][0]["message"]
+    waiting = world.get("Pod", "p7")["status"]["conditions"][0]
+    assert waiting["message"] == short["conditions"][0]["message"]
+
+
+def test_queues_count_their_gangs_and_nodes_their_tasks() -> None:
+    world = World()
+    world.put(node("n0"), queue("q", weight=2), job("j", tasks=[task(replicas=2)], queue="q"))
+    assert world.get("Queue", "q", "")["status"]["inqueue"] == 1
+    world.place()
+    status = world.get("Queue", "q", "")["status"]
+    assert (status["running"], status["allocated"]["cpu"], status["allocated"]["memory"]) == (
+        1,
+        "2",
+        "2Gi",
+    )
+    assert world.get("Node", "n0", "")["status"]["allocated"]["cpu"] == "2"
+    assert world.get("Node", "n0", "")["metadata"]["annotations"] == {
+        "quadrant.dev/shard": "shard-0"
+    }
+    assert world.get("Shard", "shard-0", "")["status"]["nodes"] == 1

@@ -1,0 +1,186 @@
+"""What is told of jobs and shown as events: once, on the right objects, counted, bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.objects import recorder, timeline
+from shared.messages.messages import TaskState, Turn
+from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
+from tests.coordinator.objects.world import KIND, World, infeasible, nominated, placed
+
+
+def reasons(world: World, kind: str, name: str) -> list[str]:
+    return [reason for reason, _ in world.events(kind, name)]
+
+
+def test_a_placed_pod_is_told_where_and_by_whom() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
+    world.place()
+    assert world.events("Pod", "j-w-1") == [
+        ("Scheduled", "Placed on n0 by shard-0 (idle room, own nodes)")
+    ]
+    assert reasons(world, "Job", "j") == []
+
+
+def test_why_a_gang_waits_is_told_once_of_the_gang_and_of_each_pod_that_waits() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
+    for _ in range(3):
+        world.now += 10
+        world.answer(lambda turn: infeasible(turn, Insufficient=3))
+        world.core.order.accounts.capacity.freed()
+    (told,) = world.events("Job", "j")
+    assert told[0] == "Unschedulable"
+    group = f"j-{world.get('Job', 'j')['metadata']['uid']}"
+    assert world.events("PodGroup", group) == [told]
+    assert world.events("Pod", "j-w-0") == [("FailedScheduling", told[1])]
+    (event,) = (
+        e.object()
+        for e in world.objects.list(KIND["Event"], namespace="ns", limit=None).items
+        if e.field("involvedObject.name") == "j-w-1"
+    )
+    assert (event["count"], event["type"]) == (3, "Warning")
+    assert event["lastTimestamp"] > event["firstTimestamp"]
+    condition = world.get("Job", "j")["status"]["conditions"][0]
+    assert told[1] == condition["message"]
+    assert condition["reason"] == "NotEnoughResources"
+
+
+def test_a_job_that_never_had_a_turn_is_told_why_too() -> None:
+    world = World()
+    world.put(
+        node("n0"), pod("p", containers=[{"name": "c", "resources": {"requests": {"cpu": "9"}}}])
+    )
+    assert world.turns() == []
+    assert reasons(world, "Pod", "p") == []
+    seen = world.objects.version
+    world.objects.tell_waiting()
+    ((reason, message),) = world.events("Pod", "p")
+    assert (reason, message.split(":")[0]) == ("FailedScheduling", "ExceedsNodeCapacity")
+    assert world.changes(seen, "Pod") == [("MODIFIED", "p")]
+    again = world.objects.version
+    world.objects.tell_waiting()
+    assert world.objects.version == again
+
+
+def test_resources_are_told_by_name() -> None:
+    world = World()
+    gpu = {"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "2"}}}
+    world.put(node("n0"), pod("p", containers=[gpu]))
+    world.objects.tell_waiting()
+    ((_, message),) = world.events("Pod", "p")
+    assert "nvidia.com/gpu" in message
+
+
+def test_conflicts_are_counted_and_a_promise_is_told() -> None:
+    world = World()
+    world.put(node("n0"), pod_group("g", minMember=1), pod("p", group="g"), pod("q", group="g"))
+    world.place(conflicts=3)
+    world.place(conflicts=2)
+    counts = {
+        e.object()["reason"]: e.object()["count"]
+        for e in world.objects.list(KIND["Event"], namespace=None, limit=None).items
+    }
+    assert counts["CommitConflict"] == 5
+    world.put(pod_group("h", minMember=1), pod("r", group="h"))
+    world.answer(nominated)
+    assert reasons(world, "PodGroup", "h") == ["Nominated"]
+
+
+def test_who_was_displaced_learns_by_whom() -> None:
+    world = World()
+    world.put(node("n0"), pod("low"))
+    world.answer(nominated)
+    jid = world.jid("Pod", "low")
+    world.put(pod("high", priority=10))
+    high = world.jid("Pod", "high")
+    world.answer(lambda t: replace(placed(t, 0), displaced=[jid] if t.jid == high else []))
+    ((_, message),) = (e for e in world.events("Pod", "low") if e[0] == "Preempted")
+    assert message.startswith("Pod ns/high of priority 10 ")
+
+
+def test_a_refused_bind_and_an_eviction_are_told() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
+    (turn,) = world.place()
+    world.record(TaskState.PENDING, turn.jid, [1])
+    assert ("BindFailed", "node n0 did not take it; it is placed again") in world.events(
+        "Pod", "j-w-1"
+    )
+    assert reasons(world, "Pod", "j-w-0") == ["Scheduled"]
+    world.record(TaskState.RUNNING, turn.jid, [0])
+    world.record(TaskState.RELEASING, turn.jid, [0])
+    assert reasons(world, "Job", "j") == ["Evict"]
+
+
+def test_shards_and_queues_have_events() -> None:
+    world = World(shards=2)
+    world.put(node("n0"), node("n1"), queue("q"))
+    world.core.worker_lost(0)
+    assert reasons(world, "Shard", "shard-0")[0] == "ShardLost"
+    world.put(queue("q", state="Closed"))
+    assert reasons(world, "Queue", "q") == ["QueueClosed"]
+    names = world.names("Event", "default", limit=1)
+    assert len(names) == len(set(names)) >= 2
+
+
+def test_an_event_is_found_by_its_name_and_watched() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=3)]), pod("p"))
+    start = world.objects.version
+    world.answer(infeasible)
+    world.place()
+    shown = {
+        e.key.name: e.object()
+        for e in world.objects.list(KIND["Event"], namespace="ns", limit=None).items
+    }
+    assert len(shown) == len(world.names("Event", limit=2)) >= 3
+    for name, value in shown.items():
+        assert world.get("Event", name) == value
+        assert value["metadata"]["name"] == name
+    changed = {name: event for event, name in world.changes(start, "Event")}
+    assert changed.keys() >= shown.keys()
+    assert set(changed.values()) == {"ADDED"}
+    assert world.objects.get(KIND["Event"], "ns", "nothing.x.1") is None
+    assert world.objects.get(KIND["Event"], "other", next(iter(shown))) is None
+
+
+def test_a_story_is_bounded() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
+    (_, turn), *_ = world.turns()
+    start = world.objects.version
+    for _ in range(timeline.HAPPENINGS + 100):
+        world.objects.outcome(0, placed(turn, 0))
+    told = world.objects.stories.jobs[turn.jid]
+    assert len(told.happenings) == timeline.HAPPENINGS == world.objects.stories.happenings
+    assert len(told.parts) == timeline.PARTS
+    assert told.floor > start
+    last = told.parts[-1][0]
+    assert told.changed(start) == {0: last, 1: last}
+    told.parts = [(last, [1])]
+    assert told.changed(told.floor) == {1: last}
+    assert told.changed(told.floor - 1) == {0: told.floor, 1: last}
+
+
+def test_all_stories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(window=100)
+    world.put(node("n0"), *(pod(f"p{i}") for i in range(60)))
+    stories = world.objects.stories
+    monkeypatch.setattr(timeline, "ALL_HAPPENINGS", 40)
+    for jid in range(60):
+        if (state := world.core.order.jobs.get(jid)) is not None:
+            world.objects.outcome(0, infeasible(Turn(state.job.jid, 0, 0, 0, [], [], 1)))
+            assert stories.happenings <= 40
+    assert stories.happenings == sum(len(s.happenings) for s in stories.jobs.values()) > 0
+
+
+def test_the_cluster_tells_no_more_than_so_much() -> None:
+    world = World()
+    for i in range(recorder.CLUSTER_HAPPENINGS + 10):
+        world.objects.shard_changed(i, "ShardLost")
+    assert len(world.objects.told) == recorder.CLUSTER_HAPPENINGS

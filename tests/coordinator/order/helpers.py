@@ -1,0 +1,89 @@
+"""A small cluster for Order: queues, nodes and jobs by a few numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.order.order import Order
+from shard_worker.dialects.open_session import open_session
+from shared.messages.messages import ALLOCATE, Group, Outcome, OutcomeCode, Placement, Turn
+from shared.model.model import Job, Node, Queue, Role, TaskClass
+from shared.policy.volcano import parse_policy
+from shared.units.slots import CPU, PODS
+
+POLICY = {
+    "actions": "allocate",
+    "tiers": [
+        {"plugins": [{"name": "priority"}, {"name": "gang"}]},
+        {"plugins": [{"name": "drf"}, {"name": "proportion"}]},
+    ],
+}
+
+ONE = TaskClass(requests=((CPU, 1000), (PODS, 1)))
+TWO = TaskClass(requests=((CPU, 2000), (PODS, 1)))
+
+
+def order(
+    *, nodes: int = 4, cpus: int = 4, queues: tuple[str, ...] = ("a",), **options: Any
+) -> Order:
+    """``nodes`` nodes of ``cpus`` cores; class 0 asks for one core, class 1 for two."""
+    made = Order(open_session(parse_policy(POLICY)), **options)
+    made.accounts.classes.update({0: ONE, 1: TWO})
+    for qid, name in enumerate(queues):
+        made.put_queue(Queue(qid=qid, name=name))
+    for row in range(nodes):
+        made.accounts.put_node(
+            Node(row=row, name=f"n{row}", allocatable=((CPU, 1000 * cpus), (PODS, 110)))
+        )
+    return made
+
+
+def job(
+    jid: int,
+    *,
+    count: int = 1,
+    minimum: int | None = None,
+    queue: str = "a",
+    cid: int = 0,
+    priority: int = 0,
+    created: float = 0.0,
+) -> Job:
+    return Job(
+        jid=jid,
+        namespace="ns",
+        name=f"j{jid}",
+        kind="Job",
+        uid=f"u{jid}",
+        queue=queue,
+        created=created,
+        priority=priority,
+        groups=(Group(parent=-1, minimum=count if minimum is None else minimum),),
+        roles=(Role(name="worker", cid=cid, first=0, count=count),),
+    )
+
+
+def turns(order: Order, now: float = 0.0) -> list[Turn]:
+    order.begin(now)
+    given = []
+    while (turn := order.next_turn()) is not None:
+        given.append(turn)
+    return given
+
+
+def placed(turn: Turn, count: int | None = None, row: int = 0, level: int = 1) -> Outcome:
+    """The first ``count`` tasks of the turn (all where None) got node ``row``."""
+    run = turn.runs[0]
+    tasks = run.tasks[: len(run.tasks) if count is None else count]
+    placement = Placement(
+        cid=run.cid,
+        kind=ALLOCATE if level < 3 else 1,
+        tasks=tasks,
+        rows=[row] * len(tasks),
+        levels=[level] * len(tasks),
+    )
+    code = OutcomeCode.PLACED if level < 3 else OutcomeCode.NOMINATED
+    return Outcome(jid=turn.jid, code=code, placements=[placement], reasons={})
+
+
+def answer(turn: Turn, code: OutcomeCode, reasons: dict[str, int] | None = None) -> Outcome:
+    return Outcome(jid=turn.jid, code=code, placements=[], reasons=reasons or {})

@@ -1,0 +1,48 @@
+"""When a job that starves may evict: action after action, and not at once after it was evicted."""
+
+from __future__ import annotations
+
+from coordinator.order.starvation import EVICTED_LIMIT_SECONDS, EVICTED_SECONDS, Contention
+from shared.policy.model import Policy
+
+POLICY = Policy(("allocate", "preempt", "reclaim"), ())
+
+
+def may(contention: Contention, now: float) -> str | None:
+    return contention.action(7, now=now, revision=0)
+
+
+def test_who_was_evicted_waits_longer_each_time_before_it_evicts() -> None:
+    contention, now, waits = Contention(POLICY), 100.0, []
+    for _ in range(12):
+        contention.was_evicted(7, now=now)
+        contention.was_evicted(7, now=now)  # a gang leaves task by task: it counts once
+        began = now
+        while may(contention, now) is None:
+            due = contention.next_due(now)
+            assert due is not None
+            now = due
+        waits.append(now - began)
+        contention.forget(7)  # it got what it needed, and is evicted again
+    assert waits[:3] == [EVICTED_SECONDS, 2 * EVICTED_SECONDS, 4 * EVICTED_SECONDS]
+    assert waits[-1] == EVICTED_LIMIT_SECONDS
+
+
+def test_after_a_long_peace_it_waits_as_at_first() -> None:
+    contention = Contention(POLICY)
+    contention.was_evicted(7, now=0.0)
+    contention.was_evicted(7, now=2.0)
+    later = 10.0 + EVICTED_LIMIT_SECONDS
+    contention.was_evicted(7, now=later)
+    assert contention.next_due(later) == later + EVICTED_SECONDS
+
+
+def test_others_and_another_policy_are_not_held_up() -> None:
+    contention = Contention(POLICY)
+    contention.was_evicted(7, now=0.0)
+    assert contention.action(8, now=0.0, revision=0) == "preempt"
+    contention.adopt(POLICY)
+    assert may(contention, 0.0) == "preempt"
+    contention.was_evicted(7, now=0.0)
+    contention.gone(7)
+    assert may(contention, 0.0) == "preempt"

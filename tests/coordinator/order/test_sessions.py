@@ -1,0 +1,306 @@
+"""Order's part in turns that are not flat: who gets one, what it carries, who waits for it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from coordinator.order.order import Order
+from coordinator.order.starvation import AGAIN_LIMIT_SECONDS, OPEN
+from shard_worker.dialects.open_session import open_session
+from shared.messages.excerpt import decode_excerpt
+from shared.messages.messages import Outcome, OutcomeCode, Placement, TaskState, Turn
+from shared.model.constraints import Constraints, PodTerm, Requirement
+from shared.model.model import Job, Role, TaskClass
+from shared.model.storage import Budget
+from shared.model.topology import Topology
+from shared.policy.volcano import parse_policy
+from shared.records.specs_jobs import decode_job
+from shared.units.slots import CPU, PODS
+from tests.coordinator.order.helpers import POLICY, answer, job, order, placed, turns
+
+APP = (Requirement("app", "In", ("web",)),)
+APART = Constraints(pod_terms=(PodTerm("kubernetes.io/hostname", APP, anti=True),))
+WEB = (("app", "web"),)
+
+
+def contending(actions: str = "allocate, backfill, preempt, reclaim", **options: object) -> Order:
+    made = order(window=64, **options)  # type: ignore[arg-type]
+    made.adopt(open_session(parse_policy({**POLICY, "actions": actions})))
+    made.accounts.classes[2] = TaskClass(((CPU, 1000), (PODS, 1)), constraints=APART)
+    made.accounts.classes[3] = TaskClass(((PODS, 1),))
+    made.reachable.add(0)
+    return made
+
+
+def came(o: Order, turn: Turn, code: OutcomeCode, **more: object) -> None:
+    o.outcome(Outcome(jid=turn.jid, code=code, placements=[], reasons={}, **more), shard=0)  # type: ignore[arg-type]
+
+
+def filled(o: Order) -> None:
+    """A job that holds all 16 cores."""
+    o.put_job(job(1, count=16, minimum=1))
+    now = 0.0
+    while given := turns(o, now):
+        for turn in given:
+            o.outcome(placed(turn))
+        now += 1.0
+    for tix in range(16):
+        o.task_changed(1, TaskState.BOUND, [tix], [0])
+    o.task_changed(1, TaskState.RUNNING, list(range(16)), [0] * 16)
+
+
+def labelled(made: Job) -> Job:
+    return replace(made, roles=tuple(replace(role, labels=WEB) for role in made.roles))
+
+
+def test_a_starving_job_gets_a_turn_of_each_action_then_waits_longer_each_time() -> None:
+    o = contending(queues=("a", "b"))
+    filled(o)
+    o.put_job(job(2, count=2, queue="b", priority=5))
+    now = 100.0
+    seen: list[tuple[float, str]] = []
+    while len(seen) < 6:
+        for turn in turns(o, now):
+            seen.append((now, turn.action))
+            came(o, turn, OutcomeCode.INFEASIBLE)
+        o.accounts.dirty = True  # something moved
+        now += 0.05
+    assert {action for _, action in seen} == {"reclaim"}  # nobody else is in its queue
+    times = [at for at, _ in seen]
+    pauses = [b - a for a, b in itertools.pairwise(times)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] < AGAIN_LIMIT_SECONDS
+    o.validate()
+
+
+def test_preempt_is_tried_where_the_queue_has_others() -> None:
+    o = contending()
+    filled(o)
+    o.put_job(job(2, count=2, priority=5))
+    (turn,) = turns(o, 100.0)
+    assert turn.action == "preempt"
+    excerpt = decode_excerpt(turn.world)
+    assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2, 1]
+    assert set(excerpt.jobs[1].states) == {TaskState.RUNNING}
+    assert excerpt.jobs[1].started
+    assert o.open == 1
+
+
+def test_so_many_evict_at_once_and_no_more() -> None:
+    o = contending()
+    filled(o)
+    for jid in range(2, 4 + OPEN):
+        o.put_job(job(jid, count=2 + jid, priority=5))
+    assert len(turns(o, 100.0)) == OPEN
+
+
+def test_who_lost_a_race_tries_the_same_again_soon() -> None:
+    o = contending()
+    filled(o)
+    o.put_job(job(2, count=2, priority=5))
+    (turn,) = turns(o, 100.0)
+    came(o, turn, OutcomeCode.CONFLICT)
+    assert turns(o, 100.005) == []
+    (again,) = turns(o, 100.05)
+    assert again.action == "preempt"
+
+
+def test_victims_beyond_the_bound_are_left_out_and_counted() -> None:
+    o = contending()
+    filled(o)
+    o.excerpts.limit = 10
+    o.put_job(job(2, count=2, priority=5))
+    (turn,) = turns(o, 100.0)
+    excerpt = decode_excerpt(turn.world)
+    assert (len(excerpt.jobs), excerpt.left_out, o.excerpts.cut) == (1, 16, 1)
+
+
+def test_a_job_that_is_ready_has_its_tasks_that_ask_for_nothing_backfilled() -> None:
+    o = contending()
+    roles = (Role("w", 0, 0, 2), Role("idle", 3, 2, 2))
+    o.put_job(replace(job(2, minimum=4), roles=roles))
+    (turn,) = turns(o, 1.0)
+    assert (turn.action, turn.world) == ("allocate", b"")
+    o.outcome(placed(turn))
+    (fill,) = turns(o, 2.0)
+    assert fill.action == "backfill"
+    came(o, fill, OutcomeCode.INFEASIBLE)
+    assert turns(o, 3.0) == []  # nothing was freed since
+    o.accounts.capacity.freed()
+    assert [turn.action for turn in turns(o, 4.0)] == ["backfill"]
+
+
+def test_without_backfill_allocate_is_to_place_them_with_their_gang() -> None:
+    o = contending("allocate")
+    o.put_job(replace(job(2, minimum=3), roles=(Role("w", 0, 0, 2), Role("idle", 3, 2, 1))))
+    (turn,) = turns(o, 1.0)
+    assert [(run.cid, run.tasks) for run in turn.runs] == [(3, [2]), (0, [0, 1])]
+    assert [(group.minimum, group.held) for group in turn.groups] == [(3, 0)]
+    came(o, turn, OutcomeCode.INFEASIBLE)
+    assert not any(o.jobs[2].states)
+
+
+@pytest.mark.parametrize("first", ["allocate", "allocate, backfill"])
+def test_who_places_them_follows_the_policy_while_it_changes(first: str) -> None:
+    """Also of a gang that runs, and of one that could get no turn before."""
+    then = {"allocate": "allocate, backfill"}.get(first, "allocate")
+    o = contending(first)
+    roles = (Role("w", 0, 0, 2), Role("idle", 3, 2, 1))
+    o.put_job(replace(job(1, minimum=2), roles=roles), bytearray([TaskState.RUNNING] * 2 + [0]))
+    o.put_job(replace(job(2), roles=(Role("idle", 3, 0, 1),)))
+    o.adopt(open_session(parse_policy({**POLICY, "actions": then})))
+    o.validate()
+    found = {(turn.jid, turn.action): len(turn.runs) for turn in turns(o, 1.0)}
+    filled = then != "allocate"
+    assert found == {(jid, "backfill" if filled else "allocate"): int(not filled) for jid in (1, 2)}
+
+
+def test_a_topology_job_is_allocated_by_a_session() -> None:
+    o = contending()
+    o.put_job(replace(job(2, count=2), topology=Topology(hard=True, highest_tier=1)))
+    (turn,) = turns(o, 1.0)
+    assert (turn.action, bool(turn.world)) == ("allocate", True)
+
+
+def test_members_of_one_term_are_placed_one_turn_after_the_other() -> None:
+    o = contending()
+    o.put_job(labelled(job(2, cid=2)))
+    o.put_job(labelled(job(3, cid=2)))
+    o.put_job(labelled(job(4)))  # bound by no rule of its own
+    o.put_job(job(5))
+    first, flat = turns(o, 1.0)
+    assert (first.jid, flat.jid, flat.world) == (2, 5, b"")
+    excerpt = decode_excerpt(first.world)
+    assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2, 3, 4]
+    (key,) = excerpt.versions
+    came(o, first, OutcomeCode.PLACED, moved={key: 1})
+    second = next(turn for turn in turns(o, 2.0) if turn.jid != 2)
+    assert decode_excerpt(second.world).versions == {key: 1}
+
+
+def test_after_a_takeover_a_deleted_job_still_keeps_others_off_its_nodes() -> None:
+    """Until its pods have ended: who takes over learns of it as of a job that leaves."""
+    o = contending()
+    o.put_leaving(labelled(job(2, cid=2)), bytearray([TaskState.RUNNING]))
+    o.put_job(labelled(job(4)))
+    (turn,) = turns(o, 1.0)
+    assert turn.world
+    assert [decode_job(one.spec).jid for one in decode_excerpt(turn.world).jobs] == [4, 2]
+
+
+def test_a_rule_that_comes_waits_for_the_flat_turns_that_are_out() -> None:
+    o = contending()
+    o.put_job(labelled(job(4)))
+    (flat,) = turns(o, 1.0)
+    assert flat.world == b""
+    o.put_job(labelled(job(2, cid=2)))
+    assert turns(o, 2.0) == []
+    o.outcome(placed(flat, row=3))
+    (turn,) = turns(o, 3.0)
+    other = decode_excerpt(turn.world).jobs[1]
+    assert list(other.rows) == list(o.jobs[4].rows)
+
+
+def test_a_budget_counts_for_those_who_evict_its_pods() -> None:
+    o = contending()
+    o.spanning.put_object(Budget("ns", "web", APP, min_available="3"))
+    filled(o)
+    o.put_job(labelled(job(7, count=1)))
+    o.put_job(job(2, count=2, priority=5))
+    assert o.spanning.keys(7) == ["budget/ns/web"]
+    assert not o.slow(o.jobs[7])
+    o.spanning.drop_object(Budget("ns", "web"))
+    assert o.spanning.keys(7) == []
+
+
+def test_a_lost_turn_takes_the_versions_from_the_ledger() -> None:
+    o = contending()
+    o.put_job(labelled(job(2, cid=2)))
+    (turn,) = turns(o, 1.0)
+    (key,) = decode_excerpt(turn.world).versions
+    assert o.spanning.out([2]) == [key]
+    o.know([2], {key: 4})
+    o.resolve(2, bytearray(1))
+    o.lapse_recorded([2])
+    (again,) = turns(o, 2.0)
+    assert decode_excerpt(again.world).versions == {key: 4}
+
+
+def test_gates_keep_members_from_being_placed() -> None:
+    o = contending()
+    o.put_job(replace(job(2, count=2), roles=(Role("w", 0, 0, 2, gated=True),)))
+    assert turns(o, 1.0) == []
+    assert o.pending_reasons() == {"Gated": 1}
+
+
+def test_a_backfill_that_has_to_wait_is_asked_for_once_and_comes_when_the_other_is_back() -> None:
+    """It was asked for again and again within one step, for ever."""
+    o = contending()
+    roles = (Role("w", 0, 0, 2, labels=WEB), Role("idle", 3, 2, 1, labels=WEB))
+    o.put_job(replace(job(3, minimum=3), roles=roles))
+    (first,) = turns(o, 1.0)
+    o.outcome(placed(first))
+    o.put_job(labelled(job(4, cid=2)))  # its term takes the other's tasks
+    written = o.excerpts.of
+    asked = itertools.count()
+
+    def limited(*args: object, **more: object) -> tuple[bytes, list[str]]:
+        assert next(asked) < 100, "the same is asked for again and again"
+        return written(*args, **more)  # type: ignore[arg-type]
+
+    o.excerpts.of = limited  # type: ignore[method-assign]
+    actions = []
+    for now in range(2, 9):
+        for turn in turns(o, float(now)):
+            actions.append(turn.action)
+            fill = turn.action == "backfill"
+            o.outcome(answer(turn, OutcomeCode.INFEASIBLE) if fill else placed(turn, row=now % 4))
+    assert actions.count("backfill") == 1
+    o.validate()
+
+
+def test_what_asks_for_nothing_is_placed_again_when_its_bind_was_refused() -> None:
+    o = contending()
+    roles = (Role("w", 0, 0, 1), Role("idle", 3, 1, 1))
+    o.put_job(replace(job(2, minimum=2), roles=roles))
+    (turn,) = turns(o, 1.0)
+    o.outcome(placed(turn))
+    (fill,) = turns(o, 2.0)
+    assert fill.action == "backfill"
+    placement = Placement(cid=3, kind=0, tasks=[1], rows=[0], levels=[1])
+    o.outcome(Outcome(jid=2, code=OutcomeCode.PLACED, placements=[placement], reasons={}))
+    o.accounts.capacity.freed()
+    assert turns(o, 3.0) == []
+    o.task_changed(2, TaskState.PENDING, [1], [0])
+    assert [turn.action for turn in turns(o, 60.0)] == ["backfill"]
+
+
+def test_a_job_that_was_let_in_is_not_asked_again_when_it_changes() -> None:
+    """It stood among those that wait, with its turn out: let in a second time, it got another turn,
+    and the first one was never counted as back."""
+    o = contending("enqueue, allocate")
+    gate = replace(job(2, count=2), phase="Pending", min_resources=((CPU, 2000),))
+    o.put_job(gate)
+    (turn,) = turns(o, 1.0)
+    o.put_job(replace(gate, labels=WEB, spec=1))
+    assert not o.entry.waiting
+    assert turns(o, 5.0) == []
+    assert o.open == 1
+    o.validate()
+    came(o, turn, OutcomeCode.CONFLICT)
+    assert (o.open, len(turns(o, 6.0))) == (0, 1)
+
+
+def test_a_job_that_ended_while_it_waited_for_entry_is_not_let_in() -> None:
+    """Its queue would have kept room for it for ever."""
+    o = contending("enqueue, allocate")
+    o.put_job(replace(job(2, count=2), phase="Pending", min_resources=((CPU, 2000),)))
+    assert o.entry.waiting
+    o.drop_members([(2, 0), (2, 1)])
+    assert turns(o, 1.0) == []
+    assert not o.entry.waiting
+    o.accounts.begin(2.0)
+    o.validate()

@@ -1,0 +1,104 @@
+"""Figures of nodes, asked of a server that speaks as Prometheus does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from coordinator.service.usage_metrics import CPU_QUERY, FORGET_AFTER, UsageSource, read_vector
+from shared.policy.metrics_source import MetricsSource, SourceError, read_metrics_source
+from shared.policy.model import PolicyError
+from shared.policy.volcano import parse_policy
+
+Sample = tuple[dict[str, str], str]
+
+
+def vector(*samples: Sample) -> dict[str, Any]:
+    result = [{"metric": labels, "value": [1.0, value]} for labels, value in samples]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+class Prometheus:
+    """Answers the two queries; ``broken`` answers with an error."""
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    async def query(self, request: web.Request) -> web.Response:
+        if self.broken:
+            raise web.HTTPServiceUnavailable
+        if request.query["query"] == CPU_QUERY:
+            return web.json_response(vector(({"instance": "n1:9100"}, "0.5")))
+        return web.json_response(
+            vector(({"instance": "10.0.0.1:9100", "node": "n1"}, "0.25"), ({"node": "n2"}, "NaN"))
+        )
+
+
+async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> None:
+    now = 0.0
+    server = Prometheus()
+    app = web.Application()
+    app.router.add_get("/api/v1/query", server.query)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    named = MetricsSource(f"http://127.0.0.1:{port}")
+    source = UsageSource(lambda: named, clock=lambda: now)
+    try:
+        async with aiohttp.ClientSession() as session:
+            assert source.usage() == {}
+            await source.look(session, named)
+            assert source.usage() == {"n1": {"cpu": 50.0, "memory": 25.0}}
+            server.broken = True
+            now = FORGET_AFTER
+            await source.look(session, named)
+            assert source.usage() == {"n1": {"cpu": 50.0, "memory": 25.0}}
+            now += 1.0
+            assert source.usage() == {}
+            server.broken = False
+            await source.look(session, named)
+            assert source.usage()
+            other = MetricsSource("http://other")
+            named = other
+            assert source.usage() == {}
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [], {}, {"status": "error", "error": "no"}, {"status": "success", "data": 1}]
+)
+def test_what_is_no_answer_is_refused(answer: Any) -> None:
+    with pytest.raises(ValueError, match=r"not an answer|the query failed: no"):
+        read_vector(answer)
+
+
+def test_a_policy_names_its_source() -> None:
+    policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "usage"}]}]}
+    named = {"type": "prometheus", "address": "http://p:9090/", "interval": "1m"}
+    found = parse_policy({**policy, "metrics": named})
+    assert found.metrics == MetricsSource("http://p:9090", 60.0)
+    assert found.warnings == ()
+    assert parse_policy(policy).metrics is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        ({"type": "elasticsearch", "address": "http://e"}, "metrics.type: 'elasticsearch' is Vol"),
+        ({"type": "influx"}, "metrics.type: 'influx' is not known"),
+        ({"address": "p:9090"}, "metrics.address: 'p:9090'"),
+        ({"address": "http://p", "interval": "soon"}, "metrics.interval: 'soon'"),
+    ],
+)
+def test_a_mistake_is_told(metrics: dict[str, Any], told: str) -> None:
+    policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "usage"}]}]}
+    with pytest.raises(PolicyError, match=told):
+        parse_policy({**policy, "metrics": metrics})
+    with pytest.raises(SourceError):
+        read_metrics_source(metrics, None)

@@ -1,0 +1,259 @@
+"""Workers that die, hang and come back, and a service that is stopped meanwhile.
+
+Real ledger, real HTTP; the workers run in the service's loop, so that each moment can be chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from coordinator.cli.run.stack import Sender
+from coordinator.dispatch.dispatcher import SendTurns
+from coordinator.dispatch.worker_client import WorkerLost
+from coordinator.verification.workloads.bulk_client import ApiClient
+from coordinator.verification.workloads.generators import (
+    GPU,
+    ClusterShape,
+    job_items,
+    node_items,
+    queue_items,
+    seeded_workload,
+)
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shared.ledger.entries.log import CommitEntry
+from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import ALLOCATE, Epoch, Turn
+from tests.end_to_end.one_process.harness import DirectShards, Running, running
+
+SHAPE = ClusterShape(nodes=8, units=4)
+JOBS = 40
+DEADLINE = 0.4
+PROMPT = 10.0
+"""Seconds within which a service ends that waits for nobody: that would take for ever."""
+
+
+class BrittleShards(DirectShards):
+    """Workers that fail and hang on order."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+        self.stillborn = 0
+        """So many starts fail from now on."""
+        self.swallow = 0
+        """So many answers to calls with turns are lost, after the work was done."""
+        self.awake = asyncio.Event()
+        """Cleared: calls are not answered, as by a process that is stopped."""
+        self.awake.set()
+        self.begun = asyncio.Event()
+        """Cleared: starts take for ever."""
+        self.begun.set()
+        self.epochs: list[Epoch] = []
+        """Of every start."""
+        self.calls: dict[int, int] = {}
+        """Shard -> calls under way."""
+        self.most = 0
+        """The most there ever were to one shard."""
+
+    async def start(self, config: WorkerConfig) -> int:
+        self.epochs.append(config.epoch)
+        await self.begun.wait()
+        if self.stillborn:
+            self.stillborn -= 1
+            raise WorkerLost(f"shard {config.shard} died while it started")
+        return await super().start(config)
+
+    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+        self.calls[shard] = self.calls.get(shard, 0) + 1
+        self.most = max(self.most, self.calls[shard])
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await self.awake.wait()
+            reply = await super().place(shard, turns)
+        except TimeoutError:
+            raise WorkerLost(f"shard {shard}: no answer") from None
+        finally:
+            self.calls[shard] -= 1
+        if self.swallow and reply.outcomes:
+            self.swallow -= 1
+            raise WorkerLost(f"shard {shard} died after its work")
+        return reply
+
+
+@pytest.fixture
+def workers(embedded_server: EmbeddedServer) -> BrittleShards:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return BrittleShards(embedded_server.url)
+
+
+async def load(service: Running, *, jobs: int = JOBS) -> None:
+    """Nodes and jobs, over HTTP as everybody does."""
+    trace = seeded_workload(jobs=jobs, seed=1, capacity=SHAPE.capacity)
+    async with ApiClient(service.url) as api:
+        sender = Sender(api)
+        await sender.send([*node_items(SHAPE), *queue_items(trace)])
+        await sender.send(job_items(trace, resource=GPU))
+
+
+def finished(status: dict[str, Any]) -> bool:
+    return bool(status["jobs"]["finished"] == status["jobs"]["submitted"])
+
+
+def brittle(
+    workers: BrittleShards, path: Path, *, shards: int = 1, **settings: Any
+) -> AbstractAsyncContextManager[Running]:
+    given: dict[str, Any] = {"shards": shards, "speedup": 1e5, "grace": 0.01} | settings
+    return running(workers.url, path, workers=workers, **given)
+
+
+async def test_a_worker_with_several_calls_under_way_is_lost_once(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path, turns_per_call=1) as service:
+        workers.awake.clear()
+        await load(service)
+        status = await service.until(lambda status: status["workers_lost"] > 0)
+        assert workers.most > 1, "never two calls at once: this shows nothing"
+        workers.awake.set()
+        status = await service.until(finished)
+        assert status["workers_lost"] == 1
+        assert len(workers.epochs) == 2
+
+
+async def test_work_whose_answer_was_lost_is_found_in_the_ledger_and_not_done_again(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path, shards=2) as service:
+        workers.swallow = 5
+        await load(service)
+        status = await service.until(finished)
+        assert workers.swallow == 0
+        assert 3 <= status["workers_lost"] <= 5, "at most two lost calls are of the same worker"
+        entries = await service.service._ledger.read_log("0", count=100_000)
+        statements = [s for e in entries if isinstance(e, CommitEntry) for s in e.accepted]
+        placed = [
+            (statement.jid, tix)
+            for statement in statements
+            for run in (*statement.core, *statement.tail)
+            if run.kind == ALLOCATE
+            for tix in run.tasks
+        ]
+        assert len(placed) == len(set(placed)) == status["tasks"]["submitted"]
+        assert status["statements"]["committed"] < len(statements), "every answer came through"
+
+
+async def test_silence_of_an_idle_worker_is_noticed_with_one_heartbeat_at_a_time(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path) as service:
+        workers.awake.clear()
+        await service.until(lambda status: status["workers_lost"] > 0)
+        assert workers.most == 1
+        workers.awake.set()
+        await load(service)
+        await service.until(finished)
+
+
+async def test_a_worker_that_dies_while_it_starts_is_started_again_under_another_epoch(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path) as service:
+        workers.stillborn = 2
+        workers.deaf.add(0)
+        await load(service)
+        await service.until(finished)
+        assert len(workers.epochs) == 4
+        counters = [epoch.counter for epoch in workers.epochs]
+        assert counters == sorted(set(counters))
+        assert service.service.status()["workers_lost"] == 1, "those never served"
+
+
+async def test_shards_that_are_up_do_the_work_of_one_that_cannot_start(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path, shards=3) as service:
+        workers.begun.clear()
+        workers.deaf.add(1)
+        await service.until(lambda status: status["workers_lost"] == 1)
+        await load(service)
+        status = await service.until(finished)
+        assert [shard["up"] for shard in status["shards"]] == [True, False, True]
+        assert status["shards"][1]["pid"] is None
+
+
+async def test_turns_of_a_void_epoch_do_not_reach_the_next_worker(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path) as service:
+        old = workers.epochs[0]
+        workers.deaf.add(0)
+        await service.until(lambda status: len(workers.epochs) == 2 and status["shards"][0]["up"])
+        served: list[int] = []
+        place = workers.place
+
+        async def watch(shard: int, turns: list[Turn]) -> PlaceReply:
+            served.append(len(turns))
+            return await place(shard, turns)
+
+        workers.place = watch  # type: ignore[method-assign]  # only listens
+        turn = Turn(jid=1, job_version=1, qid=0, priority=0, groups=[], runs=[], total=1)
+        await service.service.workers.call(SendTurns(shard=0, epoch=old, call=1, turns=[turn]))
+        assert 1 not in served
+
+
+async def test_a_ledger_that_does_not_answer_for_a_moment_delays_the_replacement(
+    tmp_path: Path, workers: BrittleShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with brittle(workers, tmp_path) as service:
+        ledger = service.service._ledger
+        claim, answers = ledger.claim, iter([False, True, False])
+
+        async def falter(writer: str, **how: Any) -> Epoch:
+            if not next(answers, True):
+                raise LedgerUnavailable("no answer")
+            return await claim(writer, **how)
+
+        monkeypatch.setattr(ledger, "claim", falter)
+        workers.deaf.add(0)
+        await load(service)
+        await service.until(finished)
+        assert next(answers, None) is None
+
+
+async def test_stopping_does_not_wait_for_a_worker_that_starts(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path) as service:
+        workers.begun.clear()
+        workers.deaf.add(0)
+        await service.until(lambda status: not status["shards"][0]["up"])
+        stopping = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - stopping < PROMPT
+
+
+async def test_stopping_does_not_wait_for_a_worker_that_hangs(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path) as service:
+        workers.awake.clear()
+        await load(service)
+        await service.until(lambda status: status["open_turns"] > 0)
+        stopping = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - stopping < PROMPT
+
+
+async def test_an_event_in_the_moment_of_stopping_does_not_keep_the_service_alive(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path) as service:
+        service.service._kicked.set()  # the loop wakes up in the very tick that cancels it
+        stopping = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - stopping < PROMPT

@@ -1,0 +1,152 @@
+"""The keeper with real processes: what dies is there again, what dies again and again is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from coordinator.supervisor.child_process import Child, ChildDied, command_line, in_session
+from coordinator.supervisor.restarts import (
+    DEATHS,
+    PAUSES,
+    WINDOW_SECONDS,
+    Back,
+    Deaths,
+    Died,
+    Keeper,
+    Told,
+)
+from coordinator.supervisor.supervisor import CLUSTER, REDIS, Supervisor
+from shared.settings.settings import load_settings
+
+WITHIN = 20.0
+"""Seconds, for what takes a tenth of one where nothing else runs."""
+
+
+@asynccontextmanager
+async def kept(path: Path, told: list[Told]) -> AsyncIterator[Supervisor]:
+    settings = load_settings(run_dir=path)
+    async with Supervisor(settings, roles=(REDIS, CLUSTER)) as parts, asyncio.TaskGroup() as group:
+        keeping = group.create_task(Keeper(parts, tell=told.append).run())
+        yield parts
+        keeping.cancel()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("role", [REDIS, CLUSTER])
+async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, role: str) -> None:
+    told: list[Told] = []
+    async with kept(short_dir, told) as parts:
+        before = parts.settings
+        pid = parts.pids()[role]
+        url, password = before.redis_url or "", before.redis_secret
+        async with Redis.from_url(url, password=password) as client:
+            await client.set("key", "kept")
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: any(isinstance(one, Back) for one in told))
+        assert [type(one) for one in told] == [Died, Back]
+        assert {one.role for one in told} == {role}
+        assert parts.pids()[role] != pid
+        assert parts.settings == before
+        assert await parts.answers(role)
+        async with Redis.from_url(url, password=password) as client:
+            assert await client.get("key") == b"kept"
+
+
+async def test_all_at_once_are_there_again(short_dir: Path) -> None:
+    told: list[Told] = []
+    async with kept(short_dir, told) as parts:
+        for pid in parts.pids().values():
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: sum(isinstance(one, Back) for one in told) == 2)
+
+
+async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: Path) -> None:
+    """As where its disk is full."""
+    told: list[Told] = []
+    async with kept(short_dir, told) as parts:
+        settings = parts.settings
+        log = settings.data_dir / "appendonlydir"
+        os.kill(parts.pids()[REDIS], signal.SIGKILL)
+        log.rename(settings.data_dir / "away")
+        log.write_text("no directory")
+        await until(lambda: any("did not start" in str(one) for one in told))
+        log.unlink()
+        (settings.data_dir / "away").rename(log)
+        await until(lambda: any(isinstance(one, Back) for one in told))
+        assert REDIS in parts.pids()
+
+
+async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:
+    told: list[Told] = []
+    async with kept(short_dir, told) as parts:
+        parts.kill(CLUSTER)
+        await asyncio.sleep(0.3)
+        assert CLUSTER not in parts.pids()
+        assert told == []
+
+
+async def test_what_dies_again_and_again_ends_everything_with_role_and_log(short_dir: Path) -> None:
+    told: list[Told] = []
+    with pytest.raises(ExceptionGroup) as caught:
+        async with kept(short_dir, told) as parts:
+            pids = set(parts.pids().values())
+            parts._children[CLUSTER].arguments = [sys.executable, "-c", "print('no'); exit(7)"]
+            os.kill(parts.pids()[CLUSTER], signal.SIGKILL)
+            await asyncio.sleep(WITHIN)
+    found: BaseException = caught.value
+    while isinstance(found, ExceptionGroup):
+        (found,) = found.exceptions
+    assert isinstance(found, ChildDied)
+    assert found.role == CLUSTER
+    assert f"exit code 7, for the {DEATHS}th time" in str(found)
+    assert "no" in str(found).splitlines()[-1]
+    assert len(told) == DEATHS - 1
+    assert not any(command_line(pid) for pid in pids)
+
+
+def test_deaths_are_counted_within_a_window() -> None:
+    deaths = Deaths()
+    assert [deaths.pause(float(second)) for second in range(DEATHS)] == [*PAUSES, None]
+    slow = Deaths()
+    step = WINDOW_SECONDS / (DEATHS - 1)
+    assert all(slow.pause(step * number) is not None for number in range(50))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a dead parent's session is read from /proc")
+async def test_what_a_killed_process_leaves_behind_is_ended_before_the_next(
+    short_dir: Path,
+) -> None:
+    """A head that is killed alone leaves processes that hold its ports."""
+    program = (
+        "import subprocess, sys, time;"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    child = Child("any", [sys.executable, "-c", program], os.environ, short_dir / "any.log")
+    child.start()
+    pid = child.pid
+    assert pid is not None
+    await until(lambda: (short_dir / "any.log").read_text() == "up\n")
+    assert len(in_session(pid)) == 2
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not child.running())
+    assert len(in_session(pid)) == 1, "nothing is left that could be ended"
+    child.start()
+    assert in_session(pid) == set()
+    child.kill()

@@ -1,0 +1,150 @@
+"""What strikes when, and what users do meanwhile: drawn by seed, within their bounds."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import islice
+from random import Random
+
+import pytest
+
+from coordinator.supervisor.restarts import DEATHS, WINDOW_SECONDS
+from coordinator.verification.chaos.load import ChangePolicy, Delete, Load, SubmitJob, queues
+from coordinator.verification.chaos.plan import (
+    CLUSTER,
+    LEADER,
+    RAY,
+    REDIS,
+    STANDBY,
+    TARGETS,
+    WARM_UP,
+    WORKER,
+    BlowKind,
+    plan,
+)
+from coordinator.verification.chaos.policies import draw_policy, evicts
+from coordinator.verification.workloads.generators import ClusterShape, node_items
+from shared.policy.volcano import parse_policy
+
+SHAPE = ClusterShape(nodes=24, units=8)
+SHARDS = 3
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("duration", [30.0, 60.0, 600.0])
+def test_every_role_is_killed_and_the_file_rewritten_within_the_time(
+    seed: int, duration: float
+) -> None:
+    blows = plan(seed, duration)
+    killed = {blow.target for blow in blows if blow.kind is BlowKind.KILL}
+    assert killed == set(TARGETS) == {WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER}
+    kinds = Counter(blow.name for blow in blows)
+    assert kinds["rewrite redis"] == 1
+    assert kinds["pause worker"] and kinds["pause leader"]
+    assert [blow.at for blow in blows] == sorted(blow.at for blow in blows)
+    assert blows[0].at >= WARM_UP
+    assert blows[-1].at <= duration - 5.0
+    assert len(blows) >= duration / 4
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_role_is_killed_as_often_as_the_keeper_gives_up(seed: int) -> None:
+    blows = plan(seed, 600.0)
+    groups = {
+        "coordinators": {"kill leader", "pause leader", "kill standby", "kill ray"},
+        REDIS: {"kill redis"},
+        CLUSTER: {"kill cluster"},
+    }
+    for names in groups.values():
+        times = [blow.at for blow in blows if blow.name in names]
+        for first in times:
+            assert sum(first <= at <= first + WINDOW_SECONDS for at in times) < DEATHS
+
+
+def test_a_seed_is_the_same_run() -> None:
+    assert plan(5, 60.0) == plan(5, 60.0)
+    assert plan(5, 60.0) != plan(6, 60.0)
+
+
+def test_nobody_is_struck_who_is_not_there() -> None:
+    targets = [REDIS, WORKER]
+    assert {blow.target for blow in plan(1, 60.0, targets=targets)} == set(targets)
+
+
+def load(seed: int) -> Load:
+    return Load(seed, SHAPE, shards=SHARDS, nodes=list(node_items(SHAPE)))
+
+
+def test_load_is_the_same_by_seed_and_of_all_kinds() -> None:
+    first, second, other = (list(islice(load(seed).steps(), 300)) for seed in (1, 1, 2))
+    assert repr(first) == repr(second) != repr(other)
+    operations = [operation for step in first for operation in step]
+    submitted = [
+        item
+        for operation in operations
+        if isinstance(operation, SubmitJob)
+        for item in operation.items
+    ]
+    kinds = Counter(item["kind"] for item in submitted)
+    assert kinds["Job"] > 100 and kinds["PodGroup"] > 10 and kinds["Pod"] > 10 and kinds["Node"] > 1
+    assert sum(isinstance(operation, Delete) for operation in operations) > 20
+    widths = [item["spec"]["tasks"][0]["replicas"] for item in submitted if item["kind"] == "Job"]
+    shard = SHAPE.capacity // SHARDS
+    assert sum(width > shard for width in widths) > 10, "none has to span shards"
+    assert max(widths) < SHAPE.capacity
+
+
+def test_what_never_ends_is_deleted_and_cordoned_nodes_come_back() -> None:
+    one = load(3)
+    operations = [operation for step in islice(one.steps(), 200) for operation in step]
+    operations += one.ending()
+    assert one.ending() == []
+    endless, deleted, cordoned = set(), set(), {}
+    for operation in operations:
+        if isinstance(operation, Delete):
+            deleted.add(operation.job)
+        for item in operation.items if isinstance(operation, SubmitJob) else ():
+            name = item["metadata"]["name"]
+            if item["kind"] == "Job":
+                template = item["spec"]["tasks"][0]["template"]
+                if not template["metadata"]["annotations"]:
+                    endless.add(name)
+            elif item["kind"] == "Node":
+                cordoned[name] = "spec" in item
+    assert endless and endless <= deleted
+    assert cordoned and not any(cordoned.values())
+
+
+@pytest.mark.parametrize("walls", [False, True])
+def test_jobs_ask_for_more_than_gpus(walls: bool) -> None:
+    one = Load(5, SHAPE, shards=SHARDS, nodes=list(node_items(SHAPE)), walls=walls)
+    operations = [operation for step in islice(one.steps(), 400) for operation in step]
+    jobs = [
+        item
+        for operation in operations
+        if isinstance(operation, SubmitJob)
+        for item in operation.items
+        if item["kind"] == "Job"
+    ]
+    wanted = {"hostPort", "podAntiAffinity", "resourceClaims", "persistentVolumeClaim", "launcher"}
+    told = [json.dumps(job) for job in jobs]
+    for what in wanted:
+        assert any(what in text for text in told) is (what != "persistentVolumeClaim" or not walls)
+    assert any(isinstance(operation, ChangePolicy) for operation in operations)
+
+
+def test_one_seed_in_four_evicts() -> None:
+    """By its policy from the start, and by each that follows."""
+    for seed in range(8):
+        drawn = [draw_policy(Random(seed), evicting=evicts(seed))]
+        steps = islice(load(seed).steps(), 300)
+        drawn += [one.text for step in steps for one in step if isinstance(one, ChangePolicy)]
+        assert len(drawn) > 1
+        for text in drawn:
+            actions = parse_policy(text).actions
+            assert bool({"preempt", "reclaim"} & set(actions)) is (seed % 4 == 3)
+
+
+def test_a_queue_has_a_bound() -> None:
+    assert "nvidia.com/gpu" in json.dumps(queues(SHAPE))

@@ -1,0 +1,28 @@
+"""What is done to the history of a good run, by concept, and which rule it breaks.
+
+Every mutation numbers the events anew (unless numbers are what it is about), so that only what the
+events say can tell. Importing this package fills the table.
+"""
+
+from tests.coordinator.verification.checker.mutations import (
+    account,
+    capacity,
+    evictions,
+    gangs,
+    ownership,
+    placement,
+    tasks,
+)
+from tests.coordinator.verification.checker.mutations.table import MUTATIONS, NUMBERS
+
+__all__ = [
+    "MUTATIONS",
+    "NUMBERS",
+    "account",
+    "capacity",
+    "evictions",
+    "gangs",
+    "ownership",
+    "placement",
+    "tasks",
+]

@@ -1,0 +1,25 @@
+"""The table of mutations, and how one gets into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.verification.checker.report.rules import Rule
+from tests.coordinator.verification.checker.mutating import History
+
+Mutation = Callable[[History], None]
+
+MUTATIONS: dict[str, tuple[Rule, Mutation]] = {}
+NUMBERS: set[str] = set()
+"""Mutations of the numbers themselves."""
+
+
+def breaks(rule: Rule, *, numbers: bool = False) -> Callable[[Mutation], Mutation]:
+    def note(mutation: Mutation) -> Mutation:
+        name = mutation.__name__
+        MUTATIONS[name] = (rule, mutation)
+        if numbers:
+            NUMBERS.add(name)
+        return mutation
+
+    return note

@@ -1,0 +1,40 @@
+"""Every mutation of a good history is noticed, by the name of the rule that it breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.verification.checker.report.rules import Rule
+from tests.coordinator.verification.checker.mutating import History
+from tests.coordinator.verification.checker.mutations import MUTATIONS, NUMBERS
+from tests.coordinator.verification.checker.rich import rich_history
+
+
+def test_the_history_itself_is_clean_and_shows_every_rule() -> None:
+    report = History(rich_history()).check()
+    assert report.violations == ()
+    unseen = {row.rule for row in report.rows if row.rule and row.state != "held"}
+    assert unseen == {Rule.BINDING_ENDS.label}, "the run is too short for it, and for it alone"
+
+
+def test_numbering_anew_changes_nothing() -> None:
+    history = History(rich_history())
+    history.renumber()
+    assert history.check().violations == ()
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_noticed_by_name(name: str) -> None:
+    rule, mutate = MUTATIONS[name]
+    history = History(rich_history())
+    mutate(history)
+    if name not in NUMBERS:
+        history.renumber()
+    report = history.check()
+    found = {violation.rule for violation in report.violations}
+    assert rule.label in found, found
+    assert report.broken[rule.promise]
+
+
+def test_every_rule_is_broken_by_some_mutation() -> None:
+    assert {rule for rule, _ in MUTATIONS.values()} == set(Rule)

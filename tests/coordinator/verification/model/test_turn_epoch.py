@@ -1,0 +1,56 @@
+"""What the model asks of a worker that is adopted (its check ``turn-epoch``), of the real actor."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shard_worker.worker.actor import ShardActor
+from shard_worker.worker.transport import PlaceReply, WorkerConfig, encode_call
+from shared.ledger.redis.access import Access
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import Epoch
+from tests.shared.ledger.conftest import flush
+from tests.shared.ledger.support import Desk
+
+
+def test_an_adopted_worker_leaves_calls_of_its_earlier_coordinator_alone(
+    embedded_server: EmbeddedServer,
+) -> None:
+    flush(embedded_server)
+    actor = ShardActor()
+    desk, old = asyncio.run(claimed(embedded_server))
+    actor.begin(config(embedded_server, desk, old))
+    assert PlaceReply.decode(actor.turns(str(old).encode(), encode_call([]))).outcomes == []
+    desk, new = asyncio.run(claimed(embedded_server))
+    actor.begin(config(embedded_server, desk, new))
+    with pytest.raises(RuntimeError, match="a call under epoch 1:"):
+        actor.turns(str(old).encode(), encode_call([]))
+    assert PlaceReply.decode(actor.turns(str(new).encode(), encode_call([]))).outcomes == []
+    actor.end()
+    with pytest.raises(RuntimeError, match="not begun"):
+        actor.turns(str(new).encode(), encode_call([]))
+
+
+async def claimed(server: EmbeddedServer) -> tuple[Desk, Epoch]:
+    """A coordinator that takes the seat, and the epoch that it claims for shard 0."""
+    ledger = RedisLedger(server.url)
+    desk = await Desk(ledger).open()
+    await ledger.close()
+    return desk, desk.epochs["0"]
+
+
+def config(server: EmbeddedServer, desk: Desk, epoch: Epoch) -> bytes:
+    return WorkerConfig(
+        shard=0,
+        epoch=epoch,
+        run_id=desk.run_id,
+        mode="soft",
+        seed=1,
+        policy=None,
+        access=Access(server.url),
+        nomination_seconds=10.0,
+        lease_seconds=3.0,
+    ).encode()

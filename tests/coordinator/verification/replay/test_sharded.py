@@ -1,0 +1,94 @@
+"""The same cluster with several shards: coordinator, workers and ledger on virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.verification.replay.outcome import ReplayResult
+from coordinator.verification.replay.sharded import ShardedRun, deal, run_sharded
+from shard_worker.view.mode import Mode
+from tests.coordinator.verification.replay.build import (
+    Json,
+    case,
+    foreign,
+    gang,
+    node,
+    pod,
+    policy,
+    priority,
+    sessions,
+)
+
+UNDER = policy("allocate", "priority", "gang", "predicates", "proportion", "nodeorder")
+FOUR = [node(f"n{i}") for i in range(4)]
+
+
+def sharded(*items: Json, mode: Mode = Mode.NONE, seed: int = 0, shards: int = 2) -> ReplayResult:
+    made = case(*items, under=UNDER)
+    wanted = ShardedRun(shards=shards, mode=mode, seed=seed)
+    return run_sharded(made.policy, made.recorded, wanted, name=made.id)
+
+
+def test_shards_start_as_much_as_one_session() -> None:
+    items = [*FOUR, *(o for k in range(6) for o in gang(f"g{k}", pods=3))]
+    [alone] = sessions(case(*items, under=policy("allocate", "gang", "predicates")))
+    together = sharded(*items)
+    assert len(together.binds) == len(alone.binds) == 15
+    told = [group["phase"] for group in together.pod_groups.values()]
+    assert sorted(told) == ["Inqueue", *["Running"] * 5]
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    items = [*FOUR, *(o for k in range(5) for o in gang(f"g{k}", pods=3))]
+    results = [sharded(*items, seed=seed, mode=Mode.SOFT) for seed in (1, 1, 2, 3)]
+    assert results[0] == results[1]
+    assert len({tuple(sorted(result.binds.items())) for result in results}) > 1
+
+
+def test_what_runs_goes_on_and_what_others_use_is_used() -> None:
+    runs = gang("runs", pods=3, on="n0")
+    for obj in runs[1:]:
+        obj["metadata"]["annotations"]["quadrant.dev/duration"] = "0.01"
+    others = foreign("proxy", on="n1", cpu=3)
+    result = sharded(*FOUR[:2], *runs, others, *gang("wide", pods=3), *gang("fits", pods=2))
+    assert result.tasks["ns/runs"] == {"Running": 3}
+    assert set(result.binds) == {"ns/fits-0", "ns/fits-1"}
+    assert set(result.binds.values()) == {"n0", "n1"}
+
+
+@pytest.mark.parametrize(("mode", "bound"), [(Mode.SOFT, 12), (Mode.HARD, 0)])
+def test_a_gang_wider_than_a_shard_starts_unless_borders_are_walls(mode: Mode, bound: int) -> None:
+    assert len(sharded(*FOUR, *gang("wide", pods=12), mode=mode).binds) == bound
+
+
+def test_room_is_made_and_taken() -> None:
+    """What one session promises is kept: the victim leaves, and its place is bound."""
+    items = [
+        *FOUR[:2],
+        priority("top", 100),
+        *gang("low", pods=4, on="n0", minMember=1),
+        *gang("more", pods=4, on="n1", minMember=1),
+        *gang("top", pods=1, cpu=2, priorityClassName="top"),
+    ]
+    under = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
+    made = case(*items, under=under)
+    wanted = ShardedRun(shards=2, mode=Mode.SOFT, seed=0)
+    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert set(result.binds) == {"ns/top-0"}
+    assert len(result.evicted) == 2
+    assert result.pod_groups["ns/top"] == {"phase": "Running", "reasons": []}
+    assert all(reason.startswith("preempt") for _, reason in result.victims.values())
+
+
+def test_pods_of_a_node_that_is_gone_do_not_end_the_run() -> None:
+    items = [*FOUR[:2], *gang("lost", pods=2, on="elsewhere"), *gang("new", pods=2)]
+    assert set(sharded(*items).binds) >= {"ns/new-0", "ns/new-1"}
+
+
+def test_dealing_moves_nodes_with_all_that_is_on_them() -> None:
+    made = case(*FOUR, pod("a", on="n1"), pod("b", on="n3"), under=UNDER).recorded
+    dealt = deal(made, 7)
+    assert [node.row for node in dealt.nodes] == [0, 1, 2, 3]
+    assert [node.name for node in dealt.nodes] != [node.name for node in made.nodes]
+    names = {node.row: node.name for node in dealt.nodes}
+    assert [names[standing.rows[0]] for standing in dealt.standings] == ["n1", "n3"]

@@ -1,0 +1,107 @@
+"""The seeded run finds what it is there to find: with a rule switched off the checker speaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.intake.admission.draft import Draft
+from coordinator.jobs.deletion import Departures
+from coordinator.jobs.state import JobState, Standing
+from coordinator.verification.scenarios.generate import scenario
+from coordinator.verification.scenarios.play import play
+from coordinator.verification.simulation.scenario import Fault, FaultKind
+from coordinator.verification.simulation.virtual_time import CALM
+from shared.ledger.memory import judge as double_judge
+from shared.ledger.memory.evict import FINE, Finding
+from shared.ledger.memory.judge import Judge, Operation
+from shared.ledger.memory.ledger import Batch, First, LedgerDouble
+from shared.messages.messages import Statement, Verdict
+
+PAUSES = tuple(
+    Fault(FaultKind.WORKER_PAUSED, at=at, seconds=0.8, shard=shard)
+    for at in (0.02, 0.3, 0.8)
+    for shard in (0, 1)
+)
+"""Long enough that another worker has the shard by then."""
+
+
+def _caught(rule: str, **changes: Any) -> bool:
+    """Whether some seed shows that the rule is broken."""
+    for seed in range(100):
+        played = play(replace(scenario(seed), **changes))
+        if any(rule in broken.rule for broken in played.broken):
+            return True
+    return False
+
+
+def test_nodes_that_are_filled_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the check of fit, two workers that plan on old views overfill a node."""
+    monkeypatch.setattr(double_judge, "misfit", lambda *_: Verdict.COMMITTED)
+    assert _caught("promise 2")
+
+
+def test_nodes_that_come_back_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another row for the name of a deleted node knows nothing of what still runs there."""
+    monkeypatch.setattr(Draft, "gone_node", lambda *_: None)
+    assert _caught("promise 2")
+
+
+def test_requests_that_take_effect_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the window of sequences, a batch that comes again is judged again."""
+
+    def forget(self: LedgerDouble, batch: Batch, first: First) -> None:
+        self._windows[batch.writer].clear()
+
+    monkeypatch.setattr(LedgerDouble, "_remember", forget)
+    assert _caught("promise 5")
+
+
+def test_tasks_that_are_placed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the epoch and the state of tasks, a deposed worker places what another one has."""
+    gate, judge = LedgerDouble._gate, Judge._judge_operation
+
+    def any_epoch(self: LedgerDouble, batch: Batch) -> tuple[Verdict, First | None]:
+        verdict, first = gate(self, batch)
+        return (Verdict.COMMITTED, None) if verdict is Verdict.EPOCH else (verdict, first)
+
+    def any_state(self: Judge, jid: int, op: Operation) -> Finding:
+        finding = judge(self, jid, op)
+        return FINE if finding[0] is Verdict.TASK else finding
+
+    monkeypatch.setattr(LedgerDouble, "_gate", any_epoch)
+    monkeypatch.setattr(LedgerDouble, "_remember", lambda *_: None)
+    monkeypatch.setattr(Judge, "_judge_operation", any_state)
+    assert _caught("promise 1", network=CALM, faults=PAUSES)
+
+
+def test_deleted_jobs_that_are_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then they hold their nodes for ever, and are never forgotten."""
+    monkeypatch.setattr(Departures, "ask", lambda *_: None)
+    assert _caught("promise 6")
+
+
+def test_places_for_jobs_that_were_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the look whether it is gone, a turn that was out places a deleted job."""
+    judge = Judge._judge_job
+
+    def any_job(self: Judge, statement: Statement) -> Finding:
+        job = self.overlay.jobs.get(statement.jid)
+        return FINE if job is not None and job.gone else judge(self, statement)
+
+    monkeypatch.setattr(Judge, "_judge_job", any_job)
+    assert _caught("promise 6")
+
+
+def test_deleted_jobs_whose_open_turn_nobody_awaits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger does not let a job be forgotten that turns out to hold a node."""
+    settle = Departures.settle
+
+    def hasty(self: Departures, state: JobState) -> None:
+        state.standing = Standing.WAITING
+        settle(self, state)
+
+    monkeypatch.setattr(Departures, "settle", hasty)
+    assert _caught("LedgerArgument")

@@ -1,0 +1,130 @@
+"""A bind entry that was given out and never came is found again while the coordinator lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from coordinator.cluster.protocol import BindAnswers, BindRequests
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.intake.changes import Changes
+from coordinator.order.order import Order
+from coordinator.service import bind_loop
+from coordinator.service.bind_loop import Binding
+from shard_worker.dialects.open_session import open_session
+from shared.ledger.entries.stored import BindEntry, TaskRecord
+from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.messages.messages import StatusItem, TaskState
+from shared.model.model import Node, Queue
+from shared.policy.volcano import DEFAULT_POLICY
+from shared.units.slots import CPU
+from tests.coordinator.order.helpers import ONE, job
+
+Surely = Callable[[], Awaitable[None]]
+
+
+class OneEntry(LedgerDouble):
+    """Its bind stream has one entry; the answer to the first read is lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._binds = [BindEntry("1-0", [(1, 0, [0], [5])])]
+        self.state = TaskState.BINDING
+        self.lost = 0
+        self.acknowledged = asyncio.Event()
+
+    async def read_binds(self, consumer: str, **options: Any) -> list[BindEntry]:
+        await asyncio.sleep(0.002)
+        entries = await super().read_binds(consumer, **options)
+        if entries and not self.lost:
+            self.lost += 1
+            raise LedgerUnavailable("the answer was lost")
+        return entries
+
+    async def read_tasks(self, jids: list[int]) -> Any:
+        return {1: (None, {0: TaskRecord(self.state, 5, 0, 1, 0)})}
+
+    async def ack_binds(self, ids: list[str]) -> None:
+        await super().ack_binds(ids)
+        self.acknowledged.set()
+
+
+class OneCluster(LocalCluster):
+    async def bind(self, requests: BindRequests) -> BindAnswers:  # type: ignore[override]
+        return super().bind(requests, 0.0)
+
+
+class Recorded:
+    def __init__(self) -> None:
+        self.items: list[StatusItem] = []
+
+    async def record(self, items: list[StatusItem]) -> None:
+        self.items += items
+
+
+async def _nobody_else_leads() -> None:
+    pass
+
+
+def _made(ledger: OneEntry, recorded: Recorded, surely: Surely = _nobody_else_leads) -> Any:
+    core = Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(1))
+    node = Node(row=5, name="n5", allocatable=((CPU, 4000),))
+    core.admitted(
+        Changes(classes={0: ONE}, nodes=[node], queues=[Queue(qid=0, name="a")], jobs=[job(1)])
+    )
+    return Binding(ledger, OneCluster(), recorded, core=core, surely=surely)  # type: ignore[arg-type]
+
+
+async def _binding(ledger: OneEntry) -> Recorded:
+    recorded = Recorded()
+    task = asyncio.create_task(_made(ledger, recorded).bind_forever())
+    async with asyncio.timeout(5):
+        await ledger.acknowledged.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return recorded
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bind_loop, "LOOK_BACK_SECONDS", 0.02)
+
+
+async def test_entry_whose_answer_was_lost_is_driven_later() -> None:
+    ledger = OneEntry()
+    recorded = await _binding(ledger)
+    assert ledger.lost == 1
+    assert [item.state for item in recorded.items] == [TaskState.BOUND]
+
+
+async def test_entry_that_somebody_saw_through_is_only_acknowledged() -> None:
+    ledger = OneEntry()
+    ledger.state = TaskState.BOUND
+    assert (await _binding(ledger)).items == []
+    assert await ledger.read_binds(bind_loop.CONSUMER, own=True) == []
+
+
+async def test_who_may_have_been_deposed_does_not_take_an_unknown_job_for_one_that_is_gone() -> (
+    None
+):
+    ledger, sure, asked = OneEntry(), asyncio.Event(), asyncio.Event()
+    ledger._binds = [BindEntry("1-0", [(2, 0, [0], [5])])]
+
+    async def surely() -> None:
+        asked.set()
+        await sure.wait()
+
+    task = asyncio.create_task(_made(ledger, Recorded(), surely).bind_forever())
+    async with asyncio.timeout(5):
+        await asked.wait()
+        assert [entry.id for entry in await ledger.read_binds("us", own=True)] == ["1-0"]
+        sure.set()
+        await ledger.acknowledged.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,225 @@
+"""A whole service in one event loop: real ledger, real HTTP, kubelets and workers in process.
+
+What it leaves out is Ray and the other processes (tests/end_to_end/real_processes and
+tests/coordinator/verification/chaos have those), so that a test of the service starts in a tenth of
+a second and can look inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Listed, Reports
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.cluster.simulated.kubelets import Kubelets
+from coordinator.dispatch.worker_client import WorkerLost
+from coordinator.service.metrics.loop_time import LoopTime
+from coordinator.service.service import Service
+from shard_worker.inquiry.findings import InquiryFindings
+from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.worker.actor import ShardServer
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shared.ledger.errors import LedgerError
+from shared.ledger.redis.client import RedisLedger
+from shared.messages.messages import Turn
+from shared.settings.settings import load_settings
+
+PATIENCE = 60.0
+"""Seconds that what has to happen may take: the machine may stand still for some of them. What must
+be quick is held to a time of its own."""
+
+
+class DirectShards:
+    """Workers in the service's own loop, one call at a time each, as an actor serves them."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._open: set[RedisLedger] = set()
+        """Connections to be closed: the end of a service may cancel whoever was about to."""
+        self._servers: dict[int, tuple[ShardServer, RedisLedger, asyncio.Lock]] = {}
+        self.deaf: set[int] = set()
+        """Shards whose worker is 'dead': calls to it fail until it is started anew."""
+        self.mute = False
+        """Whether inquiries get no answer."""
+
+    async def join(self) -> None:
+        """They run here."""
+
+    async def inherit(self, shards: int) -> None:
+        """Nobody leaves one here."""
+
+    async def check(self) -> None:
+        """What starts them is this process."""
+
+    async def start(self, config: WorkerConfig) -> int:
+        ledger = RedisLedger(self._url)
+        self._open.add(ledger)
+        server = ShardServer(config, ledger)
+        try:
+            await server.load()
+        except LedgerError as error:
+            await self._disconnect(ledger)
+            raise WorkerLost(f"shard {config.shard}: {error}") from error
+        self._servers[config.shard] = (server, ledger, asyncio.Lock())
+        self.deaf.discard(config.shard)
+        return os.getpid()
+
+    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+        if shard not in self._servers:
+            raise WorkerLost(f"shard {shard} has no worker")
+        server, _, lock = serving = self._servers[shard]
+        async with lock:
+            if self._servers.get(shard) is not serving:
+                raise WorkerLost(f"shard {shard} was given up")
+            if shard in self.deaf:
+                raise WorkerLost(f"shard {shard} is deaf")
+            try:
+                outcomes = await server.serve(turns)
+            except LedgerError as error:  # its call failed, as Ray would tell it
+                raise WorkerLost(f"shard {shard}: {error}") from error
+            if shard in self.deaf:
+                raise WorkerLost(f"shard {shard} died after its work")
+            figures = server.take_figures() if turns or server.drifted else None
+        return PlaceReply(outcomes, server.log_id, figures=figures)
+
+    async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
+        if shard not in self._servers or shard in self.deaf or self.mute:
+            raise WorkerLost(f"shard {shard} has no worker that answers")
+        server, _, lock = self._servers[shard]
+        async with lock:  # through the wire's form, as between processes
+            findings = await server.inquire(Inquiry.decode(inquiry.encode()))
+        return InquiryFindings.decode(findings.encode())
+
+    async def give_up(self, shard: int, *, alive: bool = False) -> None:
+        if shard in self._servers:
+            _, ledger, lock = self._servers.pop(shard)
+            async with lock:  # else the call under way would open a connection that nobody closes
+                await self._disconnect(ledger)
+
+    async def _disconnect(self, ledger: RedisLedger) -> None:
+        await ledger.close()
+        self._open.discard(ledger)
+
+    async def close(self) -> None:
+        for shard in list(self._servers):
+            await self.give_up(shard)
+        for ledger in list(self._open):
+            await self._disconnect(ledger)
+
+
+class DirectCluster:
+    """Simulated kubelets driven by the loop's clock."""
+
+    def __init__(self, kubelets: Kubelets) -> None:
+        self.kubelets = kubelets
+        self.told: list[tuple[int, int]] = []
+        """Runs of jobs whose users were told that they are stored."""
+
+    async def bind(self, requests: BindRequests) -> BindAnswers:
+        return self.kubelets.bind(requests, time.time())
+
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        return self.kubelets.delete(tasks, time.time(), uids)
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        deadline = time.monotonic() + wait
+        while True:
+            self.kubelets.advance(time.time())
+            reports = self.kubelets.reports(after)
+            if reports.kinds or time.monotonic() >= deadline:
+                return reports
+            await asyncio.sleep(0.005)
+
+    async def listing(self, token: str) -> Listed:
+        return self.kubelets.listing(token)
+
+    async def look(self, tasks: list[str]) -> Listed:
+        return self.kubelets.look(tasks)
+
+    async def foreign(self) -> Foreign:
+        return self.kubelets.foreign()
+
+    async def history_position(self) -> str:
+        """As of a history that follows slowly: the log is not cut, so that a test finds all of it,
+        however long it took."""
+        return "0"
+
+    async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
+        self.told += jobs
+
+    async def close(self) -> None:
+        pass
+
+
+class Running:
+    cluster: DirectCluster
+
+    def __init__(
+        self, service: Service, url: str, shards: DirectShards, task: asyncio.Task[None]
+    ) -> None:
+        self._task = self.ended = task
+        self.service = service
+        self.url = url
+        self.shards = shards
+
+    async def until(self, done: Callable[[dict[str, Any]], bool], within: float = PATIENCE) -> Any:
+        """Poll the status until ``done`` says so; the status it was satisfied by."""
+        deadline = time.monotonic() + within
+        while not done(status := self.service.status()):
+            assert time.monotonic() < deadline, status
+            assert not self._task.done(), self._task.exception()
+            await asyncio.sleep(0.02)
+        return status
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def running(
+    redis_url: str,
+    path: Path,
+    *,
+    kubelets: Kubelets | None = None,
+    workers: DirectShards | None = None,
+    loop_time: LoopTime | None = None,
+    seen: str = "0",
+    **settings: Any,
+) -> AsyncIterator[Running]:
+    """A service that is ready; it is stopped in an orderly way at the end. ``seen``: a log id that
+    the ledger must have had."""
+    port = free_port()
+    made = load_settings(
+        run_dir=path, redis_url=redis_url, listen_port=port, **{"shards": 2, "seed": 1} | settings
+    )
+    shards = workers or DirectShards(redis_url)
+    cluster = DirectCluster(kubelets or LocalCluster(speedup=made.speedup, grace=made.grace))
+    ledger = RedisLedger(redis_url, newest=seen)
+    service = Service(made, ledger=ledger, cluster=cluster, shards=shards, loop_time=loop_time)
+    stop = asyncio.Event()
+    task = asyncio.create_task(service.run(stop))
+    try:
+        running = Running(service, f"http://127.0.0.1:{port}", shards, task)
+        running.cluster = cluster
+        await running.until(lambda status: all(shard["up"] for shard in status["shards"]))
+        yield running
+    finally:
+        stop.set()
+        try:
+            await asyncio.wait_for(task, PATIENCE)
+        finally:
+            try:
+                await shards.close()
+            finally:
+                await ledger.close()

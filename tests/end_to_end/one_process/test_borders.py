@@ -1,0 +1,178 @@
+"""Nodes that change hands under a whole service: the real ledger, its log, what is shown of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from coordinator.cli.run.stack import Sender
+from coordinator.cluster.history.events import ledger_events
+from coordinator.verification.checker.state.ownership import RowOwnership
+from coordinator.verification.workloads.bulk_client import ApiClient
+from coordinator.verification.workloads.generators import (
+    GPU,
+    ClusterShape,
+    job_items,
+    node_items,
+    queue_items,
+    seeded_workload,
+)
+from shared.ledger.entries.intake_batch import IntakeBatch, Move, PutPartition
+from shared.ledger.entries.log import EpochEntry
+from shared.ledger.protocol import COORDINATOR
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import Verdict
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running
+
+SHAPE = ClusterShape(nodes=8, units=4)
+WIDEST = ClusterShape(nodes=2, units=4)
+"""No job is wider: a shard has three nodes at least."""
+
+
+@pytest.fixture
+def url(embedded_server: EmbeddedServer) -> str:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
+
+
+def named(members: Iterable[int]) -> tuple[str, ...]:
+    return tuple(f"node-{number}" for number in members)
+
+
+def domain(*members: int) -> dict[str, Any]:
+    selected = [
+        {"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in named(members)
+    ]
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": "rack"},
+        "spec": {"tier": 1, "members": selected},
+    }
+
+
+async def send(service: Running, *items: dict[str, Any]) -> None:
+    async with ApiClient(service.url) as api:
+        await Sender(api).send(items)
+
+
+def settled(status: dict[str, Any]) -> bool:
+    shards = status["shards"]
+    return all(shard["nodes"] == shard["desired"] for shard in shards) and all(
+        shard["nodes"] for shard in shards
+    )
+
+
+async def owners(service: Running, *, until: dict[int, int] | None = None) -> dict[int, int]:
+    """Row -> shard as the workers see it: of all nodes, or as ``until`` says."""
+    deadline = time.monotonic() + PATIENCE
+    while True:  # they follow the log with each heartbeat
+        views = {s: server._view for s, (server, _, _) in service.shards._servers.items()}
+        found = {row: s for s, view in views.items() for row in view.own.nonzero()[0].tolist()}
+        if found == until or (until is None and len(found) == SHAPE.nodes):
+            return found
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.02)
+
+
+async def pull_together(service: Running, members: Sequence[int]) -> None:
+    """Make these a domain, and wait until every node is where it belongs."""
+    core = service.service.core
+
+    def done(status: dict[str, Any]) -> bool:
+        known = core.hyper_nodes["rack"].nodes == named(members)
+        return known and settled(status) and core.borders.at_rest
+
+    await send(service, domain(*members))
+    await service.until(done)
+
+
+async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
+    tmp_path: Path, url: str
+) -> None:
+    async with running(url, tmp_path, mode="hard", speedup=20000.0, grace=0.01) as service:
+        trace = seeded_workload(jobs=200, seed=1, capacity=WIDEST.capacity)
+        await send(service, *node_items(SHAPE), *queue_items(trace))
+        await service.until(settled)
+        await send(service, *job_items(trace, resource=GPU))
+        core = service.service.core
+        for members in ((0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 5, 6), (1, 6, 7)):
+            await pull_together(service, members)
+        await service.until(lambda status: bool(status["statements"]["committed"] > 10))
+        entries = await service.service._ledger.read_log("0", count=100_000)
+        events = [event for entry in entries for event in ledger_events(entry)]
+        borders, commits = RowOwnership(), 0
+        for event in events:
+            if event["ev"] == "partition":
+                assert borders.put(event) == []
+            for statement in event.get("statements", ()):
+                commits += 1
+                told = statement["alloc"] + statement["nominate"]
+                assert borders.foreign(event["shard"], told) == []
+        assert commits > 10
+        assert core.tally.nodes_moved >= 3
+        assert sum(bool(event.get("moving")) for event in events) >= 3
+        await owners(service)
+
+
+async def test_a_successor_finishes_what_was_between_two_phases(tmp_path: Path, url: str) -> None:
+    async with running(url, tmp_path) as service:
+        await send(service, *node_items(SHAPE))
+        await service.until(settled)
+        before = await owners(service)
+    given = next(row for row, shard in before.items() if shard == 1)
+    await _begin_to_move(url, given)
+    async with running(url, tmp_path) as service:
+        status = await service.until(settled)
+        assert sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes
+        handover = service.service.core.borders.handover
+        await service.until(lambda _: not handover.moving and not handover.storing)
+        await owners(service, until=before | {given: 0})
+
+
+async def _begin_to_move(url: str, row: int) -> None:
+    """A coordinator tells that a row goes from shard 1 to 0, and is gone."""
+    ledger = RedisLedger(url)
+    try:
+        leader = await ledger.claim(COORDINATOR, lease=0.001)
+        run_id = await ledger.bless(leader)
+        known = (await ledger.snapshot()).partition
+        assert known is not None
+        shards = {shard: [r for r in rows if r != row] for shard, rows in known.shards.items()}
+        put = PutPartition(known.revision + 1, shards, [Move(1, 0, [row])], known.mode)
+        epoch = await ledger.claim("intake", leader=leader)
+        reply = await ledger.store(IntakeBatch("intake", epoch, 1, run_id, [put]))
+        assert reply.verdict is Verdict.COMMITTED
+    finally:
+        await ledger.close()
+
+
+async def test_nodes_of_shards_that_are_no_more_are_others_after_their_epoch_is_void(
+    tmp_path: Path, url: str
+) -> None:
+    async with running(url, tmp_path, shards=3) as service:
+        await send(service, *node_items(SHAPE))
+        await service.until(settled)
+        seen = (await service.service._ledger.read_log("0", count=100_000))[-1].id
+    async with running(url, tmp_path, shards=2) as service:
+        await service.until(settled)
+        entries = await service.service._ledger.read_log(seen, count=100_000)
+        void = [i for i, e in enumerate(entries) if isinstance(e, EpochEntry) and e.writer == "2"]
+        told = [
+            index
+            for index, entry in enumerate(entries)
+            for event in ledger_events(entry)
+            if event["ev"] == "partition" and "2" not in event["shards"]
+        ]
+        assert void[0] < told[0]
+        status = await service.until(settled)
+        assert sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes
+        await owners(service)

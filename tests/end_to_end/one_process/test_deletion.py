@@ -1,0 +1,253 @@
+"""Deletion end to end: intake, ledger on a real server, cluster, and a successor that goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.intake.documents.document import Key
+from coordinator.intake.writer import IntakeWriter
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.records import USED, WIDTH, unpack_node
+from shared.ledger.redis.server import EmbeddedServer
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running
+
+Item = dict[str, Any]
+
+
+class Moody(LocalCluster):
+    """It does not hear what it is told not to."""
+
+    def __init__(self) -> None:
+        super().__init__(grace=0.01)
+        self.deaf_to: set[str] = set()
+        self.deletes = 0
+
+    def bind(self, requests: BindRequests, now: float) -> BindAnswers:
+        if "bind" in self.deaf_to:
+            raise ClusterTimeout("bind")
+        return super().bind(requests, now)
+
+    def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
+        self.deletes += 1
+        if "delete" in self.deaf_to:
+            raise ClusterTimeout("delete")
+        return super().delete(tasks, now, uids)
+
+
+@pytest.fixture
+def url(embedded_server: EmbeddedServer) -> str:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Moody]:
+    yield Moody()
+
+
+# --- objects --------------------------------------------------------------------------------------
+
+
+def node() -> Item:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n0"},
+        "status": {"allocatable": {"cpu": "4", "pods": "110"}},
+    }
+
+
+def container() -> Item:
+    return {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+
+
+def job(name: str, tasks: int) -> Item:
+    """It runs until it is deleted."""
+    role = {"name": "a", "replicas": tasks, "template": {"spec": {"containers": [container()]}}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minAvailable": tasks, "tasks": [role]},
+    }
+
+
+def group(name: str, minimum: int) -> Item:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minMember": minimum},
+    }
+
+
+def pod(name: str, of: str) -> Item:
+    annotations = {"scheduling.k8s.io/group-name": of}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
+        "spec": {"containers": [container()]},
+    }
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def writer(service: Running) -> IntakeWriter:
+    assert service.service._writer is not None
+    return service.service._writer
+
+
+async def submit(service: Running, *items: Item) -> None:
+    admission = await writer(service).submit(list(items))
+    assert not admission.refused
+
+
+async def delete(service: Running, kind: str, name: str) -> None:
+    changed = await writer(service).change(Key(kind, "ns", name), lambda _: None)
+    assert not changed.admission.refused
+
+
+def tasks(**wanted: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: all(status["tasks"][name] == count for name, count in wanted.items())
+
+
+def gone(jobs: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: bool(status["jobs"]["deleted"] == jobs)
+
+
+async def ledger_of(service: Running) -> Snapshot:
+    return await service.service._ledger.snapshot()
+
+
+def used(snapshot: Snapshot) -> bool:
+    """Whether any node holds anything."""
+    return any(any(unpack_node(r)[2][USED::WIDTH]) for r in snapshot.nodes.records)
+
+
+async def nothing_left(service: Running) -> None:
+    snapshot = await ledger_of(service)
+    assert (snapshot.jobs, snapshot.job_specs, snapshot.tasks) == ({}, {}, {})
+    kinds = {Key.parse(key).kind for key in snapshot.documents}
+    assert not kinds & {"Job", "Pod", "PodGroup"}
+    assert not used(snapshot)
+    service.service.core.validate()
+    assert service.service.core.leaving == {}
+    assert await service.service._ledger.read_binds("coordinator", own=True) == []
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+async def test_running_and_pending_jobs_go_and_others_get_their_place(
+    tmp_path: Path, url: str, cluster: Moody
+) -> None:
+    async with running(url, tmp_path, kubelets=cluster) as service:
+        await submit(service, node(), job("first", 3), job("second", 3), job("never", 40))
+        await service.until(tasks(running=3))
+        for name in ("first", "never"):
+            await delete(service, "Job", name)
+        status = await service.until(lambda s: gone(2)(s) and tasks(running=3)(s))
+        assert status["tasks"]["deleted"] == 43
+        assert service.service.core.order.jobs.keys().isdisjoint(service.service.core.leaving)
+        await delete(service, "Job", "second")
+        await service.until(gone(3))
+        await nothing_left(service)
+
+
+async def test_the_name_is_free_when_the_job_is_gone(
+    tmp_path: Path, url: str, cluster: Moody
+) -> None:
+    async with running(url, tmp_path, kubelets=cluster) as service:
+        await submit(service, node(), job("again", 2))
+        await service.until(tasks(running=2))
+        cluster.deaf_to = {"delete"}
+        await delete(service, "Job", "again")
+        (refusal,) = (await writer(service).submit([job("again", 4)])).refused
+        assert refusal.reason == "AlreadyExists"
+        cluster.deaf_to = set()
+        await service.until(gone(1))
+        assert cluster.deletes > 1
+        await submit(service, job("again", 4))
+        await service.until(tasks(running=4))
+
+
+async def test_a_job_that_is_deleted_while_it_is_bound_gives_back_what_it_got(
+    tmp_path: Path, url: str, cluster: Moody
+) -> None:
+    async with running(url, tmp_path, kubelets=cluster) as service:
+        cluster.deaf_to = {"bind"}
+        await submit(service, node(), job("bound", 4))
+        await service.until(tasks(pending=0))
+        assert used(await ledger_of(service))
+        await delete(service, "Job", "bound")
+        await service.until(gone(1))
+        assert not used(await ledger_of(service))
+        cluster.deaf_to = set()
+        await submit(service, job("next", 4))
+        await service.until(tasks(running=4))
+        assert not any(cluster.holds(f"0.{t}") for t in range(4))
+        await delete(service, "Job", "next")
+        await service.until(gone(2))
+        deadline = time.monotonic() + PATIENCE
+        while await service.service._ledger.read_binds("coordinator", own=True):
+            assert time.monotonic() < deadline
+        await nothing_left(service)
+
+
+async def test_a_successor_goes_on_with_what_was_being_deleted(
+    tmp_path: Path, url: str, cluster: Moody
+) -> None:
+    async with running(url, tmp_path, kubelets=cluster) as service:
+        await submit(service, node(), job("runs", 3), job("waits", 4))
+        await submit(service, group("g", 1), pod("g-0", "g"), pod("g-1", "g"))
+        await service.until(tasks(running=4))
+        cluster.deaf_to = {"delete"}
+        for kind, name in (("Job", "runs"), ("Pod", "g-0"), ("Pod", "g-1")):
+            await delete(service, kind, name)
+        await service.until(lambda _: cluster.deletes >= 2)
+        assert len((await ledger_of(service)).jobs) == 3
+    cluster.deaf_to = set()
+    async with running(url, tmp_path, kubelets=cluster) as service:
+        await service.until(lambda s: gone(1)(s) and tasks(running=4)(s))
+        snapshot = await ledger_of(service)
+        assert "Pod/ns/g-0" not in snapshot.documents
+        assert "Pod/ns/g-1" not in snapshot.documents
+        for kind, name in (("Job", "waits"), ("PodGroup", "g")):
+            await delete(service, kind, name)
+        await service.until(gone(3))
+        await nothing_left(service)
+
+
+# --- members --------------------------------------------------------------------------------------
+
+
+async def test_members_go_one_by_one(tmp_path: Path, url: str, cluster: Moody) -> None:
+    async with running(url, tmp_path, kubelets=cluster) as service:
+        pods = [pod(f"g-{i}", "g") for i in range(6)]
+        await submit(service, node(), group("g", 2), *pods)
+        await service.until(tasks(running=4, pending=2))
+        for i in range(4):
+            await delete(service, "Pod", f"g-{i}")
+        await service.until(tasks(running=2, finished=4))
+        core = service.service.core
+        await service.until(lambda _: not core.order.departures.members)
+        core.validate()
+        documents = (await ledger_of(service)).documents
+        left = [key for key in documents if key.startswith("Pod/")]
+        assert left == ["Pod/ns/g-4", "Pod/ns/g-5"]
+        await submit(service, pods[0])
+        await service.until(tasks(running=3))
+        await delete(service, "PodGroup", "g")
+        await service.until(gone(1))
+        await nothing_left(service)

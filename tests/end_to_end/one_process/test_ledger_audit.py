@@ -1,0 +1,260 @@
+"""Damage in the ledger of a running service: found, told to people, repaired; each kind by name.
+
+It is written past the scripts, as sealed records, with the server's own client. The cluster and the
+coordinator's books know nothing of it, so that nobody but the ledger audit can see it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import redis
+
+from coordinator.intake.documents.kinds import EVENT
+from coordinator.ledger_audit import bind_watch, loop
+from coordinator.ledger_audit.findings import AuditKind
+from coordinator.service import executor, reconcile_loop
+from shared.ledger import codec, records
+from shared.ledger.entries.repair import Table
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.entries.stored import TaskRecord
+from shared.ledger.keys import BINDERS, key
+from shared.ledger.protocol import Ledger
+from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, USED, pack_task
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import TaskState
+from shared.units.slots import PODS
+from tests.coordinator.ledger_audit.damage import held_off, node_off, queue_off, stray_thing
+from tests.coordinator.ledger_audit.looking import write
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running
+from tests.end_to_end.one_process.test_deletion import Moody, job, ledger_of, submit, tasks
+from tests.end_to_end.one_process.test_reconcile import node
+
+OFTEN: dict[str, Any] = {"ledger_audit_seconds": 0.02, "reconcile_seconds": 1000.0}
+ROUNDS = 500
+"""Of a busy loop: 50 are enough where the machine has time for the audit's thread as well."""
+LEAF = 1
+"""The number of the default queue's record, below the root."""
+
+
+@pytest.fixture(autouse=True)
+def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sweeps nominations that nobody counts on, and what compares foreign use with the
+    cluster, would be quicker with damage of these kinds. And looks follow at once."""
+    monkeypatch.setattr(executor, "SWEEP_SECONDS", 1000.0)
+    monkeypatch.setattr(reconcile_loop, "AGAIN_SECONDS", 1000.0)
+    monkeypatch.setattr(loop, "AGAIN_SECONDS", 0.02)
+
+
+@pytest.fixture
+def url(embedded_server: EmbeddedServer) -> str:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    kind: AuditKind
+    plant: Callable[[Ledger], Awaitable[None]]
+    event: str
+    """The kind of the object that tells it, "" where there is none."""
+
+
+async def stray_task(ledger: Ledger) -> None:
+    """Of a job that no record knows; its node counts it."""
+    cid = min((await ledger.snapshot()).classes)
+    task = TaskRecord(TaskState.RUNNING, 0, cid, 1)
+    await write(ledger, Table.TASK, "999.3", pack_task(task, 999, 3))
+    await node_off(ledger, 0, USED, 1000)
+    await node_off(ledger, 0, USED, 1, slot=PODS)
+
+
+async def stray_nomination(ledger: Ledger) -> None:
+    cid = min((await ledger.snapshot()).classes)
+    held = records.sealed(codec.pack([0, 1.0, 0.0, [[cid, 0, [0], [1], [3]]]]))
+    await write(ledger, Table.NOMINATION, "998", held)
+    await node_off(ledger, 1, NOMINATED, 1000)
+    await node_off(ledger, 1, NOMINATED, 1, slot=PODS)
+
+
+async def negative_counter(ledger: Ledger) -> None:
+    await write(ledger, Table.DOMAIN, "term/zone", records.pack_count(-1))
+
+
+def on_node(part: int, delta: int) -> Callable[[Ledger], Awaitable[None]]:
+    return lambda ledger: node_off(ledger, 0, part, delta)
+
+
+def on_queue(part: str, delta: int) -> Callable[[Ledger], Awaitable[None]]:
+    async def plant(ledger: Ledger) -> None:
+        queues = (await ledger.snapshot()).queues
+        await queue_off(ledger, max(qid for qid in queues if queues[qid].used), part, delta)
+
+    return plant
+
+
+def on_group(held: int) -> Callable[[Ledger], Awaitable[None]]:
+    async def plant(ledger: Ledger) -> None:
+        await held_off(ledger, min((await ledger.snapshot()).jobs), 0, held)
+
+    return plant
+
+
+K = AuditKind
+BINDING = TaskState.BINDING
+
+CASES: dict[str, Case] = {
+    "node-used": Case(K.NODE_USED, on_node(USED, 700), "Node"),
+    "node-used-too-little": Case(K.NODE_USED, on_node(USED, -300), "Node"),
+    "node-releasing": Case(K.NODE_RELEASING, on_node(RELEASING, 1000), "Node"),
+    "node-nominated": Case(K.NODE_NOMINATED, on_node(NOMINATED, 1000), "Node"),
+    "thing": Case(K.THING, lambda ledger: stray_thing(ledger, 0, "port/TCP/80"), "Node"),
+    "queue-used": Case(K.QUEUE_USED, on_queue("used", 5000), "Queue"),
+    "queue-leaving": Case(K.QUEUE_LEAVING, on_queue("leaving", 1000), "Queue"),
+    "group-held": Case(K.GROUP_HELD, on_group(5), "Job"),
+    "task-without-job": Case(K.TASK_WITHOUT_JOB, stray_task, "Node"),
+    "nomination-without-job": Case(K.NOMINATION_WITHOUT_JOB, stray_nomination, "Node"),
+    "negative-used": Case(K.NEGATIVE, on_node(USED, -8000), "Node"),
+    "negative-capacity": Case(K.NEGATIVE, on_node(ALLOCATABLE, -9000), "Node"),
+    "negative-use-by-others": Case(K.NEGATIVE, on_node(OBSERVED, -1), "Node"),
+    "negative-queue": Case(K.NEGATIVE, on_queue("used", -8000), "Queue"),
+    "negative-group": Case(K.NEGATIVE, on_group(-1), "Job"),
+    "negative-counter": Case(K.NEGATIVE, negative_counter, ""),
+}
+
+
+def totals(snapshot: Snapshot) -> Any:
+    """All that the audit may have to put right; versions move with a repair."""
+    nodes = [records.unpack_node(record)[2] for record in snapshot.nodes.records]
+    things = [(row, name) for row, name, _ in snapshot.nodes.things]
+    return nodes, things, snapshot.queues, snapshot.jobs, snapshot.tasks, snapshot.nominations
+
+
+async def told(service: Running, case: Case) -> str:
+    """What ``/health`` says of it, once it is found and repaired."""
+    figures = service.service.core.tally.ledger_audit
+    deadline = time.monotonic() + PATIENCE
+    while not figures.repaired[case.kind.value]:
+        assert time.monotonic() < deadline, figures
+        await asyncio.sleep(0.02)
+    async with aiohttp.ClientSession() as http:
+        async with http.get(f"{service.url}/health") as answer:
+            body = await answer.json()
+        async with http.get(f"{service.url}/metrics") as answer:
+            series = await answer.text()
+    label = f'kind="{case.kind.value}"'
+    assert f"quadrant_ledger_audit_findings_total{{{label}}} 1.0" in series
+    assert f"quadrant_ledger_audit_repairs_total{{{label}}} 1.0" in series
+    assert (body["healthy"], body["ready"]) == (False, True)
+    checks = {check["name"]: check["message"] for check in body["checks"]}
+    return str(checks["ledger_audit"])
+
+
+def events(service: Running, kind: str) -> list[str]:
+    """What the events of objects of a kind say of the audit."""
+    listed = service.service.objects.list(EVENT, namespace=None, limit=None).items
+    objects = [entry.object() for entry in listed]
+    return [
+        event["message"]
+        for event in objects
+        if event["reason"] == "LedgerContradiction" and event["involvedObject"]["kind"] == kind
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_damage_is_found_told_and_repaired(tmp_path: Path, url: str, name: str) -> None:
+    ledger = RedisLedger(url)
+    try:
+        await damaged(tmp_path, url, CASES[name], ledger)
+    finally:
+        await ledger.close()
+
+
+async def damaged(tmp_path: Path, url: str, case: Case, ledger: RedisLedger) -> None:
+    async with running(url, tmp_path, **OFTEN) as service:
+        await submit(service, node("n0"), node("n1"), job("a", 3))
+        await service.until(tasks(running=3))
+        before = totals(await ledger_of(service))
+        await case.plant(ledger)
+        assert totals(await ledger_of(service)) != before or case.event == ""
+        message = await told(service, case)
+        assert case.kind.value in message and "repaired" in message
+        if case.event:
+            assert any(case.kind.value in text for text in events(service, case.event))
+        deadline = time.monotonic() + PATIENCE
+        while totals(await ledger_of(service)) != before:
+            assert time.monotonic() < deadline, (totals(await ledger_of(service)), before)
+            await asyncio.sleep(0.02)
+        service.service.core.validate()
+
+
+async def test_a_bind_that_nobody_will_drive_is_driven_again(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry is acknowledged and the answer was never recorded: neither redelivery nor a new
+    leader's look at the cluster finds it."""
+    monkeypatch.setattr(bind_watch, "BIND_SECONDS", 0.3)
+    kubelets = Moody()
+    kubelets.deaf_to.add("bind")
+    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+        await submit(service, node("n0"), job("a", 2))
+        await service.until(lambda _: service.service.core.order.accounts.tasks[BINDING] == 2)
+    with redis.Redis.from_url(url, protocol=2) as client:
+        entries = [entry for entry, _ in client.xrange(key("binds"))]
+        assert client.xack(key("binds"), BINDERS, *entries) == len(entries) > 0
+    kubelets.deaf_to.clear()
+    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+        await service.until(tasks(running=2))
+        figures = service.service.core.tally.ledger_audit
+        assert (figures.found, figures.repaired) == ({K.BIND_LOST: 2}, {K.BIND_LOST: 2})
+        assert events(service, "Pod")
+        assert K.BIND_LOST.value in figures.message(time.time())
+        held = (await ledger_of(service)).tasks
+        assert {task.state for of in held.values() for task in of.values()} == {TaskState.RUNNING}
+
+
+async def test_a_right_ledger_is_never_found_wrong(tmp_path: Path, url: str) -> None:
+    async with running(url, tmp_path, ledger_audit_seconds=0.0, speedup=1.0) as service:
+        await submit(service, node("n0"), node("n1"), *(job(f"j{i}", 2) for i in range(3)))
+        await service.until(tasks(running=6))
+        figures = service.service.core.tally.ledger_audit
+        looks = figures.looks
+        deadline = time.monotonic() + PATIENCE
+        while figures.looks < looks + 3:
+            assert time.monotonic() < deadline, figures
+            await asyncio.sleep(0.02)
+        assert not figures.found
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{service.url}/health") as answer,
+        ):
+            assert (await answer.json())["healthy"]
+
+
+async def test_looks_end_beside_a_loop_that_is_always_busy(tmp_path: Path, url: str) -> None:
+    """Every round of the loop takes 30 ms, and the log grows with each: as under load."""
+    async with running(url, tmp_path, ledger_audit_seconds=0.0) as service:
+        await submit(service, node("n0"), job("a", 3))
+        await service.until(tasks(running=3))
+        figures = service.service.core.tally.ledger_audit
+        looks = figures.looks
+        for number in range(ROUNDS):
+            if number >= 50 and figures.looks - looks >= 3:
+                break
+            end = time.thread_time() + 0.03
+            while time.thread_time() < end:
+                pass
+            if number % 5 == 0:
+                await submit(service, job(f"more-{number}", 1))
+            await asyncio.sleep(0)
+        assert figures.looks - looks >= 3
+        assert not figures.found

@@ -1,0 +1,152 @@
+"""Thousands of different needs in one queue, and of jobs with terms of their own, in a service.
+
+Asserted is what was counted and the processor time of the thread: how long anything took is the
+machine's. The large one is the same with 20,000 needs and 5,000 terms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import redis
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.instructions import Instruction
+from coordinator.verification.workloads.generators import GPU, lists
+from shared.ledger.redis.server import EmbeddedServer
+from tests.end_to_end.one_process.harness import Running, running
+
+Item = dict[str, Any]
+NODES = 160
+SMALL = 100
+STEP_SECONDS = 0.25
+"""Processor time of the dearest step of the loop: some 15 ms are usual, with any number of needs.
+With 20,000 of them one pick by a scan takes 20 ms, and a step makes up to a window of picks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    needs: int
+    terms: int
+
+
+def node(number: int) -> Item:
+    name = f"n{number}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": {"cpu": "64", "pods": "200", GPU: "1"}},
+    }
+
+
+def job(name: str, cpu: str, *, gpus: int = 0, tasks: int = 1, apart: bool = False) -> Item:
+    """``apart``: no two of its tasks on one node."""
+    asked = {"cpu": cpu, GPU: str(gpus)} if gpus else {"cpu": cpu}
+    container = {"name": "c", "resources": {"requests": asked}}
+    spec: Item = {"containers": [container]}
+    if apart:
+        term = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": name}},
+        }
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        spec["affinity"] = {"podAntiAffinity": rule}
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {
+            "minAvailable": tasks,
+            "tasks": [{"name": "a", "replicas": tasks, "template": template}],
+        },
+    }
+
+
+def need(number: int) -> Item:
+    """One of many that ask for a device and for different amounts of something else. There are as
+    many devices as nodes; all others wait for one, and the cluster has room for what asks none."""
+    return job(f"n{number}", f"{500 + number}m", gpus=1)
+
+
+async def send(http: aiohttp.ClientSession, service: Running, items: Iterable[Item]) -> None:
+    for body in lists(list(items), limit=250):
+        async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as told:
+            assert told.status == 200, await told.text()
+
+
+def looks(core: Coordinator) -> int:
+    """At lines and branches of their trees, for picks."""
+    lines = core.order.lines
+    kept = [queue.order for queue in lines.queues.values() if queue.order is not None]
+    return lines.looks + sum(one.tree.looks for one in kept)
+
+
+def timed(step: Callable[[float], list[Instruction]], spent: list[float]) -> Any:
+    def timed_step(now: float) -> list[Instruction]:
+        began = time.thread_time()
+        try:
+            return step(now)
+        finally:
+            spent.append(time.thread_time() - began)
+
+    return timed_step
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "size",
+    [Size(1_000, 200), pytest.param(Size(20_000, 5_000), marks=pytest.mark.slow)],
+    ids=lambda size: f"{size.needs} needs, {size.terms} terms",
+)
+async def test_many_needs_and_terms_cost_small_jobs_nothing(
+    size: Size, embedded_server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The devices are taken; then small jobs come one by one, and each is placed."""
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    async with running(embedded_server.url, tmp_path) as service, aiohttp.ClientSession() as http:
+        core, spent = service.service.core, list[float]()
+        monkeypatch.setattr(core, "step", timed(core.step, spent))
+        await send(http, service, map(node, range(NODES)))
+        own = (job(f"t{n}", "10m", tasks=2, apart=True) for n in range(size.terms))
+        await send(http, service, own)
+        held = 2 * size.terms
+        await service.until(lambda s: s["tasks"]["running"] == held, within=300.0)
+        terms = core.order.spanning
+        assert terms._labels.looks + terms._selecting.looks <= 4 * size.terms
+        for state in core.order.jobs.values():
+            assert len(set(state.rows)) == 2, state.job.key
+
+        await send(http, service, (need(n) for n in range(size.needs)))
+        held += NODES
+        await service.until(
+            lambda s: s["open_turns"] == 0 and s["tasks"]["running"] == held, within=300.0
+        )
+        before, turns, steps = looks(core), core.tally.total().outcomes.total(), len(spent)
+        for number in range(SMALL):
+            await send(http, service, [job(f"s{number}", "1m")])
+        await service.until(
+            lambda _: all(
+                core.order.jobs[jid].info.using
+                for jid in [s.job.jid for s in core.order.jobs.values() if s.job.name[0] == "s"]
+            ),
+            within=300.0,
+        )
+        picks = core.tally.total().outcomes.total() - turns + len(spent) - steps  # one is the last
+        assert looks(core) - before < 400 * picks
+        assert max(spent) < STEP_SECONDS
+        async with http.get(f"{service.url}/apis/quadrant.dev/v1alpha1/status") as answer:
+            told = await answer.json()
+        assert sum(told["pending_reasons"].values()) == told["jobs"]["pending"]
+        async with http.get(f"{service.url}/metrics") as page:
+            assert page.status == 200
+        assert core.tally.workers_lost == 0
+        core.validate()

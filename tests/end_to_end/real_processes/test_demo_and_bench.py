@@ -1,0 +1,103 @@
+"""The commands themselves, with every process that belongs to them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+QUADRANT = [sys.executable, "-m", "coordinator.cli"]
+
+
+@pytest.fixture
+def empty_dir(monkeypatch: pytest.MonkeyPatch, short_dir: Path) -> Path:
+    """Where a run puts its directory; empty again after it, or the run left something behind."""
+    monkeypatch.setenv("TMPDIR", str(short_dir))
+    return short_dir
+
+
+def _run(*arguments: str) -> tuple[str, str]:
+    done = subprocess.run(
+        [*QUADRANT, *arguments], capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_a_trace_runs_to_its_end(empty_dir: Path, tmp_path: Path) -> None:
+    """Gangs wider than a shard, arrivals in time, a line without a duration."""
+    trace = tmp_path / "jobs.csv"
+    rows = [f"{i // 4},{200 + i},{(1, 2, 24, 5)[i % 4]},team-{i % 3}" for i in range(40)]
+    trace.write_text("\n".join(["submit,duration,gpus,queue", *rows, "1,,3,team-0"]) + "\n")
+    history = tmp_path / "history.jsonl"
+    arguments = ["--nodes", "4", "--shards", "2", "--speedup", "2000", "-o", "json"]
+    out, err = _run("demo", "--trace", str(trace), "--history", str(history), *arguments)
+    values = orjson.loads(out.splitlines()[-1])
+    assert values["jobs"] == {"submitted": 40, "finished": 40, "pending": 0}
+    assert values["tasks"] == {"submitted": 320, "bound": 320, "bound_twice": 0, "finished": 320}
+    assert values["gangs_partly_bound"] == 0
+    assert values["gangs_across_shards"] >= 10  # a shard has 16 GPUs
+    assert values["pending_reasons"] == {}
+    assert "1 lines of the trace were left out: no duration" in err
+    assert "GPUs" in err
+    assert "busy" in err
+    _run("chaos", "check", "--closed", str(history))
+    assert list(empty_dir.iterdir()) == []
+
+
+def test_jobs_that_can_never_run_end_the_run_with_their_reason(
+    empty_dir: Path, tmp_path: Path
+) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("submit,duration,gpus\n0,1,1\n0,1,9\n")
+    done = subprocess.run(
+        [*QUADRANT, "demo", "--trace", str(trace), "--nodes", "1", "--shards", "1", "--backlog"],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "1 jobs are wider than the 8 GPUs" in done.stderr
+    assert "1 jobs did not finish" in done.stderr
+    assert "Nothing moved any more" in done.stderr
+    assert "no reason is known" not in done.stderr
+
+
+def test_a_bench_of_a_few_tasks(empty_dir: Path) -> None:
+    out, _ = _run("bench", "basic", "--nodes", "20", "--pods", "100", "--shards", "2", "-o", "json")
+    values = orjson.loads(out.splitlines()[-1])
+    assert values["faults"] == []
+    for workload in ("separate pods", "one Job"):
+        part = values["workloads"][workload]
+        assert part["tasks"] == 100
+        assert part["tasks_per_second"] > 0
+        assert sum(part["cpu_us_per_task"].values()) > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_everything(empty_dir: Path, number: signal.Signals) -> None:
+    arguments = ["demo", "--jobs", "20", "--nodes", "10", "--shards", "1"]
+    process = subprocess.Popen(
+        [*QUADRANT, *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        until = time.monotonic() + 100
+        while "Submitting" not in process.stderr.readline():
+            assert time.monotonic() < until
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(timeout=60) == 130
+    assert rest.endswith("Interrupted; all processes are stopped\n")
+    assert list(empty_dir.iterdir()) == []

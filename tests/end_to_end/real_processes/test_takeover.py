@@ -1,0 +1,50 @@
+"""Two coordinators as processes: the leader is killed, the other goes on with the same workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from coordinator.supervisor.supervisor import COORDINATOR, STANDBY, Supervisor
+from coordinator.verification.workloads.bulk_client import ApiClient
+from shared.settings.settings import load_settings
+from tests.coordinator.intake.objects import node, pod
+
+WITHIN = 60.0
+
+
+def listed(*items: dict[str, object]) -> bytes:
+    return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+async def until_running(api: ApiClient, tasks: int) -> None:
+    deadline = time.monotonic() + WITHIN
+    while (status := await api.status())["tasks"]["running"] != tasks:
+        assert time.monotonic() < deadline, status
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_the_standby_goes_on_with_the_workers_that_are_there(short_dir: Path) -> None:
+    settings = load_settings(run_dir=short_dir, shards=2, standby=True)
+    async with Supervisor(settings) as parts, ApiClient(*parts.urls) as api:
+        await api.submit(listed(*(node(f"n{i}") for i in range(4)), pod("before")))
+        await until_running(api, 1)
+        workers, pids = set(parts.worker_pids()), parts.pids()
+        assert await parts.leader() == COORDINATOR
+        assert await parts.answers(STANDBY)
+        await asyncio.sleep(1.0)  # it has read the ledger by then; else it only takes longer
+        killed = time.monotonic()
+        os.kill(pids[COORDINATOR], signal.SIGKILL)
+        await api.submit(listed(pod("after")))
+        await until_running(api, 2)
+        sys.stdout.write(f"first work of the successor after {time.monotonic() - killed:.2f} s\n")
+        assert await parts.leader() == STANDBY
+        assert set(parts.worker_pids()) == workers

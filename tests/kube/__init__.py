@@ -1,1 +1,0 @@
-"""Objects read over HTTP, by kubectl and others."""

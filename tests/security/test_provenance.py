@@ -1,0 +1,156 @@
+"""Pages of other sites: neither do they write by a browser, nor read by a name of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.api.listener.listener import ListenerOptions
+from coordinator.api.listener.provenance import AllowedHosts
+from coordinator.api.server import StandbyDoor
+from shared.ledger.redis.server import EmbeddedServer
+from shared.settings.settings import SettingsError, load_settings
+from tests.coordinator.api.auth.objects import node
+from tests.end_to_end.one_process.harness import Running, free_port, running
+from tests.security.raw import ask, empty
+
+NODES = "/api/v1/nodes"
+JSON = "Content-Type: application/json"
+
+
+@pytest.fixture
+async def service(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterator[Running]:
+    names = "quadrant.example.com, .cluster.example"
+    async with running(empty(embedded_server), short_dir, allowed_hosts=names) as one:
+        yield one
+
+
+def _host(service: Running) -> str:
+    return "Host: " + service.url.removeprefix("http://")
+
+
+async def _post(service: Running, name: str, *lines: str) -> tuple[int, str]:
+    body = json.dumps(node(name)).encode()
+    return await ask(service.url, f"POST {NODES} HTTP/1.1", _host(service), *lines, body=body)
+
+
+async def _is_there(service: Running, name: str) -> bool:
+    status, _ = await ask(service.url, f"GET {NODES}/{name} HTTP/1.1", _host(service))
+    return status == 200
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "said"),
+    [
+        (["Sec-Fetch-Site: cross-site"], 403, "Sec-Fetch-Site"),
+        (["Sec-Fetch-Site: cross-site", JSON], 403, "Sec-Fetch-Site"),
+        (["Sec-Fetch-Site: same-site", JSON], 403, "Sec-Fetch-Site"),
+        (["Origin: http://evil.example", JSON], 403, "Origin"),
+        (["Origin: null", JSON], 403, "Origin"),
+        ([], 415, "Content-Type is missing"),
+        (["Content-Type: text/plain"], 415, "send application/json"),
+        (["Content-Type: application/octet-stream"], 415, "send application/json"),
+    ],
+)
+async def test_what_a_page_of_another_site_may_send_writes_nothing(
+    service: Running, lines: list[str], status: int, said: str
+) -> None:
+    code, body = await _post(service, "planted", *lines)
+    told = json.loads(body)
+    assert (code, told["kind"], told["code"]) == (status, "Status", status)
+    assert said in told["message"]
+    assert not await _is_there(service, "planted")
+
+
+async def test_programs_and_our_own_pages_write(service: Running) -> None:
+    own = service.url
+    for name, lines in (
+        ("program", []),
+        ("page", ["Sec-Fetch-Site: same-origin", f"Origin: {own}"]),
+        ("old-browser", [f"Origin: {own}"]),
+        ("typed", ["Sec-Fetch-Site: none"]),
+    ):
+        code, body = await _post(service, name, JSON, *lines)
+        assert code == 201, body
+        assert await _is_there(service, name)
+    # what has no body needs no type
+    code, body = await ask(service.url, f"DELETE {NODES}/typed HTTP/1.1", _host(service))
+    assert code == 200, body
+
+
+@pytest.mark.parametrize("path", [NODES, "/metrics", "/livez", "/stream", "/nothing"])
+async def test_a_name_that_is_not_ours_gets_no_answer_but_no(service: Running, path: str) -> None:
+    code, body = await ask(service.url, f"GET {path} HTTP/1.1", "Host: evil.example:8080")
+    assert code == 403, body
+    assert "evil.example" in body and "QUADRANT_ALLOWED_HOSTS" in body
+
+
+async def test_the_name_in_the_request_line_counts_too(service: Running) -> None:
+    line = f"GET http://evil.example{NODES} HTTP/1.1"
+    assert (await ask(service.url, line, _host(service)))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "[::1]:80",
+        "10.1.2.3:9",
+        "LOCALHOST:1",
+        "localhost.",
+        "a.localhost",
+        "quadrant.example.com:80",
+        "cluster.example",
+        "q.ns.cluster.example:1",
+    ],
+)
+async def test_addresses_and_our_names_are_served(service: Running, host: str) -> None:
+    assert (await ask(service.url, f"GET {NODES} HTTP/1.1", f"Host: {host}"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [(["Host: localhost", "Host: localhost"], 400), (["Host: "], 403), ([], 400)],
+)
+async def test_exactly_one_host_is_named(service: Running, lines: list[str], status: int) -> None:
+    assert (await ask(service.url, f"GET {NODES} HTTP/1.1", *lines))[0] == status
+
+
+async def test_a_probe_of_http_1_0_names_none(service: Running) -> None:
+    assert (await ask(service.url, "GET /livez HTTP/1.0"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "authority", ["127.1", "0x7f000001", "evil-localhost", "localhost.evil", "[::1", "a b", "", "é"]
+)
+def test_what_is_nearly_one_of_them_is_not(authority: str) -> None:
+    assert not AllowedHosts(("quadrant.example.com",)).include(authority)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("allowed_hosts", "http://quadrant:80", "write names without scheme and port"),
+        ("allowed_hosts", "*", "no host name"),
+        ("proxies", "10.0.0.0/8,proxy.example", "'proxy.example' is neither"),
+    ],
+)
+def test_settings_that_are_no_names_are_refused(name: str, value: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=f"QUADRANT_{name.upper()}") as caught:
+        load_settings(**{name: value})
+    assert said in str(caught.value)
+
+
+async def test_a_standby_answers_under_the_same_names_alone() -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    door = StandbyDoor(lambda: "another", ListenerOptions(AllowedHosts(("quadrant.example.com",))))
+    async with asyncio.TaskGroup() as group, door.open("127.0.0.1", port, group):
+        for host, status in (("evil.example", 403), ("quadrant.example.com", 200)):
+            assert (await ask(url, "GET /livez HTTP/1.1", f"Host: {host}"))[0] == status
+        code, body = await ask(url, f"GET {NODES} HTTP/1.1", "Host: evil.example")
+        assert (code, json.loads(body)["reason"]) == (403, "Forbidden")

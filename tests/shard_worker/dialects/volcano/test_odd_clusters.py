@@ -1,0 +1,164 @@
+"""Clusters as nobody should have them, and some do: a session over them, by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coordinator.verification.replay.scenario import ScenarioError, replay
+
+Json = dict[str, Any]
+TREE = {"name": "capacity", "enableHierarchy": True}
+
+
+def policy(*plugins: str | Json, actions: str = "allocate, backfill") -> Json:
+    named = [{"name": plugin} if isinstance(plugin, str) else plugin for plugin in plugins]
+    return {"actions": actions, "tiers": [{"plugins": [{"name": "gang"}, *named]}]}
+
+
+def queue(name: str, *, state: str | None = "Open", **spec: Any) -> Json:
+    return {"metadata": {"name": name}, "spec": spec, "status": {"state": state}}
+
+
+def pod(name: str, *, cpu: str = "1", nominated: str = "") -> Json:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "annotations": {"scheduling.k8s.io/group-name": "g"},
+        },
+        "spec": {"containers": [{"resources": {"requests": {"cpu": cpu} if cpu else {}}}]},
+        "status": {"phase": "Pending", "nominatedNodeName": nominated},
+    }
+
+
+def session(
+    rules: Json, queues: list[Json], pods: list[Json], *, groups: Sequence[Json] = (), **group: Any
+) -> Json:
+    node = {
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
+    first = {
+        "metadata": {"name": "g", "namespace": "ns"},
+        "spec": {"minMember": 1, "queue": "q", **group},
+        "status": {"phase": "Inqueue"},
+    }
+    cluster = {"nodes": [node], "queues": queues, "podGroups": [first, *groups], "pods": pods}
+    return replay({"id": "odd", "policy": rules, "cluster": cluster}).as_json()
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [
+        [queue("q", parent="q")],
+        [queue("q", parent="gone")],
+        [queue("q", parent="p"), queue("p", parent="r"), queue("r", parent="p")],
+    ],
+    ids=["itself", "unknown", "circle"],
+)
+def test_a_tree_of_queues_that_is_none_gives_nothing(queues: list[Json]) -> None:
+    assert session(policy(TREE), queues, [pod("a")])["binds"] == {}
+
+
+def test_rules_without_a_tree_ask_for_no_parent() -> None:
+    queues = [queue("q", parent="gone"), queue("p", parent="q")]
+    assert session(policy("proportion"), queues, [pod("a")])["binds"] == {"ns/a": "n1"}
+
+
+@pytest.mark.parametrize("rule", ["proportion", "capacity"])
+def test_no_cpu_at_all_is_no_limit(rule: str) -> None:
+    queues = [queue("q", capability={"cpu": "0", "memory": "4Gi"})]
+    assert session(policy(rule), queues, [pod("a")])["binds"] == {"ns/a": "n1"}
+
+
+@pytest.mark.parametrize("cpu", ["1", ""], ids=["allocate", "backfill"])
+def test_a_limit_of_pods_is_not_looked_at(cpu: str) -> None:
+    queues = [queue("q", capability={"cpu": "4", "memory": "8Gi", "pods": "1"})]
+    found = session(policy("capacity"), queues, [pod("a", cpu=cpu), pod("b", cpu=cpu)])
+    assert len(found["binds"]) == 2
+
+
+def test_what_is_guaranteed_is_dealt_beyond_the_capability() -> None:
+    queues = [queue("q", capability={"cpu": "1"}, guarantee={"resource": {"cpu": "2"}})]
+    found = session(policy("proportion"), queues, [pod("a"), pod("b"), pod("c")])
+    assert len(found["binds"]) == 2
+
+
+@pytest.mark.parametrize("rule", ["proportion", "capacity"])
+def test_rules_without_a_tree_look_at_no_limit_of_a_parent(rule: str) -> None:
+    queues = [queue("p", capability={"cpu": "1"}), queue("q", parent="p")]
+    assert len(session(policy(rule), queues, [pod("a"), pod("b")])["binds"]) == 2
+
+
+@pytest.mark.parametrize(("own", "bound"), [({}, 1), ({"cpu": "2"}, 2)], ids=["handed", "own"])
+def test_a_limit_of_the_root_is_handed_down_where_a_queue_writes_none(
+    own: Json, bound: int
+) -> None:
+    queues = [queue("root", capability={"cpu": "1"}), queue("q", parent="root", capability=own)]
+    found = session(policy(TREE), queues, [pod("a"), pod("b"), pod("c")])
+    assert len(found["binds"]) == bound
+
+
+def test_a_queue_without_a_state_is_open() -> None:
+    found = session(policy("proportion"), [queue("q", state="")], [pod("a")])
+    assert found["binds"] == {"ns/a": "n1"}
+
+
+def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
+    with pytest.raises(ScenarioError, match=r"Pod ns/a: status\.nominatedNodeName"):
+        session(policy(), [queue("q")], [pod("a", nominated="No Name")])
+
+
+def test_lists_may_be_left_empty() -> None:
+    rules = policy() | {"configurations": []}
+    cluster: Json = {"nodes": None, "queues": [], "podGroups": None}
+    found = replay({"id": "empty", "policy": rules, "cluster": cluster}).as_json()
+    assert found["binds"] == {} and found["tasks"] == {}
+    mistakes: list[Any] = [{"n1": {}}, ["n1"], "n1"]
+    for wrong in mistakes:
+        with pytest.raises(ScenarioError, match=r"cluster\.nodes: not a list of objects"):
+            replay({"id": "wrong", "policy": rules, "cluster": {"nodes": wrong}})
+
+
+@pytest.mark.parametrize(("name", "gone"), [("system-node-critical", []), ("other", ["ns/a"])])
+def test_the_name_of_a_system_class_protects_where_the_class_is_not_known(
+    name: str, gone: list[str]
+) -> None:
+    running = pod("a", cpu="4")
+    running["spec"] |= {"nodeName": "n1", "priorityClassName": name}
+    running["status"]["phase"] = "Running"
+    new = pod("c")
+    new["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "h"
+    other = {
+        "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"minMember": 1, "queue": "q"},
+        "status": {"phase": "Inqueue"},
+    }
+    rules = policy("conformance", actions="preempt")
+    found = session(rules, [queue("q")], [running, new], groups=[other], minMember=0)
+    assert found["evicted"] == gone
+
+
+def test_what_a_tier_without_gangs_evicts_is_not_refused_for_members_that_ask_for_nothing() -> None:
+    """g has one of the three that it needs, and one that asks for nothing: gang lets none of it go,
+    pdb, in the next tier, all."""
+    rules = {
+        "actions": "reclaim",
+        "tiers": [{"plugins": [{"name": "gang"}]}, {"plugins": [{"name": "pdb"}]}],
+    }
+    full = pod("a", cpu="4")
+    full["spec"]["nodeName"], full["status"]["phase"] = "n1", "Running"
+    other = {
+        "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"minMember": 1, "queue": "p"},
+        "status": {"phase": "Inqueue"},
+    }
+    new = pod("c")
+    new["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "h"
+    queues = [queue("q"), queue("p")]
+    pods = [full, pod("b", cpu=""), new]
+    found = session(rules, queues, pods, groups=[other], minMember=3)
+    assert found["evicted"] == ["ns/a"]

@@ -1,0 +1,170 @@
+"""Write the dump of this version's schema: ``python -m tests.shared.ledger.migration.record
+[FILE]``.
+
+A small ledger in which something of every kind is under way. Each version that changes the schema
+writes its own before it is released, and keeps those of the versions before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.intake.documents.document import Key
+from coordinator.verification.workloads.generators import DURATION
+from shared.ledger.redis.server import EmbeddedServer
+from shared.ledger.schema import SCHEMA
+from shared.messages.messages import TaskState
+from tests.coordinator.intake.objects import (
+    container,
+    job,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    queue,
+    task,
+)
+from tests.end_to_end.one_process.harness import Running, running
+from tests.shared.ledger.migration.dump import ClusterColumns, path_of, write
+
+POLICY = """\
+actions: "enqueue, allocate, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+NEVER = 1e9
+"""Seconds of a task that does not end by itself."""
+
+
+class Halting(LocalCluster):
+    """It answers no bind, and ends nothing, from the time when it is told to."""
+
+    silent = False
+
+    def bind(self, requests: BindRequests, now: float) -> BindAnswers:
+        if self.silent:
+            raise ClusterTimeout("no answer")
+        return super().bind(requests, now)
+
+    def linger(self) -> None:
+        self._grace = NEVER
+
+
+def lasting(made: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    made["metadata"].setdefault("annotations", {})[DURATION] = str(NEVER)
+    made["spec"] |= spec
+    return made
+
+
+def ported(name: str, port: int) -> dict[str, Any]:
+    ports = [{"containerPort": 80, "hostPort": port}]
+    return lasting(pod(name, containers=[container("1") | {"ports": ports}]))
+
+
+def high(name: str) -> dict[str, Any]:
+    """Preempts what is of low priority, which is in the same queue."""
+    made = lasting(pod(name), priorityClassName="high")
+    made["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "research"
+    return made
+
+
+async def submit(service: Running, *items: dict[str, Any]) -> None:
+    writer = service.service._writer
+    assert writer is not None
+    assert (await writer.submit(list(items))).refused == []
+
+
+def states(service: Running) -> dict[str, int]:
+    found: dict[str, int] = service.service.status()["tasks"]
+    return found
+
+
+async def fill(service: Running, kubelets: Halting) -> None:
+    """Ends with something of every kind under way; see :func:`check`."""
+    spread = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+            ]
+        }
+    }
+    await submit(
+        service,
+        *(node(f"n{i}", labels={"zone": f"z{i % 2}"}) for i in range(4)),
+        priority_class("low", value=1),
+        priority_class("high", value=1000),
+        queue("research", capability={"cpu": "64"}),
+        queue("child", parent="research", guarantee={"resource": {"cpu": "1"}}),
+    )
+    gang = job("gang", tasks=[task("w", replicas=3)], minAvailable=3, queue="child")
+    gang["spec"]["tasks"][0]["template"]["metadata"] = {"annotations": {DURATION: str(NEVER)}}
+    apart = lasting(pod("apart", affinity=spread))
+    apart["metadata"]["labels"] = {"app": "a"}
+    await submit(service, gang, apart, *(ported(f"port{i}", 8080) for i in range(4)))
+    await submit(service, ported("port-too-many", 8080), ported("port-other", 9090))
+    await service.until(lambda status: status["tasks"]["running"] == 9)
+    # One that came and went: its number is not given again.
+    writer = service.service._writer
+    assert writer is not None
+    await submit(service, lasting(pod("gone")))
+    await service.until(lambda status: status["tasks"]["running"] == 10)
+    await writer.change(Key("Pod", "ns", "gone"), lambda before: None)
+    await service.until(lambda status: status["jobs"]["deleted"] == 1)
+    # All that is left goes to a gang of low priority, of which one is evicted and comes back.
+    low = {"priorityClassName": "low"}
+    left = 32 - 9
+    members = [lasting(pod(f"low{i}", group="low"), **low) for i in range(left)]
+    await submit(service, pod_group("low", minMember=2, queue="research"), *members)
+    await service.until(lambda status: status["tasks"]["running"] == 9 + left)
+    await submit(service, high("first-high"))
+    await service.until(lambda status: status["jobs"]["running"] == 9)  # of 10: one has no port
+    # A deleted member is being stopped, others are evicted: all of them go on leaving.
+    kubelets.linger()
+    for name in ("low0", "low1", "low2"):  # one of them may be the one that was evicted
+        await writer.change(Key("Pod", "ns", name), lambda before: None)
+    await submit(service, high("second-high"))
+    counted = service.service.core.order.accounts.tasks
+    await service.until(lambda _: counted[TaskState.RELEASING] >= 2)
+    # What is placed now is not bound: the cluster does not answer any more.
+    kubelets.silent = True
+    await submit(service, lasting(pod("nothing", containers=[{"name": "c"}])))
+    await service.until(lambda _: counted[TaskState.BINDING] == 1)
+
+
+async def record(path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="qt-") as directory:
+        run_dir = Path(directory)
+        (run_dir / "policy.yaml").write_text(POLICY)
+        server = EmbeddedServer(run_dir, run_dir / "data", fsync="no")
+        server.start()
+        kubelets = Halting(grace=0.05)
+        try:
+            async with running(
+                server.url, run_dir, kubelets=kubelets, policy=run_dir / "policy.yaml"
+            ) as service:
+                await fill(service, kubelets)
+                listed = kubelets.listing("")
+                with redis.Redis.from_url(server.url, protocol=2) as client:
+                    cluster = ClusterColumns(listed.tasks, listed.uids, listed.nodes, listed.phases)
+                    write(path, client, cluster)
+        finally:
+            server.stop()
+
+
+def main() -> None:
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else path_of(SCHEMA)
+    asyncio.run(record(path))
+    sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()

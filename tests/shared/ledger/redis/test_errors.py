@@ -1,0 +1,51 @@
+"""What the adapter makes of a server that is not, or no longer, what it was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from shared.ledger.entries.intake_batch import IntakeBatch, PutQueue
+from shared.ledger.errors import LedgerFault, LedgerIdentity
+from shared.ledger.keys import key
+from shared.ledger.protocol import COORDINATOR
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.server import EmbeddedServer
+
+
+@pytest.fixture
+async def ledger(embedded_server: EmbeddedServer) -> AsyncIterator[RedisLedger]:
+    client = Redis.from_url(embedded_server.url)
+    await client.flushall()
+    await client.aclose()
+    made = RedisLedger(embedded_server.url)
+    yield made
+    await made.close()
+
+
+async def test_a_server_that_comes_back_empty_is_not_founded_anew(
+    ledger: RedisLedger, embedded_server: EmbeddedServer
+) -> None:
+    await ledger.open()
+    client = Redis.from_url(embedded_server.url)
+    await client.flushall()
+    await client.aclose()
+    with pytest.raises(LedgerIdentity, match="identity record"):
+        await ledger.open()
+
+
+async def test_a_failure_that_would_repeat_is_not_taken_for_a_silent_server(
+    ledger: RedisLedger, embedded_server: EmbeddedServer
+) -> None:
+    """Who sends a batch until it is taken must not send this one for ever."""
+    leader = await ledger.claim(COORDINATOR)
+    run_id = await ledger.bless(leader)
+    epoch = await ledger.claim("intake", leader=leader)
+    client = Redis.from_url(embedded_server.url)
+    await client.set(key("queue"), b"not a hash")
+    await client.aclose()
+    batch = IntakeBatch("intake", epoch, 1, run_id, [PutQueue(0, -1, None, b"spec")])
+    with pytest.raises(LedgerFault, match="WRONGTYPE"):
+        await ledger.store(batch)

@@ -1,0 +1,197 @@
+"""A small cluster in a ledger, and short ways to ask it things."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from shared.ledger.entries.intake_batch import (
+    IntakeBatch,
+    IntakeOp,
+    IntakeReply,
+    PutClass,
+    PutJob,
+    PutNode,
+    PutQueue,
+)
+from shared.ledger.entries.log import LogEntry
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.entries.stored import ThingAsk
+from shared.ledger.protocol import Ledger
+from shared.ledger.records import HEAD, WIDTH, unpack_nodes
+from shared.messages.messages import (
+    ALLOCATE,
+    CommitBatch,
+    CommitReply,
+    Epoch,
+    EvictRun,
+    Group,
+    Run,
+    Statement,
+    StatusBatch,
+    StatusItem,
+    StatusReply,
+    TaskState,
+)
+
+CPU, MEMORY, PODS, PORT = 0, 1, 2, 4
+SMALL, BIG, PORTED, NOTHING, NAMED, SHARED = 1, 2, 3, 4, 51, 52
+HOST_PORT, DEVICE = "port/TCP/80", "gpu/0"
+ROOT, LEAF, OTHER = 0, 1, 2
+COORDINATOR = "coordinator"
+
+E = TypeVar("E", bound=LogEntry)
+
+CLASSES = [
+    PutClass(SMALL, [(CPU, 1000, 0), (PODS, 1, 0)], b"small"),
+    PutClass(BIG, [(CPU, 4000, 0), (MEMORY, 2**32, 0), (PODS, 1, 0)], b"big"),
+    PutClass(PORTED, [(CPU, 1000, 0), (PODS, 1, 0), (PORT, 1, 1)], b"ported"),
+    PutClass(NOTHING, [(PODS, 1, 0)], b"nothing"),
+    PutClass(NAMED, [(PODS, 1, 0)], b"named", [ThingAsk(HOST_PORT, (1,), (1,))]),
+    PutClass(
+        SHARED,
+        [(CPU, 500, 0), (PODS, 1, 0)],
+        b"shared",
+        [ThingAsk(DEVICE, (300, 2), (1000, 5)), ThingAsk(HOST_PORT, (1,), (1,))],
+    ),
+]
+"""NAMED takes a host port and no amount, SHARED a part of a device (memory, cores) and the port."""
+
+
+def node(row: int, cpu: int = 8000, spec: int = 1) -> PutNode:
+    return PutNode(row, [(CPU, cpu), (MEMORY, 2**34), (PODS, 10)], spec, b"node-%d" % row)
+
+
+def job(jid: int, *groups: Group, qid: int = LEAF, version: int = 1) -> PutJob:
+    return PutJob(jid, qid, version, list(groups) or [Group(-1, 1)], b"job-%d" % jid)
+
+
+def cluster(nodes: int = 4, cpu: int = 8000, limit: int | None = None) -> list[IntakeOp]:
+    capability = None if limit is None else [(CPU, limit)]
+    return [
+        *CLASSES,
+        PutQueue(ROOT, -1, capability, b"root"),
+        PutQueue(LEAF, ROOT, None, b"leaf"),
+        PutQueue(OTHER, ROOT, None, b"other"),
+        *(node(row, cpu) for row in range(nodes)),
+    ]
+
+
+def run(
+    tasks: list[int],
+    rows: list[int],
+    *,
+    kind: int = ALLOCATE,
+    cid: int = SMALL,
+    group: int = 0,
+    version: int = 1,
+    spec: int = 1,
+) -> Run:
+    n = len(tasks)
+    return Run(kind, cid, group, tasks, rows, [version] * n, [spec] * n, [1] * n)
+
+
+def statement(
+    jid: int,
+    *core: Run,
+    tail: tuple[Run, ...] = (),
+    version: int = 1,
+    qid: int = LEAF,
+    priority: int = 0,
+    displaced: tuple[int, ...] = (),
+    expiry: float = 0.0,
+) -> Statement:
+    return Statement(
+        jid=jid,
+        job_version=version,
+        qid=qid,
+        priority=priority,
+        core=list(core),
+        tail=list(tail),
+        displaced=list(displaced),
+        domains=[],
+        expiry=expiry,
+    )
+
+
+def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
+    """Of one or two jobs, almost all of them as they really stand; some gangs whole."""
+    able = (TaskState.BOUND, TaskState.RUNNING)
+    runs: list[EvictRun] = []
+    for jid in rng.sample(sorted(now.tasks), min(len(now.tasks), rng.choice((1, 1, 2)))):
+        there = now.tasks[jid]
+        found = [t for t in there if there[t].state in able or rng.random() < 0.1]
+        version = now.jobs[jid].spec_version + (rng.random() < 0.03)
+        if rng.random() < 0.7:
+            found = rng.sample(found, min(len(found), rng.choice((1, 1, 2))))
+        for tix in found:
+            task = there[tix]
+            row = task.row if rng.random() < 0.97 else 0
+            runs.append(EvictRun(jid, version, task.cid, task.group, [tix], [row]))
+    return runs
+
+
+def told(entry: LogEntry, kind: type[E]) -> E:
+    """This entry, which must be of this kind."""
+    assert isinstance(entry, kind)
+    return entry
+
+
+@dataclass
+class Desk:
+    """A ledger with its writers' epochs and sequences."""
+
+    ledger: Ledger
+    run_id: str = ""
+    epochs: dict[str, Epoch] = field(default_factory=dict)
+    sequences: dict[str, int] = field(default_factory=dict)
+
+    async def open(self, *writers: str) -> Desk:
+        await self.ledger.open()
+        for writer in (COORDINATOR, "0", *writers):
+            await self.claim(writer)
+        self.run_id = await self.bless()
+        return self
+
+    async def claim(self, writer: str, lease: float = 0.0) -> Epoch:
+        """Every writer but the coordinator's own is claimed by the coordinator."""
+        leader = None if writer == COORDINATOR else self.epochs[COORDINATOR]
+        self.epochs[writer] = await self.ledger.claim(writer, leader=leader, lease=lease)
+        self.sequences[writer] = 0
+        return self.epochs[writer]
+
+    async def bless(self) -> str:
+        return await self.ledger.bless(self.epochs[COORDINATOR])
+
+    def next(self, writer: str) -> int:
+        self.sequences[writer] += 1
+        return self.sequences[writer]
+
+    def commit_batch(self, *statements: Statement, writer: str = "0") -> CommitBatch:
+        sequence = self.next(writer)
+        return CommitBatch(writer, self.epochs[writer], sequence, self.run_id, list(statements))
+
+    async def commit(self, *statements: Statement, writer: str = "0") -> CommitReply:
+        return await self.ledger.commit(self.commit_batch(*statements, writer=writer))
+
+    async def record(self, *items: StatusItem, lapsed: tuple[int, ...] = ()) -> StatusReply:
+        w = COORDINATOR
+        batch = StatusBatch(w, self.epochs[w], self.next(w), self.run_id, [*items], [*lapsed])
+        return await self.ledger.record(batch)
+
+    async def store(self, *ops: IntakeOp) -> IntakeReply:
+        w = COORDINATOR
+        batch = IntakeBatch(w, self.epochs[w], self.next(w), self.run_id, [*ops])
+        return await self.ledger.store(batch)
+
+    async def slots(self, row: int) -> dict[int, tuple[int, ...]]:
+        """slot -> (allocatable, used, observed, releasing, nominated) of one node."""
+        nodes = (await self.ledger.snapshot(workload=False)).nodes
+        values = unpack_nodes([nodes.records[nodes.rows.index(row)]])[0].tolist()
+        starts = range(HEAD, len(values), WIDTH)
+        return {i: tuple(values[start : start + WIDTH]) for i, start in enumerate(starts)}
+
+    async def version(self, row: int) -> int:
+        nodes = (await self.ledger.snapshot(workload=False)).nodes
+        return int(unpack_nodes([nodes.records[nodes.rows.index(row)]])[0][0])
