@@ -57,7 +57,7 @@ def server(request: pytest.FixtureRequest, short_dir: Path) -> Iterator[int]:
     try:
         yield port
         process.terminate()
-        assert process.wait(10) == 0, "the signal reaches the server, which ends in order"
+        assert process.wait(60) == 0, "the signal reaches the server, which ends in order"
     finally:
         process.kill()
         process.wait()
@@ -85,7 +85,7 @@ WANTED = {
 
 
 def _wait(client: redis.Redis) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             client.ping()

@@ -38,7 +38,7 @@ async def run(part: str, directory: Path, port: int) -> int:
     script = script.replace("/tmp/", f"{directory}/").replace("127.0.0.1/8080", f"127.0.0.1/{port}")
     script = script.replace("exec python -m coordinator.service", "")
     process = await asyncio.create_subprocess_exec(*shell, script)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await process.wait()
 
 

@@ -124,7 +124,7 @@ def test_a_whole_up_tells_no_secret(short_dir: Path) -> None:
         url = up.stdout.readline().strip().decode()
         asking = {"QUADRANT_SERVER": url, "QUADRANT_TOKEN": TOKEN}
         manifests = [str(EXAMPLES / name) for name in ("nodes.yaml", "gang.yaml")]
-        wait = ("wait", "--for=condition=Ready", "pod/train-0", "--timeout=20s")
+        wait = ("wait", "--for=condition=Ready", "pod/train-0", "--timeout=60s")
         said = [
             ("apply", ask("apply", "-f", manifests[0], "-f", manifests[1], **asking)),
             ("wait", ask(*wait, **asking)),

@@ -42,7 +42,7 @@ async def rounds(steps: Steps[int], **options: float) -> int:
 
 
 async def test_others_have_their_turn_after_each_slice() -> None:
-    assert await rounds(work(20, 0.002), seconds=0.004) >= 9
+    assert await rounds(work(20, 0.002), seconds=0.003) >= 9
 
 
 async def test_short_work_is_done_in_one_go() -> None:
@@ -73,7 +73,8 @@ async def test_an_error_goes_to_who_waits() -> None:
 
 
 async def test_many_short_pieces_in_a_row_give_way_too() -> None:
-    """Ten pieces of 2 ms, none of which is cut: others have their turn after about every second."""
+    """Ten pieces of 2 ms, none of which is cut: others have their turn after about every second.
+    A piece may be cut only after a minute: however long the machine makes one of them."""
 
     async def pieces(give_way: GiveWay | None) -> int:
         count, ended = 0, asyncio.Event()
@@ -86,12 +87,12 @@ async def test_many_short_pieces_in_a_row_give_way_too() -> None:
 
         beside = asyncio.create_task(other())
         for _ in range(10):
-            await in_slices(work(1, 0.002), seconds=0.004)
+            await in_slices(work(1, 0.002), seconds=60.0)
             if give_way is not None:
                 await give_way.between()
         ended.set()
         await beside
         return count
 
-    assert await pieces(None) <= 1
+    assert await pieces(None) == 0
     assert await pieces(GiveWay(seconds=0.004)) >= 4

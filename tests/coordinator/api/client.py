@@ -12,7 +12,7 @@ import orjson
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PODS = "/api/v1/namespaces/ns/pods"
-SECONDS = 10.0
+SECONDS = 60.0
 
 Json = dict[str, Any]
 

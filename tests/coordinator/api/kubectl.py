@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-SECONDS = 40.0
+SECONDS = 90.0
 
 
 def found() -> str | None:

@@ -25,7 +25,7 @@ from tests.coordinator.intake.objects import node, pod
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 START_SECONDS = 150.0
-SECONDS = 60.0
+SECONDS = 90.0
 OLDEST = (1, 32)
 SCRIPTS = Path(sys.executable).parent
 
@@ -121,7 +121,7 @@ def _filled(kubectl: Kubectl) -> Kubectl:
     objects = (node("n1"), node("n2"), job("train", 3, tier="train"), big)
     kubectl.ok("apply", "-f", kubectl.file("all", *objects))
     until = "--for=jsonpath={.status.phase}=Running"
-    kubectl.ok("wait", "pod", "-l", "tier=train", "-n", "ns", until, "--timeout=40s")
+    kubectl.ok("wait", "pod", "-l", "tier=train", "-n", "ns", until, "--timeout=60s")
     return kubectl
 
 
@@ -198,7 +198,7 @@ def test_it_applies_and_tells_what_would_change(kubectl: Kubectl) -> None:
     assert kubectl("get", "pod", "one", "-n", "ns").code == 1
     assert kubectl.ok("apply", "-f", path) == "pod/one created\n"
     kubectl.ok(
-        "wait", "pod/one", "-n", "ns", "--for=jsonpath={.status.phase}=Running", "--timeout=40s"
+        "wait", "pod/one", "-n", "ns", "--for=jsonpath={.status.phase}=Running", "--timeout=60s"
     )
     assert kubectl.ok("apply", "-f", path) == "pod/one unchanged\n"
     assert kubectl("diff", "-f", path) == Said(0, "", "")
@@ -209,7 +209,7 @@ def test_it_applies_and_tells_what_would_change(kubectl: Kubectl) -> None:
     assert re.search(r"^\+\s+tier: b$", said.out, re.M), said
     assert kubectl.ok("apply", "-f", path) == "pod/one configured\n"
     assert kubectl("diff", "-f", str(kubectl.home / "none.json")).code > 1
-    kubectl.ok("wait", "pod/one", "-n", "ns", "--for=condition=PodScheduled", "--timeout=20s")
+    kubectl.ok("wait", "pod/one", "-n", "ns", "--for=condition=PodScheduled", "--timeout=60s")
     assert kubectl.ok("delete", "pod", "one", "-n", "ns") == 'pod "one" deleted\n'
     assert kubectl("get", "pod", "one", "-n", "ns").code == 1
 
@@ -229,7 +229,7 @@ def test_the_server_applies(kubectl: Kubectl) -> None:
     assert kubectl("diff", "--server-side", "--field-manager=another", "-f", path).code == 0
     assert kubectl.ok("label", "pod", "two", "-n", "ns", "more=yes") == "pod/two labeled\n"
     kubectl.ok("delete", "-f", path, "--wait=false")
-    kubectl.ok("wait", "pod/two", "-n", "ns", "--for=delete", "--timeout=20s")
+    kubectl.ok("wait", "pod/two", "-n", "ns", "--for=delete", "--timeout=60s")
 
 
 def test_a_finalizer_can_be_taken_away(kubectl: Kubectl) -> None:

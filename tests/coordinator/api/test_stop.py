@@ -29,7 +29,7 @@ async def test_open_streams_are_told_and_end(redis_url: str, short_dir: Path) ->
         assert await stream.content.readline()
     events = await Lines(watch).end()
     assert events[-1]["type"] == "BOOKMARK"  # where to go on
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(60.0):
         await stream.read()
     await session.close()
 
@@ -75,7 +75,7 @@ async def test_a_process_with_open_streams_ends_on_a_signal(
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
     )
     assert process.stdout is not None
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         url = ""
         while not url.startswith("http"):
             url = (await process.stdout.readline()).decode().strip()

@@ -119,7 +119,7 @@ async def test_who_waits_for_a_recorder_that_is_stopped_is_stopped_and_not_told_
     monkeypatch.setattr(ledger, "record", silent)
     async with recording(ledger, list[Any]()) as recorder:
         waiting = asyncio.create_task(recorder.record([ended(1)]))
-        await asyncio.wait_for(sent.wait(), 5.0)
+        await asyncio.wait_for(sent.wait(), 60.0)
     with pytest.raises(asyncio.CancelledError):
         await waiting
 

@@ -91,7 +91,7 @@ async def gang(command: Command) -> Command:
     await command("apply", "-f", "-", stdin=NODES)
     await command("apply", "-f", "-", stdin=GANG)
     goal = "--for=jsonpath={.status.phase}=Running"
-    await command("wait", "pods", "-l", "app=train", goal, "--timeout=20s")
+    await command("wait", "pods", "-l", "app=train", goal, "--timeout=60s")
     return command
 
 
@@ -105,9 +105,9 @@ async def test_from_files_to_running_and_gone(command: Command) -> None:
     said = await command("apply", "-f", "-", stdin=GANG)
     assert said.lines == [f"{label} created" for label in GANG_LABELS]
     goal = "--for=jsonpath={.status.phase}=Running"
-    said = await command("wait", "pod/train-0", "pod/train-1", goal, "--timeout=20s")
+    said = await command("wait", "pod/train-0", "pod/train-1", goal, "--timeout=60s")
     assert said.lines == ["pod/train-0 condition met", "pod/train-1 condition met"]
-    said = await command("wait", "pg/train", "--for=condition=Scheduled", "--timeout=20s")
+    said = await command("wait", "pg/train", "--for=condition=Scheduled", "--timeout=60s")
     assert said.err == ""
 
     again = GANG.replace("{app: train}", "{app: train, tier: x}", 1)
@@ -115,7 +115,7 @@ async def test_from_files_to_running_and_gone(command: Command) -> None:
     verbs = [line.split()[1] for line in said.lines]
     assert verbs == ["unchanged", "unchanged", "configured", "unchanged"]
 
-    said = await command("delete", "-f", "-", "--timeout=20s", stdin=GANG)
+    said = await command("delete", "-f", "-", "--timeout=60s", stdin=GANG)
     assert said.lines == [f"{label} deleted" for label in reversed(GANG_LABELS)]
     said = await command("get", "pods,podgroups")
     assert (said.out, "No resources found" in said.err) == ("", True)
@@ -178,7 +178,7 @@ async def test_what_waits_says_why(gang: Command) -> None:
     }
     await gang("apply", "-f", "-", stdin=json.dumps(pod))
     goal = "--for=jsonpath={.status.conditions[?(@.type=='PodScheduled')].reason}=Unschedulable"
-    await gang("wait", "pod/big", goal, "--timeout=20s")
+    await gang("wait", "pod/big", goal, "--timeout=60s")
     said = await gang("describe", "pod/big")
     (reason,) = [line for line in said.lines if line.startswith("Reason:")]
     assert "ExceedsNodeCapacity" in reason or "cpu" in reason
@@ -234,7 +234,7 @@ async def test_a_watch_shows_what_happens(gang: Command) -> None:
     assert watching.stdout is not None
 
     async def seen(text: str) -> None:
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(60.0):
             while text not in (line := await _line(watching)):
                 assert line
 
@@ -246,7 +246,7 @@ async def test_a_watch_shows_what_happens(gang: Command) -> None:
     await gang("delete", "pod/train-0", "--no-wait")
     await seen("train-0")
     watching.send_signal(2)
-    _, error = await asyncio.wait_for(watching.communicate(), 20.0)
+    _, error = await asyncio.wait_for(watching.communicate(), 60.0)
     assert (watching.returncode, error) == (130, b"")
 
 
@@ -267,5 +267,5 @@ async def test_at_a_glance(gang: Command) -> None:
     asking = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", code, *words), stdout=asyncio.subprocess.PIPE
     )
-    out, _ = await asyncio.wait_for(asking.communicate(), 20.0)
+    out, _ = await asyncio.wait_for(asking.communicate(), 60.0)
     assert out.decode().split() == ["train-0", "train-1", ":4"]

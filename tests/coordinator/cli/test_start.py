@@ -202,7 +202,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
         assert watching.stdout is not None
         assert watching.stdout.readline().startswith("NAME")
         watching.send_signal(2)
-        _, error = watching.communicate(timeout=20)
+        _, error = watching.communicate(timeout=60)
         server.released.set()
     assert (watching.returncode, error) == (130, "")
 

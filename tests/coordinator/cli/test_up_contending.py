@@ -31,10 +31,10 @@ from tests.coordinator.verification.simulation.contending import (
     queue,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 START_SECONDS = 100.0
-SECONDS = 30.0
+SECONDS = 60.0
 NODES = 4
 
 POLICY = """

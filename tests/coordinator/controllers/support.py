@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.intake.documents.kinds import JOB
 from coordinator.intake.writer import IntakeWriter
 from shared.ledger.entries.snapshot import Snapshot
-from tests.end_to_end.one_process.harness import Running
+from tests.end_to_end.one_process.harness import PATIENCE, Running
 
 Item = dict[str, Any]
 
@@ -87,7 +87,7 @@ def status(service: Running, name: str) -> Item:
     return value
 
 
-async def phase(service: Running, name: str, wanted: str, within: float = 20.0) -> Item:
+async def phase(service: Running, name: str, wanted: str, within: float = PATIENCE) -> Item:
     """Wait until a Job has this phase; its status."""
     await service.until(lambda _: status(service, name)["state"]["phase"] == wanted, within)
     return status(service, name)

@@ -49,7 +49,7 @@ async def test_a_lost_ray_ends_the_coordinator(
         client.flushall()
     with pytest.raises(ExceptionGroup) as caught:
         async with (
-            asyncio.timeout(30.0),
+            asyncio.timeout(60.0),
             running(embedded_server.url, short_dir, workers=Nowhere(embedded_server.url)),
         ):
             pass

@@ -16,7 +16,7 @@ from shared.messages.messages import Verdict
 from tests.coordinator.intake.bench import BEST_EFFORT, kept_documents, same, state
 from tests.coordinator.intake.objects import EVERY_KIND, node, pod, pod_group, queue
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
 
 
 async def test_what_was_stored_is_restored(short_dir: Path) -> None:

@@ -24,7 +24,7 @@ from shared.ledger.protocol import COORDINATOR
 from tests.coordinator.intake.bench import same, state
 from tests.coordinator.intake.objects import EVERY_KIND, node, pod, pod_group, queue
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
 POD = Key("Pod", "ns", "p")
 
 

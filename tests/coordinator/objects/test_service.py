@@ -94,7 +94,7 @@ async def test_what_is_deleted_is_seen_going_and_then_gone(
         assert writer is not None
         seen, words = objects.version, []
         await writer.change(Key("Pod", "ns", "p"), lambda before: None)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "DELETED" not in words:
                 changes = objects.changes(seen, KIND["Pod"])
                 words += [change.type for change in changes]

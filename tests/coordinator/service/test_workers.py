@@ -35,7 +35,7 @@ from tests.end_to_end.one_process.harness import DirectShards, Running, running
 SHAPE = ClusterShape(nodes=8, units=4)
 JOBS = 40
 DEADLINE = 0.4
-PROMPT = 10.0
+PROMPT = 30.0
 """Seconds within which a service ends that waits for nobody: that would take for ever."""
 
 

@@ -28,7 +28,7 @@ from coordinator.supervisor.restarts import (
 from coordinator.supervisor.supervisor import CLUSTER, REDIS, Supervisor
 from shared.settings.settings import load_settings
 
-WITHIN = 20.0
+WITHIN = 60.0
 """Seconds, for what takes a tenth of one where nothing else runs."""
 
 

@@ -143,7 +143,7 @@ def test_nothing_outlives_a_killed_supervisor(short_dir: Path) -> None:
         everything = descendants(owner.pid)
         assert len(everything) >= 5, "ledger, cluster, Ray's head and its parts"
         owner.send_signal(signal.SIGKILL)
-    assert left(everything, within=15.0) == set()
+    assert left(everything, within=60.0) == set()
 
     (short_dir / "ray").mkdir(exist_ok=True)  # what a head leaves that was killed itself
     (short_dir / "ray" / ray_head.ADDRESS_FILE).write_text("127.0.0.1:9")
@@ -191,7 +191,7 @@ async def test_death_of_a_process_is_told_with_role_and_log(short_dir: Path) -> 
         (short_dir / "log" / "cluster.log").write_text("the last words\n")
         os.kill(running.pids()[CLUSTER], signal.SIGKILL)
         with pytest.raises(ChildDied, match=r"cluster process was ended by SIGKILL") as caught:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await running.wait()
         assert "the last words" in str(caught.value)
         assert caught.value.role == CLUSTER
@@ -201,7 +201,7 @@ async def test_death_of_the_ledger_is_noticed(short_dir: Path) -> None:
     async with Supervisor(load_settings(run_dir=short_dir), roles=(REDIS,)) as running:
         os.kill(running.pids()[REDIS], signal.SIGKILL)
         with pytest.raises(ChildDied, match="redis"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await running.wait()
 
 

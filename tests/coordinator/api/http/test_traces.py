@@ -58,7 +58,7 @@ async def test_a_request_is_followed_to_its_commit(
             assert answer.status == 200
         async with session.get(service.url + "/api/v1/namespaces/default/pods/none") as answer:
             assert answer.status == 404
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while True:
                 if named(spans, "commit") and named(spans, "turns"):
                     break

@@ -19,7 +19,7 @@ from coordinator.intake.writer import IntakeFull
 from tests.coordinator.api.write.behind import PATHS, behind
 from tests.coordinator.intake.objects import queue
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(100)
 
 
 async def test_bodies_that_are_too_much() -> None:

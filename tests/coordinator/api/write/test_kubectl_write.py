@@ -123,7 +123,7 @@ async def test_what_runs_is_waited_for_and_applied_again(kubectl: Kubectl) -> No
     await kubectl.ok("apply", "-f", "-", text=ALL)
     for pod in ("one", "train-w-0", "train-w-1"):
         phase = "--for=jsonpath={.status.phase}=Running"
-        await kubectl.ok("wait", phase, f"pod/{pod}", "--timeout=30s")
+        await kubectl.ok("wait", phase, f"pod/{pod}", "--timeout=60s")
     out = await kubectl.ok("apply", "-f", "-", text=GANG + "---" + JOB)
     assert all(line.endswith("unchanged") for line in out.splitlines()), out
     assert (await kubectl("diff", "-f", "-", text=GANG + "---" + JOB)).code == 0
@@ -214,18 +214,18 @@ async def test_create_twice(kubectl: Kubectl) -> None:
 async def test_delete(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=ALL)
     running_ = "--for=jsonpath={.status.phase}=Running"
-    await kubectl.ok("wait", running_, "pod/one", "pod/train-w-0", "--timeout=30s")
+    await kubectl.ok("wait", running_, "pod/one", "pod/train-w-0", "--timeout=60s")
     said = await kubectl("delete", "queue", "research")
     assert said.code == 1
     assert "PodGroup default/gang is in it" in said.err
     said = await kubectl("delete", "pod", "train-w-0")
     assert said.code == 1
     assert "belongs to Job train" in said.err
-    out = await kubectl.ok("delete", "-f", "-", "--timeout=30s", text=GANG + "---" + JOB)
+    out = await kubectl.ok("delete", "-f", "-", "--timeout=60s", text=GANG + "---" + JOB)
     assert 'job.batch.volcano.sh "train" deleted' in out
     assert (await kubectl.ok("get", "pods,podgroups,jobs", "-o", "name")) == ""
-    await kubectl.ok("delete", "queue", "research", "--timeout=30s")
-    await kubectl.ok("delete", "node", "n1", "--timeout=30s")
+    await kubectl.ok("delete", "queue", "research", "--timeout=60s")
+    await kubectl.ok("delete", "node", "n1", "--timeout=60s")
     said = await kubectl("delete", "node", "n1")
     assert said.err == 'Error from server (NotFound): nodes "n1" not found\n'
     # The names are free again.
@@ -238,7 +238,7 @@ async def test_delete_many_by_label(kubectl: Kubectl) -> None:
             "name: one", f"name: {name}\n  labels: {{team: red}}"
         )
         await kubectl.ok("apply", "-f", "-", text=text)
-    out = await kubectl.ok("delete", "pods", "-l", "team=red", "--timeout=30s")
+    out = await kubectl.ok("delete", "pods", "-l", "team=red", "--timeout=60s")
     assert sorted(out.splitlines()) == ['pod "a" deleted', 'pod "b" deleted']
 
 
@@ -282,7 +282,7 @@ async def test_edit_and_replace(kubectl: Kubectl) -> None:
     assert said.err.startswith("Error from server (Conflict): ")
     # A pod that runs is shown with what the server adds, and can be given back.
     phase = "--for=jsonpath={.status.phase}=Running"
-    await kubectl.ok("wait", phase, "pod/one", "--timeout=30s")
+    await kubectl.ok("wait", phase, "pod/one", "--timeout=60s")
     shown = await kubectl.ok("get", "pod", "one", "-o", "yaml")
     before = await version(kubectl, "pod", "one")
     await kubectl.ok("replace", "-f", "-", text=shown)
@@ -299,7 +299,7 @@ async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
     assert said.code == 1
     assert await kubectl.ok("uncordon", "n1") == "node/n1 uncordoned\n"
     phase = "--for=jsonpath={.status.phase}=Running"
-    await kubectl.ok("wait", phase, "pod/one", "--timeout=30s")
+    await kubectl.ok("wait", phase, "pod/one", "--timeout=60s")
 
     async def taints() -> list[str]:
         return sorted(
@@ -370,6 +370,6 @@ async def test_run_starts_a_pod_that_asks_for_nothing(kubectl: Kubectl) -> None:
     """No request, no queue, no PodGroup: under the default policy backfill finds it a place."""
     await kubectl.ok("apply", "-f", "-", text=NODE)
     await kubectl.ok("run", "web", "--image=nginx")
-    await kubectl.ok("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+    await kubectl.ok("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
     pod = await read(kubectl, "pod", "web")
     assert (pod["status"]["phase"], pod["spec"]["nodeName"]) == ("Running", "n1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -20,8 +22,8 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeFull
 from tests.coordinator.intake.objects import node, pod
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(20)]
-LIMITS = BulkLimits(body_bytes=100_000, objects=50, waiting_bytes=150_000, store_seconds=0.3)
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
+LIMITS = BulkLimits(body_bytes=100_000, objects=50, waiting_bytes=150_000, store_seconds=60.0)
 
 
 class Behind:
@@ -29,8 +31,9 @@ class Behind:
 
     def __init__(self) -> None:
         self.intake = Intake()
-        self.full = self.slow = self.broken = False
+        self.full = self.broken = False
         self.ready = True
+        self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
         self.go_on.set()
 
@@ -39,8 +42,7 @@ class Behind:
             raise IntakeFull("64 requests wait")
         if self.broken:
             raise RuntimeError("secret detail")
-        if self.slow:
-            await asyncio.sleep(10)
+        self.asked.set()
         await self.go_on.wait()
         return self.intake.admit(items, 1.0, atomic=atomic)
 
@@ -64,6 +66,12 @@ class Door:
 
 @pytest_asyncio.fixture
 async def door() -> AsyncIterator[Door]:
+    async with opened(LIMITS) as door:
+        yield door
+
+
+@asynccontextmanager
+async def opened(limits: BulkLimits) -> AsyncIterator[Door]:
     behind = Behind()
     registry = CollectorRegistry()
     Counter("things", "Things.", registry=registry).inc()
@@ -72,7 +80,7 @@ async def door() -> AsyncIterator[Door]:
         lambda: {"jobs": len(behind.intake.registry.jobs)},
         lambda: behind.ready,
         registry,
-        limits=LIMITS,
+        limits=limits,
     )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -179,7 +187,7 @@ async def test_waiting_bodies_are_bounded_and_given_back(door: Door) -> None:
     door.behind.go_on.clear()
     body = orjson.dumps(a_list()) + b" " * 80_000
     first = asyncio.create_task(door.post(body))
-    await asyncio.sleep(0.1)
+    await door.behind.asked.wait()
     code, answer, _ = await door.post(body)
     assert code == 429
     assert "bytes of lists wait" in answer["message"]
@@ -188,9 +196,10 @@ async def test_waiting_bodies_are_bounded_and_given_back(door: Door) -> None:
     assert (await door.post(body))[0] == 200
 
 
-async def test_a_store_that_takes_too_long(door: Door) -> None:
-    door.behind.slow = True
-    code, answer, headers = await door.post(a_list(pod("a")))
+async def test_a_store_that_takes_too_long() -> None:
+    async with opened(replace(LIMITS, store_seconds=0.1)) as door:
+        door.behind.go_on.clear()
+        code, answer, headers = await door.post(a_list(pod("a")))
     assert code == 503
     assert "that is safe" in answer["message"]
     assert "Retry-After" in headers

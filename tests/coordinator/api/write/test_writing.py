@@ -12,7 +12,7 @@ from coordinator.intake.documents.kinds import QUEUE
 from tests.coordinator.api.write.behind import Client, behind
 from tests.coordinator.intake.objects import node, pod, pod_group, queue, task
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(100)
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -127,7 +127,7 @@ def test_a_check_that_hangs_is_told_and_holds_up_nobody() -> None:
         DoctorVerdict.OK,
     ]
     assert "no answer within 0.2 s" in findings[0].found
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 20.0
 
 
 # --- the checks -----------------------------------------------------------------------------------

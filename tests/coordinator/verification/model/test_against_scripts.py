@@ -101,7 +101,7 @@ def own_server() -> Iterator[EmbeddedServer]:
 
 async def reached(ledger: RedisLedger) -> None:
     """Connections to the server that was there before are closed, one after the other."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await ledger.run_id()

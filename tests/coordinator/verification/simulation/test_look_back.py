@@ -84,7 +84,7 @@ def _made(ledger: OneEntry, recorded: Recorded, surely: Surely = _nobody_else_le
 async def _binding(ledger: OneEntry) -> Recorded:
     recorded = Recorded()
     task = asyncio.create_task(_made(ledger, recorded).bind_forever())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await ledger.acknowledged.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -121,7 +121,7 @@ async def test_who_may_have_been_deposed_does_not_take_an_unknown_job_for_one_th
         await sure.wait()
 
     task = asyncio.create_task(_made(ledger, Recorded(), surely).bind_forever())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asked.wait()
         assert [entry.id for entry in await ledger.read_binds("us", own=True)] == ["1-0"]
         sure.set()

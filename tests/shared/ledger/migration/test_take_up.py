@@ -33,7 +33,7 @@ from shared.ledger.redis.take_up import TakingUp
 from shared.ledger.schema import OLDEST, SCHEMA, SchemaState, TakeUpProgress
 from shared.messages.messages import CommitBatch, Epoch, TaskState, Verdict
 from shared.records.specs import SLOTS_KEY, decode_class, decode_slots
-from tests.end_to_end.one_process.harness import running
+from tests.end_to_end.one_process.harness import PATIENCE, running
 from tests.shared.ledger.migration.dump import ClusterColumns, load, path_of
 from tests.shared.ledger.promises import add_up, check_records
 
@@ -304,8 +304,8 @@ async def test_the_jobs_that_ran_go_on_and_end_in_a_running_service(
             counts = status["jobs"]
             return bool(counts["finished"] + counts["deleted"] == counts["submitted"])
 
-        await service.until(ended, within=40.0)
-        deadline = time.monotonic() + 20.0
+        await service.until(ended)
+        deadline = time.monotonic() + PATIENCE
         while not everything_given_back(client):
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)

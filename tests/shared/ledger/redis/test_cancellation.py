@@ -36,8 +36,8 @@ async def test_a_server_that_does_not_answer_is_given_up(embedded_server: Embedd
     hung_up = asyncio.Event()
     server = await asyncio.start_server(mute, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    ledger = RedisLedger(f"redis://{host}:{port}", timeout=0.1)
-    with pytest.raises(LedgerUnavailable, match=r"HGET.*0\.1 s"):
+    ledger = RedisLedger(f"redis://{host}:{port}", timeout=0.5)
+    with pytest.raises(LedgerUnavailable, match=r"HGET.*0\.5 s"):
         await ledger.run_id()
     await ledger.close()
     hung_up.set()
