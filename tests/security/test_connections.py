@@ -33,9 +33,11 @@ ALIVE = ("GET /livez HTTP/1.1", "Host: localhost")
 async def test_half_sent_requests_end_and_say_why(
     embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for state in WaitingFor:
-        monkeypatch.setitem(connections.DEADLINES, state, 1.5)
-    monkeypatch.setitem(connections.DEADLINES, WaitingFor.REQUEST, 60.0)
+    def wait_for_halves(seconds: float) -> None:
+        for state in connections.DEADLINES:
+            monkeypatch.setitem(connections.DEADLINES, state, seconds)
+
+    wait_for_halves(600.0)  # until everybody has sent what he sends
     monkeypatch.setattr(listener, "SWEEP_SECONDS", 0.05)
     async with running(empty(embedded_server), short_dir) as service, AsyncExitStack() as stack:
         silent, head, second, body = [
@@ -48,12 +50,15 @@ async def test_half_sent_requests_end_and_say_why(
         explain = "/api/v1/namespaces/a/pods/x/explain"
         lines = ("Host: localhost", "Content-Type: application/json", "Content-Length: 9")
         await body.send(f"POST {LISTS} HTTP/1.1", *lines, body=b"{")
+        assert (await ask(service.url, *ALIVE))[0] == 200  # so that what they sent was read
+        wait_for_halves(0.2)
         assert await silent.ended() == b""
         for one in (head, second):
             status, said = await one.answer()
             assert (status, json.loads(said)["reason"]) == (408, "Timeout")
             assert await one.ended() == b""
         assert await body.ended() == b""
+        wait_for_halves(600.0)
         # the head of one request is not the body of another: what is answered is left alone
         async with wire(service.url) as one:
             await one.send(f"POST {explain} HTTP/1.1", "Host: localhost")

@@ -52,6 +52,8 @@ class BrittleShards(DirectShards):
         self.awake = asyncio.Event()
         """Cleared: calls are not answered, as by a process that is stopped."""
         self.awake.set()
+        self.wakes_up = False
+        """Whether the next one to start answers at once."""
         self.begun = asyncio.Event()
         """Cleared: starts take for ever."""
         self.begun.set()
@@ -65,6 +67,8 @@ class BrittleShards(DirectShards):
     async def start(self, config: WorkerConfig) -> int:
         self.epochs.append(config.epoch)
         await self.begun.wait()
+        if self.wakes_up:
+            self.awake.set()
         if self.stillborn:
             self.stillborn -= 1
             raise WorkerLost(f"shard {config.shard} died while it started")
@@ -119,10 +123,10 @@ async def test_a_worker_with_several_calls_under_way_is_lost_once(
 ) -> None:
     async with brittle(workers, tmp_path, turns_per_call=1) as service:
         workers.awake.clear()
+        workers.wakes_up = True
         await load(service)
-        status = await service.until(lambda status: status["workers_lost"] > 0)
+        await service.until(lambda status: status["workers_lost"] > 0)
         assert workers.most > 1, "never two calls at once: this shows nothing"
-        workers.awake.set()
         status = await service.until(finished)
         assert status["workers_lost"] == 1
         assert len(workers.epochs) == 2

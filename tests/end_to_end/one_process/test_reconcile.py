@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,7 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
     nodes = [node(f"n{i}", cpu=2) for i in range(12)]
     broken = {f"n{i}" for i in range(12) if kubelets._refuses_all(f"n{i}")}
     assert len(broken) == 1
-    settings: dict[str, Any] = {"node_aside_seconds": 5.0, "node_refusals": 3}
+    settings: dict[str, Any] = {"node_aside_seconds": 600.0, "node_refusals": 3}
     async with running(url, tmp_path, kubelets=kubelets, **settings) as service:
         core = service.service.core
         await submit(service, *nodes)
@@ -263,6 +264,10 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         assert (Key("Node", "", *broken), "NodeSetAside") in told
         refused = kubelets.drain()
         assert sum("REFUSED" in event.answers for event in refused) <= 20
+        # Its time comes when all of this was seen, however long that took.
+        ((row, aside),) = core.aside.now.items()
+        assert aside.until - aside.since == pytest.approx(600.0)
+        core.aside.now[row], core.aside._due = replace(aside, until=0.0), [(0.0, row)]
         await service.until(lambda _: not core.aside.now)
         assert not any(aside_row(key) >= 0 for key in (await ledger_of(service)).objects)
 

@@ -6,11 +6,13 @@ import asyncio
 import json
 import os
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.coordinator.api.conftest import put, running_pod
-from tests.coordinator.api.kubectl import Kubectl, found
+from tests.coordinator.api.kubectl import SECONDS, Kubectl, found
 from tests.end_to_end.one_process.harness import Running
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -118,26 +120,42 @@ async def test_its_mistakes_are_told(kubectl: Kubectl) -> None:
 
 
 async def test_it_watches(kubectl: Kubectl, service: Running) -> None:
-    async with asyncio.TaskGroup() as group:
-        every = group.create_task(watched(service, kubectl, "get", "pods", "-n", "ns", "-w"))
-        some = group.create_task(
-            watched(service, kubectl, "get", "pods", "-n", "ns", "-l", "tier=web", "-w")
-        )
-        await asyncio.sleep(2.0)
+    words = ("get", "pods", "-n", "ns", "-w")
+    async with watching(service, *words) as every, watching(service, *words, "-l=tier=web") as some:
+        there = ["NAME", "big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2"]
+        assert [await every.name() for _ in there] == there
+        assert [await some.name() for _ in range(2)] == ["NAME", "p1"]
         await put(service, running_pod("late", tier="web"))
-        await asyncio.sleep(0.5)
+        await every.until("late")
+        assert await some.name() == "late"
         await put(service, running_pod("p2", group="gang", tier="db", colour="red"))
-    assert [line.split()[0] for line in every.result()[:7]] == [
-        "NAME", "big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2",
-    ]  # fmt: skip
-    later = [line.split()[0] for line in every.result()[7:]]
-    assert "late" in later
-    assert later[-1] == "p2"
-    assert {line.split()[0] for line in some.result()} == {"NAME", "p1", "late"}
+        await every.until("p2")
+        await put(service, running_pod("last", tier="web"))
+        while (name := await some.name()) != "last":
+            assert name == "late", "it is told of what it did not ask for"
 
 
-async def watched(service: Running, kubectl: Kubectl, *words: str) -> list[str]:
-    """What a watch of four seconds printed."""
+class Watching:
+    """A watch that prints a line for each event."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def name(self) -> str:
+        """The first word of the next line."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(SECONDS):
+            line = (await self._process.stdout.readline()).decode()
+        assert line, "it has ended"
+        return line.split()[0]
+
+    async def until(self, name: str) -> None:
+        while await self.name() != name:
+            pass
+
+
+@asynccontextmanager
+async def watching(service: Running, *words: str) -> AsyncIterator[Watching]:
     program = found()
     assert program is not None
     process = await asyncio.create_subprocess_exec(
@@ -147,8 +165,8 @@ async def watched(service: Running, kubectl: Kubectl, *words: str) -> list[str]:
         stdout=asyncio.subprocess.PIPE,
         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KUBECONFIG": os.devnull},
     )
-    await asyncio.sleep(4.0)
-    process.terminate()
-    async with asyncio.timeout(10.0):
-        out, _ = await process.communicate()
-    return out.decode().splitlines()
+    try:
+        yield Watching(process)
+    finally:
+        process.terminate()
+        await process.communicate()

@@ -97,5 +97,7 @@ async def test_a_silent_stream_shows_that_it_lives(
     assert server_sent_events.HEARTBEAT_SECONDS == 15.0
     monkeypatch.setattr(server_sent_events, "HEARTBEAT_SECONDS", 0.1)
     async with events(client) as told:
-        await told.next()
-        assert await told.next() == {"": "ping"}
+        assert (await told.next())["event"] == "ready"
+        while (comment := await told.next()).keys() != {""}:
+            pass  # the service may have come to something late: then it is silent later
+    assert comment == {"": "ping"}

@@ -23,10 +23,8 @@ from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Epoch
 from tests.shared.ledger.conftest import flush
 
-LEASE = 0.5
-STALL = LEASE / 3
-"""A pause of the whole process that a lease renewed every third of its length outlives for sure."""
-ATTEMPTS = 6
+LEASES = (0.5, 0.5, 1.0, 1.0, 2.0, 4.0)
+"""Seconds, of one attempt after another: a longer lease outlives longer pauses of the machine."""
 PATIENCE = 60.0
 
 
@@ -37,23 +35,26 @@ def server(embedded_server: EmbeddedServer) -> Iterator[EmbeddedServer]:
 
 
 class Leading:
-    """A leader whose lease of :data:`LEASE` is kept by ``keeping``."""
+    """A leader whose lease is kept by ``keeping``."""
 
     leadership: Leadership
     keeping: asyncio.Task[None]
 
+    def __init__(self, lease: float) -> None:
+        self.lease = lease
+
 
 @asynccontextmanager
-async def leading(server: EmbeddedServer) -> AsyncIterator[Leading]:
+async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[Leading]:
     flush(server)
     ledger = RedisLedger(server.url)
-    made = Leading()
+    made = Leading(lease)
     try:
         await ledger.open()
         asked = time.monotonic()
-        epoch = await ledger.claim(COORDINATOR, lease=LEASE)
-        made.leadership = Leadership(ledger, epoch=epoch, seconds=LEASE, asked=asked)
-        renewal = RedisRenewal(Access(server.url), timeout=LEASE)
+        epoch = await ledger.claim(COORDINATOR, lease=lease)
+        made.leadership = Leadership(ledger, epoch=epoch, seconds=lease, asked=asked)
+        renewal = RedisRenewal(Access(server.url), timeout=lease)
         made.keeping = asyncio.create_task(made.leadership.keep_forever(renewal))
         await asyncio.sleep(0)  # so that it has begun
         try:
@@ -69,13 +70,15 @@ class Rival:
     """Another coordinator, in a thread and a loop of its own, that asks for the seat now and then
     until it has it or is told to stop."""
 
-    def __init__(self, server: EmbeddedServer) -> None:
+    def __init__(self, server: EmbeddedServer, lease: float) -> None:
+        """``lease``: of the leader; it asks twenty times in one."""
         self.epoch: Epoch | None = None
         self.refused = 0
         self.longest_pause = 0.0
         """Seconds between two of its looks. It shares nothing with the leader but the process and
         the server: where it was long, neither of them got the time that a lease needs."""
         self._looked = time.monotonic()
+        self._pause = lease / 20
         self._url = server.url
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._ask()), daemon=True)
@@ -89,7 +92,7 @@ class Rival:
                     self.epoch = await ledger.claim(COORDINATOR, lease=PATIENCE)
                 except LeaseHeld:
                     self.refused += 1
-                await asyncio.sleep(LEASE / 20)
+                await asyncio.sleep(self._pause)
                 self._look()
         finally:
             await ledger.close()
@@ -113,16 +116,17 @@ Attempt = Callable[[Leading, Rival], Awaitable[None]]
 
 async def undisturbed(server: EmbeddedServer, attempt: Attempt) -> None:
     """Try until the machine lets the whole process run meanwhile: a lease may be lost, and rightly,
-    while nobody gets time to renew it. Whatever fails besides fails at once."""
+    while nobody gets time to renew it. Whatever fails besides fails at once: a pause of less than a
+    third of a lease is outlived by one that is renewed after each third."""
     pauses = []
-    for _ in range(ATTEMPTS):
-        async with leading(server) as leader:
-            rival = Rival(server)
+    for lease in LEASES:
+        async with leading(server, lease) as leader:
+            rival = Rival(server, lease)
             try:
                 await attempt(leader, rival)
                 return
             except AssertionError:
-                if rival.longest_pause < STALL:
+                if rival.longest_pause < lease / 3:
                     raise
                 pauses.append(rival.longest_pause)
     raise AssertionError(f"the process never ran for long enough: it stood still for {pauses} s")
@@ -133,9 +137,9 @@ async def test_a_loop_that_is_held_up_keeps_the_seat(server: EmbeddedServer) -> 
 
     async def attempt(leader: Leading, rival: Rival) -> None:
         before = leader.leadership.lease.until
-        rival.hold_up(4 * LEASE)
+        rival.hold_up(4 * leader.lease)
         assert leader.leadership.sure
-        assert leader.leadership.lease.until > before + 2 * LEASE
+        assert leader.leadership.lease.until > before + 2 * leader.lease
         assert rival.epoch is None
         assert rival.refused
         assert not leader.keeping.done()
@@ -150,7 +154,8 @@ async def test_a_loop_that_hangs_loses_the_seat(server: EmbeddedServer) -> None:
         began = time.monotonic()
         rival.hold_up(PATIENCE)
         assert rival.epoch is not None
-        assert time.monotonic() - began >= (SILENT_LEASES - 1) * LEASE, "it was given up too soon"
+        soonest = (SILENT_LEASES - 1) * leader.lease
+        assert time.monotonic() - began >= soonest, "it was given up too soon"
         assert not leader.leadership.sure, "awake again, it would tell the cluster something"
         with pytest.raises(Deposed):
             await asyncio.wait_for(leader.keeping, PATIENCE)
@@ -161,12 +166,12 @@ async def test_a_loop_that_hangs_loses_the_seat(server: EmbeddedServer) -> None:
 
 async def test_an_end_in_good_order_leaves_nothing_that_renews(server: EmbeddedServer) -> None:
     """A lease that was given back would else begin anew, and a successor would wait for it."""
-    async with leading(server) as leader:
+    async with leading(server, LEASES[0]) as leader:
         leader.keeping.cancel()
         await asyncio.wait([leader.keeping])
         await leader.leadership.release()
         assert not [thread for thread in threading.enumerate() if thread.name == "lease"]
-        rival = Rival(server)
+        rival = Rival(server, leader.lease)
         rival.hold_up(PATIENCE)
         assert rival.epoch is not None
         assert not rival.refused

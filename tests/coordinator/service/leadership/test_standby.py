@@ -25,7 +25,7 @@ from shared.settings.settings import load_settings
 from tests.coordinator.intake.objects import node, pod
 from tests.end_to_end.one_process.harness import PATIENCE, DirectCluster, DirectShards, free_port
 
-LEASE = 4.0
+LEASE = 8.0
 """Longer than a machine stands still: a leader that lives is not to lose its seat."""
 
 

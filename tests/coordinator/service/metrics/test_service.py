@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 import redis
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from coordinator.cli.run.stack import Sender
 from coordinator.service.metrics.exporter import metrics_registry
@@ -157,6 +157,7 @@ def of(series: Series, name: str) -> list[tuple[str, frozenset[tuple[str, str]]]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_ten_thousand_jobs_that_came_and_went_leave_no_series_and_cost_no_scrape(
     tmp_path: Path, redis_url: str
 ) -> None:
@@ -166,17 +167,26 @@ async def test_ten_thousand_jobs_that_came_and_went_leave_no_series_and_cost_no_
         await send(service, list(pods(50)))
         await service.until(finished)
         before = set(await scrape(service.url))
-        await send(service, list(pods(10_000, start=50)))
-        await service.until(lambda s: s["jobs"]["submitted"] == 10_050 and finished(s), 60.0)
-        after = set(await scrape(service.url))
         core, probes = service.service.core, service.service.probes
         slots = service.service.intake.registry.slots
         registry = metrics_registry(core, probes, lambda: slots.names)
-        spent = []
-        for _ in range(5):
-            began = time.process_time()
-            text = generate_latest(registry).decode()
-            spent.append(time.process_time() - began)
+        few = cost(registry)
+        await send(service, list(pods(10_000, start=50)))
+        await service.until(lambda s: s["jobs"]["submitted"] == 10_050 and finished(s), 300.0)
+        after = set(await scrape(service.url))
+        many = cost(registry)
+        text = generate_latest(registry).decode()
     assert after == before, after ^ before
     assert total(read(text), "jobs", state="finished") == 10_050
-    assert min(spent) < 0.05, spent
+    # 10,000 jobs more: a walk of them would take many times as long.
+    assert many < 3 * few, (few, many)
+
+
+def cost(registry: CollectorRegistry) -> float:
+    """Processor seconds of a scrape, as far as nothing disturbs it."""
+    spent = []
+    for _ in range(10):
+        began = time.thread_time()
+        generate_latest(registry)
+        spent.append(time.thread_time() - began)
+    return min(spent)
