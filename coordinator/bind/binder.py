@@ -42,10 +42,13 @@ def plan_binds(
     jobs: Callable[[int], Job | None],
     node: Callable[[int], str | None],
 ) -> BindPlan | None:
-    """Columns for the driver. Tasks of jobs that are gone are left out (their entry is only acked).
+    """Columns for the driver. Tasks of removed jobs are left out (their entry is only
+    acknowledged).
 
-    None where a node is not known yet: workers learn of a new node from the log, and what they put
-    there may be read here before word of the node is. Plan again a little later."""
+    None where a node is not known yet: workers learn of a new node from the log, and their
+    placement there may be read here before the coordinator knows the node. Plan again a little
+    later.
+    """
     jids: list[int] = []
     tixs: list[int] = []
     rows: list[int] = []
@@ -101,8 +104,9 @@ def still_wanted(
 ) -> list[BindEntry]:
     """The entries without binds of tasks that the ledger does not hold as BINDING on that node.
 
-    For entries that are delivered again: the answer may have been recorded, and the task placed
-    on another node, before the one who drove it died."""
+    For redelivered entries: before the previous reader died, the answer may have been recorded and
+    the task placed on another node.
+    """
     remaining = []
     for entry in entries:
         binds = []
@@ -125,10 +129,10 @@ def still_wanted(
 class BindResult:
     items: list[StatusItem]
     again: list[int]
-    """Positions in the plan whose outcome is unknown: asked again later."""
+    """Positions in the plan whose outcome is unknown: they are asked again later."""
     elsewhere: list[int]
-    """Positions that the cluster has on another node: an alarm (a second writer is at work). The
-    ledger follows the cluster."""
+    """Positions that the cluster has on another node: an alarm, because a second writer is at work.
+    The ledger follows the cluster."""
     refused: list[Refused] = field(default_factory=list)
 
 
@@ -178,8 +182,8 @@ def adopt(
     jobs: Callable[[int], Job | None],
     rows: Mapping[str, int],
 ) -> list[StatusItem]:
-    """What the ledger must record of tasks that the cluster has on other nodes than it was asked
-    for; nothing of those whose job, or whose node, is not known."""
+    """What to record of tasks that the cluster has on other nodes than requested; tasks whose job
+    or node is unknown are left out."""
     items: list[StatusItem] = []
     for i in positions:
         job, row = jobs(plan.jids[i]), rows.get(answers.where[i])
@@ -191,7 +195,7 @@ def adopt(
 
 
 def taken_by(plan: BindPlan, answers: BindAnswers, among: Collection[int]) -> set[int]:
-    """The rows of ``among`` that took a bind."""
+    """The rows of ``among`` that accepted a bind."""
     if not among:
         return set()
     return {
@@ -211,7 +215,7 @@ _RECORDED: dict[int, TaskState] = {
 
 
 def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
-    """The plan that asks again for some of its tasks; it acknowledges nothing."""
+    """The plan that asks again for these positions; it acknowledges nothing."""
     r = plan.requests
     return BindPlan(
         ids=[],
@@ -230,7 +234,7 @@ def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
 
 
 def read_names(names: list[str]) -> list[tuple[int, int]]:
-    """(jid, tix) of tasks as the cluster names them."""
+    """(jid, tix) of each task name that the cluster uses."""
     parts = [name.partition(".") for name in names]
     return [(int(jid), int(tix)) for jid, _, tix in parts]
 
@@ -244,11 +248,11 @@ _REPORTED = {
 
 
 def read_reports(reports: Reports, *, rows: Mapping[str, int]) -> list[StatusItem]:
-    """The cluster's reports as ledger items: consecutive reports of one kind and job together.
+    """The cluster's reports as ledger items; consecutive reports of one kind and job are merged.
 
-    ``rows``: of every node by name, of gone ones too.
+    ``rows``: node name -> row, deleted nodes included.
 
-    Order within a job is kept, because a task starts before it ends.
+    The order within a job is kept, because a task starts before it ends.
     """
     items: list[StatusItem] = []
     last: dict[int, tuple[int, StatusItem]] = {}

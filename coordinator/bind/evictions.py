@@ -1,9 +1,9 @@
-"""Victims in the coordinator's books, from the word of their eviction until they may come back.
+"""Victims in the coordinator's books, from the eviction until their next incarnation may be placed.
 
-The ledger evicts; word of it comes with the bind stream, in its order, and after a takeover with
-the records of the tasks. From then on a victim is leaving here, too. When the cluster says that it
-failed (it was stopped) or that it never had it, the task goes back to pending: another incarnation,
-with another uid, so that nothing late that was meant for one is done to the next.
+The ledger evicts; the bind stream reports it in the ledger's order, and after a takeover the task
+records do. From then on the books have the victim as releasing, too. When the cluster reports that
+it failed (it was stopped), or that it never had it, the task returns to pending as a new
+incarnation with a new uid, so that a late message about the old one cannot affect the new one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Task = tuple[int, int]
 """(jid, tix)"""
 
 _BEFORE = (TaskState.PENDING, TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
-"""What the books may have of a victim that the ledger has as leaving: answers are on their way."""
+"""States that the books may have for a victim that the ledger has as leaving: reports are under
+way."""
 
 
 class Victims:
@@ -36,8 +37,7 @@ class Victims:
         """Name in the cluster -> incarnation, of tasks that were evicted."""
 
     def uids(self, tasks: Iterable[Task]) -> list[str]:
-        """The incarnations of these tasks as the cluster knows them; "" where the job is not known
-        any more."""
+        """The uids of these tasks' present incarnations; "" where the job is unknown."""
         return [self._uid(jid, tix) for jid, tix in tasks]
 
     def _uid(self, jid: int, tix: int) -> str:
@@ -47,8 +47,7 @@ class Victims:
     # --- evictions ----------------------------------------------------------------------------
 
     def told(self, evicts: Iterable[Evicted]) -> list[tuple[Evicted, list[int]]]:
-        """Take up evictions that the ledger recorded; returns for each the tasks that have to be
-        stopped."""
+        """Take evictions that the ledger recorded; returns for each the tasks to stop."""
         leaving_of: list[tuple[Evicted, list[int]]] = []
         for victims in evicts:
             state = self._order.known(victims.jid)
@@ -63,7 +62,7 @@ class Victims:
         return leaving_of
 
     def _leave(self, state: JobState, victims: Evicted) -> None:
-        """Move the victims that have neither ended nor begun to leave to "leaving"."""
+        """Mark as releasing the victims that have neither ended nor been marked already."""
         order, jid = self._order, victims.jid
         columns = zip(victims.tasks, victims.rows, victims.lives, strict=True)
         fresh = [
@@ -82,15 +81,15 @@ class Victims:
     # --- what is read from the ledger -----------------------------------------------------------
 
     def reread(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
-        """The books are about to take over what the ledger says of a job: it may have evicted what
-        they have as running."""
+        """Called before the books take the ledger's records of a job, which may have evicted tasks
+        that they have as running."""
         for tix, task in tasks.items():
             if task.state == TaskState.RELEASING and state.states[tix] != TaskState.RELEASING:
                 self._order.nominations.leaving(task.row)
 
     def known(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
-        """Take up the ledger's records of some tasks of a job: who is being evicted, and how often
-        each task was."""
+        """Take the ledger's records of some tasks of a job: which are being evicted, and how often
+        each was."""
         leaving = [t for t, task in tasks.items() if task.by >= 0]
         lives = {t: task.life for t, task in tasks.items() if task.life}
         if not (leaving or lives or state.evicted):
@@ -109,7 +108,7 @@ class Victims:
         self._lives.update((f"{state.job.jid}.{t}", life) for t, life in lives.items())
 
     def forget(self, state: JobState) -> None:
-        """The job is gone."""
+        """Forget a job."""
         for tix in state.lives:
             self._lives.pop(f"{state.job.jid}.{tix}", None)
 
@@ -120,8 +119,8 @@ class Victims:
         return self.ended(read_reports(_current(reports, self._lives), rows=rows))
 
     def answered(self, plan: BindPlan, answers: BindAnswers) -> BindAnswers:
-        """The cluster's answers to binds, OVER for those of earlier incarnations: asked again for
-        want of an answer, they came to something after all, which was evicted."""
+        """The cluster's answers to binds, with OVER for earlier incarnations: those binds did take
+        effect although their first answer was lost, and their tasks were evicted since."""
         lives = self._lives
         if not lives:
             return answers
@@ -131,7 +130,7 @@ class Victims:
         return replace(answers, answers=[int(answer) for answer in judged])
 
     def ended(self, items: list[StatusItem]) -> list[StatusItem]:
-        """Send evicted tasks that are reported as failed back to pending, unless their job is being
+        """Turn failures of evicted tasks into a return to pending, unless their job is being
         deleted."""
         changed: list[StatusItem] = []
         for item in items:
@@ -143,12 +142,13 @@ class Victims:
         return changed
 
     def current(self, items: list[StatusItem]) -> list[StatusItem]:
-        """Without ends of incarnations that are recorded already.
+        """The items without ends of incarnations that are already recorded.
 
-        The cluster's report and a look at it may both say that a victim ended. Once the first of
-        them is recorded the task may be placed again, also on the node where it was: the second
-        would take its place away from the next incarnation. To be asked when the batch before is
-        applied, and before this one is sent: in between no victim becomes another incarnation."""
+        A report and a reconcile pass may both say that a victim ended. Once the first is recorded,
+        the task may be placed again, even on its old node: the second would release the next
+        incarnation's place. Call it after the previous batch is applied and before this one is
+        sent: no victim becomes a new incarnation in between.
+        """
         if not any(item.incarnations for item in items):
             return items
         current = [self._still(item) if item.incarnations else item for item in items]
@@ -182,7 +182,7 @@ class Victims:
         return [tix for tix in applied if tix not in state.evicted]
 
     def came_back(self, item: StatusItem, tasks: list[int]) -> None:
-        """Recorded, and known to Order: these tasks are pending."""
+        """Note that these tasks are recorded as pending; Order knows it already."""
         if item.state is TaskState.PENDING:
             state = self._order.known(item.jid)
             if state is not None and state.lives:
@@ -194,7 +194,7 @@ def uid_of(state: JobState, tix: int) -> str:
 
 
 def _current(reports: Reports, lives: Mapping[str, int]) -> Reports:
-    """Without what is about incarnations before these."""
+    """The reports without those about incarnations before these."""
     if not lives:
         return reports
     incarnations = reports.lives
@@ -213,7 +213,7 @@ def _current(reports: Reports, lives: Mapping[str, int]) -> Reports:
 
 
 def _divided(item: StatusItem, job: JobState) -> list[StatusItem]:
-    """The same item in two: of tasks that are being evicted, and of others."""
+    """The item split in two: tasks that are being evicted, and the others."""
     evicted = job.evicted
     parts: list[StatusItem] = []
     for state in (TaskState.PENDING, item.state):
@@ -231,5 +231,6 @@ def _divided(item: StatusItem, job: JobState) -> list[StatusItem]:
 
 
 def rule_of(reason: str) -> str:
-    """The action and its rules; for whom it was is for people, and would be a count for each."""
+    """The action and its plugins, without the beneficiary: a metric label per beneficiary would be
+    too many."""
     return reason.partition(": for ")[0]

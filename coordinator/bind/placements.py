@@ -1,4 +1,4 @@
-"""Where tasks are: the node of each, and what that takes from the idle sums of the shards."""
+"""Placements: the node of each task, and what it takes from the shards' idle sums."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from shared.model.model import Requests
 
 
 class Places:
-    """Every call comes before Order hears of the same: the states still tell what was."""
+    """Keeps the placements. Each method is called before Order takes the same event, because it
+    reads the old states."""
 
     def __init__(self, order: Order, dispatcher: Dispatcher) -> None:
         self._order = order
         self._dispatcher = dispatcher
 
     def reread(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> int:
-        """The ledger's word about all tasks of a job. Returns how many hold a node that were not
-        known to."""
+        """Take the ledger's records of all tasks of a job. Returns how many hold a node that the
+        books did not know of."""
         unknown = 0
         for tix, before in enumerate(state.states):
             task = tasks.get(tix)
@@ -37,14 +38,14 @@ class Places:
 
     @staticmethod
     def rows_of(state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
-        """The ledger's word about where tasks are."""
+        """Take the rows from the ledger's records."""
         state.clear_rows(range(len(state.rows)))
         placed = [t for t, task in tasks.items() if task.state != TaskState.PENDING]
         state.put_rows(placed, [tasks[t].row for t in placed])
 
     def placed(self, outcome: Outcome) -> tuple[JobState | None, int, int]:
-        """A turn came back: its job, the tasks it placed, and those of them that were recorded
-        before this outcome came."""
+        """Take a turn's outcome: returns its job, the number of placed tasks, and how many of them
+        were recorded before the outcome arrived."""
         state = self._order.known(outcome.jid)
         if state is None or state.standing is not Standing.OPEN:
             return None, 0, 0
@@ -63,7 +64,8 @@ class Places:
         return state, placed, recorded
 
     def moved(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
-        """Tasks that left, and tasks whose outcome is still on its way."""
+        """Take a recorded change: tasks that left their nodes, and placed ones whose outcome is
+        still under way."""
         state = self._order.known(item.jid)
         if state is None:
             return
@@ -84,7 +86,7 @@ class Places:
             state.clear_rows(tasks)
 
     def adopted(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
-        """Tasks are on these nodes, wherever they were thought to be."""
+        """Move tasks to these nodes, wherever the books had them."""
         for tix, row in zip(tasks, rows, strict=True):
             requests = self._requests(state.job.role_of(tix).cid)
             if state.states[tix] in HOLDING:

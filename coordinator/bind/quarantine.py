@@ -1,13 +1,13 @@
-"""Quarantine: nodes that refuse binds again and again for the same reason are left out for a while.
+"""Quarantine: nodes that refuse binds again and again are left out for a while.
 
-Such a node looks free to every worker. Every task that fits best there goes there, is refused, and
-goes there again. After some refusals in a row, without an accepted bind in between, workers leave
+Such a node looks free to every worker. Every task that fits best there is sent there, refused, and
+sent there again. After some refusals in a row, without an accepted bind in between, workers leave
 the node out. After a time it may try again; the next quarantine lasts longer.
 
 Only a small part of the nodes may be in quarantine at once: where all nodes refuse, the nodes are
 not the cause. :attr:`SetAside.withheld` reports that case instead.
 
-Pure: :meth:`SetAside.changes` says what to store; it holds once it is durable.
+Pure: :meth:`SetAside.changes` says what to store; it takes effect once it is durable.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from dataclasses import dataclass
 from shared.records.quarantine import Aside, aside_row, decode_aside
 
 REFUSALS = 5
-"""Refusals in a row that set a node aside: a node that only refuses now and then takes a bind
-before it comes to that."""
+"""Refusals in a row before a quarantine: a node that refuses only now and then accepts a bind
+before reaching it."""
 
 FORGET_SECONDS = 300.0
-"""Refusals further apart than this are no row."""
+"""Refusals further apart than this do not count as a row."""
 
 ASIDE_SECONDS = 60.0
-"""How long a node is left out the first time; doubles each time, up to the limit below."""
+"""Length of the first quarantine; doubles each time, up to the limit below."""
 
 ASIDE_LIMIT_SECONDS = 900.0
 
 AGAIN_SECONDS = 900.0
-"""A node that is set aside again so soon after its return has learnt nothing: longer this time."""
+"""A node that is quarantined again within this time of its return stays longer."""
 
 SHARE = 0.1
-"""The largest part of the nodes that is left out at once; one node, where there are two or more."""
+"""Largest fraction of the nodes in quarantine at once; one node, where there are two or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The cluster refused a bind for good: the node does not want the task."""
+    """A bind that the cluster refused permanently on this node."""
 
     jid: int
     tix: int
@@ -57,7 +57,7 @@ class _Row:
 
 
 class SetAside:
-    """The nodes in quarantine, and the nodes that are about to enter or leave it."""
+    """The nodes in quarantine, and those about to enter or leave it."""
 
     def __init__(self, *, refusals: int = REFUSALS, seconds: float = ASIDE_SECONDS) -> None:
         self.refusals = refusals
@@ -82,8 +82,7 @@ class SetAside:
 
     @property
     def suspects(self) -> Collection[int]:
-        """Rows of nodes that refused a bind lately. Successful binds matter for these
-        nodes only."""
+        """Rows of nodes that refused a bind lately; accepted binds matter for these only."""
         return self._rows.keys()
 
     def refused(self, row: int, reason: str, now: float) -> None:
@@ -106,7 +105,7 @@ class SetAside:
     def changes(self, now: float, present: Collection[int]) -> dict[int, Aside | None]:
         """The changes to store: nodes that enter quarantine, and (None) nodes that leave it.
 
-        ``present``: the rows of all nodes there are.
+        ``present``: the rows of all existing nodes.
         """
         if not self._wanted and not (self._due and self._due[0][0] <= now):
             return {}
@@ -153,7 +152,7 @@ class SetAside:
                 self._put(row, aside)
 
     def gone(self, row: int) -> None:
-        """The node was deleted: if it comes back, it may be another machine."""
+        """Forget a deleted node: if it comes back, it may be another machine."""
         self._rows.pop(row, None)
         self._before.pop(row, None)
         self._wanted.pop(row, None)
@@ -162,7 +161,7 @@ class SetAside:
             self._put(row, Aside(record.reason, record.since, 0.0, record.times))  # over at once
 
     def restore(self, objects: Mapping[str, bytes]) -> None:
-        """Take up the quarantined nodes among the ledger's objects."""
+        """Restore the quarantined nodes from the ledger's objects."""
         for key, data in objects.items():
             if (row := aside_row(key)) >= 0:
                 self._put(row, decode_aside(data))

@@ -1,10 +1,10 @@
-"""The one writer of task states: what many parts report is recorded in few script calls.
+"""The single writer of task states: reports of many sources are recorded in few script calls.
 
-Single flight: while one batch is on its way, the next gathers. A batch whose answer is lost is
-sent again under the same sequence number, which the ledger answers without doing it twice.
+Single flight: while one batch is under way, the next one gathers. A batch whose answer is lost is
+sent again under the same sequence number, for which the ledger returns the first answer.
 
-Of a batch that the ledger refuses each item is recorded alone. One that it refuses then counts as
-not applied: the task stays as it is, until the cluster reports again or the audit compares.
+Of a batch that the ledger refuses each item is recorded alone. An item that it refuses counts as
+not applied: the task keeps its state until the cluster reports again or the audit compares.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.ledger.retry import write
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply
 
 BATCH_TASKS = 2000
-"""Tasks of one batch: bounds how long the ledger's one thread is busy with it (about 10 ms)."""
+"""Tasks per batch: bounds how long the ledger's one thread is busy with it (about 10 ms)."""
 
 
 @dataclass(slots=True)
@@ -50,10 +50,9 @@ class Recorder:
         refusals: LedgerRefusals | None = None,
         queue_size: int = 256,
     ) -> None:
-        """``bless``, ``renew``: as in :func:`write`. ``current`` leaves out what the batch before
-        has made void, and is asked right before a batch is sent. ``applied`` is called with what
-        changed, under ``guard``: nobody reads the ledger's truth between a batch and its effect on
-        the coordinator."""
+        """``bless``, ``renew``: as in :func:`write`. ``current`` drops what the previous batch made
+        void; called right before a batch is sent. ``applied`` gets the changes, under ``guard``:
+        nobody reads the ledger between a batch and its effect on the coordinator."""
         self._ledger = ledger
         self._epoch = epoch
         self._run_id = run_id
@@ -73,8 +72,8 @@ class Recorder:
         await request.written
 
     async def repair(self, request: RepairRequest) -> RepairReply:
-        """Have the ledger recompute these records. Under the guard, like all that the coordinator
-        writes about tasks: nobody compares the books with the ledger meanwhile."""
+        """Have the ledger recompute these records. Under the guard, like all task writes of the
+        coordinator, so that no comparison of books and ledger runs meanwhile."""
         async with self._guard:
             self._sequence += 1
             sequence = self._sequence
@@ -119,7 +118,7 @@ class Recorder:
             self._applied(items, applied)
 
     async def _record(self, items: list[StatusItem], lapsed: list[int]) -> list[list[int]]:
-        """Which tasks of each item changed. Halves what is refused, down to the item that is."""
+        """The changed tasks of each item. Bisects a refused batch down to the refused item."""
         try:
             return (await self._send(items, lapsed)).applied
         except (LedgerArgument, LedgerFault) as error:

@@ -9,12 +9,12 @@ event                     what follows
 ``admitted``              objects are durable: they join Order
 ``worker_up``             a worker serves a shard under an epoch
 ``turns_returned``        outcomes of a call
-``worker_lost``           its epoch is void: its open turns are read anew from the ledger
-``reread``                the ledger's truth about those jobs: their turns are placed again
-``recorded``              the ledger recorded what became of tasks
+``worker_lost``           its epoch is revoked: its open turns are reread from the ledger
+``reread``                the ledger's records of those jobs: their turns are placed again
+``recorded``              the ledger recorded new states of tasks
 ``repartition``           nodes came, or a shard has too much: what to store
-``partition_stored``      the partition given out is durable
-``followed``              a worker told up to where it has read the log
+``partition_stored``      the stored partition is durable
+``followed``              the log position that a worker has read
 ``step``                  turns that may go out now
 ========================  =====================================================================
 """
@@ -73,8 +73,8 @@ class Coordinator:
         mode: str = "",
         moves_per_minute: int = MOVES_PER_MINUTE,
     ) -> None:
-        """``mode``: what a border means to the workers (none, soft, hard); told with the partition.
-        ``moves_per_minute``: nodes that may change hands for balance."""
+        """``mode``: how workers treat nodes of other shards (none, soft, hard); published with the
+        partition. ``moves_per_minute``: cap on nodes that change shards for balance."""
         self.order = order
         self.dispatcher = dispatcher
         self.tally = CoordinatorTally()
@@ -94,18 +94,20 @@ class Coordinator:
         self.victims = Victims(order, self.places, self.tally)
         self.shuffling = Shuffling(order, dispatcher)
         self.observed: dict[int, dict[int | str, Use]] = {}
-        """What others use on nodes, as the ledger has it: row -> slot or thing -> amount."""
+        """Usage by foreign pods, as the ledger has it: row -> slot or thing -> amount."""
         self._lost: set[int] = set()
         """Shards whose worker was lost and has no successor yet."""
         self._unread: list[int] = []
         self._fenced: dict[int, list[int]] = {}
-        """Shard -> jobs of turns whose batch was refused as a whole: not for ever, perhaps, as long
-        as its epoch is not void (a lease may be renewed, and a copy of the request arrive late)."""
+        """Shard -> jobs of turns whose batch was refused as a whole. The refusal is final only once
+        the epoch is revoked: until then the lease may be renewed, and a copy of the request arrive
+        late."""
 
     # --- objects ------------------------------------------------------------------------------
 
     def admitted(self, changes: Changes, states: dict[int, bytearray] | None = None) -> None:
-        """Objects are durable. ``states`` gives the tasks' states of recovered jobs."""
+        """Take objects that are durable. ``states`` has the task states of recovered jobs, by
+        jid."""
         self.order.accounts.classes.update(changes.classes)
         for row in changes.nodes_gone:
             self.borders.drop_node(row)
@@ -137,7 +139,7 @@ class Coordinator:
             self.order.drop_queue(qid)
 
     def restore_gone_nodes(self, nodes: Iterable[Node]) -> None:
-        """Recovery: nodes that were deleted."""
+        """Restore the deleted nodes after a takeover."""
         for node in nodes:
             self.borders.name(node)
 
@@ -145,11 +147,11 @@ class Coordinator:
 
     @property
     def revision(self) -> int:
-        """The number of the newest partition that was given out."""
+        """The revision of the newest partition that was handed out."""
         return self.borders.handover.revision
 
     def restore_partition(self, partition: PutPartition, *, at: str = "0") -> None:
-        """The partition the ledger knows as of this log entry; see :meth:`Borders.restore`."""
+        """Restore the ledger's partition as of this log entry; see :meth:`Borders.restore`."""
         self.borders.restore(partition, at=at)
 
     def repartition(self, now: float = 0.0) -> Repartition | None:
@@ -158,12 +160,12 @@ class Coordinator:
 
     def partition_stored(self, at: str) -> None:
         """Note that the new partition is durable, in the log before ``at``. Jobs that no shard
-        could place may fit now, so they are tried again."""
+        could place are tried again, because they may fit now."""
         self.borders.stored(at)
         self.order.accounts.capacity.freed()
 
     def followed(self, shard: int, epoch: Epoch, position: str) -> None:
-        """Note how far the worker under this epoch has read the log."""
+        """Note the log position that the worker under this epoch has read."""
         self.dispatcher.followed(shard, epoch, position)
 
     def _nodes_moved(self, moves: list[tuple[int, int]]) -> None:
@@ -174,7 +176,7 @@ class Coordinator:
     # --- turns --------------------------------------------------------------------------------
 
     def step(self, now: float) -> list[Instruction]:
-        """Open the turns that may go out now, and say what else must be done."""
+        """Open the turns that may go out now, and return all instructions that are due."""
         order = self.order
         out: list[Instruction] = []
         self.shuffling.step(now)
@@ -216,7 +218,7 @@ class Coordinator:
 
     @property
     def leaving(self) -> dict[int, JobState]:
-        """Deleted jobs that are not purged yet."""
+        """Deleted jobs that are not purged yet, by jid."""
         return self.order.departures.jobs
 
     def stopped(
@@ -238,7 +240,7 @@ class Coordinator:
         return self.victims.ended(items_of(holding, lambda jid, tix: states[jid].rows[tix]))
 
     def evicted(self, entries: Iterable[BindEntry]) -> tuple[list[tuple[int, int]], list[str]]:
-        """Begin the evictions that the bind stream reports. Returns the tasks (jid, tix) to stop
+        """Start the evictions that the bind stream reports. Returns the tasks (jid, tix) to stop
         and the uids of their present incarnations."""
         stop: list[tuple[int, int]] = []
         for victims, tasks in self.victims.told(e for entry in entries for e in entry.evicts):
@@ -248,17 +250,17 @@ class Coordinator:
         return stop, self.victims.uids(stop)
 
     def failed(self, items: list[StatusItem]) -> None:
-        """Note that the ends a :class:`Fail` named are recorded."""
+        """Note that the failures which a :class:`Fail` named are recorded."""
         self.order.departures.failed((item.jid, tix) for item in items for tix in item.tasks)
 
     def turns_returned(
         self, shard: int, call: int, outcomes: list[Outcome], *, now: float | None = None
     ) -> None:
-        """A call came back. Outcomes of a call that was given up meanwhile change nothing: its jobs
-        were read anew. A turn without an outcome is lost as with its worker: it is read anew too.
-        One that was fenced stays open until :meth:`worker_lost`, which has to follow.
+        """Take the outcomes of a call. Outcomes of a call that was given up are ignored: its jobs
+        were reread. A turn without an outcome is reread, as if its worker were lost. A fenced one
+        stays open until :meth:`worker_lost`, which must follow.
 
-        ``now`` (seconds since 1970): count how long what was placed had waited.
+        ``now`` (seconds since 1970): count how long the placed tasks had waited.
         """
         tally = self.tally.of(shard)
         at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
@@ -304,9 +306,9 @@ class Coordinator:
             self.observer.shard_changed(shard, SHARD_RECOVERED)
 
     def worker_lost(self, shard: int, *, planned: bool = False) -> None:
-        """Its epoch must be void before what is read now counts: the service claims a new one
-        first, then executes the :class:`Reread` of the next step. ``planned``: given up, not
-        lost."""
+        """Note that a shard's worker is gone. Its epoch must be revoked before a reread counts: the
+        service claims a new one first, then executes the :class:`Reread` of the next step.
+        ``planned``: given up on purpose, not lost."""
         sent, unsent = self.dispatcher.down(shard)
         self.order.reachable.discard(shard)
         if not planned:
@@ -323,8 +325,8 @@ class Coordinator:
             )
 
     def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> int:
-        """Take up the ledger's records of jobs whose turns were lost. Returns how many tasks were
-        placed although no outcome said so."""
+        """Take the ledger's records of jobs whose turns were lost. Returns the number of tasks that
+        were placed without a reported outcome."""
         unknown = 0
         for jid, (_, tasks) in truth.items():
             state = self.order.known(jid)
@@ -344,8 +346,8 @@ class Coordinator:
     # --- tasks --------------------------------------------------------------------------------
 
     def stray_nominations(self, nominations: Mapping[int, Nomination], now: float) -> None:
-        """Give up what the ledger holds for jobs that do not count on it: the outcome that told
-        of it was lost with its worker, or it has expired."""
+        """Release nominations in the ledger that no job here relies on: their outcome was lost with
+        its worker, or they have expired."""
         for jid, nomination in nominations.items():
             state = self.order.jobs.get(jid)
             if state is not None and (state.standing is Standing.OPEN or state.lapsing):
@@ -354,7 +356,7 @@ class Coordinator:
                 self.order.give_up_nominations(jid)
 
     def recorded(self, items: list[StatusItem], applied: list[list[int]]) -> None:
-        """The ledger recorded these changes; ``applied`` lists the tasks each item changed."""
+        """Take recorded state changes; ``applied`` lists the tasks that each item changed."""
         order = self.order
         for item, changed in zip(items, applied, strict=True):
             tasks, rows = self.victims.fresh(item, changed), item.rows
@@ -376,12 +378,12 @@ class Coordinator:
                 self.dispatcher.forget(item.jid)
 
     def job(self, jid: int) -> Job | None:
-        """None where the job is not known, or deleted."""
+        """The job; None where it is unknown or deleted."""
         state = self.order.jobs.get(jid)
         return None if state is None else state.job
 
     def _any_job(self, jid: int) -> Job | None:
-        """Also one that was deleted: what it has on a node must be known until it has left."""
+        """The job, a deleted one included: its tasks on nodes count until they have left."""
         state = self.order.known(jid)
         return None if state is None else state.job
 
@@ -399,7 +401,7 @@ class Coordinator:
         return result
 
     def _refused(self, refusals: Iterable[Refused], now: float) -> None:
-        """Tell the observer of refused binds, before their effect on the tasks is recorded."""
+        """Report refused binds to the observer, before their effect on the tasks is recorded."""
         for refusal in refusals:
             self.aside.refused(refusal.row, refusal.reason, now)
             if (state := self.order.jobs.get(refusal.jid)) is not None:
@@ -407,7 +409,7 @@ class Coordinator:
                 state.refused_by = f"node {self.names.get(refusal.row, refusal.row)}{reason_text}"
 
     def next_due(self) -> float | None:
-        """When to step again though nothing happened; None: never."""
+        """When to step again although nothing happened; None for never."""
         due = [self.order.next_due(), self.aside.next_due(), self.shuffling.next_due()]
         return min((at for at in due if at is not None), default=None)
 
@@ -421,7 +423,7 @@ class Coordinator:
             self.order.accounts.capacity.freed()
 
     def validate(self) -> None:
-        """Raise AssertionError where a job waits for an outcome that nobody will bring."""
+        """Raise AssertionError where a job waits for an outcome that can never arrive."""
         self.order.validate()
         on_the_way = {
             turn.jid

@@ -1,6 +1,6 @@
-"""What pods that are not ours use of a node: slots, and named things such as host ports.
+"""Usage of nodes by foreign pods: slots, and named things such as host ports.
 
-It is kept in the ledger, so that it counts against every placement.
+It is kept in the ledger, so that every placement takes it into account.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from shared.units.slots import Slots
 from shared.units.things import Vector, is_port
 
 Use = int | Vector
-"""Of a slot in its unit, of a named thing by dimension."""
+"""An amount in the slot's unit; for a named thing one amount per dimension."""
 
 
 def observed_of(snapshot: Snapshot) -> dict[int, dict[int | str, Use]]:
-    """What the ledger has of others' use: row -> slot or thing -> amount."""
+    """The foreign usage in the ledger: row -> slot or thing -> amount."""
     use_of: dict[int, dict[int | str, Use]] = {}
     for row, record in zip(snapshot.nodes.rows, snapshot.nodes.records, strict=True):
         _, _, flat = unpack_node(record)
@@ -33,8 +33,8 @@ def observed_of(snapshot: Snapshot) -> dict[int, dict[int | str, Use]]:
 
 
 def counted(used: Mapping[str, int], slots: Slots) -> dict[int | str, Use]:
-    """What others use of a node, by slot or, of its host ports, by name. Resources that nothing
-    of ours names count for nobody."""
+    """Foreign usage of a node, by slot, and by name for host ports. Resources that none of our
+    objects names are left out."""
     by_slot: dict[int | str, Use] = {}
     for name, amount in used.items():
         if amount and is_port(name):
@@ -47,7 +47,8 @@ def counted(used: Mapping[str, int], slots: Slots) -> dict[int | str, Use]:
 def observation(
     row: int, used: Mapping[int | str, Use], before: Mapping[int | str, Use]
 ) -> Observe:
-    """The operation names what things others had before, too: of those not named nothing moves."""
+    """The operation that stores the usage of a node. It names the things of ``before`` too, because
+    a version moves only for named things."""
     slots = [(at, use) for at, use in used.items() if isinstance(at, int) and isinstance(use, int)]
     things = {at: (0,) * len(use) for at, use in before.items() if isinstance(use, tuple)}
     things |= {at: use for at, use in used.items() if isinstance(use, tuple)}
@@ -57,8 +58,8 @@ def observation(
 def differences(
     before: Mapping[int, Mapping[int | str, Use]], now: Mapping[int, Mapping[int | str, Use]]
 ) -> dict[int, dict[int | str, Use]]:
-    """What others use (row -> slot or thing -> amount) where it is another than is known; an empty
-    dict where they use nothing any more."""
+    """The rows whose foreign usage changed: row -> slot or thing -> amount; an empty dict where
+    there is none any more."""
     changed = {row: dict(used) for row, used in now.items() if before.get(row, {}) != used}
     changed.update((row, {}) for row, used in before.items() if used and row not in now)
     return changed

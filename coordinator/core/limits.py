@@ -1,4 +1,4 @@
-"""The limits that an operator may set, given to those that keep them."""
+"""Hands the limits that an operator may set to the parts that enforce them."""
 
 from __future__ import annotations
 

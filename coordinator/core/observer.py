@@ -1,7 +1,7 @@
-"""Who is told what the state machine learns, for people's eyes: objects, events, stories.
+"""Observer of the state machine: feeds what people see (objects, events, timelines).
 
-Every call is about many tasks at once and must cost little: it stands in the path of every turn.
-Nothing that a listener does may change a decision.
+Each call covers many tasks and must be cheap, because it is on the path of every turn. An observer
+never affects a decision.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from shared.records.quarantine import Aside
 
 class Observer(Protocol):
     def outcome(self, shard: int, outcome: Outcome) -> None:
-        """A turn came back and was believed; Order knows of it already."""
+        """A turn's outcome was accepted; Order has taken it already."""
         ...
 
     def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
-        """The ledger recorded the state ``item.state`` of these tasks; Order knows of it."""
+        """The ledger recorded the state ``item.state`` of these tasks; Order has taken it."""
         ...
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
-        """Tasks have to leave their nodes; told again where a coordinator was lost meanwhile."""
+        """Tasks are evicted for the job ``by_jid``; repeated where a coordinator was lost
+        meanwhile."""
         ...
 
     def job_moved(self, jid: int) -> None:
-        """Something else about a job changed (it waits for another reason, it lost its place)."""
+        """Another property of a job changed (its pending reason, its nomination)."""
         ...
 
     def shard_changed(self, shard: int, reason: str) -> None:
@@ -35,16 +36,16 @@ class Observer(Protocol):
         ...
 
     def node_changed(self, name: str, aside: Aside | None) -> None:
-        """The node is set aside from now on, or (None) not any more."""
+        """The node entered quarantine, or (None) left it."""
         ...
 
     def ledger_contradicted(self, finding: Finding, message: str) -> str:
-        """The ledger audit found a record wrong. Returns the name of the object, for people."""
+        """The ledger audit found a wrong record. Returns the object's name, for people."""
         ...
 
 
 class Unobserved:
-    """Nobody listens."""
+    """An observer that ignores everything."""
 
     def outcome(self, shard: int, outcome: Outcome) -> None: ...
 

@@ -1,4 +1,5 @@
-"""The policy in force as the ledger keeps it: a history tells by which rules was evicted."""
+"""The policy in force as the ledger records it, so that a history shows the rules behind an
+eviction."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from shared.records.specs import POLICY_KEY, encode_policy
 
 
 def policy_op(policy: Policy) -> PutObject:
-    """To be stored before any worker places by this policy: the checker holds a shard's commits to
-    the policies since its epoch began."""
+    """The operation to store before any worker places by this policy: the checker judges a shard's
+    commits by the policies since its epoch began."""
     return PutObject(POLICY_KEY, encode_policy(policy_mapping(policy)))
 
 

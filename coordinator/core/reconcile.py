@@ -1,9 +1,9 @@
-"""Reconciliation: differences between the cluster and the coordinator's books, repaired when two
-looks find the same one.
+"""Reconciliation: repairs differences between the cluster and the coordinator's books once two
+passes in a row find the same one.
 
-A bind, its answer or a report may be on their way while the cluster lists its tasks, so that a
-difference seen once means nothing. A difference that the next look finds unchanged has no message
-on its way that could explain it. Then the books follow the cluster.
+A bind, its answer or a report may be under way while the cluster lists its tasks, so that a
+difference seen once means nothing. A difference that the next pass finds unchanged has no message
+under way that could explain it. Then the books follow the cluster.
 
 Pure: parts of a listing in, repairs out. The books are the coordinator's.
 :mod:`coordinator.service.reconcile_loop` compares them with the ledger separately.
@@ -45,7 +45,7 @@ class FindingKind(StrEnum):
 
 
 SHOWN = (FindingKind.ORPHAN, FindingKind.NO_NODE)
-"""Not repaired: somebody has to look. Shown as they stand."""
+"""Kinds that are not repaired but reported: an operator has to look."""
 
 _HELD = frozenset((TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING))
 _LIVE = (TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING, None, None, None)
@@ -88,8 +88,8 @@ class Look:
         self._present: dict[int, set[int]] = {}
 
     def take(self, part: Listed) -> None:
-        """A part of the listing. Tasks of one job stand together, and almost all are as they
-        should be: the loop is made for those."""
+        """Take a part of the listing. Tasks of one job are adjacent, and almost all match the
+        books: the loop is optimized for those."""
         row_of = self._core.rows.get
         head, state, unsure = "", None, False
         job_uid, states, rows, present = "", bytearray(), array("i"), set[int]()
@@ -117,11 +117,11 @@ class Look:
             self._compare(state, tix, live, row_of(node, -1))
 
     def _known(self, jid: str) -> JobState | None:
-        """The job of this number; None where there is no such job or the text is no number."""
+        """The job of this number; None where there is none, or the text is no number."""
         return self._core.order.known(int(jid)) if jid.isascii() and jid.isdecimal() else None
 
     def _compare(self, state: JobState, tix: int, live: TaskState, row: int) -> None:
-        """A task that is on a node, with its state in the books."""
+        """Compare a task that is on a node with its state in the books."""
         recorded, task = TaskState(state.states[tix]), (state.job.jid, tix)
         kind: FindingKind | None = None
         if row < 0:
@@ -137,8 +137,8 @@ class Look:
             self.findings[task] = ReconcileFinding(kind, task, live, row)
 
     def missing(self, states: Iterable[JobState]) -> Iterator[Task]:
-        """Tasks of these jobs that hold a node in the books and are not in the listing. Of jobs
-        that leave also those that are binding: nobody may be asking for that any more."""
+        """Tasks of these jobs that hold a node in the books and are not in the listing; of deleted
+        jobs also the binding ones, because nobody may be asking for their binds any more."""
         for state in states:
             if _unsure(state):
                 continue
@@ -149,7 +149,7 @@ class Look:
                     yield state.job.jid, tix
 
     def take_missing(self, listing: Listed) -> None:
-        """Judge the cluster's answer about tasks that its listing lacked."""
+        """Take the cluster's answer about tasks that were missing from its listing."""
         for name, uid, phase in zip(listing.tasks, listing.uids, listing.phases, strict=True):
             task = read_name(name)
             state = self._core.order.known(task[0])
@@ -165,7 +165,7 @@ class Look:
 
 
 class Reconciler:
-    """Two looks in a row decide."""
+    """Decides by two passes in a row."""
 
     def __init__(self, core: Coordinator) -> None:
         self._core = core
@@ -174,11 +174,11 @@ class Reconciler:
 
     @property
     def suspects(self) -> int:
-        """Findings that wait to be seen again."""
+        """Number of findings that wait to be confirmed."""
         return len(self._before)
 
     def judge(self, look: Look) -> ReconcileRepairs:
-        """Repair each difference that the previous look found unchanged."""
+        """The repairs of each difference that the previous pass found unchanged."""
         again = [f for task, f in look.findings.items() if self._before.get(task) == f]
         repairs = ReconcileRepairs()
         groups: dict[tuple[object, ...], StatusItem] = {}

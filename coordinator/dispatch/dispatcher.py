@@ -1,9 +1,10 @@
 """Dispatch: which shard a turn goes to, and when it is sent.
 
-A job's home shard is one that can hold its need by idle capacity, least outstanding work first;
-it is kept while the job lives (its members' neighbours and the shard's caches are there). Turns
-for a shard travel in batches, a few calls at a time, so that one call is placed while the next is
-on its way."""
+A job's home shard is one whose idle capacity can hold its need, the one with the least outstanding
+work first. The job keeps it for life, because its neighbours and the shard's caches are there.
+Turns for a shard travel in batches with a few calls in flight, so that one call is placed while the
+next is on its way.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from shared.messages.messages import Epoch, Turn
 from shared.model.model import Requests
 
 SESSION_TASKS = 30
-"""A turn that needs a session costs its worker as much as so many tasks of flat turns: some 2 ms
-(with one term between pods and 160 nodes) against 50 to 70 us. 256 of them in one call are half a
-second of processor time, and on a busy machine more than a worker may be silent: it was given up as
-dead, its turns were read anew and sent again in such calls (44 times in three minutes, seen with
-5,000 such jobs at a load of 20 on two cores)."""
+"""Cost of a turn that needs a session, in tasks of turns without one: some 2 ms (with one pod
+affinity term and 160 nodes) against 50 to 70 us.
+
+Counted as one task, 256 of them made a call of half a second of processor time, which on a busy
+machine exceeds the worker's deadline: it was given up as dead, and its turns were reread and sent
+again in such calls (44 times in three minutes, with 5,000 such jobs at a load of 20 on two cores).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +41,38 @@ class SendTurns:
 class ShardState:
     shard: int
     pace: Pace
-    """How many turns may be open at its worker."""
+    """The limit on open turns of its worker."""
     epoch: Epoch | None = None
-    """None while no worker is up."""
+    """The epoch of its live worker; None while it has none."""
     pid: int | None = None
-    """The process of the worker that is up, on its machine."""
+    """Process id of the live worker, on its machine."""
     fenced: bool = True
-    """Whether nothing that a worker of it still does can count: there was none since its epoch was
-    made void. None in ``epoch`` comes before that."""
+    """True once the shard's epoch is revoked, so that late commits are rejected. ``epoch`` becomes
+    None earlier."""
     served: str = ""
-    """The newest epoch under which one was up, as text; "" where none ever was."""
+    """The newest epoch under which a worker was up, as text; "" for none."""
     outstanding: int = 0
     """Tasks in turns that were sent or wait to be sent."""
     calls: dict[int, list[Turn]] = field(default_factory=dict)
     waiting: deque[Turn] = field(default_factory=deque)
     idle: Amounts = field(default_factory=dict)
     nodes: int = 0
-    """Nodes that there are, of the rows that it has or is to get."""
+    """Existing nodes among the rows that it owns or will own."""
     giving: int = 0
-    """Nodes that are on their way to another shard."""
+    """Nodes that are moving to another shard."""
     taking: int = 0
-    """Nodes that are on their way to this one."""
+    """Nodes that are moving to this shard."""
     position: str = ""
-    """Up to where in the log its worker told to have read; "" while it told nothing."""
+    """The log position up to which its worker reported to have read; "" before the first report."""
 
     @property
     def in_use(self) -> int:
-        """Nodes that are its own now: a giver has them until the taker does."""
+        """Nodes that it owns now: a moving node belongs to its giver until the taker owns it."""
         return self.nodes - self.taking + self.giving
 
     @property
     def open_turns(self) -> int:
-        """Turns that were sent and have no outcome yet."""
+        """Number of turns that were sent and have no outcome yet."""
         return sum(map(len, self.calls.values()))
 
 
@@ -98,14 +101,15 @@ class Dispatcher:
     # --- which shard --------------------------------------------------------------------------
 
     def route(self, turn: Turn, need: Amounts, *, tried: Collection[int] = ()) -> None:
-        """Queue a turn for its home shard; one of those ``tried`` only where no other is up."""
+        """Queue a turn for its home shard; avoids the shards ``tried`` unless no other has a
+        worker."""
         shard = self._home_of(turn, need, tried)
         state = self.shards[shard]
         state.waiting.append(turn)
         state.outstanding += weight(turn)
 
     def ready(self) -> bool:
-        """Whether any worker is up: turns are only opened then."""
+        """Whether any worker is up; turns are opened only then."""
         return any(state.epoch is not None for state in self.shards.values())
 
     def _home_of(self, turn: Turn, need: Amounts, tried: Collection[int]) -> int:
@@ -124,13 +128,13 @@ class Dispatcher:
         return best.shard
 
     def forget(self, jid: int) -> None:
-        """The job ended: its home is free."""
+        """Forget the home shard of a finished job."""
         self._home.pop(jid, None)
 
     # --- when ---------------------------------------------------------------------------------
 
     def send(self) -> list[SendTurns]:
-        """The calls that may go out now."""
+        """The calls to send now."""
         out = []
         for state in self.shards.values():
             while (
@@ -145,7 +149,8 @@ class Dispatcher:
         return out
 
     def nudge(self, shards: Iterable[int]) -> list[SendTurns]:
-        """Calls without turns to those that have no call open: they read the log at once."""
+        """Calls without turns to the shards that have no call open, so that they read the log at
+        once."""
         states = [self.shards[shard] for shard in shards]
         return [
             self._sent(state, state.epoch, [])
@@ -170,14 +175,15 @@ class Dispatcher:
         return SendTurns(shard=state.shard, epoch=epoch, call=self.last_call, turns=turns)
 
     def returned(self, shard: int, call: int) -> list[Turn]:
-        """A call came back; the turns it carried ([] where the worker was given up meanwhile)."""
+        """Close a call; returns its turns ([] where the worker was given up meanwhile)."""
         state = self.shards[shard]
         turns = state.calls.pop(call, [])
         state.outstanding -= sum(weight(turn) for turn in turns)
         return turns
 
     def judged(self, shard: int, call: int, *, statements: int, lost: int) -> None:
-        """Count the statements of a call that were judged, and those that lost to other shards."""
+        """Count the judged statements of a call, and those that lost a conflict with another
+        shard."""
         self.shards[shard].pace.judged(
             call=call, last_call=self.last_call, statements=statements, lost=lost
         )
@@ -191,13 +197,13 @@ class Dispatcher:
         self.shards[shard].fenced = False
 
     def followed(self, shard: int, epoch: Epoch, position: str) -> None:
-        """Note how far the worker under this epoch has read the log."""
+        """Note the log position that the worker under this epoch has read."""
         state = self.shards[shard]
         if state.epoch == epoch:
             state.position = position
 
     def down(self, shard: int) -> tuple[list[Turn], list[Turn]]:
-        """A worker is gone: the turns that it had (outcome unknown) and those never sent."""
+        """Note that a worker is gone: returns (turns it had, outcome unknown; turns never sent)."""
         state = self.shards[shard]
         sent = [turn for turns in state.calls.values() for turn in turns]
         unsent = list(state.waiting)
@@ -211,8 +217,7 @@ class Dispatcher:
     # --- capacity per shard -------------------------------------------------------------------
 
     def assign(self, changed: Mapping[int, int]) -> None:
-        """Other shards for these rows: idle sums follow their nodes. Rows of a shard that there is
-        not are left out."""
+        """Assign rows to shards; the idle sums follow their nodes. Unknown shards own nothing."""
         for row, shard in changed.items():
             before = self.shard_of.get(row)
             if before is not None:
@@ -224,7 +229,7 @@ class Dispatcher:
                 del self.shard_of[row]
 
     def under_way(self, moves: Iterable[tuple[int, int]]) -> None:
-        """Take up the nodes that are moving between shards: (giver, taker) of each."""
+        """Set the nodes that are moving between shards: (giver, taker) of each."""
         for state in self.shards.values():
             state.giving = state.taking = 0
         for giver, taker in moves:
@@ -238,7 +243,7 @@ class Dispatcher:
         add(state.idle, self._node_idle.get(row, {}).items(), sign)
 
     def offer(self, row: int, requests: Requests, sign: int) -> None:
-        """A node came (+1) or went (-1) with this allocatable."""
+        """Add (+1) or remove (-1) a node with this allocatable."""
         if sign > 0:
             self._present.add(row)
         else:
@@ -254,12 +259,13 @@ class Dispatcher:
         return self._node_idle.get(row, {})
 
     def busy(self, row: int, allocatable: Requests) -> bool:
-        """Whether tasks have something of a node that offers this much."""
+        """Whether tasks hold any of the node's allocatable."""
         idle = self._node_idle.get(row, {})
         return any(idle.get(slot, 0) != amount for slot, amount in allocatable)
 
     def used(self, rows: Iterable[int], requests: Requests, sign: int) -> None:
-        """Tasks took (+1) or left (-1) their nodes, also such as are gone and may come back."""
+        """Subtract (+1) or return (-1) the requests of tasks on these nodes, one per row; rows of
+        deleted nodes included."""
         for row, count in Counter(rows).items():
             add(self._node_idle.setdefault(row, {}), requests, -sign * count)
             shard = self.shard_of.get(row)
@@ -268,12 +274,12 @@ class Dispatcher:
 
 
 def cost(turn: Turn) -> int:
-    """The share of a call that a turn uses, counted in tasks of flat turns."""
+    """Weight of a turn in a call, in tasks of turns without a session."""
     return weight(turn) + (SESSION_TASKS if turn.world else 0)
 
 
 def weight(turn: Turn) -> int:
-    """Work in a turn: its tasks (at least one)."""
+    """Work of a turn: its number of tasks, at least one."""
     return max(1, sum(len(run.tasks) for run in turn.runs))
 
 

@@ -1,16 +1,16 @@
-"""Hand-over: how nodes change from one shard to another without ever being two shards' own.
+"""Handover: nodes change shards without ever being owned by two.
 
-Two phases. First the ledger is told that rows are *moving*: their giver starts nothing new on them,
-their taker does not either (in soft mode they are other shards' nodes to everybody). When the last
-statement that the giver may have planned before is decided, the rows become the taker's.
+Two phases. First the ledger records rows as *moving*: neither giver nor taker starts anything new
+on them as their owner (in soft mode they count as another shard's nodes for everybody). When the
+last statement that the giver may have planned earlier is decided, the rows become the taker's.
 
-When is that? A worker reads the log to its end before each call and decides every statement of a
-call before it answers. So no call may be open that was sent before the move was told, and the
-giver's worker, where one is up, must have told a position in the log behind it. A worker that is
-gone counts for nothing: its epoch was made void before its calls were closed.
+When is that? A worker reads the log to its end before each call, and decides every statement of a
+call before it answers. So no call may be open that was sent before the move was published, and the
+giver's live worker must have reported a log position behind it. A dead worker does not count: its
+epoch was revoked before its calls were closed.
 
-Nothing of it is in memory only. A successor finds the moving rows in the ledger, makes every epoch
-before its own void, and finishes.
+No part of this is in memory only. A new leader finds the moving rows in the ledger, revokes every
+earlier epoch, and finishes the move.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from shared.ledger.keys import log_position
 
 class Handover:
     def __init__(self, shards: int, *, mode: str = "") -> None:
-        """``mode``: none, soft or hard; only told, nothing here depends on it."""
+        """``mode``: none, soft or hard; only published, nothing here depends on it."""
         self.revision = 0
         self.storing = False
-        """Whether a partition was given out that is not stored yet."""
+        """Whether a partition was handed out by :meth:`put` and is not stored yet."""
         self.in_use: Shards = np.full(0, NOBODY, dtype=np.int32)
-        """Row -> the one shard that may treat it as its own. Rows of gone nodes stay: the worker
-        of another shard must not find one its own because the node came back."""
+        """Row -> the one shard that may treat it as its own. Rows of deleted nodes stay: a node
+        that comes back must not be another shard's."""
         self.moving: dict[int, tuple[int, int]] = {}
         """Row -> (giver, taker)."""
         self.strangers: list[int] = []
-        """Shards in the ledger's partition that there are no more: their epochs have to be made
-        void before their nodes are others' own."""
+        """Shards of the ledger's partition beyond the configured number: their epochs must be
+        revoked before other shards own their nodes."""
         self._shards = shards
         self._mode = mode
         self._told_mode = mode
         self._told = ""
-        """Id of a log entry behind which every reader knows what moves; "" while nobody does."""
+        """Log entry id behind which every reader knows the moving rows; "" while there is none."""
         self._last_call = 0
-        """The newest call that may have been planned without knowing."""
+        """The newest call that may have been planned without knowing them."""
 
     # --- desired ------------------------------------------------------------------------------
 
     def desired(self, rows: int) -> Shards:
-        """Row -> the shard that has it, or will; of at least so many rows."""
+        """Row -> the shard that owns it, or will; has at least ``rows`` entries."""
         self._grow(rows)
         desired = self.in_use.copy()
         for row, (_, taker) in self.moving.items():
@@ -63,9 +63,9 @@ class Handover:
             self.in_use = np.append(self.in_use, np.full(more, NOBODY, dtype=np.int32))
 
     def assign(self, desired: Shards) -> dict[int, int] | None:
-        """Rows without an owner get theirs at once. Others begin to move, unless some are on their
-        way: then their time comes later. Returns the rows that have another shard now, or will; and
-        None where nothing has to be stored."""
+        """Rows without an owner get theirs at once; other changes start a move, unless one is under
+        way: then they are left for a later call. Returns the changed rows with their new shards;
+        None where there is nothing to store."""
         self._grow(len(desired))
         under_way = bool(self.moving)
         now = self.in_use[: len(desired)]
@@ -84,7 +84,7 @@ class Handover:
         return changed if changed or self._told_mode != self._mode else None
 
     def put(self) -> PutPartition:
-        """The next partition to store; :meth:`stored` answers."""
+        """The next partition to store; its caller reports back to :meth:`stored`."""
         self.revision += 1
         self.storing = True
         self._told_mode = self._mode
@@ -97,7 +97,7 @@ class Handover:
 
     def stored(self, at: str, *, last_call: int) -> None:
         """Note that the partition is durable, in the log before ``at``. ``last_call``: the newest
-        call that was sent."""
+        call sent."""
         self.storing = False
         if self.moving and not self._told:
             self._told, self._last_call = at, last_call
@@ -105,8 +105,7 @@ class Handover:
     # --- in use -------------------------------------------------------------------------------
 
     def waits_for(self, workers: Mapping[int, ShardState]) -> list[int] | None:
-        """Shards that may still use the nodes they give away; None where no durable move
-        is open."""
+        """Givers that may still use the moving nodes; None where no durable move is open."""
         if not self._told:
             return None
         givers = sorted({giver for giver, _ in self.moving.values()})
@@ -120,8 +119,8 @@ class Handover:
         return not worker.position or log_position(worker.position) < log_position(self._told)
 
     def finish(self) -> list[tuple[int, int]]:
-        """The rows are their takers'; what to store is :meth:`put`. Returns (giver, taker) of
-        each."""
+        """Complete the move: the takers own the rows. Returns (giver, taker) of each; the caller
+        stores :meth:`put`."""
         moves = list(self.moving.values())
         for row, (_, taker) in self.moving.items():
             self.in_use[row] = taker if taker < self._shards else NOBODY
@@ -132,8 +131,9 @@ class Handover:
     # --- a successor --------------------------------------------------------------------------
 
     def restore(self, partition: PutPartition, *, at: str) -> None:
-        """Take up the ledger's partition, as of the log entry ``at`` or one before it. Nodes of
-        shards beyond today's number belong to nobody: the epochs of those shards are void too."""
+        """Restore the ledger's partition, as of the log entry ``at`` or one before it. Nodes of
+        shards beyond the configured number have no owner: the epochs of those shards are revoked
+        too."""
         self.revision = partition.revision
         self.storing = False
         self.strangers = sorted(shard for shard in partition.shards if shard >= self._shards)

@@ -1,7 +1,8 @@
-"""Asking shard workers what would happen: bounded in number and time, and never their death.
+"""Client for what-if inquiries to shard workers, limited in number and time; a failed one never
+gives a worker up.
 
-An inquiry stands in the way of turns for as long as it is answered, so that only a few are under
-way at once; who comes beyond that is told to come again.
+A worker that answers an inquiry places no turns meanwhile, so only a few are under way at once;
+more are refused with 429.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from shard_worker.inquiry.findings import InquiryFindings
 from shard_worker.inquiry.inquiry import Inquiry
 
 AT_ONCE = 4
-"""Questions that are answered at a time."""
+"""Limit on concurrent inquiries."""
 SECONDS = 3.0
-"""How long one worker may take to answer."""
+"""Deadline of one worker's answer."""
 RETRY_AFTER = 1.0
 
 
 class NoAnswer(Exception):
-    """No worker answered; the text says which were asked and what they said."""
+    """No worker answered; the text lists those asked and their errors."""
 
 
 class Inquiries:
@@ -36,7 +37,7 @@ class Inquiries:
 
     @contextlib.contextmanager
     def turnstile(self) -> Iterator[None]:
-        """Raises Problem (429) where enough questions are being answered."""
+        """Raises Problem (429) where the limit on inquiries is reached."""
         if self._busy >= self._at_once:
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -61,7 +62,8 @@ class Inquiries:
             raise NoAnswer(str(error)) from error
 
     async def ask_any(self, shards: list[int], inquiry: Inquiry) -> tuple[int, InquiryFindings]:
-        """The first of these shards that answers. Raises NoAnswer where none does."""
+        """The answer of the first of these shards that gives one, with its number. Raises
+        NoAnswer."""
         errors: list[str] = []
         for shard in shards[:2]:  # each may take its time
             try:

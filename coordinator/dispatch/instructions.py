@@ -1,4 +1,4 @@
-"""What the coordinator's state machine asks to be done: values, executed by whoever runs it."""
+"""Instructions: what the coordinator's state machine asks its host to execute, as values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from shared.records.reservation import encode_reserved, reserved_key
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Instruction: read the ledger's truth about these jobs and give it to :meth:`reread`."""
+    """Instruction: read the ledger's records of these jobs and pass them to :meth:`reread`."""
 
     jids: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """Instruction: record that these jobs hold no nominations any more."""
+    """Instruction: store that these jobs' nominations have expired."""
 
     jids: list[int]
 
@@ -36,23 +36,23 @@ class Repartition:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Instruction: delete these tasks (jid, tix) at the cluster, then record what
-    :meth:`Coordinator.stopped` makes of those that it never had."""
+    """Instruction: delete these tasks (jid, tix) at the cluster, pass those that it never had to
+    :meth:`Coordinator.stopped`, and record its result."""
 
     tasks: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Instruction: record these items (deleted members that were never placed), then tell
-    :meth:`Coordinator.failed` of them."""
+    """Instruction: record these items (deleted members that were never placed), then call
+    :meth:`Coordinator.failed` with them."""
 
     items: list[StatusItem]
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Instruction: nothing is left of these deleted jobs and members (jid, tix): forget them."""
+    """Instruction: remove these deleted jobs and members (jid, tix); their last task has left."""
 
     jids: list[int]
     pods: list[tuple[int, int]]
@@ -60,7 +60,7 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class LeaveOut:
-    """Instruction: store that these nodes (by row) are set aside, or (None) not any more; then tell
+    """Instruction: store the quarantines of these nodes (by row), None to end one; then call
     :meth:`Coordinator.left_out`."""
 
     marks: Mapping[int, Aside | None]
@@ -74,8 +74,8 @@ class LeaveOut:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Instruction: store for which job each of these nodes (by row) is kept, None: for none any
-    more; then tell :meth:`Aging.stored`."""
+    """Instruction: store the job that each of these nodes (by row) is reserved for, None to release
+    it; then call :meth:`Aging.stored`."""
 
     marks: dict[int, int | None]
 
@@ -90,8 +90,8 @@ Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge | L
 
 
 def never_placed(tasks: list[tuple[int, int]], jobs: Mapping[int, JobState]) -> list[StatusItem]:
-    """Deleted members (jid, tix) that are pending as FAILED, one item a job, class and group: the
-    ledger has to know which of them ask for nothing, and counted for their groups until now."""
+    """Deleted pending members (jid, tix) as FAILED, one item per job, class and group: the ledger
+    must stop counting the best-effort ones as present."""
     items: dict[tuple[int, int, int], StatusItem] = {}
     for jid, tix in tasks:
         if jid not in jobs:  # deleted as a whole meanwhile
@@ -105,7 +105,7 @@ def never_placed(tasks: list[tuple[int, int]], jobs: Mapping[int, JobState]) -> 
 
 
 def items_of(tasks: list[tuple[int, int]], row: Callable[[int, int], int]) -> list[StatusItem]:
-    """Tasks (jid, tix) as FAILED, one item a job."""
+    """Tasks (jid, tix) as FAILED, one item per job."""
     items: dict[int, StatusItem] = {}
     for jid, tix in tasks:
         item = items.setdefault(jid, StatusItem(TaskState.FAILED, jid, [], []))

@@ -1,12 +1,11 @@
 """Partition: which shard should own which nodes.
 
-Balanced by capacity, whole hyper nodes where they fit into a shard, and a node stays where it was:
-only new ones are placed here (:mod:`coordinator.dispatch.rebalance` evens out what has grown
-apart). The same input gives the same shards (no randomness, ties by row), so two coordinators
-agree.
+Balanced by capacity, hyper nodes kept whole where they fit into a shard, and stable: only new nodes
+are assigned here (:mod:`coordinator.dispatch.rebalance` evens out what has grown apart).
+Deterministic (ties broken by row), so that two coordinators agree.
 
-Everything is a column over rows: a cluster is looked at as a whole in milliseconds, between two
-events of a coordinator that must not stand still.
+Everything is a column over rows: a pass over the whole cluster takes milliseconds, because the
+coordinator's event loop must not block.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from numpy.typing import NDArray
 from shared.model.model import Requests
 
 NOBODY = -1
-"""Shard of a row that has none."""
+"""Owner of a row without a shard."""
 
 SPLIT_ABOVE = 1.1
-"""A hyper node with more than so many shards' parts of the cluster is split into its nodes: it
-cannot be whole in one shard without upsetting the balance."""
+"""A hyper node larger than this multiple of a shard's part of the cluster is split into its nodes:
+kept whole it would upset the balance."""
 
 PLACED_AT_ONCE = 50_000
-"""New units that get a shard in one cut, so that a coordinator of many nodes does not stand still
-when they come together. The others follow in the next."""
+"""New units that one pass assigns, so that many nodes arriving together do not block the
+coordinator. The others follow in the next pass."""
 
 Loads = NDArray[np.float64]
 Shards = NDArray[np.int32]
@@ -38,7 +37,7 @@ Units = NDArray[np.intp]
 
 
 class Offers:
-    """What nodes offer, by row and slot. A row without a node offers nothing."""
+    """Allocatable of the nodes, by row and slot. A row without a node has none."""
 
     def __init__(self) -> None:
         self._amounts = np.zeros((0, 0), dtype=np.float64)
@@ -66,7 +65,7 @@ class Offers:
         self._amounts, self.present = amounts, present
 
     def loads(self) -> Loads:
-        """A node's load is the largest part it has of any resource of the cluster."""
+        """The load of each node: the largest fraction it has of any resource of the cluster."""
         loads = np.zeros(len(self.present))
         for slot in range(self._amounts.shape[1]):
             column = self._amounts[:, slot]
@@ -77,32 +76,33 @@ class Offers:
 
 @dataclass(slots=True)
 class Cut:
-    """A cluster in shards. A unit is what moves together, a hyper node of the lowest tier or a
-    node; it has the number of its first row."""
+    """An assignment of the cluster to shards. A unit is what moves together: a hyper node of the
+    lowest tier, or a node. Its number is that of its first row."""
 
     unit: Units
-    """Row -> unit; also of rows without a node."""
+    """Row -> unit, rows without a node included."""
     units: Units
     """All units, in order."""
     load: Loads
     """By unit; 0 for other numbers."""
     size: NDArray[np.intp]
-    """Nodes, by unit."""
+    """Unit -> number of nodes."""
     owner: Shards
     """By unit."""
     totals: list[float]
-    """What each shard has: the sum of its units' loads."""
+    """Shard -> sum of its units' loads."""
     incomplete: bool = False
     """Whether some new units have no shard yet."""
 
     @property
     def part(self) -> float:
-        """What each shard would have if all had the same."""
+        """The load of each shard if all had the same."""
         return sum(self.totals) / len(self.totals)
 
     @property
     def gap(self) -> float:
-        """What the fullest shard has more than the emptiest, in parts (0 = balanced)."""
+        """Load of the fullest shard minus that of the emptiest, as a fraction of :meth:`part` (0 =
+        balanced)."""
         part = self.part
         return (max(self.totals) - min(self.totals)) / part if part else 0.0
 
@@ -118,10 +118,12 @@ class Cut:
 
 
 def cut(offers: Offers, domains: Iterable[list[int]], *, shards: int, previous: Shards) -> Cut:
-    """Every unit where most of it was, if there is room for it; new ones where there is least.
+    """Assign each unit to the shard that had most of it, if that has room; new ones to the least
+    loaded shards.
 
-    ``domains``: rows of hyper nodes, lowest tier first; one that is in an earlier one counts there.
-    ``previous``: who has each row now; as long as ``offers`` has rows."""
+    ``domains`` are the rows of each hyper node, lowest tier first; a row counts for the first that
+    has it. ``previous`` is the present owner of each row, as long as ``offers`` has rows.
+    """
     loads = offers.loads()
     unit = np.arange(len(loads))
     owner = np.where(offers.present, previous, NOBODY).astype(np.int32)
@@ -146,7 +148,7 @@ def cut(offers: Offers, domains: Iterable[list[int]], *, shards: int, previous: 
 
 
 def _held(owner: Shards, loads: Loads, shards: int) -> Loads:
-    """What each shard has of these."""
+    """Shard -> sum of these loads."""
     owned = owner != NOBODY
     shard_loads: Loads = np.zeros(shards)
     shard_loads += np.bincount(owner[owned], weights=loads[owned], minlength=shards)
@@ -154,10 +156,11 @@ def _held(owner: Shards, loads: Loads, shards: int) -> Loads:
 
 
 def _pulled_together(owner: Shards, loads: Loads, shard_loads: Loads, part: float) -> int:
-    """The shard for these rows: the one that has most of them, the lowest of equals, or where they
-    would fill it too much, the one that they fill least. NOBODY where no shard had any.
+    """The shard for these rows: the one that has most of them (ties: the lowest), or where they
+    would overfill it, the one that they fill least. NOBODY where no shard had any.
 
-    ``shard_loads``, what each shard has, is changed with it."""
+    Adds the rows to ``shard_loads`` (shard -> load).
+    """
     before = set(owner.tolist()) - {NOBODY}
     if len(before) <= 1:
         return before.pop() if before else NOBODY
@@ -173,7 +176,7 @@ def _pulled_together(owner: Shards, loads: Loads, shard_loads: Loads, part: floa
 
 
 def _place_new(partial_cut: Cut, new: Units) -> bool:
-    """New units, largest first, to the least loaded shard. Returns whether some are left."""
+    """Assign new units, largest first, to the least loaded shard. Returns whether some remain."""
     order = new[np.lexsort((new, -partial_cut.load[new]))][:PLACED_AT_ONCE]
     heap = [(load, shard) for shard, load in enumerate(partial_cut.totals)]
     heapq.heapify(heap)

@@ -1,11 +1,11 @@
-"""Rebalance: which nodes should change hands because one shard has too much and another too little.
+"""Rebalance: which nodes should move from an overloaded shard to an underloaded one.
 
-Three things keep it calm. It starts only above one bound and goes on until it is below a lower one
-(hysteresis), so that a cluster at the edge does not swing. It moves as little as that takes: nodes
-where nothing runs first, of them the one that closes the gap best. And it is capped per minute.
+Three things keep it calm. It starts only above one bound and goes on until below a lower one
+(hysteresis), so that a cluster at the edge does not oscillate. It moves as little as that takes:
+idle nodes first, and of them the one that closes the gap best. And the moves per minute are capped.
 
-Capacity alone is weighed, not load: any shard takes any job where it fits, and dispatch gives each
-new one to the shard with the least work, so work evens itself out in less time than nodes move.
+Only capacity is balanced, not work: any shard can place any job where it fits, and dispatch gives
+new jobs to the shard with the least work, so that work evens out faster than nodes move.
 """
 
 from __future__ import annotations
@@ -20,46 +20,50 @@ from numpy.typing import NDArray
 from coordinator.dispatch.partition import Cut, Units
 
 START_ABOVE = 0.25
-"""Gap between the fullest and the emptiest shard, as a part of what each should have. Below it
-the difference is less than what the jobs themselves differ in, and a move costs every worker a
-new judgement of all nodes."""
+"""Gap between the fullest and the emptiest shard, as a fraction of the average, at which a
+rebalance starts. A smaller gap is less than jobs differ by, and a move costs every worker a new
+evaluation of all nodes."""
 
 STOP_BELOW = 0.1
-"""Far enough below the start that some dozen nodes of a thousand may go before it starts again."""
+"""Gap at which it stops: far enough below the start that some dozen nodes of a thousand may leave
+before the next."""
 
 PAUSE_SECONDS = 10.0
-"""Between two hand-overs of one rebalance: few and large ones, for the workers' sake."""
+"""Pause between two handovers of a rebalance: few large ones cost the workers less."""
 
 CLOSER = 0.999
-"""A unit must be smaller than the gap by more than rounding, or it would only swap the two."""
+"""A unit must be smaller than the gap by more than rounding, or moving it would only swap the two
+shards."""
 
 MOVED_AT_ONCE = 20_000
-"""Nodes of one hand-over where nothing caps them: their choice must not keep anyone waiting."""
+"""Nodes per handover without a cap: bounds the time of their choice."""
 
 Rows = NDArray[np.bool_]
 
 
 class Rebalancer:
-    """When, and how much at a time. No clock: the caller says what time it is, in seconds."""
+    """Decides when to move nodes, and how many at a time. No clock: callers pass the time in
+    seconds."""
 
     def __init__(self, moves_per_minute: int) -> None:
-        """``moves_per_minute``: nodes; 0 = none move for balance."""
+        """``moves_per_minute``: nodes; 0 turns rebalancing off."""
         self.active = False
-        """Whether a rebalance has begun and is not done."""
+        """Whether a rebalance has started and is not finished."""
         self._cap = moves_per_minute
         self._room = float(moves_per_minute)
         self._filled = -math.inf
         self._next = -math.inf
 
     def due(self, now: float) -> bool:
-        """Whether one that was begun may go on."""
+        """Whether a started rebalance may go on now."""
         return self.active and now >= self._next
 
     def even_out(
         self, cut: Cut, *, busy: Callable[[], Rows], now: float, free: bool = False
     ) -> int:
-        """Move units of ``cut`` if it is time to; returns how many nodes. ``busy``: by row, where
-        something runs. ``free``: neither cap nor pause counts, the cluster is cut anew."""
+        """Move units of ``cut`` where due; returns the number of nodes. ``busy`` returns, by row,
+        whether tasks run there. ``free``: ignore cap and pause, because the cluster is partitioned
+        anew."""
         gap = cut.gap
         self.active = gap > (STOP_BELOW if self.active else START_ABOVE)
         if not self.active or (now < self._next and not free):
@@ -74,7 +78,7 @@ class Rebalancer:
         return count
 
     def _allowance(self, now: float) -> float:
-        """The cap fills up evenly and holds one minute's moves."""
+        """Nodes that may move now: a token bucket that holds one minute's moves."""
         since = min(60.0, max(0.0, now - self._filled))
         self._room = min(float(self._cap), self._room + since * self._cap / 60.0)
         self._filled = now
@@ -82,11 +86,11 @@ class Rebalancer:
 
 
 def even_out(cut: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int, bool]:
-    """Move units from the fullest to the emptiest shard while that brings the two closer, each at
-    most once.
+    """Move units from the fullest to the emptiest shard while that reduces the gap, each at most
+    once.
 
-    Returns how many nodes moved, and whether ``allowance`` (nodes) ended it early. The first unit
-    may be larger than what is allowed, as long as anything is: else a large one never could go.
+    Returns the number of nodes moved, and whether ``allowance`` (nodes) ended it early. With any
+    allowance left the first unit may exceed it, or a large unit could never move.
     """
     part, totals, count = cut.part, cut.totals, 0
     before = cut.owner.copy()
@@ -113,7 +117,7 @@ def even_out(cut: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int,
 
 
 class _Shelf:
-    """The units that a shard had, by load, idle ones and busy ones apart."""
+    """The units of one shard, sorted by load, idle and busy ones apart."""
 
     def __init__(self, cut: Cut, units_of_shard: Units, busy: Rows) -> None:
         runs = np.bincount(cut.unit, weights=busy, minlength=len(cut.unit)) > 0
@@ -124,8 +128,8 @@ class _Shelf:
         ]
 
     def take(self, gap: float) -> int | None:
-        """The unit that closes a gap best, idle ones first; None where each would only swap the
-        two shards."""
+        """Remove and return the unit that closes a gap best, idle ones first; None where each would
+        only swap the two shards."""
         for loads, units in self._kinds:
             at = bisect_right(loads, gap / 2)
             near = [i for i in (at - 1, at) if 0 <= i < len(loads) and loads[i] < gap * CLOSER]

@@ -1,8 +1,9 @@
-"""Borders: the nodes of the cluster, and which shard has each of them now and shall have it.
+"""The partition of the cluster: its nodes, the shard that owns each now, and the one that will.
 
-It joins what is decided apart: where a node belongs (:mod:`coordinator.dispatch.partition`), what
-should change hands (:mod:`coordinator.dispatch.rebalance`), and how it does
-(:mod:`coordinator.dispatch.handover`)."""
+Joins three decisions: where a node belongs (:mod:`coordinator.dispatch.partition`), which nodes
+should move (:mod:`coordinator.dispatch.rebalance`), and how they do
+(:mod:`coordinator.dispatch.handover`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from shared.model.model import Node
 from shared.model.topology import HyperNode
 
 MOVES_PER_MINUTE = 1000
-"""Nodes that change hands for balance, where nobody says otherwise."""
+"""Default cap on nodes that move for balance."""
 
 
 class Borders:
@@ -35,13 +36,13 @@ class Borders:
         moves_per_minute: int,
         on_moved: Callable[[list[tuple[int, int]]], None],
     ) -> None:
-        """``on_moved``: nodes have changed hands, one (giver, taker) each."""
+        """``on_moved`` is called with (giver, taker) of each node that has changed its shard."""
         self.nodes: dict[int, Node] = {}
         self.names: dict[int, str] = {}
-        """Of every node that was ever known: a bind may be under way to one that is gone."""
+        """Row -> name of every node ever known: a bind to a deleted node may be under way."""
         self.rows: dict[str, int] = {}
-        """Row of every name, of gone nodes too: their last tasks still report, and one that comes
-        back has its row again."""
+        """Name -> row, of deleted nodes too: their last tasks still report, and a node that comes
+        back gets its row again."""
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.handover = Handover(len(dispatcher.shards), mode=mode)
         self.rebalancer = Rebalancer(moves_per_minute)
@@ -50,9 +51,9 @@ class Borders:
         self._accounts = accounts
         self._moved = on_moved
         self._changed = False
-        """Whether nodes or domains came or went since the partition was looked at."""
+        """Whether nodes or domains changed since the last partition."""
         self._anew = False
-        """Whether there are other shards than the partition was made for."""
+        """Whether the number of shards differs from that of the restored partition."""
 
     # --- nodes --------------------------------------------------------------------------------
 
@@ -69,7 +70,7 @@ class Borders:
         self._accounts.put_node(node)
 
     def name(self, node: Node) -> None:
-        """A node that there was once."""
+        """Note the name of a deleted node."""
         self.names[node.row] = node.name
         self.rows[node.name] = node.row
 
@@ -90,7 +91,7 @@ class Borders:
         self._changed |= self.hyper_nodes.pop(name, None) is not None
 
     def _busy(self) -> NDArray[np.bool_]:
-        """By row, whether something runs there or is placed."""
+        """Row -> whether tasks run or are placed there."""
         busy, dispatcher = np.zeros(len(self._offers.present), dtype=np.bool_), self._dispatcher
         for row, node in self.nodes.items():
             busy[row] = dispatcher.busy(row, node.allocatable)
@@ -106,8 +107,8 @@ class Borders:
     # --- the partition ------------------------------------------------------------------------
 
     def restore(self, partition: PutPartition, *, at: str) -> None:
-        """The partition that the ledger knows as of this log entry: kept, so that a restart moves
-        nothing, and what was moving goes on to."""
+        """Restore the ledger's partition as of this log entry, so that a restart moves nothing, and
+        moves under way go on."""
         self.handover.restore(partition, at=at)
         self._anew = partition.shards.keys() != self._dispatcher.shards.keys()
         self._changed = True
@@ -119,8 +120,8 @@ class Borders:
         self._dispatcher.under_way(self.handover.moving.values())
 
     def repartition(self, now: float) -> Repartition | None:
-        """The first phase: what to store where nodes came, or a shard has too much. None where all
-        stays as it is, or the partition given out before is not stored yet."""
+        """The first phase: the partition to store after nodes arrived, or when a shard has too
+        many. None where nothing changes, or the previous partition is not stored yet."""
         handover = self.handover
         more = self.rebalancer.due(now) and not handover.moving
         if handover.storing or not (self._changed or more):
@@ -149,16 +150,16 @@ class Borders:
 
     @property
     def at_rest(self) -> bool:
-        """Whether all was looked at, and nothing is on its way."""
+        """Whether no change is unprocessed and no node is moving."""
         handover = self.handover
         return not (self._changed or handover.moving or handover.storing)
 
     def stored(self, at: str) -> None:
-        """Everybody who reads the log up to ``at`` knows the partition that was given out."""
+        """Note that the partition is durable: everybody who reads the log up to ``at`` knows it."""
         self.handover.stored(at, last_call=self._dispatcher.last_call)
 
     def step(self) -> list[Repartition | SendTurns]:
-        """The second phase as soon as it may be; until then, calls to those it waits for."""
+        """The second phase, once possible; before that, calls to the givers it waits for."""
         handover = self.handover
         waits = None if handover.storing else handover.waits_for(self._dispatcher.shards)
         if waits is None:

@@ -23,20 +23,20 @@ from shared.messages.messages import Epoch, Turn
 from shared.settings.settings import Settings
 
 NAMESPACE = "quadrant-{cluster}"
-"""Ray namespace of the worker actors of one cluster: who shares a Ray with others touches none of
-theirs."""
+"""Ray namespace of one cluster's worker actors, so that clusters that share a Ray do not touch each
+other's."""
 
 VERSION = version("quadrant")
-"""A worker of another version does not begin anew: it is replaced."""
+"""A worker of another version is replaced, not reused."""
 
 HEAD_SECONDS = 60.0
-"""How long a head is waited for."""
+"""How long to wait for the Ray head."""
 
 CHECKS = 3
-"""So many questions without an answer, and Ray is lost."""
+"""After this many unanswered checks Ray counts as lost."""
 
 ANSWER_SECONDS = 2.0
-"""How long Ray may take to end something."""
+"""Deadline for Ray to end something."""
 
 _T = TypeVar("_T")
 
@@ -44,8 +44,8 @@ log = structlog.get_logger(__name__)
 
 
 class WorkerLost(Exception):
-    """The worker died, was given up, or did not answer before the deadline. What the call did is
-    unknown. ``alive``: it told itself that it failed, so its process may begin anew."""
+    """The worker died, was given up, or missed its deadline. What the call did is unknown.
+    ``alive``: it reported the failure itself, so that its process may be reused."""
 
     def __init__(self, message: str, *, alive: bool = False) -> None:
         super().__init__(message)
@@ -55,7 +55,8 @@ class WorkerLost(Exception):
 def worker_config(
     settings: Settings, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
 ) -> WorkerConfig:
-    """What a worker is started with; ``policy``: the file's content, None = the default."""
+    """The start configuration of a worker; ``policy`` is the parsed policy file, None for the
+    default."""
     return WorkerConfig(
         shard=shard,
         epoch=epoch,
@@ -70,43 +71,44 @@ def worker_config(
 
 
 class RayLost(Exception):
-    """Ray does not answer. Nobody can start workers, so this process has to join another Ray
+    """Ray does not answer. No workers can be started, so this process must join another Ray
     cluster."""
 
 
 class Shards(Protocol):
     async def join(self) -> None:
-        """Join what the workers run on; nothing there is touched. One that is being started is
-        waited for. Raises RayLost where there is none."""
+        """Connect to Ray without touching anything there; waits for a Ray that is starting. Raises
+        RayLost where there is none."""
         ...
 
     async def inherit(self, shards: int) -> None:
-        """Take stock of the workers that an earlier leader left, so that :meth:`start` can let them
-        begin anew. Ends those of shards beyond the number. Waits for :meth:`join`."""
+        """Find the workers that an earlier leader left, so that :meth:`start` can reuse their
+        processes. Ends those of shards beyond the number. Waits for :meth:`join`."""
         ...
 
     async def check(self) -> None:
-        """To be asked when a worker did not start. Raises RayLost."""
+        """Check Ray after a worker did not start. Raises RayLost."""
         ...
 
     async def start(self, config: WorkerConfig) -> int:
-        """Returns its process id. Raises WorkerLost where it does not come up in time."""
+        """Start a worker; returns its process id. Raises WorkerLost where it is not up in time."""
         ...
 
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
-        """Raises WorkerLost; an empty list only lets the worker follow the log."""
+        """Send turns; an empty list only makes the worker read the log. Raises WorkerLost."""
         ...
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
-        """What would come of turns, on the worker's view and without doing it.
+        """What would come of these turns, on the worker's view and without side effects.
 
-        Raises WorkerLost where it has no worker, or that does not answer in time: nobody's
-        business but the asker's, the worker is not given up for it."""
+        Raises WorkerLost where the shard has no worker, or one that misses the deadline. Only the
+        inquiry fails then: the worker is not given up.
+        """
         ...
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None:
-        """Make sure that the worker does nothing more. ``alive``: it has just answered; it is kept,
-        and begins anew at the next :meth:`start`, which takes far less than a new process."""
+        """Make sure that the worker does nothing more. ``alive``: it has just answered; its process
+        is kept and reused by the next :meth:`start`, far faster than a new process."""
         ...
 
     async def close(self) -> None: ...
@@ -130,8 +132,8 @@ class RayShards:
         cpus: float = 0.0,
     ) -> None:
         """``address``: HOST:PORT of the head. ``cluster``: the id of the ledger. ``call_seconds``:
-        our own deadline for a call; a worker that misses it is given up. ``cpus``: what each takes
-        of its Ray node."""
+        our own deadline for a call; a worker that misses it is given up. ``cpus``: CPU resources
+        that each actor takes of its Ray node."""
         self._address = address
         self._joined = asyncio.Event()
         self._namespace = NAMESPACE.format(cluster=cluster)
@@ -140,10 +142,10 @@ class RayShards:
         self._start_seconds = start_seconds
         self._actors: dict[int, Any] = {}
         self._epochs: dict[int, bytes] = {}
-        """Under which each worker was last begun: calls say so, and no other heeds them."""
+        """The epoch under which each worker last started: calls carry it, and workers of other
+        epochs ignore them."""
         self._left: dict[int, Any] = {}
-        """Workers that may begin anew, by shard: an earlier coordinator left them, or they answered
-        that they failed."""
+        """Reusable workers by shard: an earlier leader left them, or they reported a failure."""
 
     async def join(self) -> None:
         try:
@@ -153,7 +155,7 @@ class RayShards:
         self._joined.set()
 
     def _attach(self) -> None:
-        """Join the Ray cluster as a driver."""
+        """Connect to the Ray cluster as a driver."""
         import ray
 
         _until_listening(self._address)
@@ -244,14 +246,15 @@ class RayShards:
             await _if_ray_answers(lambda: ray.kill(actor, no_restart=True))
 
     async def close(self) -> None:
-        """Leave the Ray cluster. Workers that were not given up stay for who leads next."""
+        """Disconnect from Ray. Workers that were not given up stay for the next leader."""
         import ray
 
         await _if_ray_answers(ray.shutdown)
 
 
 def _parse(name: str) -> tuple[int, int]:
-    """(shard, counter of the epoch) of a worker by its name; shard -1 where it runs other code."""
+    """(shard, counter of the epoch) from a worker's name; shard -1 where it runs another
+    version."""
     match name.split("-", 3):
         case ["shard", shard, counter, version] if version == VERSION:
             return int(shard), int(counter)
@@ -260,8 +263,8 @@ def _parse(name: str) -> tuple[int, int]:
 
 
 def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
-    """For each worker, by its name, the shard that it may begin anew for: the worker of a shard
-    that was started last. None: it is to end."""
+    """Worker name -> the shard that may reuse it, the last started of each shard; None: to be
+    ended."""
     parsed = {name: _parse(name) for name in names}
     newest = {shard: name for name, (shard, _) in sorted(parsed.items(), key=lambda item: item[1])}
     return {
@@ -271,7 +274,7 @@ def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
 
 
 def _until_listening(address: str) -> None:
-    """Without it Ray gives up at once on a head that is not there yet."""
+    """Wait until the head listens: Ray gives up at once on one that does not yet."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + HEAD_SECONDS
     while port.isdecimal() and time.monotonic() < deadline:
@@ -322,7 +325,8 @@ def _lost_if_altered(shard: int) -> Iterator[None]:
 
 
 async def _if_ray_answers(call: Callable[[], object]) -> bool:
-    """Without a head there is nobody to ask, and nothing left to end. Whether it answered."""
+    """Run the call unless Ray does not answer; returns whether it did. Without a head nothing is
+    left to end."""
     from ray.exceptions import RayError
 
     try:
@@ -335,8 +339,8 @@ async def _if_ray_answers(call: Callable[[], object]) -> bool:
 
 
 async def _apart(call: Callable[[], _T]) -> _T:
-    """Make a call that blocks, in a thread of its own which nobody waits for at the end: without a
-    head, Ray's calls return only after a minute."""
+    """Run a blocking call in a daemon thread that is not joined at exit: without a head, Ray's
+    calls return only after a minute."""
     future: Future[_T] = Future()
     future.set_running_or_notify_cancel()
 

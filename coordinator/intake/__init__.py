@@ -1,6 +1,6 @@
-"""Objects in: bounded, judged, numbered, made durable, told on.
+"""Admission of submitted objects: bounded, validated, numbered, made durable, published.
 
-``intake`` judges a list through ``admission``; ``writer`` stores what was accepted and acknowledges
-it; ``fair_queue``, ``pending_limit`` and ``body_budget`` bound what one tenant can make others
-wait.
+``intake`` validates a list through ``admission``; ``writer`` stores what was accepted and
+acknowledges it; ``fair_queue``, ``pending_limit`` and ``body_budget`` bound how long one tenant can
+make the others wait.
 """

@@ -1,7 +1,7 @@
-"""Memory for bodies that are being read or stored, shared fairly among those who send them.
+"""Memory for request bodies that are being read or stored, shared fairly among the callers.
 
-The same rule as in :mod:`coordinator.intake.fair_queue`, in bytes: one who sends alone gets half of
-the room, and whoever holds nothing yet is always let in.
+The rule of :mod:`coordinator.intake.fair_queue`, in bytes: a single caller gets half of the room,
+and a caller that holds nothing is always admitted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from aiohttp import web
 from coordinator.errors import Problem
 
 BYTES = 96 << 20
-"""Less than what the doors let wait together, so that this one says no first."""
+"""Below the sum of what the listeners buffer, so that this limit refuses first."""
 
 LARGEST = 16 << 20
-"""What a body counts that does not say its size: as much as a door takes."""
+"""Assumed size of a body without Content-Length: the most that a listener accepts."""
 
 RETRY_SECONDS = 1.0
 
@@ -31,7 +31,7 @@ class BodyRoom:
 
     @contextlib.contextmanager
     def taken(self, caller: str, request: web.Request) -> Iterator[None]:
-        """Room for the body of a request until it is answered. Raises Problem (429)."""
+        """Reserve memory for the body of a request until it is answered. Raises Problem (429)."""
         if not request.can_read_body:
             yield
             return

@@ -1,4 +1,5 @@
-"""What intake tells the coordinator: objects that became durable together, and what is gone."""
+"""What intake publishes to the coordinator: objects that became durable together, and removed
+ones."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from shared.model.topology import HyperNode
 
 @dataclass(slots=True)
 class Changes:
-    """Objects that became durable together (what intake admitted)."""
+    """The admitted objects that became durable together."""
 
     classes: dict[int, TaskClass] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -27,19 +28,19 @@ class Changes:
     objects_gone: list[WorldObject] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     jobs_gone: list[int] = field(default_factory=list)
-    """Deleted jobs: nothing more of them is placed, what runs is stopped."""
+    """Deleted jobs: none of their tasks is placed any more, running ones are stopped."""
     tasks_gone: list[tuple[int, int]] = field(default_factory=list)
     """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped."""
     jobs_purged: list[int] = field(default_factory=list)
-    """Deleted jobs that nothing is left of, their records neither."""
+    """Deleted jobs whose last task and record are gone."""
     documents: list[Document] = field(default_factory=list)
     """New or changed."""
     documents_gone: list[Key] = field(default_factory=list)
 
     def parts(self, size: int) -> Iterator[Changes]:
-        """The same as several changes of at most ``size`` nodes or jobs, one after the other: what
-        others refer to comes first, each object together with its documents. Where anything goes
-        it stays whole: what replaces it may have its name."""
+        """Split into changes of at most ``size`` nodes or jobs. Referenced objects come first, each
+        object together with its documents. Changes that delete anything stay whole, because a
+        replacement may have the deleted object's name."""
         removals = (self.nodes_gone, self.queues_gone, self.hyper_nodes_gone, self.objects_gone)
         ended = (self.jobs_gone, self.tasks_gone, self.jobs_purged, self.documents_gone)
         if len(self.nodes) + len(self.jobs) <= size or any(removals) or any(ended):

@@ -1,8 +1,8 @@
-"""Where requests wait to be stored: one line for each queue, served in turn.
+"""A fair queue of requests that wait to be stored: one line per queue, served round robin.
 
-A line takes one more request only while it is shorter than the room that is left. Alone it gets
-half of the room; two get a third each; and whoever comes new finds room, however long the others'
-lines are. So the flood of one tenant fills its own line, and nobody else's.
+A line accepts a request only while it is shorter than the room that is left. A single line gets
+half of the room, two get a third each; and a new one always finds room, however long the others
+are. So the flood of one tenant fills only that tenant's line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class LineFull(Exception):
 
 
 class FairQueue(Generic[T]):
-    """``size``: requests that may wait in all lines together. Not for several threads."""
+    """``size``: requests that may wait in all lines together. Not thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -45,7 +45,7 @@ class FairQueue(Generic[T]):
         self._filled.set()
 
     async def put(self, item: T, line: str) -> None:
-        """Wait for room. For what cannot be turned away."""
+        """Wait for room. For requests that must not be refused."""
         while True:
             try:
                 self.put_nowait(item, line)
@@ -56,7 +56,7 @@ class FairQueue(Generic[T]):
                 return
 
     async def get(self) -> T:
-        """The next request, waiting for one."""
+        """The next request; waits for one."""
         while not self._waiting:
             self._filled.clear()
             await self._filled.wait()

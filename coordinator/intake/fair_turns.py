@@ -1,9 +1,9 @@
-"""Turns at something scarce, shared by the time that they take: the least served goes first.
+"""Fair sharing of a scarce resource by time used: the least served caller goes first.
 
-The rule of :mod:`coordinator.intake.fair_queue`, in processor seconds: a line for each token, and a
-line takes one more only while it is shorter than the room that is left. Whose turn it is next is
-decided by the time that each has used, counted from where it came back after it had nothing to ask:
-idling saves up nothing.
+The rule of :mod:`coordinator.intake.fair_queue`, in processor seconds: one line per token, and a
+line accepts a caller only while it is shorter than the room that is left. The next turn goes to the
+caller that has used the least time; a caller that returns after being idle starts at the current
+level, so that idling saves up nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coordinator.intake.fair_queue import LineFull
 
 
 class FairTurns:
-    """``slots``: turns at a time. ``size``: how many may wait in all lines together."""
+    """``slots``: concurrent turns. ``size``: how many callers may wait in all lines together."""
 
     def __init__(self, *, slots: int, size: int) -> None:
         self._free = slots
@@ -33,7 +33,7 @@ class FairTurns:
         return self._waiting
 
     async def take(self, caller: str) -> None:
-        """Wait for a turn; :meth:`give_back` has to follow. Raises LineFull."""
+        """Wait for a turn; :meth:`give_back` must follow. Raises LineFull."""
         if self._free and not self._waiting:
             self._free -= 1
             self._floor = max(self._floor, self._used.get(caller, 0.0))
@@ -56,7 +56,7 @@ class FairTurns:
             raise
 
     def give_back(self, caller: str, seconds: float) -> None:
-        """The turn is over; it took so many processor seconds."""
+        """End the turn, which took this many processor seconds."""
         self._used[caller] = max(self._used.get(caller, 0.0), self._floor) + seconds
         self._free += 1
         while self._free and self._waiting:

@@ -1,8 +1,9 @@
 """Intake: from submitted objects to the operations that make them durable.
 
-No I/O and no clock. :meth:`Intake.admit` judges each object of a list alone, in an order in which
-references come first (classes of priority, queues, nodes, PodGroups, then Jobs and Pods), whatever
-their order in the list. What it returns must become durable before anything else is done with it.
+No I/O and no clock. :meth:`Intake.admit` validates each object of a list by itself, in an order in
+which references come first (priority classes, queues, nodes, PodGroups, then Jobs and Pods),
+whatever their order in the list. The result must become durable before anything else is done with
+it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from shared.model.topology import HyperNode
 from shared.slices import Steps, at_once
 
 FEW_BYTES = 8 << 10
-"""An object of no more cannot have more values than one may."""
+"""An object up to this size cannot exceed the limit on values, so they need not be counted."""
 
 _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     PriorityClass: admit_priority_class,
@@ -59,35 +60,35 @@ _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     JobManifest: admit_job,
     PodManifest: admit_pod,
 }
-"""In the order of judging; queues, whose order among themselves matters, come before nodes."""
+"""In the order of admission. Queues, whose order among themselves matters, come before nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Objects that were read, each by itself."""
+    """Parsed objects of a list, each by itself."""
 
     count: int
-    """Of all objects, those that are refused too."""
+    """Number of all objects, the refused ones included."""
     items: list[Item]
     refused: list[Refusal]
 
 
 class Intake:
-    """The names that are taken, and the next numbers. ``observe`` also takes what a running cluster
-    shows: pods that have a node, and creation times as written (``replay``)."""
+    """The accepted names and the next numbers. ``observe`` also takes what an observed cluster has:
+    pods with a node, and creation times as written (``replay``)."""
 
     def __init__(self, *, observe: bool = False, images: bool | None = None) -> None:
-        """``images``: keep which images nodes have and tasks need; as ``observe`` where not said.
-        Tasks of different images are of different classes then."""
+        """``images``: keep which images nodes have and tasks need (default: as ``observe``). Tasks
+        with different images are then in different classes."""
         self._images = observe if images is None else images
         self.registry = Registry(images=self._images)
         self._observe = observe
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
-        """The node a pod is on, "" for none; whoever knows it says so here."""
+        """Returns the node of a pod, "" for none; replaced by the owner of that knowledge."""
 
     @property
     def documents(self) -> dict[Key, Document]:
-        """Of everything that was admitted, durable already or not."""
+        """Documents of all admitted objects, durable or not yet."""
         return self.registry.documents
 
     def admit(
@@ -99,7 +100,7 @@ class Intake:
         keep: bool = True,
         planting: bool = True,
     ) -> Admission:
-        """As :meth:`admitting`, in one go."""
+        """As :meth:`admitting`, in one step."""
         return at_once(self.admitting(items, now, atomic=atomic, keep=keep, planting=planting))
 
     def admitting(
@@ -111,18 +112,18 @@ class Intake:
         keep: bool = True,
         planting: bool = True,
     ) -> Steps[Admission]:
-        """Take a list of objects. With ``atomic`` one refusal refuses the whole list; without
-        ``keep`` nothing is taken, and the answer says what would come of it. Without ``planting``
-        pods of PodGroups that do not exist, also not after this list, are refused.
+        """Admit a list of objects. With ``atomic`` one refusal refuses the whole list; with
+        ``keep=False`` it is a dry run. With ``planting=False`` pods of PodGroups that do not exist,
+        also not after this list, are refused.
 
-        The queue ``default`` is created with the first list, also with an empty one. Nothing else
-        may be taken between two steps; what reads may.
+        The queue ``default`` is created with the first list, also with an empty one. Between two
+        steps reads are allowed, but nothing else may be admitted.
         """
         parsed = yield from self.parsing(items)
         return (yield from self.judging(parsed, now, atomic=atomic, keep=keep, planting=planting))
 
     def parsing(self, items: Sequence[object]) -> Steps[Parsed]:
-        """Read each object by itself. Nothing is taken yet."""
+        """Parse each object by itself. Nothing is admitted yet."""
         refused: list[Refusal] = []
         parsed: list[Item] = []
         for sent in items:
@@ -161,7 +162,7 @@ class Intake:
         keep: bool = True,
         planting: bool = True,
     ) -> Steps[Admission]:
-        """Judge what was parsed; see :meth:`admitting`."""
+        """Validate the parsed objects; see :meth:`admitting`."""
         items_parsed, out = parsed.items, Admission(refused=parsed.refused)
         manifests: dict[type, list[Any]] = {}
         for manifest, _, _ in items_parsed:
@@ -209,16 +210,16 @@ class Intake:
     def remove(
         self, kind: str, namespace: str, name: str, now: float, *, keep: bool = True
     ) -> Admission:
-        """Delete one object; what is unknown or still needed is refused.
+        """Delete one object; an unknown one, or one that others need, is refused.
 
-        A PodGroup or Job goes with all its members; deleting a member of a PodGroup alone leaves
-        the rest (``tasks_gone``). Their names are free after :meth:`purge`.
+        A PodGroup or Job is deleted with all its members; deleting a member of a PodGroup keeps the
+        rest (``tasks_gone``). The names are free after :meth:`purge`.
         """
         key = Key(kind, namespace if kind in NAMESPACED else "", name)
         return remove(self.registry, key, now, keep=keep)
 
     def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
-        """What a controller knows of an object (phase, retries) stands in its document."""
+        """Store a controller's state of an object (phase, retries) in its document."""
         before = self.documents.get(key)
         if before is None or before.state == state:
             return Admission()
@@ -228,9 +229,9 @@ class Intake:
     def purge(
         self, jids: Sequence[int], pods: Iterable[tuple[int, int]], now: float | None = None
     ) -> Admission:
-        """Nothing is left of these deleted jobs and members (jid, tix): forget them. Jobs that were
-        stopped to begin anew do so now. ``now``: the end of those that ended with this, else when
-        they were told to."""
+        """Remove deleted jobs and members (jid, tix) whose last task has left. Jobs that were
+        stopped to restart do so now. ``now`` is the end time of those that finish with this call;
+        None: the time of their stop request."""
         out = purge(self.registry, jids, pods)
         for key in out.jobs_ended:
             document = self.documents[key]
@@ -242,15 +243,15 @@ class Intake:
     # --- the controller of Jobs ---------------------------------------------------------------
 
     def end(self, key: Key, jid: int, state: dict[str, Any]) -> Admission:
-        """Stop this incarnation of a Job; ``state`` says what comes then."""
+        """Stop this incarnation of a Job; ``state`` says what follows."""
         return termination.end(self.registry, key, jid, state)
 
     def note(self, key: Key, jid: int, state: dict[str, Any]) -> Admission:
-        """Remember what became of this incarnation of a Job."""
+        """Store the state of this incarnation of a Job."""
         return termination.note(self.registry, key, jid, state)
 
     def grow(self, key: Key, jid: int, roles: list[str]) -> Admission:
-        """Create roles of a Job that waited for others."""
+        """Create roles of a Job that depended on others."""
         document = self.documents.get(key)
         if document is None or document.jid != jid:
             return Admission()
@@ -261,14 +262,15 @@ class Intake:
         return out
 
     def expire(self, key: Key, created: float, now: float) -> Admission:
-        """Delete a Job whose time after its end is over, if it is the one created then."""
+        """Delete a finished Job whose time to live has expired, if it is the one created at
+        ``created``."""
         document = self.documents.get(key)
         if document is None or document.created != created:
             return Admission()
         return remove(self.registry, key, now, keep=True)
 
     def _keep(self, draft: Draft, out: Admission, *documents: Document) -> None:
-        """Make what became of Jobs part of what is known, beside what ``out`` has."""
+        """Apply the drafted state of Jobs to the registry, beside what ``out`` has."""
         jobs = out.jobs
         at_once(self._collect(draft, out))
         out.jobs = jobs + out.jobs
@@ -281,21 +283,21 @@ class Intake:
     # --- taking back what the ledger refused ------------------------------------------------------
 
     def mark(self) -> None:
-        """From here on :meth:`undo` can take back what is admitted, removed and noted."""
+        """Start journaling, so that :meth:`undo` can revert later changes."""
         self.registry.mark()
 
     def forget_mark(self) -> None:
-        """What changed since the mark is durable."""
+        """Make the changes since the mark final: they are durable."""
         self.registry.forget_mark()
 
     def undo(self) -> None:
-        """Know again what was known at the mark, no more and no less."""
+        """Revert to the state at the mark."""
         self.registry.undo()
 
     # --- recovery -----------------------------------------------------------------------------
 
     def restore(self, snapshot: Snapshot) -> list[HyperNode]:
-        """Know what the ledger holds, and nothing else. Returns the hyper nodes, for Order."""
+        """Replace everything by the content of the ledger. Returns the hyper nodes, for Order."""
         self.registry = Registry(images=self._images)
         take_up(self.registry, decode(snapshot))
         mark_deleting(self.registry)

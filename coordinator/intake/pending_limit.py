@@ -1,8 +1,8 @@
-"""How many jobs may wait in each queue, and how many tasks all Jobs together may have: those beyond
-it are refused, and may be sent again later.
+"""Limits on pending jobs per queue and on tasks of all Jobs: excess objects are refused, and may be
+submitted again later.
 
-Counting who waits takes a pass over all jobs. So it is done where a queue has more jobs than may
-wait, of which some run; and then not again within :data:`COUNT_SECONDS`.
+Counting the pending jobs takes a pass over all jobs. So it happens only where a queue has more jobs
+than may be pending, of which some run, and not again within :data:`COUNT_SECONDS`.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from shared.errors import Refusal, shown
 TOO_MANY = "TooManyPending"
 COUNT_SECONDS = 1.0
 RETRY_SECONDS = 5.0
-"""Retry-After of what is refused: room comes as jobs start."""
+"""Retry-After of refusals; room appears as jobs start."""
 
 
 MOST_TASKS = 10_000_000
-"""Tasks of all jobs that are not done. A Job of a million is written in a line, and takes 5 MB here
+"""Most unfinished tasks of all jobs. A Job of a million is written in one line, and takes 5 MB here
 and more in the ledger."""
 
 UNSORTED = ""
-"""In the place of a queue's name: jobs of whatever queue, which count for each."""
+"""Stands for "any queue": jobs under it count for each queue."""
 
 
 class Jobs(Protocol):
-    """The jobs that the coordinator knows, by queue."""
+    """The coordinator's jobs, counted by queue."""
 
     def unfinished(self, queue: str) -> int:
-        """Jobs that are not done: at least as many as wait. Cheap."""
+        """Unfinished jobs: at least as many as are pending. Cheap."""
         ...
 
     def most_unfinished(self) -> int:
-        """The largest of these numbers. Cheap."""
+        """The largest :meth:`unfinished` of any queue. Cheap."""
         ...
 
     def tasks(self) -> int:
-        """Tasks that did not end. Cheap."""
+        """Tasks that have not ended. Cheap."""
         ...
 
     def waiting(self, queue: str) -> int:
-        """Jobs of which nothing has started; a pass over all jobs."""
+        """Jobs without a started task; costs a pass over all jobs."""
         ...
 
 
 class PendingBound:
-    """Judges what comes in, one request after the other, in the order in which it is stored."""
+    """Checks submitted requests against the limits, one by one in the order of storing."""
 
     def __init__(
         self,
@@ -82,13 +82,14 @@ class PendingBound:
         """Queue -> when its waiting jobs were counted, and how many more it takes since then."""
 
     def split(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
-        """The objects that there is room for, in their order, and those that are refused."""
+        """(objects within the limits, in their order; refusals of the others)."""
         items, large = self._split_tasks(items)
         admitted, refused = self._split_jobs(items)
         return admitted, large + refused
 
     def _split_tasks(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
-        """A pod is one task, and jobs are bounded: it is Jobs that may be large."""
+        """Check the limit on tasks. Only Jobs can exceed it: a pod is one task, and jobs are
+        limited."""
         jobs = [i for i in items if isinstance(i, dict) and i.get("kind") == "Job"]
         if not jobs:
             return items, []
@@ -118,7 +119,7 @@ class PendingBound:
         return self._judge(items)
 
     def published(self) -> None:
-        """Note that the coordinator knows every task that was admitted so far."""
+        """Note that the coordinator counts every task that was admitted so far."""
         self._coming.clear()
         self._coming_tasks = 0
 
@@ -155,7 +156,8 @@ class PendingBound:
                 return ""
 
     def _take(self, item: Item, names: QueueNames, *, existing: Mapping[str, int]) -> str:
-        """Room for one more job, unless it is known already; else why there is none."""
+        """Reserve room for one more job, unless it exists already; returns the reason of a refusal,
+        "" for none."""
         if key_of(item) in existing:
             return ""
         queue = queue_of(item, names)
@@ -171,7 +173,7 @@ class PendingBound:
         return ""
 
     def _room(self, queue: str) -> int:
-        """How many more jobs the queue takes."""
+        """How many more jobs the queue accepts."""
         coming = self._coming[queue] + self._coming[UNSORTED]
         if (room := self._limit - self._jobs.unfinished(queue) - coming) > 0:
             return room
@@ -184,7 +186,7 @@ class PendingBound:
 
 
 def too_many(refused: list[Refusal]) -> Problem:
-    """The answer where nothing of a request was taken."""
+    """The response where no object of a request was accepted."""
     first = refused[0]
     return Problem(
         HTTPStatus.TOO_MANY_REQUESTS,

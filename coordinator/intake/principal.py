@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""The caller of a request, and what they may do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class TokenRole(IntEnum):
-    """Each may do what those before it may."""
+    """Roles of tokens; each includes those before it."""
 
     VIEW = 1
     """Read everything; ask for explanations and plans."""
@@ -20,42 +20,45 @@ class TokenRole(IntEnum):
 
     @property
     def word(self) -> str:
-        """As the file of tokens has it."""
+        """The role's name in the token file."""
         return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """What None means: no limit beyond that of the role. An admin has no limits."""
+    """An authenticated caller. None means no limit beyond that of the role. An admin has no
+    limits."""
 
     name: str
     role: TokenRole
     queues: frozenset[str] | None = None
-    """Those that jobs may be put into. Only of a submitter."""
+    """Queues that the caller may submit jobs to. Only for the role ``submit``."""
     namespaces: frozenset[str] | None = None
-    """Those whose objects may be read and written; what is in no namespace may be read."""
+    """Namespaces whose objects the caller may read and write; cluster-wide objects may be read
+    anyway."""
     priority_classes: frozenset[str] | None = None
-    """Those that jobs and pods may name. Only of a submitter. System classes, and those above
-    :data:`coordinator.api.auth.privileges.HIGHEST_PRIORITY`, are an admin's in any case."""
+    """Priority classes that the caller's jobs and pods may name. Only for the role ``submit``.
+    System classes, and those above :data:`coordinator.api.auth.privileges.HIGHEST_PRIORITY`, are
+    reserved for admins."""
 
 
 ANYONE = Principal("anyone", TokenRole.ADMIN)
-"""Who asks where no tokens are asked for."""
+"""The caller where authentication is off."""
 
 NOBODY = Principal("nobody", TokenRole.VIEW)
-"""Who asks how the process is, which needs no token."""
+"""The caller of health checks, which need no token."""
 
 CALLER: ContextVar[Principal] = ContextVar("caller", default=ANYONE)
-"""Who is being served: for what is called without the request. Set for each request; the
-coordinator's own work is nobody's request, and may do everything."""
+"""The caller of the current request, for code that does not get the request. Outside of requests
+(the coordinator's own work) everything is allowed."""
 
 STANDS: ContextVar[Callable[[], bool]] = ContextVar("stands", default=lambda: True)
-"""Whether the token that is being served still counts, for the same: long answers ask again and
-again, and end where it does not."""
+"""Whether the token of the current request is still valid. Long responses check it repeatedly, and
+end once it is not."""
 
 
 def may_submit(principal: Principal, queue: str) -> bool:
-    """May they put jobs into this queue?"""
+    """Whether the caller may submit jobs to this queue."""
     if principal.role >= TokenRole.ADMIN:
         return True
     in_reach = principal.queues is None or queue in principal.queues
@@ -63,11 +66,11 @@ def may_submit(principal: Principal, queue: str) -> bool:
 
 
 def may_reach(principal: Principal, namespace: str) -> bool:
-    """May they read what is in this namespace, and write as far as their role goes?"""
+    """Whether the caller may read this namespace, and write to it as far as the role allows."""
     return principal.namespaces is None or namespace in principal.namespaces
 
 
 def may_plant(principal: Principal) -> bool:
-    """May they write pods of a PodGroup that does not exist yet, which end in whatever queue that
-    one will be in?"""
+    """Whether the caller may submit pods of a PodGroup that does not exist yet; their queue will be
+    that of the later PodGroup."""
     return principal.role >= TokenRole.ADMIN or principal.queues is None

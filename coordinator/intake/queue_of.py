@@ -1,7 +1,7 @@
-"""The queue of an object: where it would go, and where what has its name is now.
+"""The queue of an object: the one it is submitted to, and the one of the stored object of its name.
 
-Cheap looks at objects as they were sent, before anything judged them: what makes no sense counts
-for the default queue, and is refused later.
+Cheap lookups in unvalidated objects: malformed ones count for the default queue, and are refused
+later.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from shared.model.model import Job, PriorityClass
 
 DEFAULT = "default"
 SAMPLE = 8
-"""Objects of a list that are looked at to tell whose it is."""
+"""Objects of a list that are examined to find its queue."""
 
 OTHERS = ""
-"""The lane of requests that put nothing into a queue, or into one that does not exist: whoever
-invents names of queues gets no more room by it."""
+"""The lane of requests without a queue, or with one that does not exist, so that inventing queue
+names yields no extra room."""
 
 Item = Mapping[str, Any]
 _NOTHING: Item = {}
@@ -28,7 +28,7 @@ _TASK_BITS = 32
 
 
 class QueueNames(Protocol):
-    """What is known of objects; :class:`coordinator.intake.admission.registry.Registry` is one."""
+    """The lookups needed here; :class:`coordinator.intake.admission.registry.Registry` has them."""
 
     @property
     def jobs(self) -> Mapping[int, Job]: ...
@@ -50,7 +50,7 @@ class QueueNames(Protocol):
 
 
 def queue_of(item: Item, names: QueueNames) -> str:
-    """The queue that a Pod, PodGroup or Job goes to as it was sent; for other kinds the default."""
+    """The queue that a Pod, PodGroup or Job is submitted to; for other kinds the default queue."""
     if item.get("kind") != "Pod":
         return _text(_part(item, "spec").get("queue")) or DEFAULT
     metadata = _part(item, "metadata")
@@ -64,7 +64,7 @@ def queue_of(item: Item, names: QueueNames) -> str:
 
 
 def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
-    """The queue of the job that has this ``namespace/name`` by now; None where there is none."""
+    """The queue of the stored job ``namespace/name``; None where there is none."""
     match kind:
         case "Pod":
             task = names.pods.get(key)
@@ -81,14 +81,14 @@ def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
 
 
 def group_job(key: str, names: QueueNames) -> Job | None:
-    """The job of the PodGroup ``namespace/name``; None where there is none, or where pods wait for
-    one that nobody has created: those say nothing about the queue it will be in."""
+    """The job of the PodGroup ``namespace/name``; None where it does not exist. Pods that wait for
+    a PodGroup do not count: its queue is not known yet."""
     job = names.jobs.get(names.groups.get(key, -1))
     return None if job is None or job.dangling else job
 
 
 def replicas_of(item: Item) -> int:
-    """Tasks that a Job asks for, as it was sent."""
+    """Number of tasks of a submitted Job."""
     tasks = _part(item, "spec").get("tasks")
     counts = (
         [t.get("replicas", 1) for t in tasks if isinstance(t, Mapping)]
@@ -99,7 +99,7 @@ def replicas_of(item: Item) -> int:
 
 
 def lane_of(items: Sequence[object], names: QueueNames) -> str:
-    """Whose request it is: the queue of the first of its objects that goes to one."""
+    """The queue that a request counts for: that of its first object which has one."""
     for item in items[:SAMPLE]:
         if isinstance(item, Mapping) and is_submitted(item):
             return lane(queue_of(item, names), names)
@@ -122,19 +122,20 @@ def key_of(item: Item) -> str:
 
 
 def namespace_of(item: Item) -> str:
-    """Of a Pod, PodGroup or Job as it was sent."""
+    """The namespace of a submitted Pod, PodGroup or Job."""
     return str(_part(item, "metadata").get("namespace") or _NAMESPACE)
 
 
 def name_of(item: Item) -> str:
-    """As answers name it: ``namespace/name`` where it goes to a queue, else the name alone."""
+    """The name as responses show it: ``namespace/name`` for kinds that have a queue, else the
+    name."""
     if is_submitted(item):
         return key_of(item)
     return f"{_part(item, 'metadata').get('name')}"
 
 
 def group_of(item: Item) -> str:
-    """``namespace/name`` of a Pod's PodGroup; "" where it is in none."""
+    """``namespace/name`` of a Pod's PodGroup; "" for none."""
     metadata = _part(item, "metadata")
     group = _part(metadata, "annotations").get(GROUP_NAME)
     return f"{metadata.get('namespace') or _NAMESPACE}/{group}" if group else ""

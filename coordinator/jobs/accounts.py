@@ -1,8 +1,9 @@
-"""The totals behind Order: what the cluster offers, what queues and jobs use, what is promised.
+"""The totals behind Order: capacity of the cluster, usage of queues and jobs, and promised amounts.
 
-Every change of a task's state passes through :meth:`Accounts.move`; every open turn and
-nomination through :meth:`Accounts.promise` and :meth:`Accounts.give_back`. ``validate`` derives
-all of it anew from the task states and compares."""
+Every change of a task's state passes through :meth:`Accounts.move`; every open turn and nomination
+through :meth:`Accounts.promise` and :meth:`Accounts.give_back`. ``validate`` recomputes everything
+from the task states and compares.
+"""
 
 from __future__ import annotations
 
@@ -37,25 +38,25 @@ _HOLDING = frozenset(HOLDING)
 
 @dataclass(slots=True)
 class ClusterCapacity:
-    """What the cluster can give, summed over nodes."""
+    """The capacity of the cluster, summed over nodes."""
 
     offered: Amounts = field(default_factory=dict)
-    """What all nodes list together. A slot that none lists (a host port: every node has it by
-    nature, or a resource that nobody has) cannot be counted; workers judge it node by node."""
+    """Sum of all nodes' allocatable. A slot that no node lists (a host port, which every node has
+    by nature, or a resource that nobody has) cannot be summed; workers check it node by node."""
     idle: Amounts = field(default_factory=dict)
     releasing: Amounts = field(default_factory=dict)
     promised: Amounts = field(default_factory=dict)
-    """Nominations and open turns: not to be promised twice."""
+    """Nominations and open turns: amounts that may not be promised twice."""
     changes: int = 0
-    """Counts everything that may have made possible what was not: held back lines are woken by
-    it."""
+    """Counts events that may make an infeasible job feasible; blocked lines wake when it rises."""
 
     def freed(self) -> None:
-        """Capacity, a node, a worker, a partition or a quota came; or a promise ended."""
+        """Note that capacity, a node, a worker, a partition or a quota was added, or a promise
+        ended."""
         self.changes += 1
 
     def covers(self, need: Amounts) -> bool:
-        """Whether what is idle or leaving, and not promised, suffices in total."""
+        """Whether the idle and leaving amounts that are not promised suffice in total."""
         for slot, amount in need.items():
             if slot not in self.offered:
                 continue
@@ -65,7 +66,7 @@ class ClusterCapacity:
         return True
 
     def room(self) -> dict[int, int]:
-        """The most that :meth:`covers` lets pass, by slot; a slot that is missing has no limit."""
+        """The largest need that :meth:`covers` accepts, by slot; a missing slot has no limit."""
         promised, releasing = self.promised, self.releasing
         return {
             slot: self.idle.get(slot, 0) + releasing.get(slot, 0) - promised.get(slot, 0)
@@ -74,7 +75,7 @@ class ClusterCapacity:
 
 
 class Accounts:
-    """Totals of cluster, queues and jobs, kept by differences."""
+    """Totals of cluster, queues and jobs, updated incrementally."""
 
     def __init__(self) -> None:
         self.cluster = ClusterInfo()
@@ -96,7 +97,7 @@ class Accounts:
         self._nodes: dict[int, Requests] = {}
 
     def begin(self, now: float) -> None:
-        """A session begins: what follows from totals and queues is found out anew."""
+        """Start a session: values derived from totals and queues are recomputed."""
         self.cluster.now = now
         if self.unlinked:
             link(self.cluster.queues)
@@ -108,8 +109,8 @@ class Accounts:
     # --- objects ------------------------------------------------------------------------------
 
     def put_object(self, value: WorldObject) -> None:
-        """Take up an object. Quotas of namespaces count in rules over totals; any object may be
-        what a job waits for."""
+        """Add or update an object. Namespace quotas count in rules over totals; any other object
+        may be what a job waits for."""
         self.capacity.freed()
         self.claims.put_object(value)
         if isinstance(value, ResourceQuota):
@@ -126,7 +127,7 @@ class Accounts:
     # --- nodes --------------------------------------------------------------------------------
 
     def put_node(self, node: Node) -> None:
-        """A node came or changed what it offers."""
+        """Add or update a node."""
         self.drop_node(node.row)
         self._nodes[node.row] = node.allocatable
         self._offer(node.allocatable, +1)
@@ -146,7 +147,7 @@ class Accounts:
     # --- jobs ---------------------------------------------------------------------------------
 
     def admit(self, state: JobState) -> None:
-        """A job joins its queue's totals. Policies see those whose queue exists."""
+        """Add a job to its queue's totals. Policies see only jobs whose queue exists."""
         state.counted = True
         jobs = self.cluster.jobs if state.info.qid >= 0 else self.queueless
         jobs[state.job.jid] = state.info
@@ -155,8 +156,8 @@ class Accounts:
         self._count(state, +1)
 
     def retire(self, state: JobState) -> None:
-        """A job whose tasks all ended, or that was deleted, no longer counts as one of its queue's
-        jobs. What its tasks hold still does."""
+        """Stop counting a finished or deleted job as one of its queue's jobs. What its tasks hold
+        still counts."""
         if state.counted:
             state.counted = False
             if state.info.figures is not None:
@@ -168,7 +169,7 @@ class Accounts:
             self.dirty = True
 
     def forget(self, state: JobState) -> None:
-        """Take a job out of every total, as if it had never been there."""
+        """Remove a job from every total, as if it had never been there."""
         self.retire(state)
         self._count(state, -1)
 
@@ -211,7 +212,7 @@ class Accounts:
     # --- promises -----------------------------------------------------------------------------
 
     def promise(self, state: JobState, charge: list[tuple[int, int]]) -> None:
-        """Charge (class, tasks) to the job's queue and to the cluster until given back."""
+        """Charge (class, tasks) to the job's queue and to the cluster until :meth:`give_back`."""
         self.give_back(state)
         state.charge = charge
         self._promise(state, +1)
@@ -234,7 +235,7 @@ class Accounts:
     # --- tasks --------------------------------------------------------------------------------
 
     def move(self, state: JobState, tasks: Iterable[int], new: TaskState) -> None:
-        """Move tasks from the state each is in to a new one, and every total with them."""
+        """Move tasks from their present states to a new one, and update every total."""
         roles, tasks = state.job.roles, list(tasks)
         if state.evicted and new is not TaskState.RELEASING:
             self.leave(state, state.evicted.intersection(tasks), leaving=False)
@@ -247,8 +248,8 @@ class Accounts:
                 self._move(state, role, members, new)
 
     def leave(self, state: JobState, tasks: Collection[int], *, leaving: bool) -> None:
-        """Tasks that are RELEASING are being evicted, or are not any more: while they are, they are
-        no members of their gangs."""
+        """Mark RELEASING tasks as being evicted, or not any more; evicted ones are no members of
+        their gangs."""
         members = state.info.held
         before = members[0] > 0
         for tix in tasks:
@@ -327,7 +328,7 @@ class Accounts:
             charge_total(self.queue(state), "reserved", cls.requests, delta)
 
     def refigure(self, state: JobState) -> None:
-        """Bring what the totals count of a job's minResources up to date, and its phase."""
+        """Update what the totals count of a job's minResources, and its phase."""
         info = state.info
         if info.job.min_resources is None or not state.counted or info.qid < 0:
             return
@@ -340,7 +341,7 @@ class Accounts:
             book(self.cluster, self.queue(state), info)
 
     def resources(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
-        """What the cluster has and what tasks hold of it, by slot name, in the slot's unit."""
+        """Capacity and usage of the cluster, by resource name, in the slot's unit."""
         return {
             names[slot]: {"total": total, "used": total - self.capacity.idle.get(slot, 0)}
             for slot, total in sorted(self.cluster.total.items())
@@ -350,8 +351,8 @@ class Accounts:
     # --- invariants ---------------------------------------------------------------------------
 
     def validate(self, jobs: Iterable[JobState]) -> None:
-        """Raise AssertionError where a kept total differs from one counted anew. ``jobs``: all, the
-        deleted ones that are not purged among them."""
+        """Raise AssertionError where a total differs from a recomputed one. ``jobs``: all, deleted
+        ones that are not purged included."""
         idle: Amounts = {}
         releasing: Amounts = {}
         promised: Amounts = {}
@@ -399,7 +400,7 @@ class Accounts:
         self._validate_tree()
 
     def _validate_tree(self) -> None:
-        """Add up anew what is below each queue."""
+        """Compare the sums below each queue with recomputed ones."""
         recorded = {qid: info.below for qid, info in self.cluster.queues.items()}
         if self.unlinked:
             return  # it is added up anew before anybody asks

@@ -1,4 +1,4 @@
-"""What came of a job's turns, kept with the job: what people ask of one that waits."""
+"""The results of a job's turns, kept for explanations of why it waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from shared.messages.messages import Outcome, OutcomeCode
 
 
 def note_try(state: JobState, outcome: Outcome, *, shard: int, epoch: str, at: float) -> None:
-    """A turn came back from ``shard``, served under ``epoch``, at ``at`` (seconds since 1970)."""
+    """Note a returned turn: from ``shard``, served under ``epoch``, at ``at`` (seconds since
+    1970)."""
     tries, code = state.tries, outcome.code
     tries.shards |= 1 << shard
     tries.conflict_true += outcome.conflicts_true

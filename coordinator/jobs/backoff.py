@@ -1,9 +1,9 @@
-"""Parking: jobs whose turns came to nothing again and again, taken out of the lines.
+"""Parking: jobs whose turns fail again and again are taken out of the lines.
 
-Infeasible jobs need no such place: their line waits for capacity. Parked are those that find room
-every time and never get to keep it: the ledger refuses what is placed, the turn is lost with its
-worker, or the cluster refuses the bind. They are not lost: each is tried once more when capacity
-was freed, at most every :data:`PARK_SECONDS`, and at once when somebody changes the job.
+Infeasible jobs need no parking: their line waits for capacity. Parked are those that find room
+every time and never keep it: the ledger refuses the placement, the turn is lost with its worker, or
+the cluster refuses the bind. They are not lost: each is tried once more when capacity is freed, at
+most every :data:`PARK_SECONDS`, and at once when somebody changes the job.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import heapq
 from coordinator.jobs.state import JobState
 
 ATTEMPTS = 20
-"""So many attempts in a row may fail. With the pauses between them (up to 1 s) a job that is only
-unlucky has half a minute; one that takes its worker down with it has cost 20 of them."""
+"""Failed attempts in a row before a job is parked. With the pauses between them (up to 1 s) a job
+that is only unlucky has half a minute; one that crashes its worker has cost 20 of them."""
 
 PARK_SECONDS = 30.0
-"""The shortest time between two attempts of a parked job."""
+"""Shortest time between two attempts of a parked job."""
 
 
 class Parking:
-    """Parked jobs, and when each may be tried again."""
+    """The parked jobs, and when each may be tried again."""
 
     def __init__(self, attempts: int = ATTEMPTS) -> None:
         self.attempts = attempts
@@ -35,16 +35,18 @@ class Parking:
         """The count of capacity changes when the last of those became ripe."""
 
     def full(self, state: JobState) -> bool:
-        """Whether a job has had all its attempts."""
+        """Whether a job has used all its attempts."""
         return state.refusals >= self.attempts or state.conflicts >= self.attempts
 
     def park(self, state: JobState, now: float) -> None:
-        """``state`` stands where it is to wait; a later stamp voids this."""
+        """Park a job, which the caller has moved to its waiting state; a later stamp voids the
+        entry."""
         self.parked += 1
         heapq.heappush(self._due, (now + PARK_SECONDS, state.job.jid, state.stamp))
 
     def wake(self, now: float, changes: int) -> list[tuple[int, int]]:
-        """(jid, stamp) of those that may try once more; ``changes``: of capacity, so far."""
+        """(jid, stamp) of the jobs to try once more; ``changes`` is the count of capacity
+        changes."""
         woken: list[tuple[int, int]] = []
         if self._ripe and changes != self._seen:
             woken, self._ripe = self._ripe, []
@@ -60,5 +62,5 @@ class Parking:
         state.conflicts = min(state.conflicts, self.attempts - 1)
 
     def next_due(self) -> float | None:
-        """When :meth:`wake` may have something though nothing happens; None: never."""
+        """When :meth:`wake` may return a job although nothing happened; None for never."""
         return self._due[0][0] if self._due else None

@@ -1,4 +1,4 @@
-"""The capability of queues: what a queue and each above it may still take. The ledger asks the same
+"""What a queue and its ancestors may still take under their capability. The ledger checks the same
 when it judges a statement."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Queues = Mapping[int, QueueState]
 
 
 def upwards(queues: Queues, queue: QueueInfo) -> Iterator[QueueInfo]:
-    """A queue and those above it; the queue itself need not be known yet."""
+    """A queue and its ancestors; the queue itself may be unknown yet."""
     yield queue
     at = queues.get(queue.queue.parent)
     while at is not None:
@@ -21,7 +21,7 @@ def upwards(queues: Queues, queue: QueueInfo) -> Iterator[QueueInfo]:
 
 
 def held(queues: Queues, top: QueueInfo, slot: int) -> int:
-    """What a queue and all below it hold of a slot, leaving tasks included."""
+    """What a queue and its descendants hold of a slot, leaving tasks included."""
     if top.below is None:
         return top.allocated.get(slot, 0) + top.releasing.get(slot, 0)
     return sum(
@@ -32,7 +32,7 @@ def held(queues: Queues, top: QueueInfo, slot: int) -> int:
 
 
 def within_capability(queues: Queues, queue: QueueInfo, asked: Amounts) -> bool:
-    """Whether the queue and those above it may take so much more."""
+    """Whether the queue and its ancestors may take this much more."""
     for above in upwards(queues, queue):
         for slot, limit in above.queue.capability or ():
             if slot in asked and held(queues, above, slot) + asked[slot] > limit:

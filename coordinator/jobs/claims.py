@@ -1,7 +1,7 @@
-"""Devices that tasks hold by claims, counted against their queues; kept by differences.
+"""Devices that tasks hold by claims, charged to their queues; updated incrementally.
 
-A claim counts once for each queue that uses it; every task has one of its own from each template.
-What a claim takes is what it asked for when its first user got its place.
+A claim counts once for each queue that uses it; each task has its own claim of each template. A
+claim is charged with what it requested when its first user was placed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Made = ResourceClaim | ResourceClaimTemplate | None
 
 
 class ClaimBook:
-    """Amounts go to ``QueueInfo.claimed``."""
+    """Charges claims to ``QueueInfo.claimed``."""
 
     def __init__(self, cluster: ClusterInfo) -> None:
         self._cluster = cluster
@@ -53,8 +53,8 @@ class ClaimBook:
                 pass
 
     def moved(self, queue: QueueInfo, job: Job, constraints: Constraints, by: int) -> None:
-        """Charge or release the claims of ``by`` tasks of a job that gained (or, if negative, gave
-        up) their places."""
+        """Charge or release the claims of ``by`` tasks of a job that were placed (or, if negative,
+        left)."""
         objects, space, qid = self._cluster.objects, job.namespace, queue.queue.qid
         for name in constraints.claims:
             claim = objects.claims.get(f"{space}/{name}")
@@ -66,7 +66,7 @@ class ClaimBook:
             self._charge(queue, (qid, f"{job.jid}/{name}"), template, by, by)
 
     def _charge(self, queue: QueueInfo, key: Key, claim: Made, by: int, times: int) -> None:
-        """``by``: users more or less; ``times``: of what one claim takes."""
+        """``by``: change in the number of users; ``times``: multiple of what one claim takes."""
         amounts = self._taken.get(key)
         if amounts is None:
             amounts = self._taken[key] = self._takes(claim)

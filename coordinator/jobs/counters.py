@@ -1,4 +1,4 @@
-"""What the coordinator counts as outcomes come in: one tally a shard, since its own start."""
+"""Counters of the coordinator since its start, one tally per shard."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class ShardTally:
     levels: Counter[int] = field(default_factory=Counter)
     outcomes: Counter[OutcomeCode] = field(default_factory=Counter)
     turns_lost: int = 0
-    """Turns whose outcome never came."""
+    """Turns whose outcome never arrived."""
 
     @property
     def judged(self) -> tuple[int, int]:
-        """(statements that the ledger judged, those of them that had lost their nodes to others)"""
+        """(statements that the ledger judged, those of them that lost a conflict with another
+        shard)"""
         statements = self.statements
         lost = statements["conflicts_true"]
         return statements["committed"] + lost + statements["conflicts_read"], lost
@@ -46,14 +47,14 @@ class CoordinatorTally:
     waits: Waits = field(default_factory=Waits)
     workers_lost: int = 0
     repaired: Counter[str] = field(default_factory=Counter)
-    """What was not as in the cluster, or in the ledger, and is now; by kind of difference."""
+    """Repaired differences to the cluster or the ledger, by kind."""
     unexplained: dict[str, int] = field(default_factory=dict)
-    """What the last look at the cluster found and nobody can repair, by kind."""
+    """Differences that the last reconcile pass cannot repair, by kind."""
     ledger_audit: AuditFigures = field(default_factory=AuditFigures)
     evicted: Counter[str] = field(default_factory=Counter)
-    """Tasks that had to leave their nodes for others, by the action and the rules that agreed."""
+    """Evicted tasks, by the action and the plugins that agreed."""
     nodes_moved: int = 0
-    """Nodes that changed from one shard to another."""
+    """Nodes that changed their shard."""
 
     def of(self, shard: int) -> ShardTally:
         if shard not in self.shards:
@@ -61,7 +62,7 @@ class CoordinatorTally:
         return self.shards[shard]
 
     def total(self) -> ShardTally:
-        """All shards together."""
+        """The sum over all shards."""
         total = ShardTally()
         for tally in self.shards.values():
             total.statements.update(tally.statements)

@@ -1,12 +1,12 @@
-"""Departures: deleted jobs, and deleted members of jobs that stay, until nothing of them is left.
+"""Departures: deleted jobs, and deleted members of remaining jobs, until their last task has left.
 
 A deleted job gets no turn any more. What it holds counts in every total until the end of each of
-its tasks is recorded: tasks are stopped at the cluster, again and again, until it says that they
-ended. Tasks whose bind was refused are stopped too: then no late copy of that request starts one.
-After that the job is to be purged: forgotten by intake and ledger.
+its tasks is recorded: tasks are stopped at the cluster, repeatedly, until it reports their end.
+Tasks whose bind was refused are stopped too, so that no late copy of that request starts one. After
+that the job is purged: removed from intake and ledger.
 
-A turn that was out when the job was deleted may still have placed tasks: its outcome is awaited
-like that of any other, and what came of it is stopped too.
+A turn that was open when the job was deleted may still have placed tasks: its outcome is awaited
+like any other, and those tasks are stopped too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from coordinator.jobs.state import JobState, Standing
 from shared.messages.messages import ENDED, HOLDING, TaskState
 
 STOP_AGAIN_SECONDS = 1.0
-"""A task that was told to stop and did not end is told so again after this long; doubles each time,
-up to the limit below."""
+"""Interval after which a task that was asked to stop and did not end is asked again; doubles each
+time, up to the limit below."""
 
 STOP_AGAIN_LIMIT_SECONDS = 30.0
 
@@ -32,25 +32,25 @@ class Departures:
     """``jobs``: deleted and not purged yet. ``members``: jid -> deleted members not purged yet."""
 
     def __init__(self, accounts: Accounts, present: dict[int, JobState]) -> None:
-        """``present``: the jobs that stay."""
+        """``present``: the jobs that are not deleted."""
         self.jobs: dict[int, JobState] = {}
         self.members: dict[int, set[int]] = {}
         self.stop: list[Task] = []
-        """To be stopped at the cluster now."""
+        """Tasks to stop at the cluster now."""
         self.fail: list[Task] = []
         """Members that were never placed, to be recorded as FAILED now."""
         self.purge_jobs: list[int] = []
         self.purge_members: list[Task] = []
         self.jobs_gone = 0
-        """Jobs that are no more, since the start."""
+        """Number of purged jobs."""
         self.tasks_gone = 0
-        """Tasks of theirs."""
+        """Number of their tasks."""
         self._accounts = accounts
         self._present = present
         self._purging: set[int] = set()
         self._failing: set[Task] = set()
         self._asked: dict[int, set[int]] = {}
-        """jid -> tasks that were told to stop."""
+        """jid -> tasks that were asked to stop."""
         self._again: list[tuple[float, float, int]] = []
         """Heap of (when, seconds waited, jid)."""
         self._now = 0.0
@@ -58,7 +58,7 @@ class Departures:
     # --- jobs ---------------------------------------------------------------------------------
 
     def enter(self, state: JobState) -> None:
-        """A job was deleted; it stands in no line any more."""
+        """Add a deleted job, which is in no line any more."""
         jid = state.job.jid
         self.jobs[jid] = state
         for tix in self.members.pop(jid, ()):
@@ -67,7 +67,7 @@ class Departures:
         self.settle(state)
 
     def settle(self, state: JobState) -> None:
-        """Something became known of a deleted job: stop what it holds, or have it purged."""
+        """Act on a change of a deleted job: stop the tasks it holds, or have it purged."""
         jid, states, refused = state.job.jid, state.states, state.refused
         if not (state.standing is Standing.OPEN or state.unread):
             if states.count(TaskState.PENDING):
@@ -82,7 +82,7 @@ class Departures:
         self.ask(jid, sorted(refused.union(t for t, s in enumerate(states) if s in HOLDING)))
 
     def purged(self, jid: int) -> None:
-        """Intake and ledger know nothing of the job any more."""
+        """Note that intake and ledger have removed the job."""
         state = self.jobs.pop(jid, None)
         if state is not None:
             self._purging.discard(jid)
@@ -93,14 +93,15 @@ class Departures:
     # --- members ------------------------------------------------------------------------------
 
     def enter_members(self, jid: int, tasks: Iterable[int]) -> None:
-        """Members were deleted from a job that stays: :meth:`settle_members` is to follow."""
+        """Add deleted members of a remaining job; :meth:`settle_members` must follow."""
         self.members.setdefault(jid, set()).update(tasks)
 
     def settle_members(self, state: JobState) -> bool:
         """Stop deleted members, fail those that were never placed, purge those that ended.
 
         True where the job has fewer tasks to place now. Nothing happens while a turn of the job is
-        out: it may be placing them."""
+        open: it may be placing them.
+        """
         jid, states = state.job.jid, state.states
         if state.standing is Standing.OPEN or state.unread:
             return False
@@ -134,7 +135,7 @@ class Departures:
     # --- stopping -----------------------------------------------------------------------------
 
     def ask(self, jid: int, tasks: list[int]) -> None:
-        """Have these tasks stopped; those not asked for before go out at once."""
+        """Have these tasks stopped; those not asked before are asked at once."""
         requested = self._asked.setdefault(jid, set())
         fresh = [t for t in tasks if t not in requested]
         if not fresh:
@@ -146,7 +147,7 @@ class Departures:
         self.stop += [(jid, t) for t in fresh]
 
     def ask_later(self, jid: int, tasks: Iterable[int]) -> None:
-        """Watch that these tasks end, which others have asked the cluster to stop."""
+        """Watch for the end of tasks that others have asked the cluster to stop."""
         requested = self._asked.setdefault(jid, set())
         if not requested:
             due = self._now + STOP_AGAIN_SECONDS
@@ -154,7 +155,7 @@ class Departures:
         requested.update(tasks)
 
     def ended(self, jid: int, tasks: Iterable[int]) -> None:
-        """Note that these tasks ended: a new incarnation under their names is not to be stopped."""
+        """Note that these tasks ended: a new incarnation of them must not be stopped."""
         if jid in self._asked:
             self._asked[jid].difference_update(tasks)
 

@@ -1,11 +1,11 @@
 """Gangs that hold members, but fewer than their minimum: repaired in time, or released.
 
-A statement never leaves a gang there. A refused bind does, and so does a member that the cluster
-lost (its state is LOST; docs/decisions/0040). The members that are missing are placed again; where
-that does not succeed within a set time, the rest is stopped, so that no half gang holds nodes that
-others could use.
+A statement never leaves a gang in that state. A refused bind does, and so does a member that the
+cluster lost (its state is LOST; docs/decisions/0040). The missing members are placed again; where
+that does not succeed within a set time, the others are stopped, so that no half gang holds nodes
+that others could use.
 
-A member that ran and failed is no such case: what follows from that is for the job's policies.
+A member that ran and failed is not such a case: the job's policies decide what follows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from coordinator.jobs.state import JobState
 from shared.messages.messages import TaskState
 
 REPAIR_SECONDS = 30.0
-"""How long a gang may stay below its minimum, unless the settings say otherwise."""
+"""Default for how long a gang may stay below its minimum."""
 
 LOOK_AGAIN_SECONDS = 1.0
-"""A gang whose turn is out when its time is over is looked at again after this long."""
+"""Delay before a gang is looked at again whose turn was open when its time was over."""
 
 
 class Gangs:
@@ -41,24 +41,25 @@ class Gangs:
         return jid in self._since or jid in self._fresh
 
     def note(self, state: JobState) -> None:
-        """A member was lost: the gang's time begins, if it has too few left."""
+        """Note that a member was lost: starts the gang's time limit if it is below its minimum."""
         if state.job.jid not in self and short(state):
             self.broken += 1
             self._fresh.add(state.job.jid)
 
     def settle(self, state: JobState) -> None:
-        """Members of a noted gang came or went: it may be whole again, or nothing left of it."""
+        """Members of a noted gang came or went: stop watching it where it is whole again, or
+        empty."""
         if not short(state) and state.job.jid in self:
             self.forget(state.job.jid)
             self.repaired += state.info.held[0] > 0
 
     def forget(self, jid: int) -> None:
-        """The job was deleted: its members are stopped anyhow."""
+        """Forget a deleted job: its members are stopped anyhow."""
         self._fresh.discard(jid)
         self._since.pop(jid, None)
 
     def due(self, now: float) -> list[int]:
-        """Jobs whose time is over."""
+        """Jobs whose time limit is over."""
         for jid in self._fresh:
             self._since[jid] = now
             heapq.heappush(self._due, (now + self.seconds, jid))
@@ -76,7 +77,7 @@ class Gangs:
         heapq.heappush(self._due, (now + LOOK_AGAIN_SECONDS, jid))
 
     def release(self, jid: int) -> None:
-        """Its rest is being stopped."""
+        """Note that the gang's remaining members are being stopped."""
         self.released += 1
         self.forget(jid)
 
@@ -94,13 +95,12 @@ def short(state: JobState) -> bool:
 
 
 def left_short(state: JobState) -> bool:
-    """Whether a loss or a refused bind left a group of the job short, judged from its tasks' states
-    alone, as whoever leads next has to.
+    """Whether a loss or a refused bind left a group of the job below its minimum, judged by its
+    task states alone, because a new leader has nothing else.
 
-    Of a group that lost members it is the loss. Else members that failed count as if they were
-    there: where that makes the minimum, the failures explain what is missing, and what follows is
-    for the job's policies. Of members that were evicted and wait again the records do not tell why
-    they wait, so that such a job is left alone.
+    A group with lost members counts. Otherwise failed members count as present: where that reaches
+    the minimum, the failures explain the gap, and the job's policies decide. The records do not say
+    why evicted members wait again, so such a job is left alone.
     """
     info, waits = state.info, state.info.pending and not state.lives
     for at, group in enumerate(state.job.groups):
@@ -115,7 +115,7 @@ def left_short(state: JobState) -> bool:
 
 
 def _count(state: JobState, group: int, task_state: TaskState) -> int:
-    """The tasks in a group, or in one below it, that are in this state."""
+    """The tasks in this state, in a group or its descendants."""
     groups, states, total = state.job.groups, state.states, 0
     for role in state.job.roles:
         at = role.group

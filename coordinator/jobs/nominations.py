@@ -1,7 +1,7 @@
-"""Nominations: which pipelined jobs wait for which nodes, and when they look again.
+"""Nominations: which pipelined jobs wait for which nodes, and when they are retried.
 
-A nominated gang waits for the tasks that are leaving its nodes. It is woken by the last of them; a
-timer only covers what no record of ours tells (another holder's nomination that lapsed).
+A nominated gang waits for the tasks that are leaving its nodes. The last of them wakes it; a timer
+only covers events that our records do not show (another job's nomination that expired).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from coordinator.jobs.state import JobState, count_group
 from shared.messages.messages import Level, Outcome, TaskState
 
 LOOK_AGAIN_SECONDS = 1.0
-"""A nominated job looks again after this long even if no release on its nodes was seen (what stood
-in its way may be nothing that we release); doubles each time, up to 8 s: less than a nomination
-holds, so that none is ever left to lapse unnoticed."""
+"""A nominated job is retried after this time even if no release on its nodes was seen (what blocks
+it may be none of our tasks); doubles each time, up to 8 s: less than the lifetime of a nomination,
+so that none expires unnoticed."""
 
 
 class Nominations:
@@ -29,8 +29,8 @@ class Nominations:
         """Heap of (when, jid, stamp)."""
 
     def add(self, state: JobState, outcome: Outcome) -> bool:
-        """Note where a job waits. False where nothing is leaving those nodes any more: what stood
-        in the way had left before the nomination was known here."""
+        """Note where a job waits. False where nothing is leaving those nodes any more: it had left
+        before the nomination was known here."""
         for p in outcome.placements:
             for tix, row, level in zip(p.tasks, p.rows, p.levels, strict=True):
                 state.nominated[tix] = row
@@ -42,7 +42,8 @@ class Nominations:
         return bool(state.waits_for)
 
     def wait_for(self, state: JobState, rows: Iterable[int]) -> None:
-        """A nominated job waits for what leaves these nodes, as far as it is to come to them."""
+        """Let a nominated job wait for the tasks that leave these nodes, as far as it is nominated
+        there."""
         nominated_rows = set(state.nominated.values())
         for row in rows:
             if row in nominated_rows and self._leaving[row] > 0:
@@ -50,7 +51,7 @@ class Nominations:
                 self._jobs.setdefault(row, set()).add(state.job.jid)
 
     def drop(self, state: JobState) -> None:
-        """The job holds no nominations any more."""
+        """Forget the job's nominations."""
         if not state.nominated:
             return
         self._count(state, -1)
@@ -70,15 +71,15 @@ class Nominations:
     # --- what wakes them ----------------------------------------------------------------------
 
     def leaving(self, row: int) -> None:
-        """A task on this node is leaving (also on recovery)."""
+        """Note that a task on this node is leaving (also on recovery)."""
         self._leaving[row] += 1
 
     def left(self, row: int) -> None:
-        """A task that was leaving is not on this node."""
+        """Note that a leaving task has left this node."""
         self._leaving[row] -= 1
 
     def moved(self, job: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
-        """Tasks change their state; ``job`` still tells the states before."""
+        """Take state changes of tasks; ``job`` still has the old states."""
         for tix, row in zip(tasks, rows, strict=True):
             before = job.states[tix]
             if new is TaskState.RELEASING and before != TaskState.RELEASING:
@@ -105,7 +106,7 @@ class Nominations:
         heapq.heappush(self._timers, (due, state.job.jid, state.stamp))
 
     def due(self, now: float, jobs: dict[int, JobState]) -> Iterator[int]:
-        """Jobs whose timer ran out."""
+        """Jobs whose timer has expired."""
         while self._timers and self._timers[0][0] <= now:
             _, jid, stamp = heapq.heappop(self._timers)
             if jid in jobs and jobs[jid].stamp == stamp:

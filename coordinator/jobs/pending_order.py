@@ -1,10 +1,9 @@
-"""A line of jobs with equal needs, and the lines of one queue in order where there are many.
+"""A line of jobs with equal needs, and the sorted lines of a queue that has many.
 
-Few lines are scanned: every line for every pick. Where there are many, those that wait for
-something stand apart, and a pick is a search in a tree (:mod:`.pending_tree`) that leaves out what
-there is no room for, and lines that a worker found infeasible until capacity was freed and their
-pause is over: each of them is touched twice for a hopeless turn, not once for every pick. Why, and
-what was measured: docs/decisions/0041.
+Few lines are scanned: every line for every pick. Where there are many, a pick is a search in a tree
+(:mod:`.pending_tree`) that skips the lines without room, and those that a worker found infeasible
+until capacity was freed and their pause is over: each of them is touched twice per hopeless turn,
+not once per pick. Reasons and measurements: docs/decisions/0041.
 """
 
 from __future__ import annotations
@@ -21,16 +20,15 @@ from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import WaitReason
 
 RESTS, SKIPPED = -1, -2
-"""Slots that stand for no resource: a line that rests, or is skipped for this session, asks for one
-of it. There is none, so a search leaves it out like any other line that there is no room for, and
-a branch of nothing but such lines as a whole."""
+"""Pseudo slots: a resting or skipped line requests one of them. None exists, so that a search skips
+it like any line without room, and a branch of such lines as a whole."""
 
 NONE_OF_THOSE: Mapping[int, float] = {RESTS: 0, SKIPPED: 0}
 
 PROBE_SECONDS = 0.02
-"""How long an infeasible line waits at least before freed capacity wakes it; doubles each time."""
+"""First pause of an infeasible line before freed capacity wakes it; doubles each time."""
 PROBE_LIMIT_SECONDS = 1.0
-"""The longest such wait: freed capacity is never ignored for longer."""
+"""Longest such pause: freed capacity is never ignored for longer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,25 +39,25 @@ class Line:
     amounts: Amounts
     queue: QueueState
     number: int = 0
-    """Different for each line."""
+    """Unique per line."""
     jobs: int = 0
-    """Jobs that stand in it."""
+    """Number of jobs in it."""
     order: LineOrder | None = None
     """None where the lines of its queue are scanned."""
     node: LineNode[Line] | None = None
-    """Where it is in that order."""
+    """Its node in that order."""
     resting: bool = False
     """Whether that order leaves it out because a worker found it infeasible."""
     heap: list[Entry] = field(default_factory=list)
     infeasible_at: int = -1
-    """A worker found it infeasible, and had seen this many capacity changes; -1 where none did."""
+    """Count of capacity changes that the worker had seen which found it infeasible; -1 for none."""
     not_before: float = 0.0
     wait: float = PROBE_SECONDS
     reasons: Counter[WaitReason] = field(default_factory=Counter)
-    """Jobs that stand in it, by the reason each has of its own."""
+    """Jobs in the line, by the reason that each has of its own."""
 
     def hold(self, *, since: int, now: float) -> None:
-        """Wait for capacity freed after ``since`` changes, a little longer each time in a row."""
+        """Wait for capacity freed after ``since`` changes; each pause in a row is longer."""
         self.infeasible_at = since
         self.not_before = now + self.wait
         self.wait = min(self.wait * 2, PROBE_LIMIT_SECONDS)
@@ -70,9 +68,9 @@ class QueueState:
     info: QueueInfo
     lines: dict[Need, Line] = field(default_factory=dict)
     waiting: int = 0
-    """Jobs that stand in them."""
+    """Number of jobs in its lines."""
     order: LineOrder | None = None
-    """The lines in order, where there are many."""
+    """The sorted lines, where there are many."""
 
 
 class LineOrder:
@@ -93,7 +91,7 @@ class LineOrder:
     # --- what is in it --------------------------------------------------------------------------
 
     def add(self, line: Line, top: Entry) -> None:
-        """A line joins, as it stands."""
+        """Add a line in its present state."""
         line.order = self
         line.node = self.tree.add(line, top, line.amounts)
         if line.infeasible_at >= 0:
@@ -112,8 +110,8 @@ class LineOrder:
     # --- who is left out ------------------------------------------------------------------------
 
     def begin(self, session: int, now: float) -> None:
-        """The first look of a session: who was skipped in the last one may be tried again, and who
-        has rested for long enough."""
+        """Start a session: lines skipped in the last one, and those whose pause is over, may be
+        tried."""
         if session == self._session:
             return
         self._session = session
@@ -131,8 +129,8 @@ class LineOrder:
                 self._wake(line)
 
     def rest(self, line: Line) -> None:
-        """A worker found the line infeasible: leave it out until something was freed since then,
-        and its pause is over."""
+        """Leave out a line that a worker found infeasible, until capacity was freed since and its
+        pause is over."""
         if line.infeasible_at == self._capacity.changes:
             self._unchanged.append(line)
         else:
@@ -142,7 +140,7 @@ class LineOrder:
             self._mark(line, RESTS)
 
     def wake_all(self) -> None:
-        """Wake every resting line: what workers found before no longer counts."""
+        """Wake every resting line: earlier findings of workers no longer count."""
         for node in list(self.tree):
             if node.line.resting:
                 self._wake(node.line)
@@ -164,7 +162,7 @@ class LineOrder:
         return SKIPPED in _node(line).asks
 
     def next_due(self) -> float | None:
-        """When somebody's pause is over though nothing happens until then."""
+        """When a pause ends although nothing happens until then."""
         due = [self._due[0][0]] if self._due else []
         changes = self._capacity.changes
         if changes != self._swept_at:

@@ -1,13 +1,13 @@
-"""Lines: where jobs wait for their turn, and what they are told meanwhile.
+"""Lines: where jobs wait for their turn, and the reason they show meanwhile.
 
-Jobs of one queue that need the same (so many tasks of such classes) stand in one line, best first.
-What holds back the first of a line holds back the rest. Beside the lines stand the urgent: jobs
-that lost a conflict, or whose nominations can be taken up; they go first, without backoff.
+Jobs of one queue with the same need (numbers of tasks by class) are in one line, best first. What
+blocks the first of a line blocks the rest. Beside the lines are the urgent jobs: those that lost a
+conflict, or whose nominations can be used; they go first, without backoff.
 
 Entries are never searched: a job that leaves gets a new stamp, and an entry with an old stamp is
-void when it comes to the top.
+void when it reaches the top.
 
-A queue with few lines has them scanned for every pick. Where there are many, they are kept in order
+A queue with few lines has them scanned for every pick. Where there are many, they are kept sorted
 (:mod:`coordinator.jobs.pending_order`).
 """
 
@@ -26,12 +26,12 @@ from shard_worker.session_model.workload import Amounts
 from shared.messages.reason import Hold, Reason, WaitReason
 
 SCANNED_LINES = 16
-"""A queue with at most so many lines has them scanned: that is faster there than keeping a tree (a
-look takes 0.4 us, a line that comes or goes 20 us), and what most queues have is one or two."""
+"""A queue with at most this many lines has them scanned: faster there than keeping a tree (a look
+takes 0.4 us, a line that comes or goes 20 us), and most queues have one or two."""
 
 
 class Lines:
-    """All lines of all queues, the urgent jobs, and the counts of jobs by where they stand."""
+    """All lines of all queues, the urgent jobs, and counts of jobs by state."""
 
     def __init__(
         self,
@@ -41,40 +41,40 @@ class Lines:
         count_first: bool,
         scanned: int = SCANNED_LINES,
     ) -> None:
-        """``count_first``: a line whose need exceeds what the cluster can give is held back.
-        ``scanned``: so many lines of a queue are not kept in order."""
+        """``count_first``: a line whose need exceeds what the cluster can give is blocked.
+        ``scanned``: up to this many lines of a queue are not kept sorted."""
         self.sortable = True
-        """Whether the keys of jobs stay as they are while the jobs wait."""
+        """Whether the keys of jobs are constant while the jobs wait."""
         self.scanned = scanned
         self._lines = 0
-        """Lines that there ever were."""
+        """Number of lines ever created."""
         self.queues: dict[int, QueueState] = {}
         self.standings: Counter[Standing] = Counter()
-        """Jobs by where they stand."""
+        """Jobs by state."""
         self._reasons: Counter[WaitReason] = Counter()
-        """Jobs outside the lines, by why they wait."""
+        """Jobs outside the lines, by reason."""
         self._urgent: deque[tuple[int, int]] = deque()
         self._jobs = jobs
         self._capacity = capacity
         self.count_first = count_first
         self.looks = 0
-        """Lines that scans looked at, since the start."""
+        """Number of lines that scans have looked at."""
 
     # --- standing -----------------------------------------------------------------------------
 
     def enter(self, state: JobState) -> None:
-        """A job that was not known before."""
+        """Add a new job."""
         self.standings[state.standing] += 1
 
     def leave(self, state: JobState) -> None:
-        """A job that is to be forgotten."""
+        """Remove a job."""
         self.stand(state, Standing.WAITING, Hold.NONE)
         self.standings[Standing.WAITING] -= 1
 
     def stand(
         self, state: JobState, standing: Standing, reason: WaitReason, line: Line | None = None
     ) -> None:
-        """Move a job to a standing, with the reason that users see."""
+        """Set a job's state, and the reason that users see."""
         before = self._reasons if state.line is None else state.line.reasons
         before[state.reason] -= 1
         (self._reasons if line is None else line.reasons)[reason] += 1
@@ -86,7 +86,7 @@ class Lines:
 
     @staticmethod
     def _change_line(before: Line | None, line: Line | None) -> None:
-        """A job leaves one line and joins another; None: no line."""
+        """Move a job between lines; None for no line."""
         if before is not None:
             before.jobs -= 1
             before.queue.waiting -= 1
@@ -115,8 +115,8 @@ class Lines:
     # --- lines --------------------------------------------------------------------------------
 
     def line(self, queue: QueueState, need: Need, amounts: Callable[[], Amounts]) -> Line:
-        """The line of a queue for this need, a new one where there is none. The job that it is for
-        has to join it next."""
+        """The queue's line for this need, created where missing. Its first job must join it
+        next."""
         line = queue.lines.get(need)
         if line is None:
             self._lines += 1
@@ -125,7 +125,7 @@ class Lines:
         return line
 
     def _keep_in_order(self, queue: QueueState) -> LineOrder:
-        """From now on, or None of its lines is left."""
+        """Keep the queue's lines sorted from now on; None where no line is left."""
         order = queue.order = LineOrder(self._capacity)
         for line in queue.lines.values():
             order.add(line, line.heap[0])
@@ -134,7 +134,7 @@ class Lines:
         return order
 
     def drop(self, line: Line) -> None:
-        """The line is empty: it disappears, and what was known of it."""
+        """Remove an empty line."""
         queue = line.queue
         del queue.lines[line.need]
         if line.order is not None:
@@ -143,7 +143,7 @@ class Lines:
                 queue.order = None
 
     def drop_emptied(self, queue: QueueState, *, skipped: bool = False) -> None:
-        """Drop lines without jobs. Lines that the order skips stay unless ``skipped`` is set: a
+        """Remove lines without jobs. Lines that the order skips stay unless ``skipped`` is set: a
         scan does not look at them either."""
         if queue.order is None:
             return
@@ -158,7 +158,7 @@ class Lines:
                 self.drop(line)
 
     def clear(self, queue: QueueState) -> None:
-        """Forget all lines; those that stood in them have to be lined up anew."""
+        """Remove all lines; their jobs must be lined up again."""
         for line in queue.lines.values():
             line.order = line.node = None
         queue.lines.clear()
@@ -171,7 +171,7 @@ class Lines:
             line.order.rest(line)
 
     def release_all(self) -> None:
-        """Hold back no line for what workers found."""
+        """Unblock all lines."""
         for queue in self.queues.values():
             for line in queue.lines.values():
                 line.infeasible_at = -1
@@ -181,7 +181,7 @@ class Lines:
     # --- who is next --------------------------------------------------------------------------
 
     def pop_urgent(self) -> JobState | None:
-        """The first urgent job; its share was judged before."""
+        """The first urgent job; its queue's share was checked before."""
         while self._urgent:
             jid, stamp = self._urgent.popleft()
             state = self._jobs.get(jid)
@@ -190,7 +190,7 @@ class Lines:
         return None
 
     def top(self, line: Line) -> Entry | None:
-        """The first entry of a line that still stands; an empty line disappears."""
+        """The first valid entry of a line; an empty line is removed."""
         self.looks += 1
         while line.heap:
             entry = line.heap[0]
@@ -202,7 +202,8 @@ class Lines:
         return None
 
     def first(self, queue: QueueState, room: Room) -> tuple[Line, Entry] | None:
-        """The line in order whose first job is the first of those that there is room for."""
+        """Of the lines whose need fits into ``room``, the one with the first job, and that job's
+        entry."""
         order = queue.order
         while order is not None and (node := order.tree.first(room)) is not None:
             top = self.top(node.line)
@@ -213,7 +214,7 @@ class Lines:
         return None
 
     def head(self, queue: QueueState) -> Line | None:
-        """The line whose first job is the first of the queue, held back or not."""
+        """The line with the first job of the queue, blocked or not."""
         if queue.order is not None:
             self.drop_emptied(queue, skipped=True)
             pair = self.first(queue, {})
@@ -241,7 +242,7 @@ class Lines:
         return True
 
     def next_due(self) -> float | None:
-        """When a line may be tried again though nothing happens until then; None: none may."""
+        """When a line may be tried again although nothing happens until then; None for never."""
         due: list[float] = []
         for queue in self.queues.values():
             if queue.order is not None:
@@ -258,8 +259,7 @@ class Lines:
     # --- tell ---------------------------------------------------------------------------------
 
     def reasons(self, now: float) -> Counter[str]:
-        """Why jobs wait, counted by the words of the closed list. Jobs of a line that is held back
-        wait for resources."""
+        """Number of jobs by pending reason. Jobs of a blocked line wait for resources."""
         reasons = Counter(self._reasons)
         for line in self._all():
             if self.held_back(line, now):
@@ -273,7 +273,7 @@ class Lines:
         return +by_reason
 
     def outside(self) -> Counter[Reason]:
-        """Jobs that stand in no line, by why they wait."""
+        """Jobs outside of all lines, by reason."""
         by_reason: Counter[Reason] = Counter()
         for reason, count in self._reasons.items():
             by_reason[word(reason)] += count if reason else 0
@@ -284,5 +284,5 @@ class Lines:
             yield from queue.lines.values()
 
     def all(self) -> list[Line]:
-        """All lines as of now, to be walked over while jobs move."""
+        """A copy of all lines, safe to iterate while jobs move."""
         return list(self._all())

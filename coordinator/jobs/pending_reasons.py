@@ -1,4 +1,4 @@
-"""Why a job waits, as people are told: the word of the closed list, a sentence, the amounts."""
+"""Why a job waits, as users see it: the reason of the closed list, a sentence, the amounts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from shared.messages.reason import Reason, WaitReason
 from shared.units.amount_text import plural, some
 
 LONGEST = 1024
-"""Characters of a message: what an event may hold."""
+"""Longest message, in characters: the limit of an event."""
 INSUFFICIENT = "Insufficient "
-"""How a worker's reason begins where a node passes every check but lacks an amount."""
+"""Prefix of a worker's reason for a node that passes every check but lacks an amount."""
 
 
 NEVER = frozenset(
@@ -25,39 +25,38 @@ NEVER = frozenset(
         Reason.LARGER_THAN_SHARD,
     }
 )
-"""The cluster and its queues would have to change: no task that ends makes room for it."""
+"""Reasons that no ending task resolves: the cluster or its queues would have to change."""
 
 
 def word(reason: WaitReason) -> Reason:
-    """The closed list's word. Called for every job that waits."""
+    """The reason of the closed list. Called for every waiting job."""
     return reason if isinstance(reason, Reason) else Reason.PENDING_EVALUATION
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a job, or the rest of it, waits. Amounts by slot, in the slot's unit."""
+    """Why a job, or its remaining tasks, wait. Amounts by slot, in the slot's unit."""
 
     reason: Reason
     message: str
     evaluated_at: float = 0.0
-    """When it was found, seconds since 1970; 0: it holds now, from totals, without a session."""
+    """Time of the finding, seconds since 1970; 0: valid now, from totals, without a session."""
     shard: int = -1
-    """The shard whose session found it; -1 where none did."""
+    """The shard whose session found it; -1 for none."""
     session: int = 0
     epoch: str = ""
     generation: int = 0
-    """The job's specification that was looked at."""
+    """The generation of the job's specification that was evaluated."""
     requested: Mapping[int, float] = field(default_factory=dict)
     available: Mapping[int, float] = field(default_factory=dict)
     short: Mapping[int, float] = field(default_factory=dict)
 
 
 def of_counts(counts: Mapping[str, int]) -> Reason:
-    """The word for a worker's node counts.
+    """The reason that a worker's node counts amount to.
 
-    A node that passes every check and only lacks room, or a place beside the others there, can
-    take the task one day: while there is one, the job waits for room, however many others do not
-    match.
+    A node that passes every check and only lacks room, or a place beside the tasks there, can take
+    the task one day: while there is one, the job waits for room, however many others do not match.
     """
     if (skip := skip_of(counts)) is not None:
         return skip[0]
@@ -74,12 +73,12 @@ def of_counts(counts: Mapping[str, int]) -> Reason:
 
 
 def skip_of(counts: Mapping[str, int]) -> tuple[Reason, str] | None:
-    """The word and sentence where a session passed the job over as a whole."""
+    """The reason and sentence where a session skipped the whole job."""
     return skips.read(counts)
 
 
 def told_counts(counts: Mapping[str, int]) -> str:
-    """A worker's node counts in words, the largest first."""
+    """A worker's node counts as text, the largest first."""
     worst = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     total = plural(sum(counts.values()), "node")
     parts = some([f"{n} {text.removeprefix('node(s) ')}" for text, n in worst], 6)

@@ -1,12 +1,12 @@
-"""The lines of one queue in job order, searched for the first whose need there is room for.
+"""The lines of one queue in job order, searched for the first whose need fits into the room.
 
-A treap: a search tree by the first entry of each line, balanced by numbers drawn from a seed. Every
-node knows the least that any line below it asks of each resource, so that a search leaves out whole
-branches for which there is no room. With needs that differ in one resource, or in several that
-grow together, that finds the first line, or that there is none, in the depth of the tree: some 30
-looks for 20,000 lines where the scan takes 20,000. Needs that trade one resource for another can
-keep branches from being left out (each has a line with little of the one and a line with little of
-the other); the search is then as long as the scan at worst.
+A treap: a search tree by the first entry of each line, balanced by seeded random numbers. Every
+node has the minimum over the lines below it of each requested resource, so that a search skips
+whole branches without room. With needs that differ in one resource, or in several that grow
+together, that finds the first line, or that there is none, in the depth of the tree: some 30 looks
+for 20,000 lines where the scan takes 20,000. Needs that trade one resource for another can prevent
+the skipping (each branch has a line with little of the one and a line with little of the other);
+the search is then as long as the scan at worst.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Generic, TypeVar
 from shard_worker.session_model.workload import Amounts
 
 L = TypeVar("L")
-"""What a line is: the tree keeps it, and asks nothing of it."""
+"""The type of a line: opaque to the tree."""
 
 LineKey = tuple[float, ...]
 Entry = tuple[LineKey, float, int, int]
 """(job key, created, jid, stamp): the order of a line."""
 
 Room = Mapping[int, float]
-"""slot -> the most that a line may ask; a slot that is missing has no limit."""
+"""slot -> the most that a line may request; a missing slot has no limit."""
 
 SEED = 1
-"""Of the balance; no answer depends on it."""
+"""Of the balance; no result depends on it."""
 
 NO_LIMIT = float("inf")
 
 
 class LineNode(Generic[L]):
-    """A line in the tree. ``key``: its first entry, as of when it was put there; never later in
-    order than the one it has now."""
+    """A line in the tree. ``key``: its first entry when it was inserted; never later in order than
+    its present one."""
 
     __slots__ = ("asks", "key", "least", "left", "line", "right", "weight")
 
@@ -50,7 +50,7 @@ class LineNode(Generic[L]):
         """Per slot that every line of the branch asks for: the least of it."""
 
     def pull(self) -> None:
-        """Make ``least`` anew from those of both branches."""
+        """Recompute ``least`` from both branches."""
         least = self.asks
         for branch in (self.left, self.right):
             if branch is not None:
@@ -73,7 +73,7 @@ class LineTree(Generic[L]):
     # --- what is in it --------------------------------------------------------------------------
 
     def add(self, line: L, key: Entry, asks: Amounts) -> LineNode[L]:
-        """Put a line where its first entry belongs. ``asks``: what there has to be room for."""
+        """Insert a line by its first entry. ``asks``: the amounts that need room."""
         node = LineNode(line, key, asks, self._weights.random())
         self._root = _insert(self._root, node)
         return node
@@ -82,14 +82,14 @@ class LineTree(Generic[L]):
         self._root = _delete(self._root, node)
 
     def move(self, node: LineNode[L], key: Entry) -> None:
-        """The line's first entry is another now."""
+        """The line's first entry has changed."""
         self._root = _delete(self._root, node)
         node.key, node.left, node.right = key, None, None
         node.least = node.asks
         self._root = _insert(self._root, node)
 
     def ask(self, node: LineNode[L], asks: Amounts) -> None:
-        """What there has to be room for is another now."""
+        """The amounts that need room have changed."""
         node.asks = asks
         way = []
         at = self._root
@@ -103,7 +103,7 @@ class LineTree(Generic[L]):
     # --- who is first ---------------------------------------------------------------------------
 
     def first(self, room: Room) -> LineNode[L] | None:
-        """The first line, by the keys that the nodes have, that asks for no more than the room."""
+        """The first line, by the nodes' keys, whose request fits into the room."""
         node, looks = self._root, 0
         way: list[LineNode[L]] = []
         fitting: LineNode[L] | None = None
@@ -124,7 +124,7 @@ class LineTree(Generic[L]):
         return fitting
 
     def __iter__(self) -> Iterator[LineNode[L]]:
-        """All nodes by their keys. The tree is not to be changed meanwhile."""
+        """All nodes by their keys. The tree must not change meanwhile."""
         node = self._root
         way: list[LineNode[L]] = []
         while node is not None or way:
@@ -171,7 +171,7 @@ def _delete(at: LineNode[L] | None, node: LineNode[L]) -> LineNode[L] | None:
 
 
 def _split(at: LineNode[L] | None, key: Entry) -> tuple[LineNode[L] | None, LineNode[L] | None]:
-    """Those before the key, and those after it."""
+    """The entries before the key, and those after it."""
     if at is None:
         return None, None
     if at.key < key:

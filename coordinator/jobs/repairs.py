@@ -1,4 +1,4 @@
-"""Repairs of the book of jobs over time: parked jobs are tried again, broken gangs are released."""
+"""Periodic repairs of the job book: parked jobs are tried again, broken gangs are released."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from shared.messages.messages import ENDED, HOLDING, TaskState
 from shared.messages.reason import Reason
 
 OFF = (TaskState.PENDING, *ENDED)
-"""On no node."""
+"""States in which a task is on no node."""
 
 
 class Repairs(JobBook):
-    """The book, and what is done about jobs that nobody else will move."""
+    """The job book, extended by repairs of jobs that no event would move."""
 
     _unlooked = False
 
@@ -38,8 +38,8 @@ class Repairs(JobBook):
                 self._enqueue(job)
 
     def evict(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
-        """Move tasks of a job to "releasing" on these nodes, as the ledger recorded
-        their eviction."""
+        """Move tasks of a job to RELEASING on these nodes, as the ledger recorded their
+        eviction."""
         self.nominations.moved(state, TaskState.RELEASING, tasks, rows)
         self.accounts.move(state, tasks, TaskState.RELEASING)
         self.accounts.leave(state, tasks, leaving=True)
@@ -47,12 +47,12 @@ class Repairs(JobBook):
         self.moved(state.job.jid)
 
     def requeue(self, state: JobState) -> None:
-        """Queue a ready or waiting job anew: its need has changed."""
+        """Queue a ready or waiting job again, because its need has changed."""
         if state.standing in (Standing.READY, Standing.WAITING) and state.job.jid in self.jobs:
             self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
 
     def adopted(self, state: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
-        """Take up tasks that the cluster has on these nodes in this state, wherever the books had
+        """Take tasks that the cluster has on these nodes in this state, wherever the books had
         them."""
         for tix in tasks:
             if state.states[tix] == TaskState.RELEASING:
@@ -71,9 +71,9 @@ class Repairs(JobBook):
             self.gangs.settle(state)
 
     def find_broken(self) -> None:
-        """Look, with the next step of a new leader, which gangs a lost task or a refused bind left
-        below their minimum. Their time begins then: nobody knows how much of it passed under
-        another leader."""
+        """Find the gangs that a lost task or a refused bind left below their minimum, in the first
+        step of a new leader. Their time limit starts then: how much of it passed earlier is
+        unknown."""
         self._unlooked = True
 
     def _find_broken(self) -> None:
@@ -83,7 +83,7 @@ class Repairs(JobBook):
                 self.gangs.note(state)
 
     def mend(self) -> None:
-        """See to those whose time has come."""
+        """Repair the jobs whose time has come."""
         if self._unlooked:
             self._find_broken()
         self._wake_parked()
@@ -99,7 +99,7 @@ class Repairs(JobBook):
                 self._enqueue(state)
 
     def _release(self, state: JobState) -> None:
-        """Stop what is left of a gang that was not repaired in time."""
+        """Stop the remaining members of a gang that was not repaired in time."""
         jid = state.job.jid
         if state.standing is Standing.OPEN or state.unread:
             self.gangs.later(jid, self.now)
@@ -113,13 +113,13 @@ class Repairs(JobBook):
             self.moved(jid)
 
     def look_again(self) -> None:
-        """Hold back nobody for what a worker found: there are workers now that know better."""
+        """Unblock all jobs that a worker found infeasible, because new workers may find a place."""
         for state in self.jobs.values():
             state.tried.clear()
         self.lines.release_all()
 
 
 def _lost_before(job: JobState) -> bool:
-    """Did the job lose members, without being released for it? Where others fail after that, the
-    loss is part of why too few are left, and a new leader would judge the same records so."""
+    """Whether the job lost members and was not released for it. If others fail after that, the loss
+    is part of the gap, and a new leader would judge the same records so."""
     return not job.stopping and TaskState.LOST in job.states

@@ -1,7 +1,8 @@
-"""One job as the coordinator follows it: the state of each task, and what a turn would need.
+"""The coordinator's state of one job: the state of each task, and what its next turn must place.
 
 Task states are one byte each in a bytearray, so that a role of 100,000 tasks costs 100 kB and
-finding its next pending task is a search in C."""
+finding its next pending task is a search in C.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +19,14 @@ from shared.messages.reason import Hold, WaitReason
 from shared.model.model import Job, Role, TaskClass
 
 Need = tuple[tuple[int, int], ...]
-"""(class, how many) pairs: what a job must get in its next turn. Jobs of equal need wait
-together."""
+"""(class, count) pairs: what a job must get in its next turn. Jobs of equal need wait together."""
 
 _NO_ROW = array("i", [-1])
 _USING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
 
 class Standing(Enum):
-    """Where a job stands in the coordinator. Exactly one at any time."""
+    """The state of a job in the coordinator; exactly one at any time."""
 
     READY = "ready"  # in its queue, to be picked
     OPEN = "open"  # a turn is on its way
@@ -42,12 +42,12 @@ class LastTry:
 
     code: OutcomeCode
     reasons: dict[str, int]
-    """Reason -> number of nodes, exclusive."""
+    """Reason -> number of nodes; each node counts once."""
     failed_role: str
     conflicts_true: int
     conflicts_read: int
     shard: int
-    """-1 where it was never sent."""
+    """The shard that judged it; -1 where it was never sent."""
     epoch: str
     session: int
     at: float
@@ -60,14 +60,14 @@ class InVain:
 
     action: str
     refusals: dict[str, int]
-    """Why tasks did not make way -> how many."""
+    """Why tasks could not be evicted -> number of tasks."""
     at: float
     """Seconds since 1970."""
     looked: InVain | None = None
-    """Where nobody could be looked at: the last one of another action that looked at somebody."""
+    """Where this attempt had no victim to look at: the last one, of another action, that had."""
 
     def then(self, action: str, refusals: dict[str, int], at: float) -> InVain:
-        """The one that follows this one."""
+        """The record of the next failed attempt, following this one."""
         looked = self if self.refusals else self.looked
         supersedes = looked is None or refusals or looked.action == action
         return InVain(action, refusals, at, None if supersedes else looked)
@@ -75,7 +75,7 @@ class InVain:
 
 @dataclass(slots=True)
 class Tries:
-    """Turns of a job by what came of them, and the refusals by the ledger within them."""
+    """Turns of a job by result, and the ledger's refusals within them."""
 
     placed: int = 0
     nominated: int = 0
@@ -83,92 +83,94 @@ class Tries:
     conflict_true: int = 0
     conflict_read: int = 0
     shards: int = 0
-    """Bit s is set where shard s had a turn."""
+    """Bit mask: bit s is set where shard s had a turn."""
 
 
 @dataclass(slots=True)
 class JobState:
-    """A job's specification, its bookkeeping for the plugins, and where it stands."""
+    """A job's specification, its counts for the plugins, and its state."""
 
     job: Job
     info: JobInfo
     states: bytearray
     standing: Standing = Standing.WAITING
     reason: WaitReason = Hold.NONE
-    """Why it is not placed yet."""
+    """Why the job is not placed yet."""
     attempts: int = 0
     charge: list[tuple[int, int]] = field(default_factory=list)
-    """(cid, tasks) charged to its queue for the open turn or the nominations."""
+    """(class, tasks) charged to its queue for the open turn or the nominations."""
     nominated: dict[int, int] = field(default_factory=dict)
     waits_for: set[int] = field(default_factory=set)
-    """Rows whose leaving tasks a nominated job waits for."""
+    """Rows where a nominated job waits for leaving tasks."""
     line: Any = None
-    """The line it stands in (:class:`coordinator.order.order.Line`), None where in none."""
+    """The line the job is in (:class:`coordinator.jobs.pending_order.Line`); None for none."""
     need: Need | None = None
-    """What its next turn must place; None = to be computed anew (its tasks moved)."""
+    """What the next turn must place; None: recompute it, because tasks have changed."""
     tried: set[int] = field(default_factory=set)
     """Shards that found no place for it since capacity last changed (hard mode)."""
     lapsing: bool = False
-    """The ledger is being told that it holds no nominations: no turn until it knows."""
+    """True while the release of its nominations is being recorded: no turn until it is."""
     refusals: int = 0
-    """Binds of its tasks that the cluster refused since it last took one."""
+    """Refused binds of its tasks since the last accepted one."""
     conflicts: int = 0
     """Turns in a row that the ledger refused, or that were lost with their worker."""
     refused_by: str = ""
-    """The node that refused the last of those binds, with what it said."""
+    """The node that refused the last of those binds, and its message."""
     stopping: set[int] = field(default_factory=set)
     """Members that are being stopped because too few others are left: no turn until they ended."""
     returned: set[int] = field(default_factory=set)
-    """Tasks whose bind was refused while the outcome that placed them was still on its way."""
+    """Tasks whose bind was refused before the outcome that placed them arrived."""
     refused: set[int] = field(default_factory=set)
-    """Tasks whose bind was refused since we lead: the cluster may get that request once more, late,
-    and carry it out. Without those that it was told to end, and will not take any more."""
+    """Tasks whose bind was refused under this leader: a late copy of the request may still reach
+    the cluster and take effect. Without those that the cluster was asked to stop and will
+    refuse."""
     tried_since: int = -1
-    """The count of capacity changes when the first of its futile turns in a row opened: what was
-    freed since then, their workers may not have seen. -1 where none was futile."""
+    """Count of capacity changes when the first of its failed turns in a row opened: their workers
+    may not have seen what was freed since. -1 for none."""
     stamp: int = 0
-    """Moves when the job is queued anew: older heap entries are void."""
+    """Rises when the job is queued anew, which voids older heap entries."""
     rows: array[int] = field(default_factory=lambda: array("i"))
-    """The node of each task (its last one, where it ended), -1 where it has none."""
+    """The node of each task by row (the last one, where it ended), -1 for none."""
     last: LastTry | None = None
-    """None where its last turn placed all it was to, or it had none."""
+    """None where the last turn placed everything it was for, or there was none."""
     counted: bool = False
     """Whether it counts as one of its queue's jobs: not once it is done, or deleted."""
     unread: bool = False
-    """What its last turn did is not known yet: no turn until the ledger was read."""
+    """True while the result of its last turn is unknown: no turn until the ledger was reread."""
     tries: Tries = field(default_factory=Tries)
     in_vain: InVain | None = None
-    """None where nobody was looked at for it."""
+    """The last failed eviction for it; None where no victim was considered."""
     evicted: set[int] = field(default_factory=set)
-    """Tasks that have to leave their nodes for others: RELEASING, and no members of their gangs."""
+    """Tasks that are being evicted: RELEASING, and no members of their gangs."""
     slow: bool | None = None
-    """Does it need a session over an excerpt? None = to be found out (by the policy in force)."""
+    """Whether allocating it needs a session; None: to be computed by the policy in force."""
     started: dict[int, float] = field(default_factory=dict)
-    """tix -> seconds since 1970, of tasks that began to run here; only where the policy evicts."""
+    """tix -> start time of tasks that run, seconds since 1970; only where the policy evicts."""
     backfilled: bool = True
-    """Does the policy leave tasks that ask for nothing to the action backfill? Without that action
+    """Whether the policy leaves best-effort tasks to the action backfill. Without that action
     allocate places them like all others, in the gang's own statement (docs/decisions/0040)."""
     lives: dict[int, int] = field(default_factory=dict)
-    """tix -> how many of its incarnations were evicted; tasks that never were are left out."""
+    """tix -> number of its evicted incarnations; tasks that were never evicted are left out."""
 
     def backfills(self, cls: TaskClass) -> bool:
-        """Does backfill place the job's tasks of this class? Then they count as there meanwhile."""
+        """Whether backfill places the job's tasks of this class; they count as present
+        meanwhile."""
         return self.backfilled and cls.best_effort
 
     @property
     def unplaced(self) -> bool:
-        """Is any task pending, those that ask for nothing among them?"""
+        """Whether any task is pending, best-effort ones included."""
         return bool(self.info.pending or any(self.info.best_effort))
 
     def let_in_still(self, job: Job) -> Job:
-        """The job as it is specified now, with the admission that it had before."""
+        """The job as specified now, with the phase of its earlier admission."""
         if waits_for_entry(job.phase) and not waits_for_entry(self.info.phase):
             return replace(job, phase=self.info.phase)
         return job
 
     def expected(self, tasks: list[int]) -> list[int]:
-        """The pending tasks whose outcome is still news. The bind of the others, or even their end,
-        was recorded before the call that placed them returned."""
+        """The pending tasks among these; the bind or end of the others was recorded before the call
+        that placed them returned."""
         states, returned = self.states, self.returned
         if not returned:
             return [t for t in tasks if not states[t]]
@@ -187,7 +189,7 @@ class JobState:
             at[tix] = -1
 
     def inherit(self, before: JobState) -> None:
-        """Take over what is known of the same job under an earlier specification."""
+        """Take over the state of the same job under its earlier specification."""
         self.rows[: len(before.rows)] = before.rows
         self.last, self.tries = before.last, before.tries
         self.refused_by, self.refused = before.refused_by, before.refused
@@ -215,9 +217,10 @@ def open_job(
     states: bytearray | None = None,
     backfilled: bool = True,
 ) -> JobState:
-    """Bookkeeping for a job whose tasks stand as ``states`` says (all pending where None).
+    """The state of a job whose tasks are in these states (None: all pending).
 
-    ``backfilled``: see :attr:`JobState.backfilled`."""
+    ``backfilled``: see :attr:`JobState.backfilled`.
+    """
     groups = len(job.groups)
     info = JobInfo(
         job=job, qid=qid, held=[0] * groups, waiting=[0] * groups, best_effort=[0] * groups
@@ -234,7 +237,8 @@ def open_job(
 
 
 def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
-    """Derive every count of ``state.info`` from the task states (after recovery or a new spec)."""
+    """Recompute every count of ``state.info`` from the task states (after recovery or a new
+    spec)."""
     info, job = state.info, state.job
     groups = len(job.groups)
     info.held, info.best_effort = [0] * groups, [0] * groups
@@ -271,12 +275,12 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
 
 
 def by_state(states: bytearray) -> dict[int, int]:
-    """How many tasks are in each state, those in which there are any."""
+    """Number of tasks in each state that has any."""
     return {state: states.count(state) for state in set(states)}
 
 
 def count_group(counts: list[int], groups: tuple[Group, ...], group: int, delta: int) -> None:
-    """Add to a group and every ancestor of it."""
+    """Add to a group and all its ancestors."""
     while group >= 0:
         counts[group] += delta
         group = groups[group].parent
@@ -292,8 +296,8 @@ def shortfall(state: JobState) -> list[int]:
 
 
 def order_roles(state: JobState, classes: dict[int, TaskClass], roles: list[Role]) -> list[Role]:
-    """The roles of which allocate still has something to place, in the order given; first those
-    that ask for nothing, where allocate places them: they are the cheapest way to a minimum."""
+    """The roles with tasks that allocate still has to place, in the given order; first the
+    best-effort ones, where allocate places them: they are the cheapest way to a minimum."""
     placeable = [
         role
         for role in roles
@@ -307,7 +311,7 @@ def order_roles(state: JobState, classes: dict[int, TaskClass], roles: list[Role
 
 
 def gated(role: Role) -> bool:
-    """Do scheduling gates that others have to take away keep its members from being placed?"""
+    """Whether scheduling gates keep the role's members from being placed."""
     return role.gated and not role.own_gate
 
 
@@ -357,8 +361,8 @@ def task_runs(
 ) -> list[TaskRun]:
     """The pending tasks a turn names: of each role as many as could be needed, plus the tail.
 
-    Identical tasks of a role fail alike, so more than the job is short of plus the tail is
-    never looked at by the worker.
+    Identical tasks of a role fail alike, so that the worker never needs more than the job's
+    shortfall plus the tail.
     """
     most = max(*shortfall(state), 1) + tail
     return [
@@ -368,7 +372,7 @@ def task_runs(
 
 
 def progress(state: JobState) -> Progress:
-    """The figures that JobReady looks at."""
+    """The figures that JobReady reads."""
     info, groups = state.info, state.job.groups
     return Progress(
         parent=[g.parent for g in groups],

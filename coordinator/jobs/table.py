@@ -1,8 +1,8 @@
-"""The book of jobs: which jobs there are, where each stands, and what moves it from there.
+"""The book of jobs: all jobs, their states, and the events that change them outside of turns.
 
-Everything that happens to a job outside a turn: it comes, changes, goes; its tasks are bound, end,
-come back; its nominations are woken, displaced or given up; its queue appears. Turns and their
-outcomes are Order's (:mod:`coordinator.order.order`), which is this book and the loop over it.
+A job is submitted, changed or deleted; its tasks are bound, end, or return to pending; its
+nominations are woken, displaced or released; its queue appears. Turns and their outcomes are
+Order's (:mod:`coordinator.order.order`), which extends this book by the scheduling loop.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ class JobBook:
 
     @property
     def fills(self) -> bool:
-        """Has the policy the action backfill?"""
+        """Whether the policy has the action backfill."""
         return BACKFILL in self.session.policy.actions
 
     # --- nominations --------------------------------------------------------------------------
 
     def _displace(self, jid: int) -> None:
-        """A job of higher priority took this one's nominations (in the ledger they are gone)."""
+        """Note that a job of higher priority took this one's nominations; the ledger has removed
+        them."""
         state = self.jobs.get(jid)
         if state is None or not state.nominated:
             return
@@ -72,7 +73,7 @@ class JobBook:
         self.moved(jid)
 
     def _wake_nominated(self, jid: int) -> None:
-        """Wake a job whose victims have left: it keeps its nominations and its turn is next."""
+        """Wake a job whose victims have left: it keeps its nominations and goes next."""
         state = self.jobs[jid]
         if state.standing is Standing.NOMINATED:
             state.attempts += 1
@@ -81,7 +82,7 @@ class JobBook:
     # --- tasks --------------------------------------------------------------------------------
 
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
-        """The ledger recorded a change of these tasks (``rows``: their nodes)."""
+        """Take a recorded state change of these tasks (``rows``: their nodes)."""
         job = self.jobs.get(jid)
         leaves = job is None
         if job is None and (job := self.departures.jobs.get(jid)) is None:
@@ -117,25 +118,25 @@ class JobBook:
             state.returned.update(tasks)
 
     def known(self, jid: int) -> JobState | None:
-        """A job, also one that was deleted and is not purged yet."""
+        """A job, also a deleted one that is not purged yet."""
         return self.jobs.get(jid) or self.departures.jobs.get(jid)
 
     def _leaving_changed(self, state: JobState, tasks: list[int], *, ends: bool) -> None:
-        """Tasks of a deleted job moved."""
+        """Take a state change of a deleted job's tasks."""
         if ends:
             self.departures.settle(state)
         else:
             self.departures.ask(state.job.jid, tasks)
 
     def _settle_members(self, state: JobState) -> None:
-        """See to members that were deleted from a job that stays."""
+        """Act on members that were deleted from a remaining job."""
         if state.job.jid not in self.departures.members:
             return
         if self.departures.settle_members(state) and state.standing is not Standing.DONE:
             self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
 
     def _settle(self, state: JobState) -> None:
-        """After tasks ended: the job is done, or has members to place again."""
+        """After tasks ended: finish the job, or queue it where it has members to place again."""
         if state.standing in (Standing.OPEN, Standing.NOMINATED):
             return
         if _ended(state):
@@ -149,7 +150,7 @@ class JobBook:
         self.accounts.retire(state)
 
     def _bind_failed(self, state: JobState) -> None:
-        """Place refused members again, a little later each time: who refused may refuse again."""
+        """Place refused members again, after a growing pause: the same node may refuse again."""
         self._enqueue(state, Hold.BIND_FAILED)
         if state.standing is Standing.READY:
             wait = min(PROBE_SECONDS * 2 ** min(state.refusals - 1, 10), PROBE_LIMIT_SECONDS)
@@ -160,7 +161,7 @@ class JobBook:
     # --- jobs ---------------------------------------------------------------------------------
 
     def put_job(self, job: Job, states: bytearray | None = None) -> None:
-        """A new job or a new specification of one. ``states`` is given on recovery."""
+        """Add a job or its new specification. ``states`` is given on recovery."""
         existing = self.jobs.get(job.jid)
         if existing is not None:
             self._replace(existing, job)
@@ -180,7 +181,8 @@ class JobBook:
         return open_job(job, qid=qid, classes=classes, states=states, backfilled=self.fills)
 
     def _replace(self, state: JobState, job: Job) -> None:
-        """A changed job: counted anew. A turn that is out comes back and is counted as it fell."""
+        """Replace the specification of a job and recompute its counts. An open turn's outcome is
+        taken as it returns."""
         was_open, stamp, charge = state.standing is Standing.OPEN, state.stamp, state.charge
         self._forget(state)  # the ledger ended its nominations with the new specification
         self.put_job(state.let_in_still(job), state.states)
@@ -198,7 +200,7 @@ class JobBook:
             self._enqueue(again)
 
     def _forget(self, state: JobState) -> None:
-        """Take a job out of every total, as if it had never been put."""
+        """Remove a job from every total, as if it had never been put."""
         if state.standing is Standing.OPEN:
             self.open -= 1
         self.lines.leave(state)
@@ -209,7 +211,7 @@ class JobBook:
         self.accounts.forget(state)
 
     def unlearn(self, state: JobState) -> None:
-        """A follower takes a job out, to put it anew as the ledger has it now."""
+        """Remove a job from a standby's book, to put it again with the ledger's newer records."""
         self._forget(state)
 
     def _no_orphan(self, state: JobState) -> None:
@@ -219,7 +221,7 @@ class JobBook:
                 del self._orphans[state.job.queue]
 
     def drop_job(self, jid: int) -> None:
-        """A job was deleted: no more turns; it stays in the totals until its last task has left."""
+        """Delete a job: no more turns; it stays in the totals until its last task has left."""
         state = self.jobs.pop(jid, None)
         if state is None:
             return
@@ -238,14 +240,14 @@ class JobBook:
         self.moved(jid)
 
     def put_leaving(self, job: Job, states: bytearray) -> None:
-        """Recovery: a job that was deleted and is not purged."""
+        """Recovery: put a deleted job that is not purged."""
         qid = self.queue_ids.get(job.queue, -1)
         state = self._open_job(job, qid, states)
         self.accounts.admit(state)
         self.departures.enter(state)
 
     def drop_members(self, tasks: Iterable[tuple[int, int]]) -> None:
-        """Members (jid, tix) were deleted from jobs that stay."""
+        """Note that members (jid, tix) were deleted from remaining jobs."""
         members_of: dict[int, list[int]] = {}
         for jid, tix in tasks:
             members_of.setdefault(jid, []).append(tix)
@@ -257,7 +259,7 @@ class JobBook:
                 self._settle(state)
 
     def _late(self, state: JobState, outcome: Outcome) -> None:
-        """The outcome of a turn that was out when its job was deleted."""
+        """Take the outcome of a turn that was open when its job was deleted."""
         self.open -= 1
         self.accounts.give_back(state)
         state.standing = Standing.WAITING
@@ -275,7 +277,7 @@ class JobBook:
         self.departures.settle(state)
 
     def resolve(self, jid: int, states: bytearray) -> None:
-        """The ledger's truth about a job whose turn was lost: counted anew, tried again first."""
+        """Take the ledger's records of a job whose turn was lost: recount it and try it first."""
         state = self.jobs.get(jid)
         if state is None:
             self._resolve_leaving(jid, states)
@@ -304,8 +306,8 @@ class JobBook:
         self.departures.settle(state)
 
     def give_up_nominations(self, jid: int) -> None:
-        """Have the ledger forget what the job was promised. It gets no turn until that is recorded,
-        so that a nomination it gets then cannot be meant."""
+        """Have the ledger release the job's nominations. The job gets no turn until that is
+        recorded, so that a newer nomination cannot be the one released."""
         self.lapsed.append(jid)
         state = self.jobs.get(jid)
         if state is None:
@@ -317,7 +319,7 @@ class JobBook:
         self.moved(jid)
 
     def lapse_recorded(self, jids: list[int]) -> None:
-        """The ledger holds no nominations of these jobs any more."""
+        """Note that the ledger has released the nominations of these jobs."""
         for jid in jids:
             state = self.jobs.get(jid)
             if state is not None and state.lapsing:
@@ -334,9 +336,10 @@ class JobBook:
         urgent: bool = False,
         keep: bool = False,
     ) -> None:
-        """Put a job where its turn will find it, or note why it cannot have one.
+        """Queue a job for its next turn, or note why it cannot have one.
 
-        ``reason``: why it waits, told until its next turn. ``keep``: its nominations stay."""
+        ``reason``: the pending reason until its next turn. ``keep``: keep its nominations.
+        """
         state.stamp += 1
         self.accounts.give_back(state)
         if state.nominated and not keep:
@@ -367,7 +370,7 @@ class JobBook:
             self._line_up(state, reason, urgent=urgent)
 
     def _of_backfill(self, state: JobState) -> WaitReason:
-        """Why a job waits of which only tasks are left that backfill places."""
+        """The pending reason of a job whose remaining tasks are all placed by backfill."""
         return state.reason or Reason.PENDING_EVALUATION
 
     def _line_up(self, state: JobState, reason: WaitReason, *, urgent: bool) -> None:
@@ -408,7 +411,7 @@ class JobBook:
             self.moved(jid)
 
     def drop_queue(self, qid: int) -> None:
-        """A queue was deleted. Intake lets that happen only where no job is in it."""
+        """Delete a queue, which has no job: intake makes sure of it."""
         queue = self.lines.queues.get(qid)
         if queue is None:
             return
@@ -424,7 +427,7 @@ class JobBook:
     # --- tell ---------------------------------------------------------------------------------
 
     def pending_reasons(self) -> Counter[str]:
-        """Why jobs wait, counted."""
+        """Number of waiting jobs by reason."""
         return self.lines.reasons(self.now)
 
     def validate(self) -> None:
@@ -440,5 +443,5 @@ class JobBook:
 
 
 def _ended(state: JobState) -> bool:
-    """Whether every task has ended, well or not."""
+    """Whether every task has ended, successfully or not."""
     return sum(map(state.states.count, ENDED)) == len(state.states)

@@ -1,4 +1,4 @@
-"""How long tasks and jobs waited for their places, counted as the outcomes come in."""
+"""Waiting times of tasks and jobs until their placement, counted as outcomes come in."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from shared.telemetry.histogram import Histogram, exponential
 TASK_SECONDS = exponential(0.01, 2, 20)
 JOB_SECONDS = (1.0, *exponential(2.5, 2, 15))
 ATTEMPTS = ("1", "2", "3", "4", "5+")
-"""The last turn in a row that a task took part in, the one that placed it."""
+"""Number of turns in a row that a task took part in, the placing one included."""
 _LAST = len(ATTEMPTS) - 1
 
 
 class Likes:
-    """How long the last jobs of each sort waited for their first place. A sort: jobs of one queue
-    with about as many tasks (within a factor of two)."""
+    """Recent waiting times until the first placement, by sort. A sort is: jobs of one queue with
+    about as many tasks (within a factor of two)."""
 
     REMEMBERED = 64
-    """Waits of one sort."""
+    """Waiting times kept per sort."""
     SORTS = 4096
-    """Sorts that are remembered; then the one first heard of is forgotten."""
+    """Sorts kept; beyond that the oldest is dropped."""
     ENOUGH = 5
-    """Jobs that an estimate rests on at least."""
+    """Minimum number of jobs behind an estimate."""
 
     def __init__(self) -> None:
         self._waits: dict[tuple[int, int], deque[float]] = {}
@@ -38,7 +38,7 @@ class Likes:
         waits.append(waited)
 
     def of(self, state: JobState) -> list[float]:
-        """Seconds that jobs of this one's sort waited."""
+        """Waiting times of the job's sort, in seconds."""
         return list(self._waits.get(self._sort(state), ()))
 
     @staticmethod
@@ -47,7 +47,7 @@ class Likes:
 
 
 class Waits:
-    """Counted once for each statement, whatever its number of tasks."""
+    """Waiting times, counted once per statement whatever its number of tasks."""
 
     def __init__(self) -> None:
         self.tasks = {attempts: Histogram(TASK_SECONDS) for attempts in ATTEMPTS}
@@ -57,7 +57,7 @@ class Waits:
         """By queue (qid)."""
 
     def placed(self, state: JobState, tasks: int, *, first: bool, now: float) -> None:
-        """Tasks of a job were placed; ``first``: it held no place before."""
+        """Note placed tasks of a job; ``first``: it held no place before."""
         waited = max(0.0, now - state.job.created)  # below 0: the clock was set back
         self._by_attempts[min(state.attempts, _LAST)].observe(waited, tasks)
         if first:

@@ -1,5 +1,5 @@
-"""Whose turn it is: the policy's plugins asked over the whole cluster's totals.
+"""The order of turns: the policy's plugins applied to the totals of the whole cluster.
 
-``order`` makes the turns, ``selection`` picks the next job, ``session_turns`` are the policies that
-need a session of actions, ``starvation``, ``aging`` and ``cross_node`` the rules beside them.
+``order`` opens the turns, ``selection`` picks the next job, ``session_turns`` adds the policy's
+other actions, ``starvation``, ``aging`` and ``cross_node`` the rules beside them.
 """

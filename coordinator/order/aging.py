@@ -1,10 +1,10 @@
-"""Aging: the job that is first in its queue for too long gets nodes of its own.
+"""Aging: nodes are reserved for a job that has been first in its queue for too long.
 
-Off unless a bound is set. Volcano has no such thing: there a stream of small jobs can keep a wide
-one from its nodes for ever. Here the job that was the first of its queue for longer than the bound,
-and could be placed by its queue's share, has a worker choose nodes that together can hold it; they
-are kept for it (every worker leaves them out, for everybody else), so that what runs there drains.
-Once the job is placed, or gone, the nodes are everybody's again. At most one job at a time has any.
+Off unless a bound is set. Volcano has no such feature: there a stream of small jobs can starve a
+wide one for ever. Here a job that was first in its queue for longer than the bound, and that its
+queue's share admits, gets a set of nodes, chosen by a worker, that together can hold it. The nodes
+are reserved: every worker leaves them out for all other jobs, so that they drain. They are released
+once the job is placed or gone. At most one job has a reservation at a time.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from collections.abc import Collection, Iterable
 from shared.records.reservation import reserved_row
 
 RESERVE = "reserve"
-"""The action of the turn in which a worker chooses."""
+"""The action of the turn in which a worker chooses the nodes."""
 
 LOOK_SECONDS = 0.25
-"""Who is first is looked at so often."""
+"""Interval at which the first jobs of the queues are recorded."""
 
 AGAIN_SECONDS = 5.0
-"""So long after no nodes were found for a job it is looked for some again."""
+"""Pause after a search for nodes, before the same job may cause another one."""
 
 
 KEEP_TIMES = 20
-"""After so many times the bound the nodes are given back: what runs there does not end."""
+"""The reservation is released after this multiple of the bound: the tasks on its nodes do not
+end."""
 
 
 class Aging:
@@ -48,7 +49,8 @@ class Aging:
     # --- who ----------------------------------------------------------------------------------
 
     def looks(self, now: float) -> bool:
-        """Is it time to tell who is first?"""
+        """Whether the first jobs of the queues are due to be recorded; also releases an old
+        reservation."""
         if not self.bound or now < self._looked + LOOK_SECONDS:
             return False
         self._looked = now
@@ -57,19 +59,20 @@ class Aging:
         return True
 
     def first(self, qid: int, jid: int, now: float) -> float:
-        """The job is the first of its queue; returns for how long it has been."""
+        """Record that the job is the first of its queue; returns for how many seconds it has
+        been."""
         entry = self._first.get(qid)
         if entry is None or entry[0] != jid:
             self._first[qid] = entry = (jid, now)
         return now - entry[1]
 
     def gone(self, qids: Collection[int]) -> None:
-        """Only these queues have a first job."""
+        """Forget the first jobs of all queues but these."""
         for qid in [qid for qid in self._first if qid not in qids]:
             del self._first[qid]
 
     def may_ask(self, jid: int, waited: float, now: float) -> bool:
-        """May a worker be asked to choose nodes for it?"""
+        """Whether a worker may be asked to choose nodes for the job."""
         due = self._asked.get(jid, float("-inf")) + AGAIN_SECONDS
         return waited > self.bound and self.jid < 0 and not self._stored and now >= due
 
@@ -79,29 +82,30 @@ class Aging:
     # --- which nodes --------------------------------------------------------------------------
 
     def chosen(self, jid: int, rows: Iterable[int]) -> None:
-        """A worker chose these; none where no nodes can hold the job."""
+        """Reserve the nodes that a worker chose (by row); none where no nodes can hold the job."""
         if self.jid < 0 and (chosen_rows := sorted(set(rows))):
             self.jid, self.rows, self._since = jid, chosen_rows, self._looked
             self.kept += 1
 
     def reserved(self, jid: int) -> list[int]:
-        """Rows that the job may use and others may not."""
+        """The rows that are reserved for the job."""
         return self.rows if jid == self.jid else []
 
     def over(self, jid: int) -> None:
-        """The job got its place, or is gone."""
+        """Release the reservation of the job: it was placed, or is gone."""
         if jid == self.jid:
             self.jid, self.rows = -1, []
 
     def restore(self, keys: Iterable[str]) -> None:
-        """What an earlier coordinator had kept, by the ledger's keys: given back."""
+        """Release the reservations of an earlier leader, which the ledger still has under these
+        keys."""
         self._stored |= {row for key in keys if (row := reserved_row(key)) >= 0}
 
     # --- what is to be stored -----------------------------------------------------------------
 
     def changes(self) -> dict[int, int | None]:
-        """Row -> the job it is to be kept for, None where for none any more. They hold once
-        :meth:`stored` was told."""
+        """Changes to store: row -> the job that it is reserved for, None to release it. They take
+        effect when :meth:`stored` is called."""
         if self._storing or self._stored == set(self.rows):
             return {}
         self._storing = True

@@ -1,12 +1,12 @@
-"""Keys of constraints that span nodes: terms between tasks, even spreading, volumes, claims,
+"""Keys of constraints that span nodes: pod (anti-)affinity terms, topology spread, volumes, claims,
 disruption budgets.
 
-Each such constraint has a *key*. The jobs that are bound by it or count for it are its members. A
-statement that places or evicts tasks of a member moves the key's version in the ledger. It is
-accepted only while the version is the one that its worker was given, together with the places of
-all members. So two shards never decide on the same key without the other's latest change.
+Each such constraint has a *key*. The jobs that it constrains or counts are the key's members. A
+statement that places or evicts tasks of a member increments the key's version in the ledger. It is
+accepted only while the version equals the one that its worker got together with the placements of
+all members. So no two shards decide on one key without seeing each other's latest change.
 
-At most one of the turns that touch a key is out at a time: a second would only be refused.
+At most one turn that touches a key is open at a time: a second one would only be refused.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from shared.model.storage import Budget, Volume, VolumeClaim
 
 TERM, VOLUME, CLAIM, BUDGET = "term/", "volume/", "claim/", "budget/"
 FREE = f"{VOLUME}free"
-"""All jobs with claims that are not bound, as long as there are free volumes to choose from."""
+"""Members are all jobs with unbound claims, while there are free volumes to choose from."""
 DEVICES = f"{CLAIM}devices"
-"""All jobs with claims of devices: any two may want the same one."""
+"""Members are all jobs with device claims: any two may want the same device."""
 OF_PLACING = (TERM, VOLUME, CLAIM)
-"""Keys that placing a member has to look at; a budget only counts for evictions."""
+"""Prefixes of the keys that matter for placing a member; a budget only matters for evictions."""
 
 
 @dataclass(slots=True)
 class Term:
-    """A set of tasks that rules of some jobs speak of."""
+    """A set of tasks that the rules of some jobs select."""
 
     asks: LabelTerm
     members: set[int] = field(default_factory=set)
-    """jids, those that the rule binds among them."""
+    """jids of the selected jobs and of those with such a rule."""
     bound: set[int] = field(default_factory=set)
-    """jids whose own rule it is."""
+    """jids of the jobs that have such a rule."""
 
 
 PodLabels = tuple[str, Pairs]
@@ -47,7 +47,7 @@ PodLabels = tuple[str, Pairs]
 
 
 class Spanning:
-    """The members of each key, and the turn that each key waits for."""
+    """The members of each key, and the jobs that wait for an open turn on it."""
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
@@ -83,7 +83,7 @@ class Spanning:
     # --- members ------------------------------------------------------------------------------
 
     def put_job(self, job: Job, classes: dict[int, TaskClass]) -> None:
-        """A job came or changed."""
+        """Add or update a job."""
         jid = job.jid
         if jid in self._jobs:
             self.drop_job(jid)
@@ -130,7 +130,7 @@ class Spanning:
     def _bind(
         self, jid: int, selector: Selector | None, namespaces: tuple[str, ...], everywhere: bool
     ) -> str:
-        """The key of a rule's term, of which the job is a member from now on."""
+        """Make the job a member of its rule's term; returns the term's key."""
         spaces = () if everywhere else tuple(sorted(namespaces))
         description = repr((selector, spaces, everywhere)).encode()
         key = TERM + blake2s(description, digest_size=12).hexdigest()
@@ -150,14 +150,15 @@ class Spanning:
         return term
 
     def _enter(self, key: str, term: Term, jid: int) -> None:
-        """A turn that is out was sent before the job was a member: others wait for it, too."""
+        """Add a member. A turn of the job that is already open counts for the key, too: others wait
+        for it."""
         term.members.add(jid)
         self._keys.setdefault(jid, set()).add(key)
         if self.is_out(jid):
             self.take(jid, (key,))
 
     def drop_job(self, jid: int) -> None:
-        """A job is gone, and holds no node any more."""
+        """Remove a job that holds no node any more."""
         job = self._jobs.pop(jid, None)
         for kind in () if job is None else {(job.namespace, role.labels) for role in job.roles}:
             alike = self._alike[kind]
@@ -192,7 +193,7 @@ class Spanning:
             self._put_storage(value, present=False)
 
     def _put_storage(self, value: WorldObject, *, present: bool) -> None:
-        """Who chooses among free volumes follows from volumes and claims."""
+        """Update which jobs choose among free volumes, after a change of volumes or claims."""
         before = bool(self._free)
         if isinstance(value, Volume):
             free = present and not value.claim
@@ -220,11 +221,11 @@ class Spanning:
 
     @property
     def any(self) -> bool:
-        """Does anything span nodes?"""
+        """Whether any constraint spans nodes."""
         return bool(self._keys)
 
     def touches(self, jid: int) -> bool:
-        """Has placing tasks of this job to look at others?"""
+        """Whether placing tasks of this job depends on the placements of other jobs."""
         keys = self._keys.get(jid) if self._keys else None
         return bool(keys) and any(key.startswith(OF_PLACING) for key in keys or ())
 
@@ -233,7 +234,7 @@ class Spanning:
         return sorted(k for k in self._keys.get(jid, ()) if k != FREE or self._chooses(jid))
 
     def _chooses(self, jid: int) -> bool:
-        """May placing the job's tasks take a free volume?"""
+        """Whether placing the job's tasks may bind a free volume."""
         claims = (key for key in self._keys[jid] if key.startswith(VOLUME) and key != FREE)
         return bool(self._free) and any(key not in self._bound for key in claims)
 
@@ -248,7 +249,8 @@ class Spanning:
     # --- one turn at a time -------------------------------------------------------------------
 
     def busy(self, keys: Iterable[str], state: JobState) -> bool:
-        """Is a turn out that touches one of these? Then the job waits for that to come back."""
+        """Whether a turn that touches one of these keys is open; if so, the job waits until it
+        returns."""
         for key in keys:
             if self._busy.get(key, set()) - {state.job.jid}:
                 self._waiting.setdefault(key, []).append((state.job.jid, state.stamp))
@@ -256,11 +258,11 @@ class Spanning:
         return False
 
     def touched(self, keys: Iterable[str]) -> bool:
-        """Is a turn out that touches one of these?"""
+        """Whether a turn that touches one of these keys is open."""
         return any(key in self._busy for key in keys)
 
     def take(self, jid: int, keys: Collection[str]) -> None:
-        """A turn of the job goes out that touches these."""
+        """Note that a turn of the job which touches these keys was opened."""
         self.out_now.add(jid)
         if keys:
             self._taken.setdefault(jid, {}).update(dict.fromkeys(keys))
@@ -268,7 +270,8 @@ class Spanning:
             self._busy.setdefault(key, set()).add(jid)
 
     def give_back(self, jid: int) -> list[tuple[int, int]]:
-        """The turn came back, or was read anew. Who waited for it: (jid, stamp)."""
+        """Note that the job's turn returned, or was reread. Returns the jobs that waited: (jid,
+        stamp)."""
         woken: list[tuple[int, int]] = []
         for key in self._taken.pop(jid, ()):
             self._busy[key].discard(jid)
@@ -278,16 +281,16 @@ class Spanning:
         return woken
 
     def out(self, jids: Collection[int]) -> list[str]:
-        """Keys that turns of these jobs touch that are out."""
+        """Keys that the open turns of these jobs touch."""
         return list(dict.fromkeys(key for jid in jids for key in self._taken.get(jid, ())))
 
     def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
-        """Take up the ledger's versions of the keys of jobs whose turns were lost. No other turn
-        that touches these keys is out."""
+        """Take the ledger's versions of the keys of jobs whose turns were lost. No other open turn
+        touches these keys."""
         for key in self.out(jids):
             self.versions[key] = versions.get(key, 0)
 
     def moved(self, by: dict[str, int]) -> None:
-        """An accepted statement moved these versions."""
+        """Count an accepted statement: key -> increments of its version."""
         for key, times in by.items():
             self.versions[key] = self.versions.get(key, 0) + times

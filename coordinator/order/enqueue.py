@@ -1,8 +1,8 @@
-"""Admission by the action enqueue: jobs that it has not admitted yet.
+"""Admission of jobs by the action enqueue.
 
 Volcano creates no pods for a job before its admission. Here its pods may exist already; they wait.
-A job that does not say what it needs at least (minResources) is admitted at once. So is every job
-where the policy does without the action.
+A job that does not state what it needs at least (minResources) is admitted at once, and so is every
+job where the policy lacks the action.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from shard_worker.session_model.workload import ClusterInfo
 from shared.messages.reason import Reason
 
 ASK_SECONDS = 0.05
-"""Those that wait are judged again at most so often, and only when some total has moved, or after
-the time below."""
+"""Minimum interval between two judgements of the waiting jobs; the totals must have changed, or the
+interval below be over."""
 
 ASK_ANYHOW_SECONDS = 1.0
-"""Some rules let a job in because it has waited for so long."""
+"""Interval of judgements without a change: some plugins admit a job because of its waiting time."""
 
 
 class EnqueueGate:
@@ -37,7 +37,7 @@ class EnqueueGate:
         self._revision = -1
 
     def passes(self, state: JobState, cluster: ClusterInfo) -> bool:
-        """May the job be tried? One that has to wait is kept in mind."""
+        """Whether the job may be tried. A job that is not admitted yet is kept and judged later."""
         info = state.info
         if not waits_for_entry(info.phase):
             return True
@@ -53,7 +53,8 @@ class EnqueueGate:
     def judge(
         self, session: Session, cluster: ClusterInfo, now: float
     ) -> list[tuple[JobState, Reason | None]]:
-        """The waiting jobs, each with why it was refused, None where it is admitted."""
+        """Judge the waiting jobs: each with the reason of its refusal, None where it is
+        admitted."""
         for jid in [jid for jid, state in self.waiting.items() if not state.counted]:
             self.forget(jid)  # all its tasks have ended: it takes no part any more
         if not self.waiting or not self._due(cluster, now):
@@ -80,7 +81,7 @@ class EnqueueGate:
         return self._asked + ASK_ANYHOW_SECONDS if self.waiting else None
 
     def take(self) -> list[JobState]:
-        """All that wait, to be asked anew whether they :meth:`pass <passes>`."""
+        """Remove and return all waiting jobs, to call :meth:`passes` again."""
         waiting = list(self.waiting.values())
         self.waiting.clear()
         self.why.clear()

@@ -1,8 +1,9 @@
-"""Excerpts of the books for turns that are not flat: the job, all queues' totals, who matters.
+"""Context of the turns that need a session: the job, all queues' totals, and the jobs that matter.
 
-Who matters follows from the action: victims for preempt and reclaim, jobs that share a term, a
-volume, a claim or a budget. Jobs come whole, as gang rules count all of a job. Their number is
-bounded: the least important are the first to be asked, and how many were left out is told.
+Which jobs matter follows from the action: victims for preempt and reclaim, jobs that share a term,
+a volume, a claim or a budget. Jobs are included whole, because gang rules count all tasks of a job.
+Their number is bounded: the least important jobs are the first to be evicted and come first, and
+the excerpt says how many tasks were left out.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from shared.records.specs import encode_queue
 from shared.records.specs_jobs import encode_job
 
 TASKS = 20_000
-"""Tasks of other jobs in one excerpt: some tens of milliseconds for the worker to open."""
+"""Limit on tasks of other jobs in one excerpt; a worker takes some tens of milliseconds to open
+it."""
 
 JOB_WEIGHT = 4
-"""A job costs as much as so many tasks, beside those it has."""
+"""Cost of a job in tasks, beside its own tasks."""
 
 RANK_SECONDS = 0.1
-"""Who is the least important is looked at anew so often at most; with very many jobs less often, so
-that it takes a tenth of the time."""
+"""Minimum interval between victim rankings; grows with the number of jobs so that ranking stays
+below 10% of the time."""
 
 RANK_SECONDS_A_JOB = 1e-5
 
@@ -45,31 +47,31 @@ _EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
 
 
 class Excerpts:
-    """Writes them from the books."""
+    """Builds the excerpts from the coordinator's books."""
 
     def __init__(
         self, accounts: Accounts, job_of: Callable[[int], JobState | None], spanning: Spanning
     ) -> None:
-        """``job_of``: a job, also one that was deleted and is not purged yet."""
+        """``job_of`` returns a job by jid, also a deleted one that is not purged yet."""
         self._accounts = accounts
         self._known = job_of
         self._spanning = spanning
         self.usage: Callable[[], Usage] = dict
-        """What nodes really use, as far as the policy has somebody measure it."""
+        """Returns the measured usage of the nodes; empty unless the policy needs it."""
         self.limit = TASKS
         self.cut = 0
-        """Excerpts that had to leave jobs out, since the start."""
+        """Number of excerpts that had to leave jobs out."""
         self._at = float("inf")
         self._ranks: dict[int, list[int]] = {}
-        """Queue -> its jobs as :meth:`_ranked` has them, as they were at :attr:`_at`."""
+        """Queue -> its jobs as :meth:`_ranked` orders them, computed at :attr:`_at`."""
         self._queues: dict[int, tuple[Queue, bytes]] = {}
         self._specs: dict[int, tuple[Job, bytes]] = {}
 
     def of(
         self, state: JobState, action: str, session: Session, *, waits: Waits = lambda _: False
     ) -> tuple[bytes, list[str]]:
-        """The excerpt for a turn of this job, and the keys that the turn touches. Nothing is
-        written where the turn ``waits`` for another one that touches some of them."""
+        """The encoded excerpt for a turn of this job, and the keys that the turn touches. Empty
+        where ``waits`` returns true for the keys: another open turn touches some of them."""
         jid, spanning = state.job.jid, self._spanning
         own_keys = spanning.keys(jid)
         close = spanning.members(k for k in own_keys if k.startswith(OF_PLACING)) - {jid}
@@ -88,7 +90,8 @@ class Excerpts:
     def of_running(
         self, states: Iterable[JobState], rows: frozenset[int]
     ) -> tuple[bytes, list[str]]:
-        """Of those jobs that have tasks on one of these nodes; they are members of these keys."""
+        """The encoded excerpt of the jobs with evictable tasks on these nodes, and the keys they
+        are members of."""
         jobs = [
             state
             for state in states
@@ -100,7 +103,7 @@ class Excerpts:
     # --- who ----------------------------------------------------------------------------------
 
     def _victims(self, state: JobState, action: str, session: Session) -> Iterator[int]:
-        """Jobs whose tasks may be asked to leave, the least important first."""
+        """Jobs that the action may evict, the least important first."""
         cluster, qid = self._accounts.cluster, state.info.qid
         if action in SAME_QUEUE:
             queues = [qid]
@@ -117,7 +120,7 @@ class Excerpts:
                     yield jid
 
     def _ranked(self, qid: int) -> list[int]:
-        """Jobs of a queue that hold nodes: of low priority first, of equal the latest."""
+        """Jobs of a queue that hold nodes: lowest priority first, then the youngest."""
         cluster = self._accounts.cluster
         every = max(RANK_SECONDS, RANK_SECONDS_A_JOB * len(cluster.jobs))
         if not self._at <= cluster.now < self._at + every:
@@ -143,7 +146,8 @@ class Excerpts:
         *,
         whole: int = 0,
     ) -> bytes:
-        """``whole``: so many of the first are never left out: the job's own rules ask for them."""
+        """``whole``: this many of ``others`` are never left out, because the job's own rules need
+        them."""
         jobs, remaining, left_out = [] if own_job is None else [self._job(own_job)], self.limit, 0
         for number, state in enumerate(others):
             remaining -= len(state.states) + JOB_WEIGHT
@@ -172,8 +176,8 @@ class Excerpts:
         return {node: [u.get("cpu", -1.0), u.get("memory", -1.0)] for node, u in usage.items()}
 
     def _queue(self, info: QueueInfo, own_job: JobState | None) -> QueueExcerpt:
-        """Without what the job itself was charged for an open turn, or nominations: its session
-        charges anew."""
+        """The queue's totals without the job's own charge for an open turn or for nominations: its
+        session charges it again."""
         cached = self._queues.get(info.queue.qid)
         if cached is None or cached[0] is not info.queue:
             cached = self._queues[info.queue.qid] = (info.queue, encode_queue(info.queue))
@@ -211,5 +215,5 @@ def _evictable_rows(state: JobState) -> Iterator[int]:
 
 
 def _some(amounts: Amounts) -> Amounts:
-    """Without those that are 0."""
+    """The amounts that are not 0."""
     return {slot: amount for slot, amount in amounts.items() if amount}

@@ -33,18 +33,19 @@ from shared.messages.reason import Hold, Reason
 from shared.model.model import WorldObject
 
 URGENT_ATTEMPTS = 3
-"""So many times in a row a conflict loser goes to the front; then it waits in its line, so that a
-refusal that repeats (a full queue) cannot spin."""
+"""A job that loses conflicts goes to the front at most this many times in a row; then it waits in
+its line, so that a refusal that repeats (a full queue) cannot spin."""
 
 
 ALLOCATING = "allocate"
 NEVER = -1
-"""No revision of the totals: what moved does not matter."""
+"""Stands for no revision of the totals: wait for the pause alone, whatever changes."""
 _SAYS_NOTHING_OF_PLACES = (OutcomeCode.INFEASIBLE, OutcomeCode.CONFLICT)
 
 
 class Order(Sessions):
-    """See the module's text. Events come in as method calls; :meth:`next_turn` gives turns out."""
+    """See the module. Events come in as method calls; :meth:`next_turn` returns the turns to
+    send."""
 
     def __init__(
         self,
@@ -56,16 +57,16 @@ class Order(Sessions):
         count_first: bool = True,
         walls: bool = False,
     ) -> None:
-        """``walls``: shards see different nodes (hard mode), so each has to be tried before a job
-        is infeasible. ``work_conserving``: when no queue within its share has a job that can be
-        tried, free capacity goes to queues beyond their share, in queue order (our addition; off
-        in replay)."""
+        """``walls``: shards see different nodes (hard mode), so that a job is infeasible only after
+        each of them was tried. ``work_conserving``: when no queue within its share has a job that
+        can be tried, free capacity goes to queues beyond their share, in queue order (not in
+        Volcano; off in replay)."""
         super().__init__(session, count_first=count_first)
         self.window = window
         self.tail_limit = tail_limit
         self.walls = walls
         self.reachable: set[int] = set()
-        """Shards that have a worker."""
+        """Shards that have a live worker."""
         self.picking = Picking(
             session, self.accounts, self.lines, self.jobs, work_conserving=work_conserving
         )
@@ -73,7 +74,7 @@ class Order(Sessions):
     # --- the loop -----------------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
-        """Open a session: shares are computed anew, queues dropped before may be tried again."""
+        """Open a session: recompute the shares, allow skipped queues and jobs to be tried again."""
         self.now = now
         self.accounts.begin(now)
         self.picking.begin(now)
@@ -89,7 +90,7 @@ class Order(Sessions):
             self.let_in()
 
     def next_turn(self) -> Turn | None:
-        """The next turn in order, charged to its queue; None when nothing can be tried now."""
+        """The next turn in order, charged to its queue; None where nothing can be tried now."""
         if self.open >= self.window:
             return None
         while (urgent := self.lines.pop_urgent()) is not None:
@@ -102,7 +103,7 @@ class Order(Sessions):
         return self._further_turn() if self.further or self.aging.bound else None
 
     def _further_turn(self) -> Turn | None:
-        """A turn of the policy's other actions: backfill, then the actions that evict."""
+        """A turn of another action: backfill, then the evicting actions, then a reservation."""
         while (filling := self.next_to_fill()) is not None:
             if (turn := self._open_turn(filling, (), action=BACKFILL)) is not None:
                 return turn
@@ -114,7 +115,7 @@ class Order(Sessions):
         return None if keep is None else self._open_turn(keep, self._need(keep), action=RESERVE)
 
     def put_object(self, value: WorldObject) -> None:
-        """An object that rules look at came or changed."""
+        """Add or update an object that rules read."""
         self.spanning.put_object(value)
         self.accounts.put_object(value)
 
@@ -123,7 +124,7 @@ class Order(Sessions):
         self.accounts.drop_object(value)
 
     def next_due(self) -> float | None:
-        """When :meth:`begin` should be called again though nothing happened, None where never."""
+        """When to call :meth:`begin` again although nothing happened; None for never."""
         due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
         due += [self.parking.next_due(), self.gangs.next_due(), self.entry.next_due()]
         due += [self.contention.next_due(self.now)]
@@ -131,14 +132,14 @@ class Order(Sessions):
         return min((at for at in due if at is not None), default=None)
 
     def adopt(self, session: Session) -> None:
-        """Judge and order by another session from now on; see :meth:`Sessions.adopt`."""
+        """Switch to the session of another policy; see :meth:`Sessions.adopt`."""
         self.picking.adopt(session)
         super().adopt(session)
 
     # --- a turn opens -------------------------------------------------------------------------
 
     def _open_turn(self, state: JobState, need: Need, *, action: str = ALLOCATING) -> Turn | None:
-        """Begin a turn of the job; None where it has to wait for a turn that is out."""
+        """Open a turn of the job; None where it must wait for another open turn."""
         world, keys = b"", None
         if action != ALLOCATING or self.slow(state):
             world, keys = self.excerpts.of(
@@ -179,13 +180,13 @@ class Order(Sessions):
         )
 
     def tried(self, turn: Turn) -> set[int]:
-        """Shards that found nothing for this turn."""
+        """Shards that found no place for this turn's job."""
         evicts = turn.jid in self.contention.out
         return self.contention.tried(turn.jid) if evicts else self.jobs[turn.jid].tried
 
     def _steps_aside(self, state: JobState, keys: list[str]) -> bool:
-        """Whether another turn that touches one of these keys has to come back first. If so, the
-        job waits."""
+        """Let the job wait for an open turn that touches one of these keys; False where there is
+        none."""
         stamp = state.stamp
         state.stamp += 1
         if not self.spanning.busy(keys, state):
@@ -197,8 +198,9 @@ class Order(Sessions):
     def _tail(self, state: JobState, need: Need) -> int:
         """How many elastic tasks the turn may carry.
 
-        None after a gang core and one for a job that is ready, as in Volcano, unless order would
-        pick this very job again: then as many as its queue and the cluster can give."""
+        0 before the gang is ready, and one for a ready job, as in Volcano; unless only this job
+        waits: then as many as its queue and the cluster admit, by halving from ``tail_limit``.
+        """
         if not self.session.job_ready(progress(state)):
             return 0
         if not self.lines.alone():
@@ -215,9 +217,10 @@ class Order(Sessions):
     # --- outcomes -----------------------------------------------------------------------------
 
     def outcome(self, outcome: Outcome, *, shard: int = -1) -> None:
-        """A turn came back: correct the charge, move the tasks, queue the rest again.
+        """Take a returned turn: correct the charge, move the tasks, queue the remaining ones again.
 
-        ``shard``: the one it came back from, -1 where it was never sent."""
+        ``shard`` is the one that it returned from, -1 where it was never sent.
+        """
         for jid in outcome.displaced:
             self._displace(jid)
         if outcome.moved:
@@ -255,7 +258,8 @@ class Order(Sessions):
         self._settle_members(state)
 
     def _in_vain(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
-        """Take up a backfill or eviction that placed nothing. What allocate found still holds."""
+        """Take a failed attempt of backfill or of an evicting action. Allocate's last result stays
+        valid."""
         jid, is_infeasible = state.job.jid, outcome.code is OutcomeCode.INFEASIBLE
         if action == BACKFILL:
             self.filled(state, in_vain=is_infeasible)
@@ -298,7 +302,7 @@ class Order(Sessions):
         self._settle(state)
 
     def _nominate(self, state: JobState, outcome: Outcome, action: str) -> None:
-        """Hold what the gang was promised until the tasks in its way have left."""
+        """Reserve the nominated places until their victims have left."""
         self.nominations.drop(state)
         self.lines.stand(state, Standing.NOMINATED, Reason.WAITING_FOR_VICTIMS)
         waits = self.nominations.add(state, outcome)
@@ -324,8 +328,8 @@ class Order(Sessions):
             self._hold_line(state)
 
     def _conflict(self, state: JobState) -> None:
-        """To the front without a pause: others were faster. Later it waits with its line, and in
-        the end apart from it: what is refused again and again may have another cause."""
+        """Queue a job that lost a conflict: at the front without a pause, later in its line, and
+        finally parked, because a refusal that repeats may have another cause."""
         state.attempts += 1
         state.conflicts += 1
         if state.attempts <= URGENT_ATTEMPTS:
@@ -335,7 +339,8 @@ class Order(Sessions):
         self._hold_line(state)
 
     def _hold_line(self, state: JobState) -> None:
-        """Let the job's line wait for freed capacity, a little longer each time in a row."""
+        """Block the job's line until capacity is freed; each block in a row lasts a little
+        longer."""
         since, state.tried_since = state.tried_since, -1
         if state.standing is not Standing.READY:
             return

@@ -1,12 +1,12 @@
-"""Picking: whose turn is next in this session, by the queues' shares and the jobs' order.
+"""Selection of the next job in a session, by the queues' shares and the jobs' order.
 
-Volcano's walk: the first queue in order that is not overused, its first job whose need the queue
-may have; a queue without one is closed for the rest of the session. Our addition, off in replay:
-when no queue within its share has a job that can be tried, free capacity goes to queues beyond
-it.
+Volcano's loop: the first queue in order that is not overused, its first job that the queue admits;
+a queue without such a job is closed for the rest of the session. Our addition, off in replay: when
+no queue within its share has a job that can be tried, free capacity goes to queues beyond their
+share.
 
-Nothing else happens during a session: what there is room for only gets less, from one pick to the
-next."""
+Capacity only shrinks during a session, from one pick to the next.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Picking:
         """Queues beyond their share that got something, or might have, in this session."""
 
     def adopt(self, session: Session) -> None:
-        """Go by another session from now on."""
+        """Use the session of another policy from now on."""
         self._session = session
         self.begin(self._now)
 
     def begin(self, now: float) -> None:
-        """A new session: what was closed or held back may be tried again."""
+        """Open a session: closed queues and blocked lines may be tried again."""
         self._now = now
         self._sessions += 1
         self._borrowing.clear()
@@ -63,7 +63,7 @@ class Picking:
         self._over_share.clear()
 
     def next(self) -> tuple[JobState, Need] | None:
-        """The next job and what it needs; it stays in its line until its turn is opened."""
+        """The next job and its need; it stays in its line until its turn is opened."""
         while (picked := self._pick()) is not None:
             queue, line, state = picked
             if self.allowed(queue.info, line.need):
@@ -75,7 +75,7 @@ class Picking:
         return self._borrow() if self._work_conserving else None
 
     def _pick(self) -> tuple[QueueState, Line, JobState] | None:
-        """The first job of the first queue that is not overused and not held back."""
+        """The first job of the first queue that is neither overused nor closed."""
         cluster = self._accounts.cluster
         while (queue := self._best_queue()) is not None:
             if not self._session.overused(queue.info, cluster):
@@ -101,7 +101,7 @@ class Picking:
         return (key, queue.info.queue.name)
 
     def _best_line(self, queue: QueueState) -> tuple[Line, Entry] | None:
-        """The line whose first job is first in order, of those that are not held back."""
+        """Of the lines that are not blocked, the one whose first job is first in order."""
         if queue.order is not None:
             return self._search(queue, queue.order, borrowing=False)
         qid = queue.info.queue.qid
@@ -121,8 +121,8 @@ class Picking:
     def _search(
         self, queue: QueueState, order: LineOrder, *, borrowing: bool
     ) -> tuple[Line, Entry] | None:
-        """:meth:`_best_line` where there are many. What has no room is left out without a look at
-        it, so lines beyond their queue's share are not found at all."""
+        """:meth:`_best_line` for many lines: skips those without room by an index, so that lines
+        beyond their queue's share cost nothing."""
         order.begin(self._sessions, self._now)
         self._lines.drop_emptied(queue)
         room = self._room(queue.info, borrowing=borrowing)
@@ -133,8 +133,7 @@ class Picking:
         return None
 
     def _room(self, queue: QueueInfo, *, borrowing: bool) -> dict[int, float] | None:
-        """The most that a line of the queue may ask for, as far as amounts say; None: nothing may
-        be asked."""
+        """The most that a line of the queue may request, by slot; None: nothing."""
         room = self._session.room(queue, self._accounts.cluster, borrowing=borrowing)
         if room is None:
             return None
@@ -149,10 +148,10 @@ class Picking:
         return room
 
     def allowed(self, queue: QueueInfo, need: Need) -> bool:
-        """Whether queue share and capability let all of the need pass.
+        """Whether the queue's share and capability admit the whole need.
 
-        Volcano asks Allocatable for one task after the other with the share growing; as the rule
-        only ever compares a growing sum, asking once for the sum is the same.
+        Volcano asks Allocatable for one task after the other with the share growing; the rule only
+        compares a growing sum, so that asking once for the sum is the same.
         """
         total = amounts(need, self._accounts.classes)
         requests: Requests = tuple(sorted(total.items()))
@@ -161,8 +160,8 @@ class Picking:
         return within_capability(self._lines.queues, queue, total)
 
     def _borrow(self) -> tuple[JobState, Need] | None:
-        """Work conservation: what no queue may have within its share goes by queue order, and in a
-        queue by job order."""
+        """Work conservation: when no queue within its share has a job to try, free capacity goes by
+        queue order, then job order."""
         closed = [
             (self._queue_key(self._lines.queues[qid]), qid)
             for qid in {qid for qid, _ in self._over_share} | self._closed
@@ -177,7 +176,7 @@ class Picking:
         return None
 
     def _best_beyond(self, queue: QueueState) -> tuple[Line, Entry] | None:
-        """The first line that its queue may have beyond its share."""
+        """The first line that its queue may place beyond its share."""
         if queue.order is None:
             lines = [(line, self._lines.top(line)) for line in list(queue.lines.values())]
             may = [(line, top) for line, top in lines if top and self._may_borrow(queue, line)]

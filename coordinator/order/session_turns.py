@@ -1,8 +1,8 @@
-"""The book's part in turns that are not flat: who gets one, and what is kept of it while it is out.
+"""Turns that need a session: which job gets one, and its state while the turn is open.
 
-Beside allocate the policy may have *enqueue* (jobs wait to be let in), *backfill* (tasks that ask
-for nothing, once allocate had its chance), and actions that evict for jobs that starve. Jobs whose
-rules need it are allocated by a session, too.
+Beside allocate a policy may have *enqueue* (jobs wait for admission), *backfill* (best-effort
+tasks, after allocate) and the evicting actions for starving jobs. Jobs with rules that need it are
+allocated by a session, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shared.model.model import Job, Pairs
 
 
 class Sessions(Repairs):
-    """The book, and what it takes to send turns that are not flat."""
+    """The job book, extended by turns that need a session."""
 
     def __init__(self, session: Session, *, count_first: bool) -> None:
         super().__init__(session, count_first=count_first)
@@ -50,20 +50,20 @@ class Sessions(Repairs):
         return state is not None and state.standing is Standing.OPEN
 
     def _rules(self) -> None:
-        """What follows from the policy in force."""
+        """Derive the flags that depend on the policy in force."""
         self._all_slow = bool(self.session.slow)
         self._fast: dict[tuple[int, Pairs], bool] = {}
         self.further = self.fills or bool(self.contention.actions)
-        """Is there anything to do beside allocate?"""
+        """Whether the policy has actions beside allocate."""
         self._filled_at = -1
 
     # --- another policy -----------------------------------------------------------------------
 
     def adopt(self, session: Session) -> None:
-        """Judge and order by another session from now on; who waits is queued anew by its keys.
+        """Switch to the session of another policy; waiting jobs are sorted anew by its keys.
 
-        Turns that are open and nominations stand: they come back as they fell. What was found
-        infeasible may fit by the new rules, so nothing is held back any more.
+        Open turns and nominations stay valid: their outcomes are taken as they return. Nothing
+        stays blocked, because what was infeasible may fit by the new rules.
         """
         self.contention.adopt(session.policy)
         self.entry.adopt(session)
@@ -94,8 +94,8 @@ class Sessions(Repairs):
             self._enqueue(state, state.reason if ready else Reason.PENDING_EVALUATION)
 
     def _regroup(self, state: JobState) -> bool:
-        """The policy got or lost the action backfill: count who places the job's tasks that ask for
-        nothing. True where the job waits and has others to place now."""
+        """Move the job's best-effort tasks between allocate and backfill, after the policy got or
+        lost backfill. True where the job waits and other tasks of it can be placed now."""
         if state.backfilled is self.fills:
             return False
         state.backfilled = self.fills
@@ -131,7 +131,7 @@ class Sessions(Repairs):
         super().drop_job(jid)
 
     def purged(self, jid: int) -> None:
-        """Nothing is left of a deleted job."""
+        """Remove a deleted job whose last task has left."""
         self.spanning.drop_job(jid)
         self.excerpts.forget(jid)
         self.departures.purged(jid)
@@ -150,7 +150,7 @@ class Sessions(Repairs):
     # --- who needs what -----------------------------------------------------------------------
 
     def slow(self, state: JobState) -> bool:
-        """Does allocating the job need a session?"""
+        """Whether allocating the job needs a session."""
         if state.slow is None:
             state.slow = self._is_slow(state.job)
         jid = state.job.jid
@@ -185,7 +185,7 @@ class Sessions(Repairs):
             super()._line_up(state, reason, urgent=urgent)
 
     def let_in(self) -> None:
-        """Judge those that wait for entry."""
+        """Judge the jobs that wait for admission by enqueue."""
         for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):
             if why is None:
                 self._filled_at = -1
@@ -201,13 +201,13 @@ class Sessions(Repairs):
         return super()._of_backfill(state)
 
     def to_fill(self, state: JobState) -> None:
-        """Some of the job's tasks that ask for nothing may be pending."""
+        """Note that the job may have pending best-effort tasks."""
         if any(state.info.best_effort):
             self._unfilled.setdefault(state.job.jid, -1)
             self._filled_at = -1
 
     def next_to_fill(self) -> JobState | None:
-        """A job whose tasks that ask for nothing may be placed now."""
+        """The next job whose best-effort tasks may be placed now."""
         changes = self.accounts.capacity.changes
         if not self._unfilled or self._filled_at == changes:
             return None
@@ -235,7 +235,7 @@ class Sessions(Repairs):
         )
 
     def filled(self, state: JobState, *, in_vain: bool) -> None:
-        """A backfill came back."""
+        """Take the result of a backfill turn."""
         if in_vain:
             self._unfilled[state.job.jid] = self.accounts.capacity.changes
         self._filled_at = -1
@@ -243,7 +243,7 @@ class Sessions(Repairs):
     # --- contention ---------------------------------------------------------------------------
 
     def next_contender(self) -> tuple[JobState, str] | None:
-        """The next job that starves and may evict, by which action: queues and jobs in order."""
+        """The next starving job that may evict, and its action: by queue order, then job order."""
         if not self.contention.may_look(self.now):
             return None
         cluster, lines = self.accounts.cluster, self.lines
@@ -262,7 +262,7 @@ class Sessions(Repairs):
         return None
 
     def _action(self, state: JobState) -> str | None:
-        """By which action this job may evict now."""
+        """The action by which this job may evict now; None for none."""
         cluster, jid = self.accounts.cluster, state.job.jid
         if not self.session.job_starving(state.info):
             return None
@@ -274,7 +274,7 @@ class Sessions(Repairs):
         return None
 
     def _worth(self, state: JobState, action: str) -> bool:
-        """May anybody be asked at all?"""
+        """Whether the action has any possible victim."""
         cluster, info = self.accounts.cluster, self.accounts.queue(state)
         if action not in OTHER_QUEUES:
             allocated = state.info.allocated
@@ -289,10 +289,11 @@ class Sessions(Repairs):
     # --- aging --------------------------------------------------------------------------------
 
     def next_to_keep_for(self) -> JobState | None:
-        """The job that was the first of its queue for the longest, if that is too long.
+        """The job that has been first in its queue for longest, if that exceeds the bound.
 
-        Not one of a queue that has its share while others wait, nor one that its queue can never
-        take."""
+        Skips queues beyond their share while others wait, and jobs that exceed their queue's
+        capability.
+        """
         if not self.aging.looks(self.now):
             return None
         cluster = self.accounts.cluster
@@ -319,7 +320,8 @@ class Sessions(Repairs):
 
     @staticmethod
     def _can_ever(queue: QueueInfo, amounts: Amounts) -> bool:
-        """Would the queue take so much, were nothing else in it?"""
+        """Whether the capabilities of the queue and its ancestors admit these amounts, were the
+        queue empty."""
         limits = [dict(above.queue.capability or ()) for above in (queue, *queue.above)]
         return all(limit.get(s, n) >= n for limit in limits for s, n in amounts.items())
 
@@ -336,14 +338,15 @@ class Sessions(Repairs):
             self.contention.opened(jid, action)
 
     def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
-        """The ledger has these versions, and these jobs' turns were lost: they are about to be read
-        anew, a shuffle excepted."""
+        """Take the ledger's versions of the keys of these jobs, whose turns were lost. Closes a
+        lost shuffle turn; the jobs themselves are reread next."""
         self.spanning.know(jids, versions)
         if NOBODY in jids:
             self.came_back(NOBODY)
 
     def came_back(self, jid: int) -> str:
-        """A turn came back, or is read anew: its action. Whoever waited for it is next."""
+        """Close a turn that returned or is being reread; returns its action. Queues the jobs that
+        waited for it."""
         if jid not in self.spanning.out_now:
             return "allocate"
         self.spanning.out_now.discard(jid)

@@ -1,8 +1,8 @@
-"""Contention: jobs that starve and may take the place of others, and when each tries again.
+"""Starvation: which jobs may evict others, and when each tries again.
 
-A job that allocate left over gets a turn of each action of the policy that evicts, in the policy's
-order. One that none of them helped waits, a little longer each time, and at least until something
-in the cluster has moved.
+A job that allocate could not place gets a turn of each evicting action of the policy, in the
+policy's order. If none of them helps, it waits, a little longer each time, and at least until
+something in the cluster has changed.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from coordinator.order.excerpts import EVICTING
 from shared.policy.model import Policy
 
 OPEN = 8
-"""Turns that evict at once: two that look at the same victims cannot both have them."""
+"""Limit on open evicting turns: two that choose the same victims conflict."""
 
 AGAIN_SECONDS = 0.1
-"""How long a job waits at least after all actions were in vain; doubles each time, to the limit."""
+"""First pause of a job after all actions failed; doubles each time, to the limit."""
 
 AGAIN_LIMIT_SECONDS = 10.0
 
 CONFLICT_SECONDS = 0.02
-"""How long it waits where another was faster; doubles each time, to the limit above."""
+"""First pause after a conflict; doubles each time, to the limit above."""
 
 EVICTED_SECONDS = 1.0
-"""How long a job whose tasks were evicted evicts nobody itself; doubles each time, to the limit.
-Rules of different actions may let two jobs take each other's place for ever."""
+"""First pause before a job whose tasks were evicted may evict others; doubles each time, to the
+limit. Without it two jobs could evict each other for ever by different actions."""
 
 EVICTED_LIMIT_SECONDS = 300.0
 
 LOOK_SECONDS = 0.01
 LOOK_SECONDS_A_LINE = 2e-5
-"""The lines are looked through for starving jobs at most so often; with very many lines less often,
-so that it takes a small part of the time."""
+"""Minimum interval between searches for starving jobs; grows with the number of lines so that the
+search stays a small part of the time."""
 
 
 @dataclass(slots=True)
 class Trying:
-    """How far a job has come."""
+    """The progress of a starving job through the actions."""
 
     step: int = 0
-    """Index of the action that is next."""
+    """Index of the next action."""
     shards: set[int] = field(default_factory=set)
-    """Shards that could not help by it (hard mode)."""
+    """Shards where the next action already failed (hard mode)."""
     not_before: float = 0.0
     wait: float = AGAIN_SECONDS
     conflicts: int = 0
     revision: int = -1
-    """Of the totals when the last action was in vain."""
+    """Revision of the totals when the last action failed."""
 
 
 class Contention:
@@ -64,24 +64,24 @@ class Contention:
         self.adopt(policy)
 
     def adopt(self, policy: Policy) -> None:
-        """By another policy everybody may try at once."""
+        """Take another policy's actions; every job may try at once."""
         self.actions = tuple(name for name in policy.actions if name in EVICTING)
         self._trying.clear()
         self._evicted.clear()
         self._looked = float("-inf")
 
     def may_look(self, now: float) -> bool:
-        """Is it time to look for starving jobs, and may another turn go out?"""
+        """Whether to search for starving jobs now; needs room for another open turn."""
         room = bool(self.actions) and len(self.out) < OPEN
         return room and now >= self._looked + LOOK_SECONDS
 
     def looked(self, now: float, *, lines: int) -> None:
-        """Note a look that found nobody in so many lines; the longer it took, the later
+        """Note a search through this many lines that found no job; the longer it took, the later
         the next."""
         self._looked = now + max(0.0, lines * LOOK_SECONDS_A_LINE - LOOK_SECONDS)
 
     def action(self, jid: int, *, now: float, revision: int) -> str | None:
-        """The action that the job may try now."""
+        """The action that the job may try now; None for none."""
         if now < self._evicted.get(jid, (0.0, 0.0))[0]:
             return None
         trying = self._trying.get(jid)
@@ -97,7 +97,7 @@ class Contention:
         return set() if trying is None else trying.shards
 
     def attempts(self, jid: int) -> int:
-        """Turns by the action that is next that came to nothing."""
+        """Failed turns of the job's next action."""
         trying = self._trying.get(jid)
         return 0 if trying is None else trying.conflicts + len(trying.shards)
 
@@ -107,11 +107,11 @@ class Contention:
         self._trying.setdefault(jid, Trying())
 
     def came_back(self, jid: int) -> str | None:
-        """The action of the turn that was out; None where it was none that evicts."""
+        """Close the job's turn and return its action; None where it was no evicting one."""
         return self.out.pop(jid, None)
 
     def in_vain(self, jid: int, *, shard: int, elsewhere: bool, now: float, revision: int) -> None:
-        """``elsewhere``: another shard may help by the same action."""
+        """Note a failed attempt. ``elsewhere``: another shard may still help by the same action."""
         trying = self._trying.setdefault(jid, Trying())
         if elsewhere:
             trying.shards.add(shard)
@@ -119,7 +119,7 @@ class Contention:
         self.skip(jid, now=now, revision=revision)
 
     def skip(self, jid: int, *, now: float, revision: int) -> None:
-        """On to the next action; after the last one the job waits."""
+        """Go on to the next action; after the last one the job pauses."""
         trying = self._trying.setdefault(jid, Trying())
         trying.shards.clear()
         trying.conflicts = 0
@@ -131,15 +131,15 @@ class Contention:
             trying.wait = min(2 * trying.wait, AGAIN_LIMIT_SECONDS)
 
     def refused(self, jid: int, *, now: float) -> None:
-        """Others were faster: the same action again, a little later."""
+        """Note a conflict: the same action again after a short pause."""
         trying = self._trying.setdefault(jid, Trying())
         wait = CONFLICT_SECONDS * 2 ** min(trying.conflicts, 9)
         trying.conflicts += 1
         trying.not_before = now + min(wait, AGAIN_LIMIT_SECONDS)
 
     def was_evicted(self, jid: int, *, now: float) -> None:
-        """Tasks of the job have to leave for another one: it waits before it evicts itself. Those
-        of one moment count once."""
+        """Note that tasks of the job are evicted: it pauses before it evicts others. Evictions
+        during a pause do not extend it."""
         until, wait = self._evicted.get(jid, (0.0, 0.0))
         if now < until:
             return
@@ -149,16 +149,16 @@ class Contention:
         self._evicted[jid] = (now + wait, wait)
 
     def gone(self, jid: int) -> None:
-        """The job is deleted, or done."""
+        """Forget a job that is deleted or done."""
         self._evicted.pop(jid, None)
         self.forget(jid)
 
     def forget(self, jid: int) -> None:
-        """The job got what it needed, or is gone."""
+        """Reset the progress of a job that got its place, or is gone."""
         self._trying.pop(jid, None)
 
     def next_due(self, now: float) -> float | None:
-        """When somebody may try again though nothing happens."""
+        """The next time at which a job may try again although nothing happens."""
         due = [t.not_before for t in self._trying.values() if t.not_before > now]
         due += [until for until, _ in self._evicted.values() if until > now]
         return min(due, default=None)

@@ -1,5 +1,5 @@
-"""Figures that reasons rest on: what a queue may have, what the cluster could give, and what can
-never be had."""
+"""Figures behind pending reasons: a queue's limits, what the cluster could give, and limits that no
+waiting can lift."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def never(
     classes: dict[int, TaskClass],
     names: Sequence[str],
 ) -> tuple[Reason, str] | None:
-    """What keeps every job of this need out of this queue as long as nobody changes anything."""
+    """The reason that keeps every job of this need out of this queue until somebody changes
+    something."""
     ceiling = ceiling_of(core)
     if core.nodes:
         for cid, _ in need:
@@ -70,8 +71,8 @@ def _too_large(
 
 
 def entry_figures(core: Coordinator, queue: QueueInfo, info: JobInfo, names: Sequence[str]) -> str:
-    """What a job that enqueue does not let in needs at least, beside what there is: the first
-    queue without room for it, else the cluster; "" where neither falls short."""
+    """Figures of a job that enqueue does not admit: its minResources beside the first queue without
+    room for them, else beside the cluster; "" where both suffice."""
     least = dict(info.job.min_resources or ())
     for above in upwards(core.order.lines.queues, queue):
         name = above.queue.name
@@ -98,7 +99,7 @@ def entry_figures(core: Coordinator, queue: QueueInfo, info: JobInfo, names: Seq
 
 
 def balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
-    """(asked, what the cluster could give now or soon, short by)."""
+    """(requested, what the cluster could give now or soon, shortfall)."""
     capacity = core.order.accounts.capacity
     needed = counted(amounts(need, core.order.accounts.classes))
     could = {
@@ -116,7 +117,7 @@ def balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
 
 
 def limits_of(core: Coordinator, queue: QueueInfo) -> dict[int, float]:
-    """What the queue may have now: its share, and the capability of it and those above it."""
+    """The queue's present limits by slot: its share, and the capability of it and its ancestors."""
     limits = dict(core.order.session.most(queue, core.order.accounts.cluster))
     for above in upwards(core.order.lines.queues, queue):
         for slot, limit in above.queue.capability or ():
@@ -125,5 +126,5 @@ def limits_of(core: Coordinator, queue: QueueInfo) -> dict[int, float]:
 
 
 def counted(needed: Amounts) -> Amounts:
-    """Amounts without the places among a node's pods, where anything else is asked."""
+    """The amounts without pod slots, unless nothing else is requested."""
     return {s: a for s, a in needed.items() if s != PODS} or needed

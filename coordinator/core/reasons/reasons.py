@@ -1,8 +1,8 @@
-"""Why a job waits, in one word of a closed list and one sentence with amounts.
+"""Why a job waits: one reason of a closed list and one sentence with amounts.
 
-All of it follows from what the coordinator holds anyway (where the job stands, what its last turn
-came back with, totals of cluster and queue), so that it costs microseconds and asks nobody. What
-only a look at every node can tell is added by :mod:`coordinator.explain.explainer`.
+Everything follows from the coordinator's own state (the job's state, its last turn's result, totals
+of cluster and queue), so that it costs microseconds and no call. What needs a look at every node is
+added by :mod:`coordinator.explain.explainer`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from shared.units.quantity import quantity
 from shared.units.slots import BASE
 
 _LOOKED = frozenset({OutcomeCode.INFEASIBLE, OutcomeCode.PLACED})
-"""Outcomes whose reasons count nodes: of a conflict they count refusals."""
+"""Outcomes whose reasons count nodes; those of a conflict count refusals."""
 
 
 def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> Why | None:
-    """Why a job waits; None where none of its tasks waits. ``names``: the resource of each slot."""
+    """Why a job waits; None where no task of it waits. ``names``: the resource of each slot."""
     if state.standing in (Standing.DONE, Standing.SETTLED):
         return None
     return _Judge(core, state, names).judge()
@@ -51,8 +51,8 @@ def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> W
 def kept_out_by(
     core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
 ) -> Reason | None:
-    """The reason that keeps every job of a line out until somebody changes something, or None. It
-    goes before reasons that pass with time."""
+    """The reason that keeps every job of a line out until somebody changes something; None for
+    none. It takes precedence over reasons that time resolves."""
     obstacle = never(core, queue, line.need, classes=core.order.accounts.classes, names=names)
     if obstacle is not None:
         return obstacle[0]
@@ -62,7 +62,7 @@ def kept_out_by(
 def line_reason(
     core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
 ) -> Reason:
-    """The word for every job of a line that is held back, as :func:`why` has it for each."""
+    """The reason of every job in a blocked line, as :func:`why` returns it for each."""
     order = core.order
     obstacle = kept_out_by(core, queue, line, names)
     if obstacle is not None:
@@ -80,14 +80,14 @@ def line_reason(
 
 
 def untried(core: Coordinator, queue: QueueState) -> Reason:
-    """The word for a queue's jobs that nothing is known against: as :func:`why` has it."""
+    """The reason of a queue's jobs that nothing blocks, as :func:`why` returns it."""
     if core.order.session.overused(queue.info, core.order.accounts.cluster):
         return Reason.WAITING_FOR_QUOTA
     return Reason.WAITING_FOR_TURN if queue.waiting > 1 else Reason.PENDING_EVALUATION
 
 
 def placeless(counts: Mapping[str, int]) -> Reason:
-    """The word where the total suffices, but a session found no place."""
+    """The reason where the totals suffice, but a session found no place."""
     if (skip := skip_of(counts)) is not None:
         return skip[0]
     reason = of_counts(counts)
@@ -107,7 +107,7 @@ class _Judge:
         self.classes = self.order.accounts.classes
 
     def judge(self) -> Why | None:
-        """The first that holds, in the order of the list."""
+        """The first reason that applies, in the order of the list."""
         state, job = self.state, self.state.job
         if state.info.qid < 0:
             fix = f"create queue {job.queue}, or name another in the job"
@@ -133,7 +133,7 @@ class _Judge:
         return self._waits(need)
 
     def _best_effort(self) -> Why | None:
-        """Why a job waits of which only tasks without requests are left."""
+        """Why a job waits whose remaining tasks are all best-effort."""
         state, count = self.state, sum(self.state.info.best_effort[:1])
         if not count:
             return None
@@ -215,8 +215,8 @@ class _Judge:
         return self.order.accounts.queue(self.state)
 
     def _last(self) -> LastTry | None:
-        """The result of the job's last turn; where it had none and its line is held back, that of
-        the first job of the line."""
+        """The result of the job's last turn; where it had none and its line is blocked, that of the
+        line's first job."""
         state = self.state
         if state.last is not None or not isinstance(state.line, Line):
             return state.last
@@ -257,7 +257,7 @@ class _Judge:
         return self.order.picking.allowed(self._queue(), need)
 
     def _in_vain(self) -> str:
-        """The failed attempts of a parked job, in a sentence."""
+        """The failed attempts of a parked job, as a sentence."""
         state = self.state
         tried = [
             f"{plural(state.refusals, 'bind')} refused by the cluster{self._who()}",
@@ -274,7 +274,7 @@ class _Judge:
         return f", the last by {self.state.refused_by}" if self.state.refused_by else ""
 
     def _quota(self, need: Need) -> Why:
-        """Told with the first amount that goes beyond the queue's share or capability."""
+        """WaitingForQuota, with the first amount beyond the queue's share or capability."""
         queue = self._queue()
         needed = amounts(need, self.classes)
         limits = limits_of(self.core, queue)
@@ -332,7 +332,7 @@ class _Judge:
         return self._say(reason, text, requested=needed, available=could, short=short)
 
     def _tried(self, reason: Reason, text: str, need: Need) -> Why:
-        """Found by a session: whose, and when."""
+        """A reason found by a worker's session, with its shard and time."""
         last = self._last()
         needed, could, short = balance(self.core, need)
         if last is None:

@@ -1,6 +1,6 @@
-"""The most that one node, and one shard, could ever give: what no waiting can exceed.
+"""Upper bounds of what one node, and one shard, can ever give: no waiting lifts them.
 
-Nodes change seldom and are many, so that this is worked out once for a set of nodes and kept.
+Nodes change seldom and are many, so the bounds are computed once per set of nodes and cached.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _Stamp = tuple[int, int, tuple[tuple[int, int], ...]]
 @dataclass(slots=True)
 class Ceiling:
     node: Amounts = field(default_factory=dict)
-    """Per slot the most that any one node lists."""
+    """Per slot the largest allocatable of any node."""
     shards: dict[int, Amounts] = field(default_factory=dict)
-    """Per shard what all its nodes list together."""
+    """Shard -> sum of its nodes' allocatable."""
 
     def some_shard(self, needed: Amounts) -> bool:
         """Whether the nodes of one shard, all idle, have these amounts together."""
@@ -34,7 +34,8 @@ _kept: WeakKeyDictionary[Coordinator, tuple[_Stamp, Ceiling]] = WeakKeyDictionar
 
 
 def ceiling_of(core: Coordinator) -> Ceiling:
-    """Walks through all nodes where they, or the partition, changed since it was last asked."""
+    """The upper bounds; walks through all nodes where they, or the partition, changed since the
+    last call."""
     stamp = (core.revision, len(core.nodes), tuple(core.order.accounts.cluster.total.items()))
     cached = _kept.get(core)
     if cached is None or cached[0] != stamp:

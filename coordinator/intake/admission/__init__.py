@@ -1,1 +1,1 @@
-"""Judges each object against what is known, and owns names and numbers (``registry``)."""
+"""Validates each object against those accepted before; ``registry`` owns names and numbers."""

@@ -1,4 +1,4 @@
-"""Nodes, hyper nodes, priority classes and what else a cluster has: new, changed or the same."""
+"""Admission of nodes, hyper nodes, priority classes and the other cluster objects."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from shared.records.specs import object_key
 
 
 def admit_node(step: AdmissionStep, new: NodeManifest) -> None:
-    """The specification version moves with labels, taints and schedulability, not with amounts.
+    """Admit a node: new, changed or unchanged.
 
-    A node that comes back has its row again: tasks of before may still be on the machine, and what
-    they hold is counted there."""
+    The version of the node's specification rises when labels, taints or schedulability change, not
+    with its amounts. A node that comes back under its name gets its former row, because its earlier
+    tasks may still run on the machine and are accounted there.
+    """
     for message in new.notices:
         step.notice(new, message)
     draft, old = step.draft, step.draft.nodes.get(new.name)
@@ -53,7 +55,8 @@ def admit_hyper_node(step: AdmissionStep, new: HyperNode) -> None:
 
 
 def admit_object(step: AdmissionStep, new: WorldObject) -> None:
-    """What placement may look at, and nobody changes but by saying it again."""
+    """Admit an object that placement reads (volume, budget, device) and that only a later
+    submission changes."""
     key = object_key(new)
     if step.draft.objects.get(key) == new:
         step.same.add(id(new))
@@ -62,7 +65,8 @@ def admit_object(step: AdmissionStep, new: WorldObject) -> None:
 
 
 def admit_priority_class(step: AdmissionStep, new: PriorityClass) -> None:
-    """A value never changes (jobs carry it), and one class at most is the default."""
+    """Admit a priority class. Its value is immutable (jobs carry it), and at most one is the
+    default."""
     old = step.draft.priority_classes.get(new.name)
     if old == new:
         step.same.add(id(new))

@@ -1,7 +1,7 @@
-"""Deletion in two steps: an object is marked, and forgotten when nothing is left of it.
+"""Deletion in two steps: an object is marked, and removed once its last task has left.
 
-What has tasks (a Pod, a PodGroup, a Job) keeps its name and its document until its last task has
-left its node and :func:`purge` is told so. All else goes at once.
+An object with tasks (a Pod, a PodGroup, a Job) keeps its name and its document until its last task
+has left its node and :func:`purge` is called. All other objects are removed at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shared.slices import at_once
 
 
 def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
-    """Delete one object; without ``keep`` only say what would come of it."""
+    """Delete one object; with ``keep=False`` only return what the deletion would do."""
     name = key.path
     table: dict[str, Any] = {}
     match key.kind:
@@ -73,7 +73,8 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
 
 
 def _drop_node(registry: Registry, name: str, keep: bool) -> Admission:
-    """Delete a node. Its tasks go on, and count on it again if a node of this name comes back."""
+    """Delete a node. Its tasks keep running; they count on the node again if one of this name
+    returns."""
     node = registry.nodes[name]
     node = replace(node, spec=node.spec + 1)  # as the ledger counts it
     if keep:
@@ -89,14 +90,14 @@ def _drop_object(registry: Registry, at: str, keep: bool) -> Admission:
 
 
 def _created_group(registry: Registry, name: str) -> int | None:
-    """The job of a PodGroup; none where pods wait for one that nobody has created yet."""
+    """The jid of a PodGroup; None while it was not created and only its pods exist."""
     jid = registry.groups.get(name, -1)
     job = registry.jobs.get(jid) or registry.leaving.get(jid)
     return None if job is None or job.dangling else jid
 
 
 def _needed(registry: Registry, name: str) -> str | None:
-    """Why a queue cannot go, None where nobody needs it."""
+    """The reason why a queue cannot be deleted; None where nothing uses it."""
     if name == DEFAULT:
         return "the default queue always exists; close it by status.state Closed"
     qid = registry.queues[name].qid
@@ -111,7 +112,7 @@ def _needed(registry: Registry, name: str) -> str | None:
 
 
 def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission:
-    """A PodGroup or Job goes with all its members."""
+    """Delete a PodGroup or a Job with all its members."""
     job = registry.jobs.get(jid)
     if job is None:
         return _drop_leaving(registry, registry.leaving[jid], now, keep)
@@ -128,8 +129,8 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
 
 
 def _drop_leaving(registry: Registry, job: Job, now: float, keep: bool) -> Admission:
-    """Mark a Job or PodGroup as deleted whose tasks are being removed already: it shall neither
-    begin anew nor stay as ended."""
+    """Mark a Job or PodGroup as deleted while its tasks are already being removed, so that it
+    neither restarts nor stays as a finished Job."""
     out = Admission(accepted=1)
     document = registry.documents.get(Key(job.kind, job.namespace, job.name))
     if document is None or document.deleting is not None:
@@ -142,7 +143,7 @@ def _drop_leaving(registry: Registry, job: Job, now: float, keep: bool) -> Admis
 
 
 def _drop_pod(registry: Registry, key: Key, now: float, keep: bool) -> Admission:
-    """A pod of its own is a job; a member of a PodGroup leaves the rest."""
+    """Delete a pod: the whole job where it is a job of its own, else one member of its PodGroup."""
     task = registry.pods[key.path]
     jid, tix = unpack_task(task)
     job = registry.jobs.get(jid)
@@ -171,9 +172,9 @@ def _marked(document: Document, now: float) -> Document:
 
 
 def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int]]) -> Admission:
-    """Forget deleted jobs, and deleted members of jobs that stay, of which no task is left.
+    """Remove deleted jobs, and deleted members of remaining jobs, whose last task has left.
 
-    A job or member that is not being deleted (any more) is left alone.
+    Jobs and members that are not being deleted (any more) are skipped.
     """
     out = Admission()
     for jid in jids:
@@ -206,7 +207,7 @@ def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int
 
 
 def _drop_empty(registry: Registry, job: Job, out: Admission) -> None:
-    """The last pod of a PodGroup that nobody created is gone: nothing speaks of it any more."""
+    """Remove the job of a PodGroup that was never created, once its last pod is gone."""
     registry.leaving[job.jid] = registry.jobs.pop(job.jid)
     registry.stop_waiting(job)
     out.ops.append(DropJob(job.jid))
@@ -233,13 +234,14 @@ def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
 
 
 def numbers_of(registry: Registry) -> PutObject:
-    """Kept with every number that the ledger forgets: no later job or queue may get it."""
+    """The next free numbers of jobs, queues and classes. Stored with each removal, so that no later
+    job or queue gets the number of a removed one."""
     numbers = registry.next_jid, registry.next_qid, registry.next_cid
     return PutObject(NUMBERS_KEY, encode_numbers(*numbers))
 
 
 def keys_of(job: Job) -> Iterator[Key]:
-    """The objects that a job is made of, as far as they were submitted as such."""
+    """The keys of the submitted objects of a job: its Job or PodGroup, and its named pods."""
     if job.kind != "Pod":
         yield Key(job.kind, job.namespace, job.name)
     for role in job.roles:

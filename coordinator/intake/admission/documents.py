@@ -1,4 +1,4 @@
-"""Documents of accepted objects: which are new, which changed, which say the same as before."""
+"""Documents of accepted objects: which are new, changed or unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SERVER_OWNED = frozenset(
         "selfLink",
     )
 )
-"""Fields of ``metadata`` that an author may repeat and that mean nothing there."""
+"""Fields of ``metadata`` that only the server sets; ignored where an author sends them."""
 
 _OURS = frozenset(OWN)
 _IDENTITY = SERVER_OWNED | {"name", "namespace", "managedFields"}
@@ -51,7 +51,7 @@ Item = tuple[Manifest, dict[str, Any], bytes]
 
 
 def body_of(item: dict[str, Any]) -> bytes:
-    """Raises InvalidInput where the object cannot be written as JSON."""
+    """The object as JSON. Raises InvalidInput where it cannot be encoded."""
     try:
         # The slice is a copy of the right size: orjson's own buffer is larger, and keeping those of
         # many objects costs three times as much as the copy.
@@ -67,11 +67,12 @@ def repeated(
     documents: dict[Key, Document],
     node_of: Callable[[str, str], str],
 ) -> dict[str, Any] | None:
-    """An object that was read here and given again: without the words of it that are ours.
+    """A submitted copy of an object that was read from this server, without the fields that the
+    server added: the uid, a pod's node, and the node label of its own name.
 
-    Those are the uid, a pod's node and a node's label of its own name. None where it has none of
-    them, or names another incarnation than the one that is here. Raises InvalidInput where a pod
-    that is here would get another node than it has: ``node_of(namespace, name)``, "" for none.
+    Returns None where the copy has none of these fields, or names another incarnation than the
+    stored one. ``node_of(namespace, name)`` returns the node of a pod, "" for none. Raises
+    InvalidInput where the copy would move a placed pod to another node.
     """
     match manifest:
         case PodManifest(uid=uid):
@@ -115,7 +116,7 @@ def _without(obj: dict[str, Any], part: str, name: str) -> dict[str, Any]:
 def documents_of(
     step: AdmissionStep, items: Iterable[Item], stored: dict[Key, Document]
 ) -> Steps[dict[Key, Document]]:
-    """The documents of what a list brought that are new or changed; counts what is unchanged."""
+    """The documents of the new and changed objects of a list; counts the unchanged ones."""
     fresh: dict[Key, Document] = {}
     now, out, jids = step.now, step.out, step.jids
     for manifest, sent, body in items:
@@ -142,7 +143,7 @@ def documents_of(
 
 
 def default_queue(now: float) -> Document:
-    """The queue that exists without anybody's having written it."""
+    """The document of the queue ``default``, which exists although nobody submitted it."""
     kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
     return Document(DEFAULT_QUEUE, body_of(kind | {"metadata": {"name": DEFAULT}, "spec": {}}), now)
 
@@ -162,7 +163,7 @@ def _jid(draft: Draft, key: Key) -> int:
 
 
 def _changed(old: Document, sent: dict[str, Any], body: bytes) -> Document | None:
-    """The next document of an object, None where its author says the same as before."""
+    """The next version of an object's document; None where the submitted object is unchanged."""
     before = old.object()
     respecified = _specified(before) != _specified(sent)
     if not respecified and _described(before, sent) == _described(sent, sent):
@@ -171,7 +172,7 @@ def _changed(old: Document, sent: dict[str, Any], body: bytes) -> Document | Non
 
 
 def _specified(item: dict[str, Any]) -> dict[str, Any]:
-    """What an author asks for, without labels, annotations and what the server adds."""
+    """The submitted specification, without labels, annotations and server-owned fields."""
     specification = {
         name: value for name, value in item.items() if name not in ("metadata", "status")
     }
@@ -186,7 +187,8 @@ def _specified(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(item: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
-    """Labels, annotations and the like; who manages which field only where it was sent."""
+    """Labels, annotations and the other descriptive metadata; ``managedFields`` only where they
+    were sent."""
     metadata = item["metadata"]
     description = {
         name: value for name, value in metadata.items() if value and name not in _IDENTITY

@@ -1,7 +1,7 @@
-"""A draft collects what one list changes in the registry, before anybody else sees it.
+"""A draft collects the changes that one list makes to the registry, before anybody reads them.
 
-Nothing of a draft is seen in the registry before :meth:`Draft.keep`; a list that is refused as a
-whole is a draft that is dropped.
+The registry shows nothing of a draft before :meth:`Draft.keep`. A list that is refused as a whole
+is a draft that is dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TEMPLATES = 8192
 
 
 class DraftOverlay(Generic[K, V]):
-    """A dict with changes on top that can still be dropped."""
+    """A dict with pending changes on top that can still be dropped."""
 
     __slots__ = ("_base", "changed")
 
@@ -124,8 +124,9 @@ class Draft:
     # --- numbers ------------------------------------------------------------------------------
 
     def requests(self, amounts: Amounts, field_: str, *, offers: bool) -> Requests:
-        """``field_``: where the amounts stand. ``offers``: they are those of a node or a queue.
-        Errors: InvalidInput where they name more resources than there may be."""
+        """Amounts as a vector by slot. ``field_`` is the amounts' path in the manifest, for errors;
+        ``offers`` marks the amounts of a node or a queue. Raises InvalidInput where they would
+        exceed the number of resource names."""
         new = [name for name, _ in amounts if self._known_slot(name) < 0]
         if new:
             self._take_names(new, field_, offers=offers)
@@ -165,7 +166,7 @@ class Draft:
         return slot
 
     def class_of(self, template: PodTemplate) -> int:
-        """The number of the task class of a template, given now if it had none."""
+        """The task class of a template; a new number where no class equals it."""
         cid = self.templates.get(template)
         if cid is None:
             requests = self.requests(template.requests, "resources.requests", offers=False)
@@ -183,7 +184,7 @@ class Draft:
         return cid
 
     def find_class(self, template: PodTemplate) -> int | None:
-        """The number of a template's class, None where nothing accepted has it."""
+        """The task class of a template; None where no accepted object has it."""
         cid = self.templates.get(template)
         if cid is None:
             requests = [(self._known_slot(name), n) for name, n in template.requests]
@@ -195,7 +196,8 @@ class Draft:
         return self._base.images
 
     def _class(self, template: PodTemplate, requests: Requests) -> TaskClass:
-        """The order in which tolerations were written decides nothing: classes do not keep it."""
+        """The task class of a template. Tolerations are sorted, because their order has no
+        effect."""
         constraints = template.constraints
         if template.images and self._base.images:
             constraints = replace(constraints or Constraints(), images=template.images)
@@ -211,7 +213,8 @@ class Draft:
         )
 
     def _preempts(self, template: PodTemplate) -> bool:
-        """What the pod says itself counts, else what its priority class says."""
+        """Whether the pod may preempt: its own ``preemptionPolicy`` wins over its priority
+        class's."""
         if template.preempts is not None or not template.priority_class:
             return template.preempts is not False
         priority_class = self.priority_classes.get(template.priority_class)
@@ -223,37 +226,37 @@ class Draft:
         return jid
 
     def job(self, jid: int) -> Job:
-        """A job that must exist."""
+        """The job with this number, which must exist."""
         job = self.jobs.get(jid)
         if job is None:
             raise KeyError(f"job {jid}")
         return job
 
     def leaving(self, jid: int) -> Job | None:
-        """A job that is stopped and not purged."""
+        """A deleted job that was not purged yet."""
         return self._base.leaving.get(jid)
 
     def present_jobs(self) -> Iterator[Job]:
-        """All jobs, those that are stopped and not purged too. A pass over all of them."""
+        """All jobs, the deleted ones that were not purged included. Costs a pass over all jobs."""
         yield from self.jobs.values()
         yield from self._base.leaving.values()
 
     def document(self, key: Key) -> Document | None:
-        """As it was before this list."""
+        """The stored document, as it was before this list."""
         return self._base.documents.get(key)
 
     def job_named(self, key: str) -> Job | None:
-        """The Job under ``namespace/name``, one that is being deleted too."""
+        """The Job ``namespace/name``; one that is being deleted counts too."""
         jid = self.batch_jobs.get(key)
         return None if jid is None else self.jobs.get(jid) or self._base.leaving.get(jid)
 
     @property
     def known_pods(self) -> Mapping[str, int]:
-        """Pods that were submitted as such before this list."""
+        """Submitted pods of before this list: ``namespace/name`` -> packed task."""
         return self._base.pods
 
     def has_jobs(self) -> bool:
-        """Is there any Job, so that pods exist which were not submitted as such?"""
+        """Whether any Job exists, so that there are pods which nobody submitted."""
         return bool(self.batch_jobs.changed or self._base.batch_jobs)
 
     def pod(self, key: str) -> int:
@@ -264,7 +267,7 @@ class Draft:
         return task
 
     def deleting(self, task: int) -> bool:
-        """Is this pod, or the job it belongs to, on its way out?"""
+        """Whether this pod, or its job, is being deleted."""
         return task in self._base.deleting or unpack_task(task)[0] in self._base.leaving
 
     def qid(self, queue: str) -> int:
@@ -272,26 +275,26 @@ class Draft:
         return NO_QUEUE if record is None else record.qid
 
     def best_effort(self, cid: int) -> bool:
-        """Does the class ask for nothing but its place among the pods of a node?"""
+        """Whether the class requests nothing but a pod slot of the node (best effort)."""
         return cid in self._base.best_effort or cid in self._best_effort
 
     def waiting_for(self, queue: str) -> set[int]:
-        """Jobs that wait for a queue of this name."""
+        """The jobs whose queue, of this name, does not exist yet."""
         return self._base.queueless.get(queue, set())
 
     def hold(self, jid: int, group: int, count: int) -> None:
-        """Best-effort members of a group came: they count as present while they are pending."""
+        """Count new best-effort members of a group: they are present while they are pending."""
         of_job = self.held.setdefault(jid, {})
         of_job[group] = of_job.get(group, 0) + count
 
     def gone_node(self, name: str) -> Node | None:
-        """The node that had this name, where it was deleted."""
+        """The deleted node of this name, if there was one."""
         return self._base.gone_nodes.get(name)
 
     # --- the end ------------------------------------------------------------------------------
 
     def operations(self) -> Steps[list[IntakeOp]]:
-        """What the ledger must store, in an order in which everything named exists."""
+        """The operations that the ledger must store; each comes after those that it refers to."""
         ops: list[IntakeOp] = []
         if self._new_slots:
             ops.append(PutObject(SLOTS_KEY, encode_slots(self._all_slots())))
@@ -353,7 +356,7 @@ class Draft:
         return slots
 
     def keep(self) -> None:
-        """Make the changes part of the registry."""
+        """Apply the draft to the registry."""
         base = self._base
         if self._new_slots:
             base.add_slots(self._new_slots)

@@ -1,4 +1,4 @@
-"""PodGroups and Jobs: the jobs that have a gang's minimum."""
+"""Admission of PodGroups and Jobs: the objects that state a gang's minimum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def admit_pod_group(step: AdmissionStep, new: PodGroupManifest) -> None:
 
 
 def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
-    """A job as a PodGroup describes it first."""
+    """A job whose PodGroup is submitted for the first time."""
     return replace(
         job,
         uid=new.uid or job.uid,
@@ -62,7 +62,7 @@ def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
 
 
 def _arrive(step: AdmissionStep, old: Job, new: PodGroupManifest) -> None:
-    """The PodGroup that some pods waited for; nothing of it was placed yet."""
+    """Admit the PodGroup that earlier pods waited for; none of them was placed yet."""
     job = _described(step, old, new)
     job = step.draft.jobs[old.jid] = replace(job, roles=regroup(job), spec=old.spec + 1)
     for role in job.roles:
@@ -99,9 +99,10 @@ def _change(step: AdmissionStep, old: Job, new: PodGroupManifest) -> None:
 
 
 def admit_job(step: AdmissionStep, new: JobManifest) -> None:
-    """A Job is taken once; the same again changes nothing, another under its name is refused.
+    """Admit a Job. The same Job again is unchanged; a different one under its name is refused.
 
-    What it says about its policies may change; which role waits for which may not."""
+    Its policies may change; which role depends on which may not.
+    """
     draft, key = step.draft, f"{new.namespace}/{new.name}"
     for role in new.roles:
         step.check_template(new, role.template)
@@ -145,12 +146,12 @@ def _come(step: AdmissionStep, new: JobManifest) -> None:
 
 
 def begin_again(step: AdmissionStep, new: JobManifest) -> None:
-    """Another incarnation of a Job that was accepted and is purged."""
+    """Restart a Job whose earlier incarnation was purged."""
     _come(step, new)
 
 
 def add_roles(step: AdmissionStep, new: JobManifest, job: Job, names: Sequence[str]) -> None:
-    """Create roles of a Job that it has not yet. Raises InvalidInput where their pods' names are
+    """Create roles that the Job does not have yet. Raises InvalidInput where their pods' names are
     taken."""
     existing = {role.name for role in job.roles}
     missing = [role for role in new.roles if role.name in names and role.name not in existing]
@@ -165,7 +166,7 @@ def add_roles(step: AdmissionStep, new: JobManifest, job: Job, names: Sequence[s
 def _same(
     step: AdmissionStep, new: JobManifest, jid: int | None, document: Document | None
 ) -> bool:
-    """Whether a Job says what the one of its name says, which lives, begins anew or has ended."""
+    """Whether a Job equals the stored one of its name, be that running, restarting or finished."""
     if any(step.draft.find_class(role.template) is None for role in new.roles):
         return False
     old = None if jid is None else step.draft.jobs.get(jid) or step.draft.leaving(jid)
@@ -224,7 +225,7 @@ def _roles(
     minima: Sequence[tuple[str, int]],
     first: int = 0,
 ) -> tuple[Role, ...]:
-    """The roles that have members; those are numbered from ``first`` on."""
+    """The roles that have members, numbered from ``first`` on."""
     roles: list[Role] = []
     for role in manifests:
         if role.count:
@@ -251,7 +252,7 @@ def _roles(
 
 
 def _labels(new: JobManifest, role: RoleManifest) -> Pairs:
-    """Those that are written, and those that say which job and role a pod is of."""
+    """The role's labels, and those that Volcano adds to name the job and the task."""
     ours = {
         JOB_NAME: new.name,
         JOB_NAMESPACE: new.namespace,
@@ -262,7 +263,7 @@ def _labels(new: JobManifest, role: RoleManifest) -> Pairs:
 
 
 def _partitions(role: Role, size: int) -> list[Role]:
-    """The sub jobs of a role, told apart by a label of their own."""
+    """The sub-jobs of a partitioned role; a label of their own distinguishes them."""
     return [
         replace(
             role,
@@ -276,9 +277,10 @@ def _partitions(role: Role, size: int) -> list[Role]:
 
 
 def _minima(new: JobManifest) -> tuple[tuple[str, int], ...]:
-    """Role minima of a Job: where one role says its own, the others' are their replicas.
+    """The role minima of a Job: where one role states its own, those of the others are their
+    replicas.
 
-    They say nothing new where none is written or the job needs every replica.
+    Empty where no role states a minimum, or where the job needs every replica anyway.
     """
     total = sum(role.count for role in new.roles)
     if new.minimum >= total or all(role.minimum is None for role in new.roles):

@@ -1,8 +1,8 @@
-"""What changed in the registry since its last mark: a store the ledger refuses is taken back.
+"""Undo log of the registry: changes since the last mark are reverted where the ledger refuses them.
 
-Intake gives numbers and names before it stores, because the requests of one batch build on each
-other. A dict or set that keeps a journal notes the old value of each key it changes, but only while
-a batch is open: 0.6 us a pod, of the 140 us that a task may cost, and nothing is ever copied.
+Intake assigns numbers and names before it stores, because the requests of one batch build on each
+other. A journaled dict or set records the old value of each changed key, but only while a batch is
+open: 0.6 us a pod, of the 140 us that a task may cost, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ABSENT: Any = object()
 
 
 class Journal:
-    """The steps that lead back to the last mark, None where none is set."""
+    """The steps that undo the changes since the last mark; None where none is set."""
 
     __slots__ = ("steps",)
 
@@ -28,23 +28,23 @@ class Journal:
         self.steps = []
 
     def note(self, step: Callable[[], None]) -> None:
-        """How to take back what is done now."""
+        """Record a step that undoes the current change."""
         if self.steps is not None:
             self.steps.append(step)
 
     def forget(self) -> None:
-        """What changed since the mark stays."""
+        """Drop the recorded steps: the changes since the mark are final."""
         self.steps = None
 
     def undo(self) -> None:
-        """Everything is again as it was at the mark. Without one nothing happens."""
+        """Revert to the state at the mark. No effect where none is set."""
         steps, self.steps = self.steps or [], None
         for step in reversed(steps):
             step()
 
 
 class JournaledDict(dict[K, V]):
-    """Changes by the methods below only; all others that change a dict are not for it."""
+    """A dict that journals the methods below; no other method may change it."""
 
     __slots__ = ("_journal",)
 
@@ -93,7 +93,7 @@ class JournaledDict(dict[K, V]):
 
 
 class JournaledSet(set[K]):
-    """Changes by the methods below only."""
+    """A set that journals the methods below; no other method may change it."""
 
     __slots__ = ("_journal",)
 

@@ -1,4 +1,4 @@
-"""How a job is made: groups from role minima, roles from members that come one by one."""
+"""Building a job: groups from role minima, roles from members that arrive one by one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from shared.model.model import Job, Pairs, Role
 T = TypeVar("T")
 
 UNREACHABLE = 2**31 - 1
-"""Minimum of a job whose PodGroup does not exist: whatever asks, nothing of it can start."""
+"""Minimum of a job whose PodGroup does not exist: no number of members satisfies it, so that none
+of them starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """What else tells the members of a role apart. Most pods have nothing of it."""
+    """Attributes beyond the task class that separate roles. Most pods have none of them."""
 
     labels: Pairs = ()
     annotations: Pairs = ()
@@ -31,7 +32,7 @@ NO_MORE = More()
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """One pod that joins a job. ``key`` orders the members that come together."""
+    """A pod that joins a job. ``key`` orders the members that arrive together."""
 
     name: str
     role: str
@@ -42,7 +43,7 @@ class GangMember:
     key: tuple[int, float, str]
     more: More
     created: float | None = None
-    """Kept where it is given: only what watches a running cluster does so."""
+    """Seconds since 1970, None where not given; only replays of a running cluster give it."""
     uid: str = ""
 
 
@@ -62,14 +63,15 @@ def make_groups(minimum: int, role_minima: Sequence[tuple[str, int]]) -> tuple[G
 def merge_minima(
     minima: Sequence[tuple[str, int]], new_minima: Iterable[tuple[str, int]]
 ) -> tuple[tuple[str, int], ...]:
-    """The minima of a changed PodGroup: known roles keep their place (and group), new follow."""
+    """The minima of a changed PodGroup: known roles keep their position (and group), new ones
+    follow."""
     remaining = dict(new_minima)
     merged = [(role, remaining.pop(role, 0)) for role, _ in minima]
     return (*merged, *remaining.items())
 
 
 def group_of(role: str, role_minima: Sequence[tuple[str, int]]) -> int:
-    """The group that members of a role count for: that of its own minimum, or the whole job."""
+    """The group that members of a role count for: that of the role's minimum, else the job's."""
     for i, (name, _) in enumerate(role_minima):
         if name == role:
             return i + 1
@@ -121,7 +123,7 @@ def with_more(role: Role, more: More) -> Role:
 
 
 def _known(role: Role, members: Sequence[GangMember]) -> Role:
-    """With times of creation and uids, as far as they were given."""
+    """The role with the members' creation times and uids, where they were given."""
     uids = tuple(m.uid for m in members)
     created = tuple(m.created for m in members if m.created is not None)
     if len(created) == len(members):
@@ -130,7 +132,7 @@ def _known(role: Role, members: Sequence[GangMember]) -> Role:
 
 
 def _append(roles: list[Role], more: Role, created: float) -> None:
-    """Let the last role grow by this one, where they differ in nothing but who is in them."""
+    """Append a role, merged into the last one where only their members differ."""
     if not roles or _kind(roles[-1]) != _kind(more):
         roles.append(more)
         return
@@ -149,15 +151,19 @@ def _kind(role: Role) -> Role:
 
 
 def _both(a: tuple[T, ...], b: tuple[T, ...], m: int, n: int, usual: T) -> tuple[T, ...]:
-    """Columns of two roles as one; the usual value stands where one of them has none."""
+    """Concatenate a column of two roles with ``m`` and ``n`` members; a role without the column
+    gets ``usual`` for each member."""
     if not a and not b:
         return ()
     return (a or (usual,) * m) + (b or (usual,) * n)
 
 
 def amend(job: Job, tix: int, more: More) -> Job:
-    """The job after one member changed its labels, annotations or gates. Its index stays, so a role
-    may fall apart, and neighbours that became alike are one again."""
+    """The job after one member changed its labels, annotations or gates.
+
+    The member keeps its index, so that a role may split, and neighbours that became equal are
+    merged.
+    """
     roles: list[Role] = []
     for role in job.roles:
         i = tix - role.first
@@ -185,7 +191,8 @@ def _part(role: Role, start: int, end: int) -> Role:
 
 
 def without(job: Job, members: Iterable[int]) -> Job:
-    """The job after members went: their indices stay, under no name, and are not used again."""
+    """The job without these members. Indices are stable and not reused; removed ones have no
+    name."""
     removed = set(members)
     roles = tuple(_unnamed(role, removed) for role in job.roles)
     return replace(job, roles=roles, spec=job.spec + 1)
@@ -199,5 +206,5 @@ def _unnamed(role: Role, removed: set[int]) -> Role:
 
 
 def regroup(job: Job) -> tuple[Role, ...]:
-    """The roles of a job with their groups as its role minima say."""
+    """The roles of a job, each with its group by the job's role minima."""
     return tuple(replace(r, group=group_of(r.name, job.role_minima)) for r in job.roles)

@@ -1,7 +1,7 @@
-"""Names of pods that nobody submitted: those of a Job follow from its name and its roles.
+"""Names of the pods that nobody submitted: those of a Job follow from its name and its roles.
 
-They are never listed. A name is taken apart instead: ``a-b-c-3`` may be pod 3 of role ``b-c`` of
-Job ``a``, or of role ``c`` of Job ``a-b``.
+They are never listed. A name is parsed instead: ``a-b-c-3`` may be pod 3 of role ``b-c`` of Job
+``a``, or of role ``c`` of Job ``a-b``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from shared.errors import InvalidInput
 from shared.model.model import Job, Role
 
 _DIGITS = 7
-"""Of the number of a pod; a job has at most a million."""
+"""Most digits of a pod's index; a job has at most a million tasks."""
 
 
 class PodOwners(Protocol):
-    """What is asked of a registry, or of a draft of one."""
+    """The part of a registry, or of a draft, that lookups by name need."""
 
     def job_named(self, key: str) -> Job | None:
-        """The Job under ``namespace/name``, one that is being deleted too."""
+        """The Job ``namespace/name``; one that is being deleted counts too."""
         ...
 
 
@@ -42,7 +42,7 @@ def owner_of(names: PodOwners, namespace: str, name: str) -> tuple[Job, int] | N
 
 
 def _role(job: Job, name: str, index: int) -> Role | None:
-    """The role of this name that has its member number ``index``."""
+    """The role of this name that has a member with this index."""
     for role in job.roles:
         if role.name == name and role.start <= index < role.start + role.count:
             return role
@@ -50,7 +50,7 @@ def _role(job: Job, name: str, index: int) -> Role | None:
 
 
 def check_free(names: PodOwners, pods: Mapping[str, int], new: Job) -> None:
-    """Refuse a Job whose pods would have the names of others, as far as any exist."""
+    """Refuse a Job whose pods would take the names of existing pods."""
     for role in new.roles:
         stem = f"{new.name}-{role.name}-"
         owner = owner_of(names, new.namespace, f"{stem}{role.start}")
@@ -63,7 +63,8 @@ def check_free(names: PodOwners, pods: Mapping[str, int], new: Job) -> None:
 
 
 def _shorter(pods: Mapping[str, int], prefix: str, count: int) -> Iterable[str]:
-    """Pods that are named as a role's would be; looks at the fewer of both."""
+    """Existing pods with a name that the role would generate; iterates over the smaller of the two
+    sets."""
     if count <= len(pods):
         return (name for i in range(count) if (name := f"{prefix}{i}") in pods)
     length = len(prefix)

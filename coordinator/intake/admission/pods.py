@@ -1,4 +1,4 @@
-"""Pods: jobs of one, or members of a PodGroup that may come before or after them."""
+"""Admission of pods: jobs of one, or members of a PodGroup created before or after them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _OWN_LABELS = frozenset(
         "volcano.sh/task-index",
     )
 )
-"""Labels of which every pod of a set has another: who looks for a pod by them has it alone. Kept,
-they would make each pod a role of its own."""
+"""Labels that are unique to each pod of a set. Keeping them would make each pod a role of its own,
+and a selector on one of them matches a single pod."""
 
 
 def admit_pod(step: AdmissionStep, new: PodManifest) -> None:
@@ -113,7 +113,7 @@ def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
 
 
 def _more(step: AdmissionStep, new: PodManifest) -> More:
-    """What tells the pod apart beyond its class."""
+    """The attributes of the pod beyond its task class."""
     template = new.template
     if not (new.labels or new.annotations or template.gated or template.priority_class):
         return NO_MORE
@@ -129,8 +129,8 @@ def _made(
     priority_class: str,
     every_label: bool,
 ) -> More:
-    """Remembered: most pods say what others said. Where not all labels are wanted, those that no
-    other pod has are left out."""
+    """The attributes beyond the class, cached because most pods repeat them. Without
+    ``every_label`` those that are unique to a pod are left out."""
     common = [pair for pair in labels if every_label or pair[0] not in _OWN_LABELS]
     more = More(tuple(common), annotations, *gates, priority_class)
     return NO_MORE if more == NO_MORE else more
@@ -142,7 +142,7 @@ def _of_volcano(labels: Pairs) -> Pairs:
 
 
 def _like(step: AdmissionStep, job: Job, more: More) -> Job:
-    """A job that is one pod says what its pod says."""
+    """A job of one pod takes the labels, annotations and priority class of its pod."""
     return replace(
         job,
         labels=_of_volcano(more.labels),
@@ -153,7 +153,7 @@ def _like(step: AdmissionStep, job: Job, more: More) -> Job:
 
 
 def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
-    """A pod joins its PodGroup, or waits with others for one that does not exist yet."""
+    """Admit a pod of a PodGroup, which may not exist yet: then the pods wait for it together."""
     draft, group = step.draft, f"{new.namespace}/{new.group}"
     jid = draft.groups.get(group)
     job = None if jid is None else draft.jobs.get(jid)
@@ -198,7 +198,7 @@ def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
 
 
 def join_members(step: AdmissionStep) -> None:
-    """Let the members that came with this list join their jobs: one new version of each job."""
+    """Add the members of this list to their jobs: one new version of each job."""
     joining: dict[int, list[GangMember]] = {}
     for coming in step.coming.values():
         joining.setdefault(coming.jid, []).append(coming.member)
@@ -218,8 +218,8 @@ def join_members(step: AdmissionStep) -> None:
 
 
 def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
-    """The same pod again changes nothing, another one under its name is refused. Labels and
-    annotations may change, and scheduling gates may go."""
+    """Admit a pod again: the same one is unchanged, a different one of its name is refused. Labels
+    and annotations may change, and scheduling gates may be removed."""
     coming = step.coming.get(key)
     if coming is not None:
         if not _same_member(step, coming.pod, new) or _more(step, new) != coming.member.more:
@@ -284,15 +284,15 @@ def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
 
 
 def _as_written(step: AdmissionStep, new: PodManifest) -> bool:
-    """Is the pod written as it was before? What its class is made of may have changed since then:
-    with another version, or with a priority class that came later."""
+    """Whether the pod's manifest is unchanged. Its task class may still differ, after an upgrade or
+    with a priority class that was created later."""
     document = step.draft.document(Key("Pod", new.namespace, new.name))
     before = None if document is None else parse(document.object())
     return isinstance(before, PodManifest) and before.template is new.template
 
 
 def _priority(step: AdmissionStep, new: PodManifest) -> int:
-    """Of the job that a lone pod is."""
+    """The priority of a job of one pod."""
     if new.template.priority is not None:
         return new.template.priority
     return step.priority(new, new.template.priority_class)

@@ -1,4 +1,4 @@
-"""Queues and their tree: parents first, no circles, ``default`` always there."""
+"""Admission of queues: parents first, no cycles; ``default`` always exists."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shared.model.model import Job, Queue
 
 DEFAULT = "default"
 ROOT = "root"
-"""The queue above all others, whether somebody describes it or not."""
+"""The parent of all queues, whether a Queue of this name was submitted or not."""
 
 
 def admit_queues(step: AdmissionStep, manifests: Sequence[QueueManifest]) -> None:
-    """Judge all queues of a list, in whatever order they were written."""
+    """Admit all queues of a list, in whatever order they were written."""
     if DEFAULT not in step.draft.queues:
         _new(step, DEFAULT)
     remaining = sorted(manifests, key=lambda queue: queue.name != ROOT)
@@ -32,7 +32,7 @@ def admit_queues(step: AdmissionStep, manifests: Sequence[QueueManifest]) -> Non
 
 
 def _judge(step: AdmissionStep, new: QueueManifest) -> bool:
-    """Take or refuse one queue; False where its parent is not known yet."""
+    """Admit or refuse one queue; False where its parent is not known yet."""
     parent = _parent(step, new)
     if parent is None:
         return False
@@ -91,7 +91,7 @@ def _queue(step: AdmissionStep, new: QueueManifest, parent: int) -> Queue:
 
 
 def _parent(step: AdmissionStep, new: QueueManifest) -> int | None:
-    """The parent's number, -1 for none; None where it is not known (yet)."""
+    """The parent's number, -1 for none; None where it does not exist (yet)."""
     name = new.parent or ROOT
     if new.name == ROOT:
         return -1
@@ -102,8 +102,8 @@ def _parent(step: AdmissionStep, new: QueueManifest) -> int | None:
 
 
 def _holds(step: AdmissionStep, parent: str) -> Job | None:
-    """A job that is in this parent, or waits for it. What is in ``root`` stops nobody: it is above
-    all, and a running cluster that is only watched is as it is."""
+    """A job that is in this parent queue, or waits for it, so that the queue may not get children.
+    ``root`` is exempt: all queues are its children, and an observed cluster is taken as it is."""
     if parent in ("", ROOT) or step.observe:
         return None
     if step.holders is None:
@@ -112,7 +112,7 @@ def _holds(step: AdmissionStep, parent: str) -> Job | None:
 
 
 def _above(step: AdmissionStep, qid: int, parent: int) -> bool:
-    """Is queue ``qid`` on the way from ``parent`` up?"""
+    """Whether queue ``qid`` is ``parent`` or one of its ancestors."""
     parents = {queue.qid: queue.parent for queue in step.draft.queues.values()}
     while parent >= 0:
         if parent == qid:
@@ -122,7 +122,7 @@ def _above(step: AdmissionStep, qid: int, parent: int) -> bool:
 
 
 def _new(step: AdmissionStep, name: str, queue: Queue | None = None) -> None:
-    """Create a queue; jobs that waited for one of this name get it, ``root`` gets its children."""
+    """Create a queue and give it the jobs that waited for its name; ``root`` gets its children."""
     draft = step.draft
     root = draft.queues.get(ROOT)
     if queue is None:

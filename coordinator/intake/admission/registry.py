@@ -1,4 +1,4 @@
-"""What intake knows: names, and the numbers given to them."""
+"""The registry of intake: all accepted names, and the numbers assigned to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _JOURNALED = (
 )
 _TIX_BITS = 32
 NO_QUEUE = -1
-"""Queue number of a job whose queue does not exist (yet)."""
+"""Queue number of a job whose queue does not exist."""
 
 
 def pack_task(jid: int, tix: int) -> int:
@@ -49,42 +49,42 @@ def unpack_task(task: int) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Registry:
-    """Everything accepted so far. Objects stand under ``name`` or ``namespace/name``."""
+    """All accepted objects, under ``namespace/name``, or ``name`` for cluster-wide ones."""
 
     slots: Slots = field(default_factory=Slots)
     classes: dict[TaskClass, int] = field(default_factory=dict)
     best_effort: set[int] = field(default_factory=set)
-    """Numbers of the classes that ask for nothing."""
+    """Numbers of the best-effort classes (no requests)."""
     templates: dict[PodTemplate, int] = field(default_factory=dict)
-    """Class numbers of templates seen lately: spares building and hashing the class."""
+    """Cache of the class numbers of recent templates: saves building and hashing the class."""
     nodes: dict[str, Node] = field(default_factory=dict)
     gone_nodes: dict[str, Node] = field(default_factory=dict)
-    """Deleted nodes: a name keeps its row for ever, because what ran there may still run."""
+    """Deleted nodes. A name keeps its row for ever, because tasks may still run there."""
     queues: dict[str, Queue] = field(default_factory=dict)
     hyper_nodes: dict[str, HyperNode] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     objects: dict[str, WorldObject] = field(default_factory=dict)
-    """Volumes, budgets, devices and the like, by their keys in the ledger."""
+    """Volumes, budgets, devices and the like, by their ledger keys."""
     images: bool = False
-    """Which images are on which node, and which a task needs, is kept: it tells classes apart."""
+    """Whether images on nodes, and those that tasks need, are kept; they separate task classes."""
     jobs: dict[int, Job] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
-    """PodGroups, also those that do not exist yet but have pods, by jid."""
+    """``namespace/name`` of a PodGroup -> jid; includes those that only have pods yet."""
     batch_jobs: dict[str, int] = field(default_factory=dict)
     pods: dict[str, int] = field(default_factory=dict)
-    """Pods submitted as such, by packed (jid, tix)."""
+    """``namespace/name`` of a submitted pod -> packed (jid, tix)."""
     queueless: dict[str, set[int]] = field(default_factory=dict)
-    """Jobs that wait for a queue to be created, by its name."""
+    """Name of a missing queue -> the jobs that wait for it."""
     leaving: dict[int, Job] = field(default_factory=dict)
-    """Deleted jobs that are not purged: their names are taken."""
+    """Deleted jobs that are not purged: their names stay taken."""
     deleting: set[int] = field(default_factory=set)
-    """Deleted members of jobs that stay, by packed (jid, tix), until they are purged."""
+    """Deleted members of remaining jobs, as packed (jid, tix), until they are purged."""
     documents: dict[Key, Document] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
-    """Names of resources that nodes and queues have named since they have a number."""
+    """Resource names that nodes and queues have used since the name got its slot."""
     doubtful: set[str] = field(default_factory=set, compare=False)
-    """Names of resources that a search takes for unused (see :mod:`resource_names`): who uses one
-    takes it out of here."""
+    """Resource names that a search considers unused (see :mod:`resource_names`); using one removes
+    it here."""
     next_row: int = 0
     next_qid: int = 0
     next_jid: int = 0
@@ -101,7 +101,7 @@ class Registry:
     # --- taking back what the ledger refused ----------------------------------------------------
 
     def mark(self) -> None:
-        """From here on :meth:`undo` can take back what changes."""
+        """Start journaling, so that :meth:`undo` can revert later changes."""
         self._journal.mark()
         self._journal.note(partial(self._set_numbers, *self._numbers))
 
@@ -110,7 +110,7 @@ class Registry:
         self._journal.forget()
 
     def undo(self) -> None:
-        """Everything is again as it was at the mark."""
+        """Revert to the state at the mark."""
         self._journal.undo()
 
     @property
@@ -135,7 +135,7 @@ class Registry:
         self._journal.note(partial(self.slots.assign, list(self.slots.names)))
 
     def wait_for_queue(self, name: str, jid: int) -> None:
-        """A job waits for a queue that is not there."""
+        """Note that a job waits for a queue that does not exist."""
         if name not in self.queueless:
             self.queueless[name] = JournaledSet(self._journal)
         self.queueless[name].add(jid)
@@ -143,12 +143,12 @@ class Registry:
     # --- names ----------------------------------------------------------------------------------
 
     def job_named(self, key: str) -> Job | None:
-        """The Job under ``namespace/name``, one that is being deleted too."""
+        """The Job ``namespace/name``; one that is being deleted counts too."""
         jid = self.batch_jobs.get(key, -1)
         return self.jobs.get(jid) or self.leaving.get(jid)
 
     def stop_waiting(self, job: Job) -> None:
-        """A job that is deleted waits for no queue any more."""
+        """Stop a deleted job from waiting for its queue."""
         waiting = self.queueless.get(job.queue)
         if waiting is not None:
             waiting.discard(job.jid)

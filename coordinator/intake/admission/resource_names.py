@@ -1,14 +1,14 @@
-"""Names of resources that nothing uses any more, and giving their slots back.
+"""Garbage collection of resource names: the slots of unused names are freed.
 
 In three steps, because jobs, nodes and records may be very many, and intake goes on meanwhile::
 
     doubt -----> look (in portions) -----> free
-    all names    strikes out what is       what is left, in order with
-                 used                      everything that intake does
+    all names    removes the used ones     what is left, serialized with
+                                           all other intake work
 
-``doubt`` and ``free`` stand in line with what intake does. Who names a resource in between takes it
-out of doubt (see :class:`Draft`), so ``free`` needs no second look. A task class that names a freed
-resource goes with it: no task has it.
+``doubt`` and ``free`` are serialized with the other work of intake. Using a name in between removes
+it from the candidates (see :class:`Draft`), so that ``free`` needs no second search. A task class
+that names a freed resource is removed with it: no task has this class.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from shared.records.specs import SLOTS_KEY, encode_slots
 from shared.units.slots import BASE, FREE
 
 PORTION = 2000
-"""Jobs, nodes or classes looked at in one go: about a millisecond."""
+"""Jobs, nodes or classes per step of the search: about a millisecond."""
 
 
 def doubt(registry: Registry) -> None:
-    """Every name may be unused."""
+    """Make every name a candidate."""
     registry.doubtful = set(registry.slots.names) - {*BASE, FREE}
 
 
 def look(registry: Registry) -> Iterator[None]:
-    """Strike out what jobs (also deleted ones that are not purged), nodes and queues name. Yields
-    after each portion; what comes meanwhile strikes out its names itself."""
+    """Remove the candidates that jobs (the deleted ones that are not purged included), nodes and
+    queues use. Yields after each portion; objects that arrive meanwhile remove theirs
+    themselves."""
     used = _Used(registry)
     requests = {cid: cls.requests for cls, cid in registry.classes.items()}
     for count, job in enumerate([*registry.jobs.values(), *registry.leaving.values()]):
@@ -52,7 +53,7 @@ def look(registry: Registry) -> Iterator[None]:
 
 
 class _Used:
-    """Strikes out of doubt what is named by number."""
+    """Removes candidates by their slot numbers."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -71,12 +72,12 @@ def doubtful_slots(registry: Registry) -> list[int]:
 
 
 def keep_slots(registry: Registry, slots: list[int]) -> None:
-    """Amounts are counted under these: they are not unused."""
+    """Remove the candidates that these slots belong to, because amounts are counted under them."""
     registry.doubtful.difference_update(registry.slots.names[slot] for slot in slots)
 
 
 def free(registry: Registry) -> Admission:
-    """Give back what is in doubt still; nothing else uses it."""
+    """Free the slots of the remaining candidates: nothing uses them."""
     slots = set(doubtful_slots(registry))
     if not slots:
         return Admission()

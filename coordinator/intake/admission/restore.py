@@ -1,4 +1,5 @@
-"""Intake's names from what the ledger holds: all of it at the start, what moved while following."""
+"""Rebuilds the registry from the ledger: wholly at the start, the changed part while a standby
+follows."""
 
 from __future__ import annotations
 
@@ -31,27 +32,29 @@ from shared.records.specs_jobs import decode_job
 
 @dataclass(slots=True)
 class RestoredContent:
-    """What a snapshot holds, or a part of one, decoded once for everybody."""
+    """The decoded content of a snapshot, or of a part of one, shared by all who restore from it."""
 
     classes: dict[int, TaskClass] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
-    """In the order of their rows."""
+    """Ordered by row."""
     queues: list[Queue] = field(default_factory=list)
-    """In the order of their numbers."""
+    """Ordered by number."""
     jobs: list[Job] = field(default_factory=list)
-    """In the order of their numbers, those that are deleted and not purged too."""
+    """Ordered by number; deleted jobs that are not purged are included."""
     leaving: set[int] = field(default_factory=set)
-    """Numbers of those."""
+    """The numbers of the deleted jobs among them."""
     objects: dict[str, bytes] = field(default_factory=dict)
     documents: list[Document] = field(default_factory=list)
     rows: int = 0
-    """One more than the highest row that is known, of gone nodes too; so with the next two."""
+    """One more than the highest known row, rows of deleted nodes included; likewise the next
+    two."""
     qids: int = 0
     jids: int = 0
 
 
 def decode(snapshot: Snapshot) -> RestoredContent:
-    """Raises MalformedSpec or ValueError where a record is not what we would have written."""
+    """Raises MalformedSpec or ValueError where a record is not in the form that this version
+    writes."""
     content = RestoredContent(
         classes={cid: decode_class(spec) for cid, spec in sorted(snapshot.classes.items())},
         nodes=[decode_node(spec) for _, spec in sorted(snapshot.node_specs.items())],
@@ -73,7 +76,7 @@ def decode(snapshot: Snapshot) -> RestoredContent:
 
 
 def take_up(registry: Registry, content: RestoredContent) -> None:
-    """Add what was found. What it replaces must have been forgotten before."""
+    """Add the content to the registry. What it replaces must have been removed before."""
     _take_objects(registry, content.objects)
     for cid, cls in content.classes.items():
         registry.classes[cls] = cid
@@ -99,7 +102,8 @@ def take_up(registry: Registry, content: RestoredContent) -> None:
 
 
 def mark_deleting(registry: Registry) -> None:
-    """Know again which members of jobs that stay are on their way out. After everything else."""
+    """Rebuild the set of members that are being deleted. Runs after all other content is
+    restored."""
     registry.deleting.difference_update(list(registry.deleting))
     registry.deleting.update(
         registry.pods[document.key.path]
@@ -131,7 +135,7 @@ def _take_objects(registry: Registry, objects: Mapping[str, bytes]) -> None:
 
 
 def _take_job(registry: Registry, job: Job, *, is_gone: bool) -> None:
-    """The names of a job that is gone and not purged stay taken."""
+    """Restore a job; the names of a deleted one stay taken until it is purged."""
     jid = job.jid
     (registry.leaving if is_gone else registry.jobs)[jid] = job
     if job.kind == "PodGroup":
@@ -151,7 +155,7 @@ def _take_job(registry: Registry, job: Job, *, is_gone: bool) -> None:
 
 
 def forget_jobs(registry: Registry, jids: Iterable[int]) -> None:
-    """Forget these jobs and free their names."""
+    """Remove these jobs and free their names."""
     for jid in jids:
         job = registry.jobs.pop(jid, None) or registry.leaving.pop(jid, None)
         if job is None:
@@ -169,7 +173,7 @@ def forget_jobs(registry: Registry, jids: Iterable[int]) -> None:
 
 
 def _free(names: dict[str, int], name: str, number: int) -> None:
-    """Another may have the name by now."""
+    """Free a name, unless it belongs to another number by now."""
     if names.get(name) == number:
         del names[name]
 
@@ -196,7 +200,7 @@ def forget_classes(registry: Registry, cids: Iterable[int]) -> None:
 
 
 def forget_objects(registry: Registry, keys: Iterable[str]) -> list[HyperNode]:
-    """Returns the hyper nodes among them."""
+    """Remove these objects; returns the hyper nodes among them."""
     hyper_nodes = []
     for key in keys:
         if key.startswith(GONE_NODE_KEY):

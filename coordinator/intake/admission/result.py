@@ -1,4 +1,4 @@
-"""What came of a list of objects, or of a deletion."""
+"""The result of admitting a list of objects, or of a deletion."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from shared.model.topology import HyperNode
 
 @dataclass(slots=True)
 class Admission:
-    """``ops`` and ``documents`` make it durable; the other fields are for Order and the answer."""
+    """``ops`` and ``documents`` make it durable; the other fields are for Order and for the
+    response."""
 
     ops: list[IntakeOp] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
-    """New or changed, one of each object."""
+    """New or changed, at most one per object."""
     documents_gone: list[Key] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     nodes_gone: list[int] = field(default_factory=list)
@@ -32,18 +33,18 @@ class Admission:
     jobs: list[Job] = field(default_factory=list)
     """New or changed."""
     jobs_gone: list[int] = field(default_factory=list)
-    """Deleted: they keep their names and documents until they are purged."""
+    """Deleted jobs; they keep their names and documents until they are purged."""
     jobs_purged: list[int] = field(default_factory=list)
     jobs_ended: list[Key] = field(default_factory=list)
-    """Of those the Jobs whose document stays: something follows."""
+    """Purged Jobs whose document stays, because a restart or a final phase follows."""
     tasks_gone: list[tuple[int, int]] = field(default_factory=list)
-    """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped; their
+    """Deleted members (jid, tix) of remaining jobs: to be recorded as FAILED, and stopped. Their
     pods keep their names and documents until they are purged."""
     classes: dict[int, TaskClass] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     accepted: int = 0
-    """Objects taken, the unchanged ones among them."""
+    """Number of accepted objects, unchanged ones included."""
     unchanged: int = 0
     placed: list[PlacedPod] = field(default_factory=list)
     """Pods that were submitted as already bound (``Intake(observe=True)`` only)."""

@@ -1,4 +1,4 @@
-"""What the judging of one list has at hand, and what it leaves behind."""
+"""The state of the admission of one list: its inputs and what it collects."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _KINDS: dict[type, str] = {
     Volume: "PersistentVolume",
     VolumeClaim: "PersistentVolumeClaim",
 }
-"""Where Kubernetes' name of the kind is not that of the class."""
+"""Kubernetes' name of the kind, where it differs from the class name."""
 OBJECT_KINDS = {_KINDS.get(kind) or kind.__name__: at for kind, at in OBJECT_KEYS.items()}
-"""Kinds of what placement may look at -> where the ledger keeps them."""
+"""Kinds that placement reads -> their key prefix in the ledger."""
 _TASK_PRIORITY = 1
-"""Volcano's priority of a task that says nothing."""
+"""Volcano's default priority of a task."""
 
 
 @dataclass(slots=True)
 class Notice:
-    """Something was taken, but not as its author may think. ``count`` objects said the same."""
+    """A warning about accepted objects; ``count`` objects have the same one."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ NOTHING_TOLD = PodStatus()
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod that was submitted with a node."""
+    """A pod that was submitted with its node."""
 
     jid: int
     tix: int
@@ -55,7 +55,7 @@ class PlacedPod:
 
 @dataclass(slots=True)
 class Coming:
-    """A pod that joins a PodGroup's job at the end of its list."""
+    """A pod that joins a PodGroup's job at the end of the list."""
 
     jid: int
     pod: PodManifest
@@ -64,30 +64,30 @@ class Coming:
 
 @dataclass(slots=True)
 class AdmissionStep:
-    """One pass over one list. ``observe`` takes pods that run and creation times as written."""
+    """One pass over one list. ``observe`` accepts running pods and creation times as written."""
 
     draft: Draft
     now: float
     observe: bool
     planting: bool = True
-    """Takes pods of PodGroups that do not exist yet: those go where the PodGroup will be."""
+    """Accept pods of PodGroups that do not exist yet; they get the queue of the later PodGroup."""
     refused: list[Refusal] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
-    """Numbers (``id``) of the manifests that were refused."""
+    """``id()`` of the refused manifests."""
     same: set[int] = field(default_factory=set)
-    """Numbers of the manifests that change nothing for the scheduler."""
+    """``id()`` of the manifests that change nothing for the scheduler."""
     notices: dict[tuple[str, str], Notice] = field(default_factory=dict)
     unchanged: int = 0
-    """Objects that say the same as before, labels and annotations too."""
+    """Number of unchanged objects, labels and annotations included."""
     jids: dict[int, int] = field(default_factory=dict)
-    """The jobs of the pods that are new, by number of the manifest."""
+    """``id()`` of a new pod's manifest -> its job."""
     placed: list[PlacedPod] = field(default_factory=list)
     coming: dict[str, Coming] = field(default_factory=dict)
-    """By ``namespace/name`` of the pod."""
+    """``namespace/name`` of the pod -> the pod."""
     default_priority: int | None = None
-    """Of the default priority class; looked up once, after all classes of the list are judged."""
+    """Value of the default priority class; looked up once, after all classes of the list."""
     holders: dict[str, Job] | None = None
-    """A job of each queue that has any; made where it is asked for first."""
+    """Queue -> one of its jobs; built at the first use."""
 
     def refuse(self, manifest: Manifest, error: InvalidInput) -> None:
         self.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
@@ -105,7 +105,7 @@ class AdmissionStep:
         return written if written is not None and self.observe else self.now
 
     def priority(self, manifest: Manifest, name: str) -> int:
-        """The value of a priority class; where it is not known the default, with a notice."""
+        """The value of a priority class; where it is unknown the default, with a warning."""
         priority_class = self.draft.priority_classes.get(name) if name else None
         if priority_class is not None:
             return priority_class.value
@@ -118,12 +118,13 @@ class AdmissionStep:
         return self.default_priority
 
     def preempts(self, name: str) -> bool:
-        """Does what has this priority class evict others?"""
+        """Whether pods of this priority class may preempt."""
         priority_class = self.draft.priority_classes.get(name) if name else None
         return priority_class is None or priority_class.preempts
 
     def task_priority(self, owner: Manifest, new: PodManifest | RoleManifest) -> int:
-        """Among the members of a job: the annotation, else the pod's own priority, else 1."""
+        """The priority of a task within its job: the annotation, else the pod's own priority, else
+        1."""
         template = new.template
         if new.task_priority is not None:
             return new.task_priority
@@ -138,14 +139,15 @@ class AdmissionStep:
         return _TASK_PRIORITY
 
     def check_template(self, manifest: Manifest, template: PodTemplate) -> None:
-        """Refuse a node: to choose it is ours."""
+        """Refuse a template that names a node: only the scheduler chooses nodes."""
         if template.node_name and not self.observe:
             raise not_in_this_version(
                 "spec.nodeName", template.node_name, "leave it out, the scheduler chooses the node"
             )
 
     def hold_best_effort(self, job: Job, first: int) -> None:
-        """Members from index ``first`` on that ask for nothing are there as soon as they exist."""
+        """Count best-effort members from index ``first`` on: they are present as soon as they
+        exist."""
         for role in job.roles:
             fresh = role.first + role.count - max(role.first, first)
             if fresh > 0 and self.draft.best_effort(role.cid):
@@ -153,13 +155,13 @@ class AdmissionStep:
 
 
 def on_its_way_out(name: str) -> InvalidInput:
-    """The error where an object is given again while its deletion is not complete."""
+    """The error for an object that is submitted again before its deletion is complete."""
     message = "an object of this name is being deleted; wait until it is gone, then create it again"
     return InvalidInput("metadata.name", name, message, reason="AlreadyExists")
 
 
 def make_uid(key: str, jid: int) -> str:
-    """An incarnation for objects that came without uid: the name and a number given once."""
+    """A uid for an object that came without one: unique per name and number."""
     return f"{key}#{jid}"
 
 

@@ -1,8 +1,8 @@
-"""Jobs that are ended by their policies: stopped in two steps like deleted ones, but their document
-stays, and says what comes when the last task has left: another incarnation, or the end.
+"""Job lifecycle policies: Jobs that end or restart are stopped in two steps like deleted ones, but
+their document stays and records what follows when the last task has left: a restart, or the end.
 
-A Job that came to its end that way is a document without a job. Everything is in the document's
-``state``: ``next`` while tasks are stopped, ``phase`` and ``ended`` after it.
+A Job that ended this way is a document without a job. Everything is in the document's ``state``:
+``next`` while tasks are being stopped, ``phase`` and ``ended`` afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shared.manifests.volcano.objects import JobManifest
 
 
 def note(registry: Registry, key: Key, jid: int, state: dict[str, Any]) -> Admission:
-    """Remember what became of a Job, if it is still this incarnation and nobody deleted it."""
+    """Store the state of a Job, if this incarnation still exists and is not being deleted."""
     document = registry.documents.get(key)
     if document is None or document.jid != jid or document.deleting is not None:
         return Admission()
@@ -32,7 +32,7 @@ def note(registry: Registry, key: Key, jid: int, state: dict[str, Any]) -> Admis
 
 
 def end(registry: Registry, key: Key, jid: int, state: dict[str, Any]) -> Admission:
-    """The same, and stop all its tasks."""
+    """Store the state of a Job and stop all its tasks."""
     job = registry.jobs.get(jid)
     if job is None:
         return Admission()
@@ -46,12 +46,13 @@ def end(registry: Registry, key: Key, jid: int, state: dict[str, Any]) -> Admiss
 
 
 def ending(document: Document | None) -> bool:
-    """Whether a Job's document stays when the job is purged."""
+    """Whether a Job's document stays when its job is purged."""
     return document is not None and document.deleting is None and "next" in (document.state or {})
 
 
 def following(draft: Draft, document: Document, now: float | None) -> Document:
-    """The last task has left. What comes now: the Job anew as another incarnation, or nothing."""
+    """The document after the last task has left: the Job restarted as a new incarnation, or
+    finished."""
     if (document.state or {}).get("next") == "Pending":
         try:
             return _again(draft, document)
@@ -65,8 +66,8 @@ def following(draft: Draft, document: Document, now: float | None) -> Document:
 
 
 def _again(draft: Draft, document: Document) -> Document:
-    """Begin a Job anew, with its age kept and all its tasks pending. Raises InvalidInput where the
-    names of its pods are taken."""
+    """Restart a Job with its age kept and all tasks pending. Raises InvalidInput where the names of
+    its pods are taken."""
     begin_again(AdmissionStep(draft, document.created, False), manifest_of(document))
     jid = draft.batch_jobs.get(document.key.path)
     assert jid is not None
@@ -75,7 +76,8 @@ def _again(draft: Draft, document: Document) -> Document:
 
 
 def grow(draft: Draft, document: Document, roles: list[str]) -> Admission:
-    """Create roles that waited for others. Refused where their pods' names are taken meanwhile."""
+    """Create roles that depended on others. Refused where their pods' names were taken
+    meanwhile."""
     job = draft.jobs.get(document.jid)
     if job is None:
         return Admission()
@@ -88,7 +90,7 @@ def grow(draft: Draft, document: Document, roles: list[str]) -> Admission:
 
 
 def manifest_of(document: Document) -> JobManifest:
-    """The manifest of a Job that was accepted."""
+    """The manifest of an accepted Job."""
     manifest = parse(document.object())
     assert not isinstance(manifest, Refusal), manifest
     assert isinstance(manifest, JobManifest)

@@ -1,8 +1,8 @@
-"""A document: one object as its author wrote it, kept beside what the scheduler made of it.
+"""A document: one object as its author wrote it, stored beside what the scheduler derived from it.
 
-The scheduler works with numbers (:mod:`shared.model.model`); labels, annotations and every other
-word of an object are kept here, so that what comes back is what was sent. Documents are durable in
-the ledger, written in the same call as the operations they belong to.
+The scheduler works with numbers (:mod:`shared.model.model`); labels, annotations and all other
+fields of an object are kept here, so that a read returns what was submitted. Documents are durable
+in the ledger, written in the same call as the operations that they belong to.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from shared.codec.checked import (
 )
 
 FORMAT = 2
-"""Moves when a field of the bytes is added, removed or changes its meaning."""
+"""Format version of the bytes: rises when a field is added, removed or changes its meaning."""
 
 _PACKER = msgpack.Packer(use_bin_type=True)
-"""One for all: making one costs more than packing. One event loop uses it."""
+"""Shared, because creating one costs more than packing. Used by one event loop only."""
 
 _UIDS = uuid.UUID("6f5b5a52-6a1c-5d0e-9d0b-3f1f6c2a7e11")
 
 
 class Key(NamedTuple):
-    """``kind`` is unique over all groups here. ``namespace`` is "" for cluster-wide kinds."""
+    """Identifies an object. ``kind`` is unique over all API groups here; ``namespace`` is "" for
+    cluster-wide kinds."""
 
     kind: str
     namespace: str
@@ -57,28 +58,28 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object. A changed object is another document under the same key."""
+    """One object. A changed object is a new document under the same key."""
 
     key: Key
     body: bytes
-    """The object as JSON, as sent; what only the server may say (uid, resourceVersion, times,
-    generation) is ignored in it and shown from the other fields."""
+    """The object as JSON, as submitted. The server-owned fields in it (uid, resourceVersion, times,
+    generation) are ignored and served from the fields below."""
     created: float
     """Seconds since 1970."""
     generation: int = 1
-    """Moves with every change of the specification, not of labels and annotations."""
+    """Rises with each change of the specification, not with labels and annotations."""
     jid: int = -1
-    """The job it is, or is a member of; -1 where it is neither."""
+    """The job that the object is, or is a member of; -1 for neither."""
     deleting: float | None = None
-    """Since when it is being deleted, seconds since 1970."""
+    """Start of the deletion, seconds since 1970; None where it is not being deleted."""
     state: dict[str, Any] | None = None
-    """What a controller remembers about it (phase, retries), plain values only."""
+    """State of a controller for this object (phase, retries), plain values only."""
     version: int = 0
-    """resourceVersion of its last change. Not durable: a new coordinator begins a new range."""
+    """resourceVersion of its last change. Not durable: a new leader starts a new range."""
 
     @property
     def uid(self) -> str:
-        """The incarnation: an object that is deleted and created again has another."""
+        """Identifies the incarnation: an object that is deleted and created again gets another."""
         return make_uid(self.key, self.created)
 
     def object(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class Document:
 
 
 def make_uid(key: Key, created: float, incarnation: str = "") -> str:
-    """``incarnation`` tells apart what came and went under one document (the pods of a Job)."""
+    """``incarnation`` distinguishes restarts under one document (the pods of a Job)."""
     return str(uuid.uuid5(_UIDS, f"{key}#{created!r}#{incarnation}"))
 
 
@@ -124,7 +125,7 @@ def decode_document(key: str, data: bytes) -> Document:
 
 
 def _kind(key: str) -> bytes:
-    """The seal holds the key too: a document under another's key is refused."""
+    """The checksum covers the key too, so that a document stored under another key is refused."""
     return f"document {key}".encode()
 
 

@@ -1,7 +1,7 @@
-"""All documents of one kind: by path, in the order of their paths, counted by namespace.
+"""Index of all documents of one kind: by path, sorted, counted by namespace.
 
-A path is ``namespace/name``, or ``name`` for cluster-wide kinds. What shows up on a shelf without
-a document of its own (the pods of a Job) stands there as one mark for all of it.
+A path is ``namespace/name``, or ``name`` for cluster-wide kinds. Objects without documents of their
+own (the pods of a Job) are represented by one mark for all of them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from coordinator.intake.documents.document import Document
 K = TypeVar("K", str, int)
 
 MARK = "-"
-"""End of the path of a mark: no name ends so, and all names that begin with it follow it."""
+"""Suffix of the path of a mark: no name ends with it, and all names with this prefix sort after
+it."""
 
 _FEW = 32
-"""Fewer new keys than this are put in their place one by one."""
+"""Up to this many new keys are inserted one by one, more are sorted in together."""
 
 
 class Record(NamedTuple):
-    """A document as it was published. ``task`` is the packed (jid, tix) of a pod, else -1."""
+    """A published document. ``task`` is the packed (jid, tix) of a pod, else -1."""
 
     document: Document
     version: int
@@ -32,7 +33,7 @@ class Record(NamedTuple):
 
 
 class Keys(Generic[K]):
-    """Keys in order. Adding and discarding cost nothing until somebody reads."""
+    """Sorted keys. Adding and discarding are deferred until the next read."""
 
     def __init__(self) -> None:
         self._sorted: list[K] = []
@@ -43,18 +44,19 @@ class Keys(Generic[K]):
         return len(self._sorted) + len(self._fresh) - len(self._gone)
 
     def add(self, key: K) -> None:
-        """One that is not there."""
+        """Add a key that is not present."""
         if key in self._gone:
             self._gone.discard(key)
         else:
             self._fresh.append(key)
 
     def discard(self, key: K) -> None:
-        """One that is there."""
+        """Remove a key that is present."""
         self._gone.add(key)
 
     def between(self, first: K, last: K | None = None) -> Iterator[K]:
-        """From ``first`` on and below ``last`` (None: to the end). Nothing is added meanwhile."""
+        """Keys from ``first`` up to ``last``, exclusive (None: to the end). No key may be added
+        meanwhile."""
         self._settle()
         keys, removed = self._sorted, self._gone
         end = len(keys) if last is None else bisect_left(keys, last)
@@ -80,10 +82,10 @@ class Shelf:
     records: dict[str, Record] = field(default_factory=dict)
     paths: Keys[str] = field(default_factory=Keys)
     counts: Counter[str] = field(default_factory=Counter)
-    """Objects by namespace, those behind marks too."""
+    """Namespace -> objects, those that marks stand for included."""
 
     def put(self, path: str, record: Record) -> None:
-        """``path``: of its document."""
+        """``path`` is that of the record's document."""
         if path not in self.records:
             self.paths.add(path)
             self.counts[record.document.key.namespace] += 1
@@ -97,7 +99,7 @@ class Shelf:
         return record
 
     def mark(self, path: str, namespace: str, count: int) -> None:
-        """``count`` objects without documents stand behind this path."""
+        """Represent ``count`` objects without documents by one mark under this path."""
         self.paths.add(path + MARK)
         self.count(namespace, count)
 

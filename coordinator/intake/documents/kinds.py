@@ -1,4 +1,4 @@
-"""The kinds that can be asked for, and their names in paths and on the command line."""
+"""The kinds that the API serves, and their names in paths and on the command line."""
 
 from __future__ import annotations
 
@@ -122,4 +122,4 @@ KINDS = (
 )
 BY_KIND = {kind.kind: kind for kind in KINDS}
 SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
-"""Kinds that a submitter may write."""
+"""Kinds that a token of the role ``submit`` may write."""

@@ -1,4 +1,4 @@
-"""What every object says about itself, and the objects that need no more than that."""
+"""``metadata`` as the API serves it, and conditions and owner references."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SHARD = "quadrant.dev/shard"
 QUEUE = "quadrant.dev/queue"
 REASON = "quadrant.dev/reason"
 OWN = (SHARD, QUEUE, REASON)
-"""Annotations that only the server writes: what an author repeats of them is not shown."""
+"""Annotations that only the server writes; they are dropped from submitted objects."""
 
 Json = dict[str, Any]
 
 
 def written(document: Document, version: int) -> Json:
-    """The object as sent, with what only the server says of it in place of what was sent."""
+    """The object as submitted, with the server-owned fields replaced by the server's values."""
     value = document.object()
     key = document.key
     metadata: Json = value["metadata"]
@@ -43,14 +43,14 @@ def written(document: Document, version: int) -> Json:
 
 
 def annotate(metadata: Json, values: dict[str, str]) -> None:
-    """Put the server's own annotations; empty ones are left out."""
+    """Add the server's own annotations; empty values are left out."""
     annotations = {name: value for name, value in values.items() if value}
     if annotations:
         metadata["annotations"] = (metadata.get("annotations") or {}) | annotations
 
 
 def virtual(kind: Kind, key: Key, version: int, *, created: float, uid: str) -> Json:
-    """The beginning of an object that nobody wrote."""
+    """The common fields of an object that nobody submitted."""
     metadata: Json = {"name": key.name}
     if key.namespace:
         metadata["namespace"] = key.namespace
@@ -59,7 +59,7 @@ def virtual(kind: Kind, key: Key, version: int, *, created: float, uid: str) -> 
 
 
 def owned_by(document: Document, kind: Kind) -> list[Json]:
-    """ownerReferences of what exists because of another object."""
+    """ownerReferences of an object that exists because of another one."""
     return [
         {
             "apiVersion": kind.api_version,
@@ -73,7 +73,7 @@ def owned_by(document: Document, kind: Kind) -> list[Json]:
 
 
 def condition(type_: str, status: bool, *, reason: str, message: str, at: float | None) -> Json:
-    """``at``: since when it is so, None where that is not known. Empty words are left out."""
+    """A status condition. ``at``: last transition, None where unknown. Empty texts are left out."""
     value: Json = {
         "type": type_,
         "status": "True" if status else "False",

@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them, and spans as people read them."""
+"""Times in RFC 3339, and durations as kubectl prints them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def moment(text: str) -> float:
 
 
 def span(seconds: float) -> str:
-    """As kubectl writes ages: ``42s``, ``4m12s``, ``3h5m``, ``2d3h``, ``400d``, ``3y35d``."""
+    """A duration as kubectl prints ages: ``42s``, ``4m12s``, ``3h5m``, ``2d3h``, ``400d``,
+    ``3y35d``."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if whole < 120:
