@@ -254,17 +254,27 @@ class Coordinator:
         self.order.departures.failed((item.jid, tix) for item in items for tix in item.tasks)
 
     def turns_returned(
-        self, shard: int, call: int, outcomes: list[Outcome], *, now: float | None = None
+        self,
+        shard: int,
+        call: int,
+        outcomes: list[Outcome],
+        *,
+        now: float | None = None,
+        more: bool = False,
     ) -> None:
         """Take the outcomes of a call. Outcomes of a call that was given up are ignored: its jobs
         were reread. A turn without an outcome is reread, as if its worker were lost. A fenced one
         stays open until :meth:`worker_lost`, which must follow.
 
         ``now`` (seconds since 1970): count how long the placed tasks had waited.
+        ``more``: a part of the answer, others of the same call follow. A worker that is lost
+        between two parts is lost with the turns of the parts that have not been taken up.
         """
         tally = self.tally.of(shard)
         at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
-        expected = {turn.jid for turn in self.dispatcher.returned(shard, call)}
+        # shuffling answers with several outcomes of one turn: that turn ends with the last part
+        only = {outcome.jid for outcome in outcomes} - {NOBODY} if more else None
+        expected = {turn.jid for turn in self.dispatcher.returned(shard, call, only=only)}
         judged, lost = tally.judged
         for outcome in outcomes:
             if outcome.jid == NOBODY:

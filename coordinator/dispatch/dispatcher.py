@@ -174,10 +174,15 @@ class Dispatcher:
         state.calls[self.last_call] = turns
         return SendTurns(shard=state.shard, epoch=epoch, call=self.last_call, turns=turns)
 
-    def returned(self, shard: int, call: int) -> list[Turn]:
-        """Close a call; returns its turns ([] where the worker was given up meanwhile)."""
+    def returned(self, shard: int, call: int, *, only: Collection[int] | None = None) -> list[Turn]:
+        """Close a call; returns its turns ([] where the worker was given up meanwhile).
+
+        ``only``: close the turns of these jobs alone; the call stays open with the others."""
         state = self.shards[shard]
         turns = state.calls.pop(call, [])
+        if only is not None and turns:
+            state.calls[call] = [turn for turn in turns if turn.jid not in only]
+            turns = [turn for turn in turns if turn.jid in only]
         state.outstanding -= sum(weight(turn) for turn in turns)
         return turns
 

@@ -39,6 +39,11 @@ one step of a large object takes 5 to 15 ms, so that two of them are too long a 
 BATCH_OPS = 4000
 """Operations of one store call: bounds how long the ledger's one thread is busy with it."""
 
+BATCH_REQUESTS = 64
+"""Requests of one store call. More come while they are judged, since others run in between: without
+this bound a batch would go on taking them in, and what is kept of a flood would depend on how fast
+the machine is."""
+
 QUEUE_REQUESTS = 64
 """Requests of one queue that may wait while no other's do; beyond its share the API answers 429 and
 the client comes back."""
@@ -250,13 +255,14 @@ class IntakeWriter:
             size = 0
             give_way = GiveWay(seconds=FRESH_SECONDS)
             following: _StoreRequest | None = request
-            while following is not None and size < BATCH_OPS and not _rests_on(following, batch):
+            while following is not None and not _rests_on(following, batch):
                 outcome = await self._work(following)
                 await give_way.between()
                 if outcome is not None:
                     batch.append((following, outcome))
                     size += len(outcome.admission.ops) + len(outcome.admission.documents)
-                following = self._queue.get_nowait() if len(self._queue) else None
+                more = len(self._queue) and not _full(batch, size)
+                following = self._queue.get_nowait() if more else None
             await self._store(batch)
             request = following or await self._queue.get()
 
@@ -369,6 +375,10 @@ def _is(item: dict[str, Any], key: Key) -> bool:
         return False
     namespace = (metadata.get("namespace") or "default") if key.namespace else ""
     return (namespace, metadata.get("name")) == (key.namespace, key.name)
+
+
+def _full(batch: Sequence[object], size: int) -> bool:
+    return len(batch) >= BATCH_REQUESTS or size >= BATCH_OPS
 
 
 def _after(key: Key, before: Document | None, admission: Admission) -> Document | None:

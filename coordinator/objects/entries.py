@@ -27,6 +27,16 @@ class ObjectEntry(Protocol):
     @property
     def labels(self) -> Mapping[str, str]: ...
 
+    @property
+    def version(self) -> str:
+        """Its resourceVersion; "" where it has none."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of JSON that have to be read to render it; 0 where that is next to nothing."""
+        ...
+
     def field(self, path: str) -> str:
         """A field as a selector compares it, "" where there is none."""
         ...
@@ -59,6 +69,14 @@ class WrittenEntry:
         self._record = record
         self._version = version
         self._object: Json | None = None
+
+    @property
+    def version(self) -> str:
+        return str(self._version)
+
+    @property
+    def size(self) -> int:
+        return len(self._record.document.body)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -96,7 +114,7 @@ class PodEntry(WrittenEntry):
 class JobPodEntry:
     """A pod that a Job stands for."""
 
-    __slots__ = ("_glance", "_job", "_object", "_task", "_version", "key")
+    __slots__ = ("_glance", "_job", "_object", "_roles", "_task", "_version", "key")
 
     def __init__(self, glance: Glance, job: Document, tix: int, version: int) -> None:
         state = glance.state(job.jid)
@@ -107,8 +125,18 @@ class JobPodEntry:
         self._glance = glance
         self._job = job
         self._task = task_of(glance, job.jid, tix)
+        self._roles = len(state.job.roles)
+        """At least one; their templates are about all of the Job's document."""
         self._version = version
         self._object: Json | None = None
+
+    @property
+    def version(self) -> str:
+        return str(self._version)
+
+    @property
+    def size(self) -> int:
+        return len(self._job.body) // self._roles
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -142,6 +170,14 @@ class JobGroupEntry:
         self._object: Json | None = None
 
     @property
+    def version(self) -> str:
+        return str(self._version)
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @property
     def labels(self) -> Mapping[str, str]:
         return {}
 
@@ -162,6 +198,14 @@ class MadeEntry:
     def __init__(self, key: Key, value: Json) -> None:
         self.key = key
         self._object = value
+
+    @property
+    def version(self) -> str:
+        return str(self._object["metadata"].get("resourceVersion", ""))
+
+    @property
+    def size(self) -> int:
+        return 0
 
     @property
     def labels(self) -> Mapping[str, str]:

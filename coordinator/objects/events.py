@@ -87,6 +87,14 @@ class EventEntry:
         return Key(EVENT.kind, about.namespace or "default", name)
 
     @property
+    def version(self) -> str:
+        return str(self._happening.version)
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @property
     def labels(self) -> Mapping[str, str]:
         return {}
 

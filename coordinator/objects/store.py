@@ -50,6 +50,12 @@ JOBS_A_SECOND = 20_000
 """So many jobs are looked at in a second at most, to count those of each queue (0.5 us each)."""
 
 
+PAGE_BYTES = 50_000
+"""Stored JSON of the objects of one page: half a millisecond to read, and 3 where fresh memory is
+dear. The page ends with the object that reaches it; the largest that is taken has six times as
+much."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
     items: Iterator[ObjectEntry]
@@ -213,6 +219,11 @@ class Objects(Observing):
         entry = self.entry(kind, namespace, name)
         return None if entry is None else entry.object()
 
+    def version_of(self, kind: Kind, namespace: str, name: str) -> str | None:
+        """The resourceVersion that :meth:`get` shows, None where there is no object."""
+        entry = self.entry(kind, namespace, name)
+        return None if entry is None else entry.version
+
     def entry(self, kind: Kind, namespace: str, name: str) -> ObjectEntry | None:
         """The same before it is rendered."""
         glance = self._glance()
@@ -304,17 +315,25 @@ class Objects(Observing):
     ) -> ObjectPage:
         """Objects in the order of their paths, the pods of a Job by number where its name stands.
 
-        ``after`` is the ``next`` of the page before. ``namespace`` None: of all namespaces.
+        ``after`` is the ``next`` of the page before. ``namespace`` None: of all namespaces. A page
+        has fewer objects than its ``limit`` where these are large: whoever renders it in one go
+        reads some PAGE_BYTES for it.
         """
         skipped_text, _, start = after.partition("|")
         skipped = int(skipped_text) if skipped_text else 0
         walk = self._walk(kind, namespace, start)
         if limit is None:
             return ObjectPage((entry for _, entry in [*walk]), "", 0)
-        entries = [*islice(walk, limit)]
-        if len(entries) < limit or next(walk, None) is None:
+        entries: list[tuple[str, ObjectEntry]] = []
+        size = 0
+        for place in islice(walk, limit):
+            entries.append(place)
+            size += place[1].size
+            if size >= PAGE_BYTES:
+                break
+        if not entries or next(walk, None) is None:
             return ObjectPage((entry for _, entry in entries), "", 0)
-        skipped += limit
+        skipped += len(entries)
         remaining = max(1, self._total(kind, namespace) - skipped)
         return ObjectPage((entry for _, entry in entries), f"{skipped}|{entries[-1][0]}", remaining)
 

@@ -35,8 +35,15 @@ pytestmark = pytest.mark.slow
 """One by one with the tests that start everything: the processor time of a thread grows two- to
 threefold where other tests have both cores (12 ms became 25), and a callback has 20."""
 
-LONG = "0.02"
-"""Bound of the histogram: what no callback may take."""
+LONG, HELD = "0.02", "0.05"
+"""Bounds of the histogram: what no callback may take, and what none ever took here, whatever else
+the machine had to do."""
+
+STRETCHED = 3
+"""Callbacks of some ten thousand that may be long and not held: a thread's processor time contains
+what its kernel and its neighbours add. A page of fresh memory costs 0.2 us on bare metal and 12 us
+in a sandbox (the same 335 kB of JSON read in 2 or in 16 ms), and a sibling on the core as much
+again. A request that holds the loop does so whenever it is sent, and each is sent ten times."""
 
 ADMIN, VIEW, SUBMIT, TENANT = (new_token() for _ in range(4))
 
@@ -144,13 +151,15 @@ async def beside_a_tenant(
 
 
 def in_order(service: Service, before: Series, after: Series) -> None:
-    """No callback between the two scrapes was long, and nobody was lost."""
+    """No request made long callbacks between the two scrapes, and nobody was lost."""
 
     def more(name: str, **labels: str) -> float:
         return total(after, name, **labels) - total(before, name, **labels)
 
     name = "event_loop_callback_seconds"
-    assert more(f"{name}_count") == more(f"{name}_bucket", le=LONG), service.log()
+    callbacks = more(f"{name}_count")
+    assert callbacks == more(f"{name}_bucket", le=HELD), service.log()
+    assert callbacks - more(f"{name}_bucket", le=LONG) <= STRETCHED, service.log()
     assert total(after, "shard_epoch") == total(before, "shard_epoch"), "a worker was lost"
     for told in ("standing still", "hangs", "Deposed", "Lost a shard worker"):
         assert told not in service.log()
@@ -223,28 +232,46 @@ READERS = 4
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
+async def beside_readers(service: Service, paths: Sequence[str]) -> None:
+    """The same with several that read, each all of these in both forms."""
+
+    async def read_all(mine: Iterator[str]) -> None:
+        for path in islice(mine, len(paths)):
+            status, _ = await service.ask(VIEW, "GET", path, accept=next(forms))
+            service.codes[status] += 1
+
+    forms = cycle((JSON, TABLE))
+    before, ended = await service.series(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(tenant(service, ended))
+        readers = [
+            group.create_task(read_all(cycle([*paths[at:], *paths[:at]])))
+            for at in range(0, 2 * READERS, 2)
+        ]
+        await asyncio.wait(readers)
+        ended.set()
+    assert serving.result() > 0
+    in_order(service, before, await service.series())
+    assert set(service.codes) <= {200, 429}
+
+
 async def test_reading_thousands(embedded_server: EmbeddedServer, short_dir: Path) -> None:
     """Lists, tables, a watch from the beginning, the record of a snapshot, metrics."""
     async with under_way(embedded_server, short_dir) as service:
         status, text = await service.ask(SUBMIT, "POST", LISTS, hostile.PODS)
         assert status == 200, text
+        await beside_readers(service, READ)
 
-        async def attack(paths: Iterator[str]) -> None:
-            for path in islice(paths, len(READ)):
-                accept = next(forms)
-                status, _ = await service.ask(VIEW, "GET", path, accept=accept)
-                service.codes[status] += 1
 
-        forms = cycle((JSON, TABLE))
-        before, ended = await service.series(), asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            serving = group.create_task(tenant(service, ended))
-            readers = [
-                group.create_task(attack(cycle([*READ[at:], *READ[:at]])))
-                for at in range(0, 2 * READERS, 2)
-            ]
-            await asyncio.wait(readers)
-            ended.set()
-        assert serving.result() > 0
-        in_order(service, before, await service.series())
-        assert set(service.codes) <= {200, 429}
+LARGE_ONES = 24
+"""Large pods: a list of them is 8 MB, and a hundred objects were once made in one go."""
+
+
+async def test_reading_large_objects(embedded_server: EmbeddedServer, short_dir: Path) -> None:
+    """The same where each object is as large as one may be, so that few are many."""
+    async with under_way(embedded_server, short_dir) as service:
+        for number in range(LARGE_ONES):
+            pod = hostile.LARGE_POD.replace(b'"large"', f'"large-{number}"'.encode())
+            status, text = await service.ask(SUBMIT, "POST", PODS, pod)
+            assert status == 201, text
+        await beside_readers(service, (*READ[:3], f"{PODS}?limit=20"))

@@ -9,6 +9,8 @@ changes follow from its id on.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
@@ -18,7 +20,7 @@ from aiohttp import ClientConnectionResetError, web
 from aiohttp_sse import EventSourceResponse
 
 from coordinator.api.read.source import Change, Source
-from coordinator.api.read.streaming import Streams
+from coordinator.api.read.streaming import Streams, next_part
 from coordinator.api.read.watch import LONGEST_SECONDS, SLICE, at_version, last_of
 from coordinator.errors import Problem
 from coordinator.intake.documents.kinds import BY_KIND, JOB, NODE, POD_GROUP, QUEUE, SHARD, Kind
@@ -65,6 +67,15 @@ def _since(request: web.Request) -> int | None:
     if text is None:
         return None
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """One event: its data is JSON."""
+
+    data: str
+    id: str
+    event: str
 
 
 class _Telling:
@@ -121,14 +132,27 @@ class _Telling:
         changes.sort(key=lambda pair: pair[0].version)
         ids = resumable([change.version for change, _ in changes])
         for start in range(0, len(changes), SLICE):
-            async with self._streams.turn():
-                pairs = changes[start : start + SLICE]
-                messages = [(c, self._value(c, kind)) for c, kind in pairs]
-            for (change, value), number in zip(messages, ids[start : start + SLICE], strict=True):
-                if value is not None:
-                    data = orjson.dumps(value).decode()
-                    await self._response.send(data, id=str(number), event=change.type)
+            part = slice(start, start + SLICE)
+            await self._send_all(self._messages(changes[part], ids[part]))
         self._since = upto
+
+    async def _send_all(self, messages: Iterator[_Message]) -> None:
+        """Make and send messages, few at a time where they are long."""
+        while True:
+            async with self._streams.turn():
+                part = next_part(messages, size=lambda message: len(message.data))
+            if not part:
+                return
+            for message in part:
+                await self._response.send(message.data, id=message.id, event=message.event)
+
+    def _messages(
+        self, changes: Sequence[tuple[Change, Kind]], ids: Sequence[int]
+    ) -> Iterator[_Message]:
+        for (change, kind), number in zip(changes, ids, strict=True):
+            value = self._value(change, kind)
+            if value is not None:
+                yield _Message(orjson.dumps(value).decode(), str(number), change.type)
 
     def _value(self, change: Change, kind: Kind) -> dict[str, Any] | None:
         """The object; None where it went meanwhile, which the next round will tell."""

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from http import HTTPStatus
+from typing import TypeVar
 
 from aiohttp import ClientConnectionResetError, web
 
@@ -15,6 +16,8 @@ from coordinator.api.read.source import Source
 from coordinator.errors import Problem
 from coordinator.intake.fair_turns import FairTurns
 from coordinator.intake.principal import ANYONE, CALLER, STANDS
+
+T = TypeVar("T")
 
 MOST_STREAMS = 128
 """Watches and event streams that may be open at once."""
@@ -27,6 +30,8 @@ SEND_SECONDS = 10.0
 """A client that has not taken what was sent for so long is cut; it may come again and list."""
 LOOK_SECONDS = 1.0
 """How often a stream that has nothing to say looks whether its client is still there."""
+PART_BYTES = 50_000
+"""What is written of a stream before others get their turn: 2 ms of rendering."""
 GATHER_SECONDS = 0.05
 """Changes that follow one another are told together."""
 
@@ -124,6 +129,18 @@ class Streams:
             started = clock()
             yield
             await asyncio.sleep(2 * (clock() - started))
+
+
+def next_part(items: Iterator[T], *, size: Callable[[T], int]) -> list[T]:
+    """The next items, as many as may be made in one go: up to PART_BYTES of them together."""
+    part: list[T] = []
+    total = 0
+    for item in items:
+        part.append(item)
+        total += size(item)
+        if total >= PART_BYTES:
+            break
+    return part
 
 
 async def send(

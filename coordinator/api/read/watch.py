@@ -20,7 +20,7 @@ from coordinator.api.http.negotiation import AnswerForm
 from coordinator.api.read.forms import field_of, metadata_only, table, version_of, whole
 from coordinator.api.read.query import ReadQuestion
 from coordinator.api.read.source import Change, Entry, Source
-from coordinator.api.read.streaming import Streams, send
+from coordinator.api.read.streaming import Streams, next_part, send
 from coordinator.errors import Problem, status_body
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import Kind
@@ -105,6 +105,15 @@ class _Watch:
                 seconds=self._streams.send_seconds,
             )
 
+    async def _say_all(self, lines: Iterator[bytes]) -> None:
+        """Make and send lines, few at a time where they are long."""
+        while True:
+            async with self._streams.turn():
+                part = next_part(lines, size=len)
+            if not part:
+                return
+            await self.say(part)
+
     async def _begin(self) -> None:
         """Every object as ADDED; sendInitialEvents=false leaves them out."""
         self._since = self._objects.version
@@ -119,8 +128,7 @@ class _Watch:
                         limit=SLICE,
                     )
                     matching = [entry for entry in page.items if self._matched.begins(entry)]
-                    lines = [self._line("ADDED", entry) for entry in matching]
-                await self.say(lines)
+                await self._say_all(self._line("ADDED", entry) for entry in matching)
                 after = page.next
                 if not after:
                     break
@@ -155,9 +163,7 @@ class _Watch:
             return
         changes = self._objects.changes(self._since, self._question.kind)
         for start in range(0, len(changes), SLICE):
-            async with self._streams.turn():
-                lines = list(self._lines(changes[start : start + SLICE]))
-            await self.say(lines)
+            await self._say_all(self._lines(changes[start : start + SLICE]))
         self._since = upto
 
     def _lines(self, changes: Sequence[Change]) -> Iterator[bytes]:

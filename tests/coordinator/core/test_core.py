@@ -100,6 +100,50 @@ def test_the_last_word_of_a_lost_worker_changes_nothing() -> None:
     core.validate()
 
 
+# --- an answer that is taken up in parts -----------------------------------------------------
+
+
+def test_in_parts_comes_to_the_same_as_at_once() -> None:
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    outcomes = [placed(turn) for turn in send.turns]
+    core.turns_returned(0, send.call, outcomes[:1], more=True)
+    assert core.dispatcher.shards[0].open_turns == 3
+    core.validate()
+    core.turns_returned(0, send.call, outcomes[1:3], more=True)
+    core.turns_returned(0, send.call, outcomes[3:])
+    assert not core.dispatcher.shards[0].calls
+    assert core.tally.total().outcomes[OutcomeCode.PLACED] == 4
+    assert core.dispatcher.shards[0].outstanding == 0
+    core.validate()
+
+
+def test_a_worker_lost_between_two_parts_is_lost_with_the_turns_of_the_second() -> None:
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    first, *others = send.turns
+    core.turns_returned(0, send.call, [placed(first)], more=True)
+    core.worker_lost(0)
+    assert rereads(core) == [turn.jid for turn in others]
+    core.turns_returned(0, send.call, [placed(turn) for turn in others])
+    assert core.tally.total().outcomes.total() == 1
+    assert core.order.jobs[first.jid].standing is Standing.SETTLED
+    core.reread({turn.jid: truth(state=TaskState.BINDING) for turn in others})
+    core.validate()
+
+
+def test_a_turn_that_no_part_tells_of_is_read_anew_after_the_last() -> None:
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    silent, *others = send.turns
+    core.turns_returned(0, send.call, [placed(others[0])], more=True)
+    assert rereads(core) == []
+    core.turns_returned(0, send.call, [placed(turn) for turn in others[1:]])
+    assert rereads(core) == [silent.jid]
+    core.reread({silent.jid: truth(state=TaskState.BINDING)})
+    core.validate()
+
+
 def test_idle_sums_follow_binds_that_are_told_before_and_after_their_outcome() -> None:
     core = coordinator(shards=1, jobs=2)
     (send,) = sends(core)

@@ -18,6 +18,8 @@ from tests.coordinator.objects.world import KIND, World, infeasible
 
 PODS = 100_000
 FEWER = 20_000
+PAGE = 200
+"""Objects of a page: so many of these small ones are less than the bytes that end one."""
 
 
 class CountedKeys(Keys[str]):
@@ -59,13 +61,13 @@ def test_a_walk_by_pages_with_a_selector_passes_each_object_about_once(many: Wor
     CountedKeys.work = 0
     found, after, pages = 0, "", 0
     while True:
-        page = many.objects.list(KIND["Pod"], namespace="ns", after=after, limit=500)
+        page = many.objects.list(KIND["Pod"], namespace="ns", after=after, limit=PAGE)
         found += sum(entry.labels.get("tenth") == "3" for entry in page.items)
         pages += 1
         if not (after := page.next):
             break
-        assert page.remaining == PODS - pages * 500
-    assert (found, pages) == (PODS // 10, PODS // 500)
+        assert page.remaining == PODS - pages * PAGE
+    assert (found, pages) == (PODS // 10, PODS // PAGE)
     assert CountedKeys.work <= 2 * PODS + 2 * pages
 
 
@@ -74,13 +76,13 @@ def test_a_walk_while_others_write_does_not_sort_everything_for_each_page() -> N
     CountedKeys.work = 0
     after, pages = "", 0
     while True:
-        page = many.objects.list(KIND["Pod"], namespace=None, after=after, limit=500)
+        page = many.objects.list(KIND["Pod"], namespace=None, after=after, limit=PAGE)
         assert sum(1 for _ in page.items)
         many.put(pod(f"new-{pages}"))
         pages += 1
         if not (after := page.next):
             break
-    assert pages == FEWER // 500  # what comes meanwhile stands before all others
+    assert pages == FEWER // PAGE  # what comes meanwhile stands before all others
     assert CountedKeys.work <= 2 * FEWER + 5 * pages
 
 

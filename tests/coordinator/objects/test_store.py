@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.objects.store import PAGE_BYTES
 from coordinator.objects.watchers import Expired
 from shared.messages.messages import TaskState
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
@@ -56,6 +57,36 @@ def test_lists_go_page_by_page_through_one_namespace_or_all() -> None:
     page = world.objects.list(KIND["Pod"], namespace=None, limit=3)
     assert (page.remaining, bool(page.next)) == (4, True)
     assert world.names("Namespace") == ["default", "ns0", "ns1"]
+
+
+def test_a_page_of_large_objects_is_short_and_the_next_one_goes_on_behind_it() -> None:
+    world = World()
+    large = {"k": "x" * (PAGE_BYTES // 2)}
+    items = [pod(f"p{i}") for i in range(7)]
+    for item in items[:4]:
+        item["metadata"]["annotations"] = large
+    world.put(*items)
+    lengths, names, after = [], [], ""
+    while True:
+        page = world.objects.list(KIND["Pod"], namespace="ns", after=after, limit=5)
+        some = [entry.key.name for entry in page.items]
+        names += some
+        lengths.append(len(some))
+        assert page.remaining == 7 - len(names)
+        if not (after := page.next):
+            break
+    assert names == [f"p{i}" for i in range(7)]
+    assert lengths == [2, 2, 3]
+
+
+def test_the_version_of_an_object_is_told_without_rendering_it() -> None:
+    world = World()
+    world.put(node("n0"), job("a", tasks=[task("w", replicas=1)], queue="default"), pod("p"))
+    for kind in ("Job", "Pod", "PodGroup"):
+        for name in world.names(kind, "ns"):
+            shown = world.get(kind, name)["metadata"]["resourceVersion"]
+            assert world.objects.version_of(KIND[kind], "ns", name) == shown
+    assert world.objects.version_of(KIND["Pod"], "ns", "other") is None
 
 
 def test_the_pods_and_the_pod_group_of_a_job_are_shown_without_documents() -> None:

@@ -14,7 +14,7 @@ import redis
 
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
-from coordinator.intake.writer import QUEUE_REQUESTS
+from coordinator.intake.writer import BATCH_REQUESTS, QUEUE_REQUESTS
 from coordinator.service.bind_loop import CALLS, ENTRIES
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.redis.client import RedisLedger
@@ -24,7 +24,7 @@ from tests.end_to_end.one_process.test_deletion import job, submit, tasks
 from tests.end_to_end.one_process.test_reconcile import node
 
 FLOOD = 4 * QUEUE_REQUESTS
-KEPT = 2 * QUEUE_REQUESTS
+KEPT = BATCH_REQUESTS + QUEUE_REQUESTS
 """Requests of one queue that are kept at most: a store's batch under way, and those that wait."""
 
 

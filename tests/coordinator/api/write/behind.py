@@ -60,6 +60,10 @@ class Seen:
     def document(self, key: Key) -> Document | None:
         return self.documents.get(key)
 
+    def version_of(self, kind: Kind, namespace: str, name: str) -> str | None:
+        value = self.get(kind, namespace, name)
+        return None if value is None else str(value["metadata"].get("resourceVersion", ""))
+
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
         key = Key(kind.kind, namespace, name)
         document = self.documents.get(key)
