@@ -1,7 +1,7 @@
-"""Bundles, the units of eviction for a gang: what can leave without breaking another gang.
+"""Bundles, the units of eviction for a gang: tasks that can leave without breaking another gang.
 
-A *safe* bundle is one member that its job can spare. A *whole* bundle is all that is left of a job,
-wherever it runs: better none of it than less than it needs.
+A *safe* bundle is one member that its job can spare. A *whole* bundle is all remaining tasks of a
+job, on any node: evicting all of them is better than leaving fewer than the job needs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Bundle:
     job: SessionJob
     whole: bool
     named: tuple[TaskInfo, ...]
-    """Of a whole bundle: those in the domain."""
+    """Of a whole bundle: its tasks in the domain."""
     gain: float = 0.0
-    """What it frees in the domain of what is needed there, for each task that it costs."""
+    """Amount of the gang's need that it frees in the domain, per evicted task."""
 
     @property
     def tasks(self) -> list[TaskInfo]:
@@ -51,10 +51,10 @@ def bundles(
     need: Amounts,
     whole: bool,
 ) -> Iterator[Bundle]:
-    """The bundles of a domain, in the order in which they are evicted.
+    """The bundles of a domain, in the order of eviction.
 
-    Safe ones first; then by the order of queues and jobs, last in it first; then by what they gain.
-    ``whole``: whole gangs may go, too. Bundles are created as they are asked for: mostly few are.
+    Safe ones first; then by the order of queues and jobs, last in it first; then by gain.
+    ``whole``: whole gangs may be evicted, too. A generator, because mostly few bundles are needed.
     """
     groups = _ranked(ssn, evictor, _by_job(ssn, rows, may_go))
     for group in groups:
@@ -75,7 +75,7 @@ def _first_gain(bundle: Bundle) -> float:
 def _ranked(
     ssn: Session, evictor: SessionJob, jobs: list[list[TaskInfo]]
 ) -> list[list[list[TaskInfo]]]:
-    """The tasks of each job, in groups of jobs that no rule orders."""
+    """The tasks of each job, in groups of jobs that no plugin orders."""
 
     def by_rule(left: SessionJob, right: SessionJob) -> float:
         return _by_queue(ssn, left, right, evictor) or -ssn.rank_jobs(left, right)
@@ -123,8 +123,7 @@ def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:
 
 
 def _may_go_whole(ssn: Session, job: SessionJob, may_go: MayGo) -> bool:
-    """Is every member with a place, or a nomination, on a node within reach, and allowed
-    to leave?"""
+    """Whether every placed or nominated member is on a node in reach and may be evicted."""
     reach = ssn.world.in_reach()
     return all(
         bool(task.status & EVICTABLE) and bool(reach[task.row]) and may_go(task)

@@ -1,9 +1,9 @@
-"""Preemption by dry run: what a node would have to give up for a task, and on which node it hurts
-least.
+"""Preemption by dry run: the victims that each node needs for a task, and the least harmful node.
 
-Each dry run works on the world itself and is undone. First victims leave, least important first,
-until the task fits by every rule, also by rules about neighbours; then, most important first, each
-of them stays after all if the task still fits. The rules hear of every step.
+Each dry run works on the world itself and is undone. First victims are evicted, least important
+first, until the task fits by every rule, rules about neighbours included; then, most important
+first, each is put back if the task still fits without evicting it. Plugins get every step as an
+event.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from shard_worker.framework.session import Session
 
 LIFT = 1 << 31
-"""Added to each priority of a sum, so that also of negative ones fewer are less."""
+"""Added to each priority of a sum, so that fewer victims are less harm for negative priorities
+too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +52,22 @@ class DryRunLimits:
         )
 
     def candidates(self, nodes: int) -> int:
-        """How many suitable nodes are enough to choose from."""
+        """Number of suitable nodes that end the search."""
         count = max(nodes * self.percentage // 100, self.at_least)
         return max(min(count, self.at_most, nodes), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A suitable node, and the victims it takes."""
+    """A suitable node and its victims."""
 
     row: int
     victims: tuple[TaskInfo, ...]
 
     @property
     def harm(self) -> tuple[int, int, int, float]:
-        """Sort key, the smaller the better: the highest priority among the victims, the sum of
-        priorities, their number; then if the most important of them ran for the shortest time."""
+        """Sort key, smaller is better: the highest priority among the victims, the sum of
+        priorities, their number; then the shorter running time of the most important one."""
         if not self.victims:
             return (-LIFT, 0, 0, 0.0)
         highest = max(victim.priority for victim in self.victims)
@@ -101,8 +102,8 @@ def topology_aware(
 def dry_run(
     ssn: Session, task: TaskInfo, row: int, candidates: Sequence[TaskInfo]
 ) -> DryRun | None:
-    """The candidates that must go so that the task fits the node; None if all of them do not
-    suffice. The world is as before."""
+    """The victims among the candidates that the task needs to fit the node; None if all of them do
+    not suffice. The world is unchanged."""
     trial = _NodeTrial(ssn, task, row)
     order = victim_queue(ssn, task.job, candidates)
     possible = True
@@ -116,7 +117,7 @@ def dry_run(
 
 
 class _NodeTrial:
-    """Takes victims off one node and puts them back."""
+    """Evicts victims on one node and puts them back."""
 
     def __init__(self, ssn: Session, task: TaskInfo, row: int) -> None:
         self._ssn = ssn
@@ -146,7 +147,7 @@ class _NodeTrial:
         return self._ssn.simulate(SIMULATE_ADD_TASK, self._task, victim, self._row) is None
 
     def reprieve(self) -> None:
-        """Put victims back that need not go: higher priority first, then longer running."""
+        """Put back victims that are not needed: higher priority first, then longer running."""
         for victim in sorted(self.gone, key=lambda victim: (-victim.priority, _since(victim))):
             if not (self.add(victim) and self.fits()):
                 self.remove(victim)

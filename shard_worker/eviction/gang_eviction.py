@@ -1,9 +1,9 @@
-"""Room for a whole gang at once: in some domain, at the cost of bundles of victims.
+"""Room for a whole gang at once: in one domain, by evicting bundles of victims.
 
 In each candidate domain bundles are evicted, one after the other, until a plan places as much of
-the gang as it needs. Then every victim that the plan can do without is put back, the dearest first.
-All of that is a dry run on the world itself; the least harmful plan of the first group of domains
-that has any is done once more, for good.
+the gang as it needs. Then every victim that the plan does not need is put back, the most harmful
+first. All of that is a dry run on the world itself; the least harmful plan of the first group of
+domains that has any is then executed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 TRIALS = 64
-"""Plans that are tried to find out which victims a plan can do without."""
+"""Limit on the plans tried to find victims that are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class EvictedBundle:
 
 @dataclass(slots=True)
 class GangPlan:
-    """A gang placed in a domain, and the victims that takes."""
+    """A gang's placement in a domain, and its victims."""
 
     domain: Domain
     operations: list[Operation]
     victims: list[TaskInfo]
     reached: dict[str, str]
-    """Sub job -> the domain it would be in."""
+    """Sub-job -> the domain it would be in."""
 
     @property
     def harm(self) -> tuple[int, int, int]:
-        """Sort key, the smaller the better: the highest priority among the victims, the sum, their
+        """Sort key, smaller is better: the highest priority among the victims, the sum, their
         number."""
         priorities = [victim.job.job.priority for victim in self.victims]
         return (
@@ -70,7 +70,7 @@ class GangPlan:
 
 @dataclass(slots=True)
 class GangHunt:
-    """One job's search."""
+    """The search for one job."""
 
     ssn: Session
     job: SessionJob
@@ -81,8 +81,8 @@ class GangHunt:
     statement: WorldStatement = field(init=False)
     _reached: dict[str, str] = field(default_factory=dict)
     _reasons: dict[TaskInfo, str] = field(default_factory=dict)
-    """Why each victim was evicted: one that is evicted anew, after a trial without it, leaves for
-    the rules that let it go, not for those that were asked last."""
+    """Why each victim was evicted. One that is evicted again, after a trial without it, keeps its
+    first reason: that of the plugins that allowed it, not of those asked last."""
 
     def __post_init__(self) -> None:
         self.statement = WorldStatement(self.ssn)
@@ -122,7 +122,7 @@ class GangHunt:
     # --- one domain ---------------------------------------------------------------------------
 
     def _in_domain(self, domain: Domain) -> GangPlan | None:
-        """Try one domain; return the plan, or None. The world is as before."""
+        """Try one domain; return its plan or None. The world is unchanged."""
         rows = self._rows(domain)
         tasks = waiting_tasks(self.ssn, self.job).drain()
         if not rows.any() or not all(task.preempts for task in tasks):
@@ -142,7 +142,7 @@ class GangHunt:
         return plan
 
     def _wanted(self, pending: int) -> int:
-        """How many of its pending tasks the job cannot do without."""
+        """How many of its pending tasks the job needs."""
         missing = self.job.minimum - self.job.census.ready - self.job.census.waiting
         return min(max(missing, 1), pending)
 
@@ -153,10 +153,10 @@ class GangHunt:
         return rows
 
     def _take(self, domain: Domain, rows: Mask, need: Amounts) -> list[EvictedBundle] | None:
-        """Evict bundles until a plan succeeds, which is then in effect; None if none does.
+        """Evict bundles until a plan succeeds and is in effect; None if none does.
 
-        A plan is only tried once the sums suffice, and after a failed attempt only when more
-        bundles have left.
+        A plan is tried only once the sums suffice, and after a failed attempt only with more
+        bundles evicted.
         """
         ssn = self.ssn
         if self._suffices(rows, need) and self._place(domain):
@@ -188,7 +188,7 @@ class GangHunt:
         return tasks
 
     def _suffices(self, rows: Mask, need: Amounts) -> bool:
-        """Are the domain's free amounts in total enough for the gang?"""
+        """Whether the domain's free amounts suffice for the gang in total."""
         world = self.ssn.world
         return all(
             int(np.maximum(world.future_idle(slot), 0)[rows].sum()) >= amount
@@ -237,7 +237,7 @@ class GangHunt:
         return [_gone(entry.tasks)]
 
     def _without(self, victims: list[TaskInfo], domain: Domain) -> bool:
-        """Put these victims back if there is still a plan; otherwise all is as before."""
+        """Put these victims back if a plan still exists without them; otherwise change nothing."""
         reached, planned = dict(self._reached), self._unplace()
         for victim in victims:
             self.statement.give_back(victim)
@@ -254,8 +254,8 @@ class GangHunt:
         return self.statement.rollback(self.statement.evictions)
 
     def _could(self, planned: list[Operation], domain: Domain) -> bool:
-        """Is there room for as many tasks of each role as the plan had, each role on its own? This
-        rules out most impossible plans without trying them."""
+        """Whether there is room for as many tasks of each role as the plan had, each role by
+        itself. This rules out most impossible plans cheaply."""
         rows, world = np.flatnonzero(self._rows(domain)), self.ssn.world
         roles: dict[int, list[TaskInfo]] = {}
         for operation in planned:
@@ -302,7 +302,7 @@ class GangHunt:
         return False
 
     def _fill(self, sub: SubJob, domain: Domain, enough: Callable[[], bool]) -> bool:
-        """Pipeline tasks of a sub job in a domain until there are enough of them."""
+        """Pipeline tasks of a sub-job in a domain until ``enough`` holds."""
         ssn, queue, rows = self.ssn, self.job.queue, self._rows(domain)
         failed: set[int] = set()
         for task in waiting_tasks(ssn, self.job).drain():

@@ -1,5 +1,5 @@
-"""How many members a gang can lose: those beyond the minima of the job, its roles and
-its sub jobs."""
+"""How many members a gang can lose: those beyond the minima of the job, its roles and its
+sub-jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Spares:
-    """How many members each of several jobs can still lose."""
+    """The spare members of several jobs."""
 
     def __init__(self) -> None:
         self._of: dict[int, Spare] = {}
@@ -25,8 +25,8 @@ class Spares:
 
 
 class Spare:
-    """How many members a job can lose before a minimum is missed. A job below a minimum can lose
-    none."""
+    """The spare members of one job: those that it can lose without missing a minimum. A job below a
+    minimum has none."""
 
     def __init__(self, job: SessionJob) -> None:
         self._job = job
@@ -41,7 +41,7 @@ class Spare:
         )
 
     def take(self, task: TaskInfo) -> bool:
-        """Take one more of its members; False if it is needed."""
+        """Take one of its spare members; False if the member is needed."""
         role = task.role.name
         if self._ready <= self._job.minimum:
             return False
@@ -55,8 +55,8 @@ class Spare:
         return True
 
     def _take_of_sub_job(self, sub: SubJob) -> bool:
-        """A sub job may fall below its size only if its policy has more sub jobs than it
-        asks for."""
+        """Take a spare member of the sub-job; False if it is needed. A sub-job may fall below its
+        size only if its policy has more sub-jobs than it needs."""
         policy = sub.policy
         if policy is None:
             return True

@@ -1,4 +1,4 @@
-"""A node for one task, cleared by evictions where none is free: for preempt and reclaim."""
+"""A node for one task, for preempt and reclaim: a free one, or one cleared by evictions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shard_worker.framework.session import Session
 
 Rules = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
-"""(evictor, candidates) -> those that the policy's plugins let go."""
+"""(evictor, candidates) -> the victims that the policy's plugins allow."""
 
 
 class NodeSearch:
@@ -39,14 +39,15 @@ class NodeSearch:
         self._rules = rules
 
     def take_free(self, task: TaskInfo) -> bool:
-        """Pipeline the task to a node that takes it without any eviction."""
+        """Pipeline the task to a node that needs no eviction; False for none."""
         free = choose(self._ssn, task, feasible(self._ssn, task).mask)
         if free is not None:
             self._statement.pipeline(task, free[0])
         return free is not None
 
     def groups(self, task: TaskInfo) -> Iterator[Mask]:
-        """The nodes that evictions could clear for the task: the own shard's, then others'."""
+        """The nodes that evictions could clear for the task: first the own shard's, then
+        others'."""
         world = self._ssn.world
         for rows in shard_groups(world, feasible(self._ssn, task, cure=True).mask):
             yield inhabited(world, rows)
@@ -69,7 +70,8 @@ class NodeSearch:
         return True
 
     def candidates(self, task: TaskInfo, row: int) -> list[TaskInfo]:
-        """Who may be evicted on a node by all rules; empty where all of them are not enough."""
+        """The tasks that all rules allow to evict on a node; empty where all of them do not
+        suffice."""
         ssn, world = self._ssn, self._ssn.world
         there = [other for other in world.tasks_on(row) if may_go(self._tests, other, task)]
         if not there or not suffice(world, task, row, there):

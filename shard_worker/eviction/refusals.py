@@ -1,4 +1,4 @@
-"""Why tasks were not evicted: counts by reason, for people."""
+"""Why tasks were not evicted: counts by reason, for explanations."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 Test = Callable[[TaskInfo, TaskInfo], bool]
 Tests = Sequence[tuple[str, Test]]
-"""(why not, (victim, evictor) -> may rules be asked about it), the first failure counts."""
+"""(reason, (victim, evictor) -> whether plugins are asked about it); the first failing test is the
+reason."""
 
 LEAVING = "leaving, or not there yet"
 UNWILLING = "not preemptable, as they say"
 ON_NODE: Tests = ((LEAVING, lambda victim, _: bool(victim.status & EVICTABLE)),)
 WILLING: Tests = ((UNWILLING, lambda victim, _: victim.preemptable),)
-"""What every action asks."""
+"""The test of every action."""
 OUT_OF_REACH = "on nodes that the task cannot use"
 TOO_LITTLE = "may be evicted, but with them not all that it needs fits"
 
@@ -35,12 +36,12 @@ def may_go(tests: Tests, victim: TaskInfo, evictor: TaskInfo) -> bool:
 def considered(
     ssn: Session, evictor: TaskInfo, rows: Mask, tests: Tests, point: Point[None, Votes]
 ) -> dict[str, int]:
-    """Why running tasks do not make way: reason -> tasks, each task once. Tasks of the evictor's
+    """Why running tasks are not evicted: reason -> tasks, each task once. Tasks of the evictor's
     own job are not counted.
 
     ``rows``: the nodes that evictions could clear for the evictor. ``point``: Preemptable or
-    Reclaimable; its rules are asked in the order in which they are combined, and if no tier allows
-    a victim, the first tier's reasons are reported.
+    Reclaimable; its plugins are asked in the order in which they are combined, and if no tier
+    allows a victim, the first tier's reasons are reported.
     """
     counts: dict[str, int] = {}
     candidates: list[TaskInfo] = []
@@ -85,7 +86,7 @@ def _by_rule(
 
 
 def tell(ssn: Session, job: SessionJob, counts: dict[str, int]) -> None:
-    """Note on the session why nobody was evicted for a job."""
+    """Record on the session why nobody was evicted for a job."""
     ssn.spared[job.job.jid] = counts
     if not job.unschedulable and job.job.jid not in ssn.skipped:
         ssn.skip(

@@ -1,4 +1,5 @@
-"""Victims: which jobs may ask for them, in which order they go, and whether a node's suffice."""
+"""Victims: which jobs may evict, in which order victims are chosen, and whether a node's
+suffice."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.world import World
 
 NOT_LET_IN = ("", "Pending")
-"""Phases of a PodGroup that no action but enqueue looks at."""
+"""Phases of a PodGroup that every action but enqueue skips."""
 
 
 def starving_jobs(ssn: Session) -> list[SessionJob]:
@@ -40,8 +41,8 @@ def starving_jobs(ssn: Session) -> list[SessionJob]:
 
 
 def by_turns(ssn: Session, starving: Iterable[SessionJob]) -> Iterator[SessionJob]:
-    """Starving jobs, one of a queue at a time, so that shares are computed anew after each. A queue
-    with its share, or without such a job left, gets no further turn."""
+    """Starving jobs, one of a queue at a time, so that shares are recomputed after each. A queue
+    that has its share, or no such job left, gets no further turn."""
     jobs: dict[int, PriorityQueue[SessionJob]] = {}
     queue_of: dict[int, QueueInfo] = {}
     for job in starving:
@@ -68,13 +69,13 @@ _REASON = re.compile(r"(\w+) \(([^)]*)\)(.*)")
 
 
 def reason(ssn: Session, action: str, evictor: str) -> str:
-    """The reason text of an eviction: the action, the rules that agreed, and for whom."""
+    """The reason text of an eviction: the action, the plugins that agreed, and the beneficiary."""
     return f"{action} ({', '.join(ssn.decided_by)}): for {evictor}"
 
 
 def joined(reasons: Iterable[str]) -> str:
-    """One reason for all evictions of a statement. A policy's tiers are asked for each task that
-    needs room: where several of them decided, each is named, in order, separated by semicolons."""
+    """The reasons of a statement's evictions as one text, separated by semicolons. A policy's tiers
+    are evaluated per task that needs room, so that several may have decided."""
     first, *others = dict.fromkeys(reasons)
     begin = _REASON.fullmatch(first)
     if begin is None:
@@ -97,8 +98,8 @@ def later(ssn: Session, action: str, later_action: str) -> bool:
 def settle(ssn: Session, statement: WorldStatement, job: SessionJob, action: str) -> bool:
     """Keep a statement if its job is pipelined with it, else undo it. True if it was kept.
 
-    A statement that needed no eviction is left to allocate if that still comes: it can do better
-    than a nomination.
+    A statement without evictions is left to allocate if that action still follows: an allocation is
+    better than a nomination.
     """
     if not statement.operations:
         return False
@@ -116,8 +117,9 @@ def settle(ssn: Session, statement: WorldStatement, job: SessionJob, action: str
 def victim_order(ssn: Session, evictor: SessionJob) -> Callable[[TaskInfo, TaskInfo], float]:
     """A comparison: negative if the left task is evicted before the right one.
 
-    Orphans go first; of one job the task that would be placed last; of one queue the job that would
-    be; and between queues VictimQueueOrder decides.
+    Tasks whose job or queue is not in the session first; within a job the task that is last in
+    TaskOrder; within a queue the job that is last in JobOrder; between queues VictimQueueOrder
+    decides.
     """
     jobs, queue = ssn.world.jobs, evictor.queue
 
@@ -138,15 +140,15 @@ def victim_order(ssn: Session, evictor: SessionJob) -> Callable[[TaskInfo, TaskI
 
 
 def in_order(ssn: Session, evictor: SessionJob, tasks: Iterable[TaskInfo]) -> list[TaskInfo]:
-    """Tasks in the order of eviction if nothing changed meanwhile. Rules are asked in this order,
-    so that those that allow only some of a job's tasks choose the least important."""
+    """Tasks in the order of eviction. Plugins get them in this order, so that those that allow only
+    some of a job's tasks choose the least important."""
     return victim_queue(ssn, evictor, tasks).drain()
 
 
 def victim_queue(
     ssn: Session, evictor: SessionJob, victims: Iterable[TaskInfo]
 ) -> PriorityQueue[TaskInfo]:
-    """Victims in the order of eviction, decided when each of them is taken."""
+    """Victims in the order of eviction, evaluated at each pop."""
     return PriorityQueue(victim_order(ssn, evictor), victims)
 
 
@@ -154,8 +156,8 @@ def victim_queue(
 
 
 def suffice(world: World, task: TaskInfo, row: int, victims: Iterable[TaskInfo]) -> bool:
-    """ValidateVictims: would the task fit the node if all of these left? There may be none, if
-    others made more room than they needed."""
+    """ValidateVictims: whether the task would fit the node if all of these left. There may be none,
+    if earlier evictions freed more than was needed."""
     gained: Amounts = {}
     named: dict[str, list[Vector]] = {}
     for victim in victims:
@@ -174,7 +176,7 @@ def suffice(world: World, task: TaskInfo, row: int, victims: Iterable[TaskInfo])
 def _suffices(
     world: World, row: int, name: str, needed: Vector, given_back: Iterable[Vector]
 ) -> bool:
-    """Is there enough of a named thing, with what the victims give back?"""
+    """Whether a named thing suffices, including what the victims release."""
     future = world.view.things.future_at(name, len(needed), row)
     for amounts in given_back:
         future = [have + more for have, more in zip(future, amounts, strict=False)]
@@ -182,12 +184,12 @@ def _suffices(
 
 
 def fits_now(ssn: Session, task: TaskInfo, row: int) -> bool:
-    """Does the task fit what will be idle on the node, with no neighbour in the way any more?"""
+    """Whether the task fits the node's future idle amounts and no neighbour excludes it."""
     return suffice(ssn.world, task, row, ()) and ssn.passes(task, row)
 
 
 def shard_groups(world: World, rows: Mask) -> list[Mask]:
-    """The rows of the own shard, then those of others; each tried out before the next."""
+    """The rows of the own shard, then those of others; each is exhausted before the next."""
     if world.mode is not Mode.SOFT:
         return [rows]
     own_rows = world.own()

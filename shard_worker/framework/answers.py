@@ -1,7 +1,8 @@
-"""How the rules of a session's plugins become one answer, over a world and task by task.
+"""Combines the rules of a session's plugins into one answer, over a world and task by task.
 
-The combining rule of each point stands in :mod:`shard_worker.framework.extension_points`. The fast
-path's forms of the same questions are in :class:`shard_worker.framework.session.Session`.
+The combining rule of each point is documented in :mod:`shard_worker.framework.extension_points`.
+The same questions for turns without a session are in
+:class:`shard_worker.framework.session.Session`.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ Counted = Callable[[Progress], T]
 OfJob = Callable[["SessionJob", "World"], T]
 """The two forms of a rule about gangs."""
 Order = Point[Callable[[T, Any], Rank] | None, Compare[T] | None]
-"""A point of which a rule compares, or gives a key."""
+"""A point whose rules either compare two objects or return a sort key."""
 
 
 class Answers(Registration):
-    """The session's questions over a world, which :meth:`enter` sets."""
+    """The combined rules of a session over a world, which :meth:`enter` sets."""
 
     _world: World | None = None
     decided_by: tuple[str, ...] = ()
-    """The plugins that named the victims when any were named last."""
+    """The plugins that decided the last victims."""
 
     def enter(self, world: World) -> None:
-        """Ask everything about this world from now on."""
+        """Use this world from now on."""
         self._world = world
         world.names = world.view.slot_names
         link(world.queues)
@@ -62,30 +63,30 @@ class Answers(Registration):
     # --- order --------------------------------------------------------------------------------
 
     def compare_jobs(self, left: SessionJob, right: SessionJob) -> float:
-        """Negative where left goes first; then the earlier created, then by name."""
+        """Negative where left goes first; ties by creation time, then by name."""
         order = self._first(points.JOB_ORDER, left, right)
         return order or _ties((left.job.created, left.job.key), (right.job.created, right.job.key))
 
     def rank_jobs(self, left: SessionJob, right: SessionJob) -> float:
-        """:meth:`compare_jobs`, 0 where no rule tells the two apart."""
+        """:meth:`compare_jobs`, but 0 where no rule decides."""
         return self._first(points.JOB_ORDER, left, right)
 
     def compare_queues(self, left: QueueInfo, right: QueueInfo) -> float:
-        """Negative where left goes first; then the earlier created, then by name."""
+        """Negative where left goes first; ties by creation time, then by name."""
         order = self._first(points.QUEUE_ORDER, left, right)
         return order or _ties(
             (left.queue.created, left.queue.name), (right.queue.created, right.queue.name)
         )
 
     def line_of_queues(self, queues: Iterable[QueueInfo] = ()) -> PriorityQueue[QueueInfo]:
-        """A queue that pops by :meth:`compare_queues` of that moment. With keys only the queue
-        whose turn it was can change its place; with comparisons others may, too."""
+        """A priority queue that pops by the present :meth:`compare_queues`. With keys only the
+        queue that had a turn can change its position; with comparisons others may, too."""
         moves = any(hook.scalar is not None for hook in self.rules(points.QUEUE_ORDER))
         return (LiveQueue if moves else PriorityQueue)(self.compare_queues, queues)
 
     def compare_tasks(self, left: TaskInfo, right: TaskInfo) -> float:
-        """Negative where left goes first; then the lower index in the pod's name, the earlier
-        created, and the lower uid."""
+        """Negative where left goes first; ties by the index in the pod's name, creation time, then
+        uid."""
         for rule in self.rules(points.TASK_ORDER):
             if rule.scalar is not None:
                 order = float(rule.scalar(left, right, self.world))
@@ -137,13 +138,13 @@ class Answers(Registration):
     # --- victims ------------------------------------------------------------------------------
 
     def preemptable(self, preemptor: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Those of the candidates that may be evicted for the preemptor."""
+        """The candidates that may be evicted for the preemptor."""
         return self._victims(
             points.PREEMPTABLE, candidates, lambda f: f(preemptor, candidates, self.world)
         )
 
     def reclaimable(self, reclaimer: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Those of the candidates, all of other queues, that may be evicted for the reclaimer."""
+        """The candidates, all of other queues, that may be evicted for the reclaimer."""
         return self._victims(
             points.RECLAIMABLE, candidates, lambda f: f(reclaimer, candidates, self.world)
         )
@@ -151,7 +152,7 @@ class Answers(Registration):
     def unified_evictable(
         self, job: SessionJob, candidates: Sequence[TaskInfo], purpose: Purpose
     ) -> list[TaskInfo]:
-        """Those of the candidates that may be evicted for a whole job."""
+        """The candidates that may be evicted for a whole job."""
         return self._victims(
             points.UNIFIED_EVICTABLE, candidates, lambda f: f(job, candidates, purpose, self.world)
         )
@@ -182,7 +183,7 @@ class Answers(Registration):
 
     def victim_tasks(self, running: Sequence[TaskInfo]) -> list[TaskInfo]:
         """Tasks to evict so that they find better places: the union of the first tier with any,
-        less those that a rule spares."""
+        without those that a rule exempts."""
         for _, hooks in self._tiers(points.VICTIM_TASKS):
             answers = {
                 hook.plugin: hook.scalar(running, self.world)
@@ -210,15 +211,15 @@ class Answers(Registration):
     # --- queues and gangs ---------------------------------------------------------------------
 
     def queue_overused(self, queue: QueueInfo) -> bool:
-        """Overused: it gets no further turn."""
+        """Whether the queue is overused, so that it gets no further turn."""
         return any(hook.fn(queue, self.world) for hook in self.rules(points.OVERUSED))
 
     def preemptive(self, queue: QueueInfo, tasks: Sequence[TaskInfo]) -> bool:
-        """May the queue reclaim for these tasks?"""
+        """Whether the queue may reclaim for these tasks."""
         return all(hook.scalar(queue, tasks, self.world) for hook in self.rules(points.PREEMPTIVE))
 
     def task_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:
-        """May the queue take this task on top of what it has?"""
+        """Whether the queue admits this task beside what it has."""
         return all(
             there(rule.fn)(queue, task.requests, self.world)
             if rule.scalar is None
@@ -227,16 +228,16 @@ class Answers(Registration):
         )
 
     def simulate_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:
-        """As :meth:`task_allocatable`, in a dry run: victims are off their queues."""
+        """As :meth:`task_allocatable`, in a dry run with the victims removed from their queues."""
         hooks = self.rules(points.SIMULATE_ALLOCATABLE)
         return all(hook.scalar(queue, task, self.world) for hook in hooks)
 
     def ready(self, job: SessionJob) -> bool:
-        """JobReady: what has a place may be committed."""
+        """JobReady: its placements may be committed."""
         return all(self._about(hook, job) for hook in self.rules(points.JOB_READY))
 
     def pipelined(self, job: SessionJob) -> bool:
-        """JobPipelined: it may keep what it holds, pipelined tasks counted."""
+        """JobPipelined: it may keep what it holds, counting pipelined tasks."""
         return self._vote(points.JOB_PIPELINED, lambda hook: self._about(hook, job))
 
     def sub_ready(self, sub: SubJob) -> bool:
@@ -257,9 +258,11 @@ class Answers(Registration):
         return there(rule.fn)(progress_of(job))
 
     def _vote(self, point: Point[F, S], ask: Callable[[Registered[F, S]], int]) -> bool:
-        """A rejection is final, the first tier with a permission permits, silence permits.
+        """A rejection is final; else the first tier with a permission permits; without votes
+        permitted.
 
-        A rejection in a tier counts before a permission of the same tier, whatever their order.
+        A rejection in a tier takes precedence over a permission of the same tier, whatever their
+        order.
         """
         permitted_in: int | None = None
         for rule in self.rules(point):
@@ -273,12 +276,12 @@ class Answers(Registration):
         return True
 
     def tell_enqueued(self, job: JobInfo) -> None:
-        """JobEnqueued: the job was let in."""
+        """JobEnqueued: the job was admitted."""
         for hook in self.rules(points.JOB_ENQUEUED):
             hook.fn(job, self.world)
 
     def target_job(self, jobs: Sequence[JobInfo]) -> JobInfo | None:
-        """The job to reserve nodes for, as the first rule that is registered has it."""
+        """The job to reserve nodes for, by the first registered rule."""
         hooks = self.rules(points.TARGET_JOB)
         target: JobInfo | None = hooks[0].fn(jobs, self.world) if hooks else None
         return target
@@ -290,7 +293,7 @@ class Answers(Registration):
     # --- nodes --------------------------------------------------------------------------------
 
     def pre_predicate(self, task: TaskInfo) -> str | None:
-        """None, or why the task cannot run on any node."""
+        """Why the task cannot run on any node; None where it can."""
         for hook in self.rules(points.PRE_PREDICATE):
             reason: str | None = hook.scalar(task, self.world)
             if reason is not None:
@@ -316,7 +319,7 @@ class Answers(Registration):
         return checks
 
     def passes(self, task: TaskInfo, row: int) -> bool:
-        """Do the checks that depend on what runs let the task onto this node now?"""
+        """Whether the checks that depend on running tasks admit the task to this node now."""
         return all(
             check.mask[row]
             for hook in self.rules(points.LIVE_PREDICATE)
@@ -364,7 +367,7 @@ class Answers(Registration):
             yield each.plugin, raw
 
     def best_node(self, task: TaskInfo, rows: NDArray[np.intp], scores: Scores) -> int | None:
-        """The row that a rule insists on, None where none does."""
+        """The row that a rule insists on; None for none."""
         for hook in self.rules(points.BEST_NODE):
             row: int | None = hook.scalar(task, rows, scores, self.world)
             if row is not None:
@@ -382,13 +385,14 @@ class Answers(Registration):
         return total
 
     def scored_alone(self, sub: SubJob) -> bool:
-        """Is a domain's score for the sub job the same, whichever other domains are asked about?"""
+        """Whether a domain's score for the sub-job is independent of the other domains in
+        question."""
         return all(hook.fn(sub) for hook in self.rules(points.HYPER_NODE_ORDER))
 
     def job_gradients(
         self, job: SessionJob, within: Domain, purpose: Purpose
     ) -> list[list[Domain]]:
-        """Groups of domains to try for a job, best first; the whole domain where no rule says."""
+        """Groups of domains to try for a job, best first; the whole domain without a rule."""
         hooks = self.rules(points.HYPER_NODE_GRADIENT_FOR_JOB)
         return hooks[0].scalar(job, within, purpose, self.world) if hooks else [[within]]
 

@@ -1,10 +1,10 @@
-"""Every place of a session where a plugin may speak, and how the answers become one.
+"""Every extension point of a session, and how the answers of several plugins become one.
 
 The table follows Volcano's extension points: a configuration file switches each of them per plugin
 by its ``flag``, and plugins of one tier are asked together before those of the next. A point is
-typed by the two forms of its rules: the one for the fast path, over columns and counts, and the one
-for sessions over a world, task by task. ``None`` stands where a point has no such form, or where a
-rule may lack it.
+typed by the two forms of its rules: the one for turns without a session, over columns and counts,
+and the one for sessions over a world, task by task. ``None`` marks a form that a point does not
+have, or that a rule may lack.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ Rank = float | tuple[float, ...]
 
 
 class Half(StrEnum):
-    """Where a point is asked: over the cluster's totals, over one shard's view, or in both."""
+    """Which part calls a point: Order with the cluster's totals, Place with one shard's view, or
+    both."""
 
     ORDER = "order"
     PLACE = "place"
@@ -66,18 +67,18 @@ class Combine(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point(Generic[F_co, S_co]):
-    """One extension point, typed by its rules' form for the fast path and the one for sessions."""
+    """One extension point, typed by its rules' two forms."""
 
     name: str
     flag: str | None
-    """The switch of the configuration file; None where a point has none."""
+    """The plugin's switch in the configuration file; None where the point has none."""
     half: Half
     combine: Combine
 
 
 EXTENSION_POINTS: dict[str, Point[Any, Any]] = {}
-"""Every point by its name. One without a caller in this version takes registrations all the same,
-so that a plugin is written once."""
+"""Every point by its name. Points without a caller in this version accept registrations too, so
+that a plugin is written once."""
 
 
 def _point(name: str, flag: str | None, half: Half, combine: Combine) -> Point[Any, Any]:

@@ -22,4 +22,4 @@ class Operation(NamedTuple):
     before: Status
     """The task's status before."""
     reason: str = ""
-    """Evictions: the rule by which, for people."""
+    """Evictions: the action and plugins, for people."""

@@ -1,7 +1,7 @@
-"""What a plugin outside this repository imports: one module, kept while what is behind it moves.
+"""The public interface for plugins outside this repository: one stable module.
 
 A plugin needs none of it to run (docs/plugins.md writes one without an import); these are the types
-of what rules are given, the forms that they may take, and the session that they register with.
+of the rules' arguments and results, and the session that they register with.
 """
 
 from shard_worker.framework.registration import Registration

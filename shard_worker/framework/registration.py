@@ -101,7 +101,7 @@ class Registered(Generic[F_co, S_co]):
     scalar: S_co
     scope: Scope | None = None
     symmetric: bool = False
-    """Sessions over a world ask it of every class, whatever ``fn`` says of the fast path."""
+    """Sessions over a world ask it for every class, although turns without a session need not."""
 
 
 class Registration:
@@ -135,7 +135,7 @@ class Registration:
             self._speaker = None
 
     def rules(self, point: Point[F, S]) -> Sequence[Registered[F, S]]:
-        """Those of ``point``, in tier order, in each tier in the policy's order."""
+        """The rules of ``point``, in tier order, in each tier in the policy's order."""
         return self._rules[point]
 
     def add(
@@ -147,7 +147,7 @@ class Registration:
         scope: Scope | None = None,
         symmetric: bool = False,
     ) -> None:
-        """Speak at ``point``; the methods below say what each point takes."""
+        """Register a rule at ``point``; the methods below document each point's arguments."""
         if self._speaker is None:
             raise RuntimeError("plugins register in on_session_open, and only there")
         tier, option = self._speaker
@@ -159,7 +159,7 @@ class Registration:
             self._rules[point].append(rule)
 
     def listens(self, point: Point[Any, Any]) -> bool:
-        """Does the policy ask the plugin that registers now at this point?"""
+        """Whether the policy enables this point for the plugin that registers now."""
         flag = point.flag
         return self._speaker is not None and (flag is None or self._speaker[1].enabled(flag))
 
@@ -180,7 +180,7 @@ class Registration:
         *,
         key: Callable[[JobInfo, ClusterInfo], Rank] | None = None,
     ) -> None:
-        """Which job of a queue goes first. ``key``: the smaller one does."""
+        """Which job of a queue goes first; with ``key`` the one with the smaller key."""
         self.add(JOB_ORDER, key, scalar=compare)
 
     def add_queue_order_fn(
@@ -189,7 +189,7 @@ class Registration:
         *,
         key: Callable[[QueueInfo, ClusterInfo], Rank] | None = None,
     ) -> None:
-        """Which queue goes first. Asked anew after each turn."""
+        """Which queue goes first; evaluated again after each turn."""
         self.add(QUEUE_ORDER, key, scalar=compare)
 
     def add_task_order_fn(
@@ -198,7 +198,7 @@ class Registration:
         *,
         key: Callable[[Role], Rank] | None = None,
     ) -> None:
-        """Which task of a job goes first. ``key``: of all members of a role alike."""
+        """Which task of a job goes first. ``key``: one for all members of a role."""
         self.add(TASK_ORDER, key, scalar=compare)
 
     def add_sub_job_order_fn(self, compare: Compare[SubJob]) -> None:
@@ -206,20 +206,21 @@ class Registration:
         self.add(SUB_JOB_ORDER, None, scalar=compare)
 
     def add_cluster_order_fn(self, compare: Compare[Any]) -> None:
-        """Which cluster goes first; nothing here asks it yet, as in Volcano's own actions."""
+        """Which cluster goes first; not called yet, as in Volcano's own actions."""
         self.add(CLUSTER_ORDER, None, scalar=compare)
 
     def add_victim_queue_order_fn(
         self, compare: Callable[[QueueInfo, QueueInfo, QueueInfo, World], float]
     ) -> None:
-        """(left, right, the evictor's queue): from which queue a victim is taken first. Where no
-        rule orders the two, the one that QueueOrder puts last."""
+        """(left, right, the evictor's queue) -> negative where victims of left are taken first.
+        Without a decision, the queue that QueueOrder puts last."""
         self.add(VICTIM_QUEUE_ORDER, None, scalar=compare)
 
     # --- victims: per tier the intersection, the first tier that names any decides ----------------
 
     def add_preemptable_fn(self, fn: Votes) -> None:
-        """(preemptor, candidates, world) -> those that may be evicted for it, None to abstain."""
+        """(preemptor, candidates, world) -> the candidates that may be evicted for it; None to
+        abstain."""
         self.add(PREEMPTABLE, None, scalar=fn)
 
     def add_reclaimable_fn(self, fn: Votes) -> None:
@@ -241,17 +242,17 @@ class Registration:
         spare: Callable[[Sequence[TaskInfo], World], Sequence[TaskInfo]] | None = None,
     ) -> None:
         """Running tasks -> those to evict in shuffle. Union in a tier; the first tier with any.
-        ``spare``: of those that the rules name, whatever their tier, the ones that may go."""
+        ``spare``: filters the named tasks, of whatever tier, to those that may be evicted."""
         self.add(VICTIM_TASKS, spare, scalar=fn)
 
     # --- queues and gangs ---------------------------------------------------------------------
 
     def add_overused_fn(self, fn: Callable[[QueueInfo, ClusterInfo], bool]) -> None:
-        """The queue has its share and gets no further turn. Any rule suffices."""
+        """Whether the queue has its share, so that it gets no further turn. Any rule suffices."""
         self.add(OVERUSED, fn, scalar=None)
 
     def add_preemptive_fn(self, fn: Callable[[QueueInfo, Sequence[TaskInfo], World], bool]) -> None:
-        """May the queue reclaim for these tasks? All rules must agree."""
+        """Whether the queue may reclaim for these tasks. All rules must agree."""
         self.add(PREEMPTIVE, None, scalar=fn)
 
     def add_allocatable_fn(
@@ -260,7 +261,7 @@ class Registration:
         *,
         scalar: Callable[[QueueInfo, TaskInfo, World], bool] | None = None,
     ) -> None:
-        """May the queue take this request on top of what it has? All rules must agree."""
+        """Whether the queue admits this request beside what it has. All rules must agree."""
         self.add(ALLOCATABLE, fn, scalar=scalar)
 
     def add_job_ready_fn(
@@ -290,20 +291,21 @@ class Registration:
         self.add(SUB_JOB_PIPELINED, None, scalar=fn)
 
     def add_job_starving_fn(self, fn: Callable[[JobInfo], bool]) -> None:
-        """May others be evicted for this job? The first tier with a rule decides, all of it must
-        agree; without any rule no job starves."""
+        """Whether others may be evicted for this job. The first tier with a rule decides, and all
+        of its rules must agree; without any rule no job starves."""
         self.add(JOB_STARVING, fn, scalar=None)
 
     def add_job_valid_fn(self, fn: Callable[[JobInfo, ClusterInfo], str | None]) -> None:
-        """None, or why the job cannot be scheduled as it stands. The first failure counts."""
+        """Why the job cannot be scheduled in its present form, or None. The first failure
+        counts."""
         self.add(JOB_VALID, fn, scalar=None)
 
     def add_job_enqueueable_fn(self, fn: Callable[[JobInfo, ClusterInfo], int]) -> None:
-        """Vote: may the job's pods be created?"""
+        """Vote on creating the job's pods (admission by enqueue)."""
         self.add(JOB_ENQUEUEABLE, fn, scalar=None)
 
     def add_job_enqueued_fn(self, fn: Callable[[JobInfo, ClusterInfo], None]) -> None:
-        """Called when a job was admitted, for every rule."""
+        """Called for every rule when a job was admitted."""
         self.add(JOB_ENQUEUED, fn, scalar=None)
 
     def add_target_job_fn(
@@ -313,7 +315,7 @@ class Registration:
         self.add(TARGET_JOB, fn, scalar=None)
 
     def add_reserved_nodes_fn(self, fn: Callable[[World], None]) -> None:
-        """Reserve nodes for the target job: every rule is told."""
+        """Reserve nodes for the target job; every rule is called."""
         self.add(RESERVED_NODES, None, scalar=fn)
 
     # --- nodes --------------------------------------------------------------------------------
@@ -324,8 +326,8 @@ class Registration:
         *,
         concerns: Callable[[TaskClass], bool] = lambda _: True,
     ) -> None:
-        """None, or why the task cannot run on any node. The first failure counts. ``concerns``:
-        the classes that it can refuse at all; others keep to the fast path."""
+        """Why the task cannot run on any node, or None. The first failure counts. ``concerns``: the
+        classes that it can refuse at all; the others need no session."""
         self.add(PRE_PREDICATE, concerns, scalar=fn)
 
     def add_predicate_fn(
@@ -334,11 +336,12 @@ class Registration:
         *,
         masks: ClassMasks | None = None,
     ) -> None:
-        """A *static* check: it follows from the task's class and what the node says about itself.
+        """A *static* check: depends on the task's class and the node's specification only.
 
-        ``fn`` gives None or why not. It is asked once for each pair of class and kind of node
-        (nodes that differ in name and amounts alone are one kind), never per task and node.
-        ``masks`` is the same over all rows at once: [(reason, True where it passes)]."""
+        ``fn`` returns None or the reason. It is called once per pair of class and kind of node
+        (nodes that differ in name and amounts only are one kind), never per task and node.
+        ``masks`` is the same over all rows at once: [(reason, True where it passes)].
+        """
         if masks is None:
             masks = by_kind(there(fn))
         self.add(PREDICATE, masks, scalar=None, scope=Scope.STATIC)
@@ -351,11 +354,12 @@ class Registration:
         concerns: Callable[[TaskClass], bool] = lambda _: True,
         symmetric: bool = False,
     ) -> None:
-        """A check that changes with what runs: on the node itself (``NODE``), or anywhere in its
-        domain (``DOMAIN``). It gives its masks over all rows, each told whether evictions can cure
-        it. ``concerns``: the classes that it can refuse at all; others keep to the fast path.
-        ``symmetric``: what others ask for may refuse any class, so that sessions over a world ask
-        of all of them; who else needs such a session is for those to say who know the others."""
+        """A check that depends on running tasks: on the node itself (``NODE``), or anywhere in its
+        domain (``DOMAIN``). Returns masks over all rows, each with whether evictions can cure it.
+        ``concerns``: the classes that it can refuse at all; the others need no session.
+        ``symmetric``: requests of other pods may refuse any class, so that sessions over a world
+        ask it for all of them; which other classes need such a session is decided by the caller
+        that knows the other pods."""
         self.add(LIVE_PREDICATE, concerns, scalar=fn, scope=scope, symmetric=symmetric)
 
     def add_simulate_predicate_fn(self, fn: Callable[[TaskInfo, int, World], str | None]) -> None:
@@ -383,7 +387,7 @@ class Registration:
     def add_node_order_fn(
         self, fn: Callable[[TaskClass, Node], float] | None = None, *, scorer: Scorer | None = None
     ) -> None:
-        """A score; the sum over all rules decides. ``fn`` is *static*: asked once for each pair of
+        """A score; the sum over all rules decides. ``fn`` is *static*: called once per pair of
         class and kind of node. A ``scorer`` is node-local and works on arrays."""
         rule = ByKind(there(fn)) if scorer is None else scorer
         self.add(NODE_ORDER, rule, scalar=None)
@@ -395,9 +399,9 @@ class Registration:
         concerns: Callable[[TaskClass], bool] = lambda _: True,
         symmetric: bool = False,
     ) -> None:
-        """(task, rows, world) -> a score for each of these rows, judged together. Added.
-        ``concerns``: the classes for which it tells rows apart; others keep to the fast path.
-        ``symmetric``: what others ask for may tell rows apart for any class."""
+        """(task, rows, world) -> a score per row, computed together. Added. ``concerns``: the
+        classes for which rows differ; the others need no session. ``symmetric``: requests of other
+        pods may make rows differ for any class."""
         self.add(BATCH_NODE_ORDER, concerns, scalar=fn, symmetric=symmetric)
 
     def add_node_map_fn(self, fn: Callable[[TaskInfo, int, World], float]) -> None:
@@ -410,7 +414,7 @@ class Registration:
 
     def add_best_node_fn(self, fn: Callable[[TaskInfo, Any, Any, World], int | None]) -> None:
         """(task, rows, scores, world) -> the row to take, None for the highest score. The first
-        answer counts."""
+        answer that is not None counts."""
         self.add(BEST_NODE, None, scalar=fn)
 
     def add_hyper_node_order_fn(
@@ -419,15 +423,16 @@ class Registration:
         *,
         alone: Callable[[SubJob], bool] = lambda _: False,
     ) -> None:
-        """(sub job, domain name -> rows, world) -> a score of each domain. Added. ``alone``: the
-        sub jobs of which a domain's score does not depend on which others are asked about; then
+        """(sub-job, domain name -> rows, world) -> a score per domain. Added. ``alone``: the
+        sub-jobs for which a domain's score does not depend on the other domains in question; then
         the best domain is tried first, and the others only where it has no place."""
         self.add(HYPER_NODE_ORDER, alone, scalar=fn)
 
     def add_hyper_node_gradient_for_job_fn(
         self, fn: Callable[[SessionJob, Domain, Purpose, World], list[list[Domain]]]
     ) -> None:
-        """The domains to try for a job, below the given one, best group first. The first plugin."""
+        """The domains to try for a job, below the given one, best group first. Only the first
+        plugin is asked."""
         self.add(HYPER_NODE_GRADIENT_FOR_JOB, None, scalar=fn)
 
     def add_hyper_node_gradient_for_sub_job_fn(
@@ -439,7 +444,8 @@ class Registration:
     # --- events -------------------------------------------------------------------------------
 
     def add_event_handler(self, handler: EventHandler) -> None:
-        """Every allocation, nomination and eviction of the session, and what is undone."""
+        """Called with every allocation, nomination and eviction of the session, and their
+        undoing."""
         self.add(EVENT_HANDLER, None, scalar=handler)
 
 

@@ -1,4 +1,4 @@
-"""The types of rules: the forms that an extension point takes, and what they look at."""
+"""The types of rules: the forms that an extension point accepts, and their arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Rows = NDArray[np.intp] | slice
 
 
 class Scope(Enum):
-    """What an answer about a task and a node depends on, and so how long it may be kept."""
+    """What the result for a task and a node depends on, and so how long it may be cached."""
 
     STATIC = "class and specification of the node: kept until one of them changes"
     NODE = "what is on the node itself: kept until that row changes"
@@ -37,7 +37,7 @@ class Scope(Enum):
 
 
 class Purpose(Enum):
-    """Why domains and nodes are looked at."""
+    """Why domains and nodes are searched."""
 
     ALLOCATE = "allocate"
     PREEMPT = "preempt"
@@ -51,13 +51,13 @@ class Check(NamedTuple):
     mask: Mask
     """True where the node passes."""
     curable: bool = True
-    """Could the eviction of tasks make the node pass? (Volcano: Unschedulable, and not
+    """Whether evicting tasks could make the node pass. (Volcano: Unschedulable, and not
     UnschedulableAndUnresolvable.)"""
 
 
 @dataclass(frozen=True, slots=True)
 class EventHandler:
-    """Called by the session so that a rule can keep its own memory. A pipelined task counts as
+    """Called by the session so that a rule can update its own state. A pipelined task counts as
     allocated, an evicted one as deallocated; an undone operation arrives as the opposite one."""
 
     allocate: Callable[[TaskInfo], None]
@@ -65,7 +65,7 @@ class EventHandler:
 
 
 Votes = Callable[["TaskInfo", "Sequence[TaskInfo]", "World"], "Sequence[TaskInfo] | None"]
-"""(evictor, candidates, world) -> victims; None abstains, an empty answer lets none be taken."""
+"""(evictor, candidates, world) -> victims; None abstains, an empty answer allows none."""
 ArrayScore = Callable[["TaskInfo", NDArray[np.intp], "World"], Scores]
 """(task, row numbers, world) -> a score for each of these rows."""
 ClassMasks = Callable[[TaskClass, "NodeColumns"], "list[tuple[str, Mask]]"]
@@ -85,20 +85,20 @@ class Coded(Protocol[T_co]):
     def values(self) -> Sequence[T_co]: ...
 
     def code(self, value: object) -> int:
-        """The code of a value; one that no row has where there is none."""
+        """The code of a value; for an unknown value a code that no row has."""
         ...
 
     @property
     def revision(self) -> int:
-        """Moves whenever a row may have another code."""
+        """Rises whenever a row may have another code."""
         ...
 
 
 class NodeColumns(Protocol):
-    """What plugins see of the nodes. Index of every array: row. Amounts: the unit of the slot.
+    """The nodes as plugins see them. Index of every array: row. Amounts: the unit of the slot.
 
-    ``used`` includes what was observed from outside. A row whose node is gone has None in
-    ``nodes``, code -1 everywhere, and never counts as a candidate.
+    ``used`` includes the usage of foreign pods. A row whose node is gone has None in ``nodes``,
+    code -1 everywhere, and is never a candidate.
     """
 
     @property
@@ -111,7 +111,7 @@ class NodeColumns(Protocol):
 
     @property
     def slot_names(self) -> Sequence[str]:
-        """Slot -> the resource's name; slots that no name is known for may be missing."""
+        """Slot -> the resource's name; slots without a known name may be missing."""
         ...
 
     def column(self, kind: str, slot: int) -> NDArray[np.int64]:
@@ -138,19 +138,21 @@ class NodeColumns(Protocol):
         ...
 
     def looks(self) -> Coded[Any]:
-        """What nodes say about themselves, name and host name left out: few kinds, many nodes."""
+        """A code for what nodes declare, without name and host name: few kinds, many nodes."""
         ...
 
 
 class Scorer(Protocol):
-    """A node score. Both methods give the same number for the same row (a property test holds).
+    """A node score. Both methods return the same number for the same row (a property test checks
+    it).
 
-    One that tells apart nodes with the same looks and amounts says so by a further method,
-    ``by_look(cls, view)``: False where it does for this class."""
+    A scorer that differs between nodes with the same looks and amounts has a further method,
+    ``by_look(cls, view)``: False for the classes where it does.
+    """
 
     @property
     def node_local(self) -> bool:
-        """True if a row's score follows from the class and that row's own amounts and spec."""
+        """True if a row's score depends only on the class and that row's own amounts and spec."""
         ...
 
     def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:

@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 
 Shares = Callable[[QueueInfo, ClusterInfo], Mapping[int, float]]
-"""A plugin's answer to what a queue deserves."""
+"""(queue, cluster) -> the queue's deserved amounts."""
 
 Rooms = Callable[[QueueInfo, ClusterInfo], Mapping[int, float] | None]
-"""A plugin's answer to what a queue may still take: slot -> amount, a slot that is missing has no
-limit; None: nothing at all. Never less than Allocatable lets pass."""
+"""(queue, cluster) -> what the queue may still take: slot -> amount, a missing slot has no limit;
+None: nothing at all. Never less than Allocatable admits."""
 
 Lacks = Callable[[QueueInfo, Requests, ClusterInfo], Lacking | None]
-"""A plugin's answer to why a queue may not take a request; None: it may."""
+"""(queue, request, cluster) -> why the queue does not admit the request; None: it does."""
 
 Key = tuple[Any, ...]
 """A sort key; the smaller key goes first."""
@@ -74,19 +74,19 @@ BLOCK = 1 << 13
 """Rows scored at a time: the intermediate arrays stay in the processor's cache."""
 
 FAST_FORMS: Points = (TASK_ORDER, JOB_READY, JOB_PIPELINED)
-"""Points that the fast path asks in a form that a rule may lack."""
+"""Points that turns without a session use in a form that a rule may lack."""
 NO_FAST_FORM: Points = (NODE_MAP, BEST_NODE)
-"""Points that it does not ask at all."""
+"""Points that turns without a session never use."""
 BY_CLASS: tuple[Point[Callable[[TaskClass], bool], Any], ...] = (
     PRE_PREDICATE,
     LIVE_PREDICATE,
     BATCH_NODE_ORDER,
 )
-"""Points that it does not ask, but which do not concern most classes."""
+"""Points that turns without a session never use, but which do not concern most classes."""
 
 
 class Plugin(Protocol):
-    """A plugin speaks at the extension points for which it registers a function."""
+    """A plugin registers functions at extension points."""
 
     @property
     def name(self) -> str: ...
@@ -133,14 +133,14 @@ class Session(Answers):
         self._limit_rooms: list[Rooms] = []
 
     def ungate(self, task: TaskInfo) -> None:
-        """Let the task's own gate be removed; it may be placed once that has happened. Its queue
-        keeps room for it from now on."""
+        """Remove the task's own scheduling gate; it may be placed once that has happened. Its queue
+        reserves room for it from now on."""
         self.ungated.append(task)
         if task.job.queue is not None:
             charge_total(task.job.queue, "reserved", task.requests, +1)
 
     def skip(self, job: SessionJob, word: Reason, detail: str = "") -> None:
-        """An action passes over a job; ``word`` is one of the pending reasons."""
+        """Note that an action skips a job; ``word`` is one of the pending reasons."""
         self.skipped[job.job.jid] = (word, detail)
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -149,10 +149,9 @@ class Session(Answers):
         self.on_commit(operations)
 
     def tell_limits(self, lacking: Lacks, *, room: Rooms | None = None, hard: bool = False) -> None:
-        """Register why queues may not take requests, for people to read. ``hard``: it is a limit,
-        and not a share that a queue may exceed while nobody else wants what is idle. ``room``:
-        the same in amounts, so that of thousands of requests the hopeless ones need not be asked
-        one by one; without it they are."""
+        """Register why queues do not admit requests, for explanations. ``hard``: a limit, not a
+        share that a queue may exceed while no other queue wants the idle amounts. ``room``: the
+        same as amounts, so that hopeless requests among thousands need not be asked one by one."""
         self._lacks.append(lacking)
         if not self.listens(ALLOCATABLE):
             return
@@ -166,8 +165,8 @@ class Session(Answers):
     def room(
         self, queue: QueueInfo, cluster: ClusterInfo, *, borrowing: bool = False
     ) -> dict[int, float] | None:
-        """The most that a queue may still take by the rules that give it in amounts; a missing slot
-        has no limit, None: nothing. What is more, Allocatable refuses; with ``borrowing``,
+        """The most that a queue may still take, by the rules that return amounts; a missing slot
+        has no limit, None: nothing. Allocatable refuses anything beyond; with ``borrowing``,
         :meth:`may_borrow` does."""
         least: dict[int, float] = {}
         for room in self._limit_rooms if borrowing else self._rooms:
@@ -180,8 +179,8 @@ class Session(Answers):
         return least
 
     def may_borrow(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
-        """May a queue that Allocatable refuses take a request that nobody else can use? Only if a
-        share is in the way, and not a limit."""
+        """Whether a queue that Allocatable refuses may take a request that no other queue can use:
+        only if its share is exceeded, and not a limit."""
         return all(lacks(queue, requests, cluster) is None for lacks in self._limits)
 
     def queue_overused(self, queue: QueueInfo) -> bool:
@@ -193,19 +192,20 @@ class Session(Answers):
         return super().task_allocatable(queue, task)
 
     def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
-        """Why a queue may not take a request now, by the first plugin that refuses it."""
+        """Why a queue does not admit a request now, by the first plugin that refuses it."""
         answers = (lacks(queue, requests, cluster) for lacks in self._lacks)
         return next((answer for answer in answers if answer is not None), None)
 
     def tell_shares(self, deserved: Shares, most: Shares | None = None) -> None:
-        """Register what queues deserve, and the most they may have if that is more; for people to
-        read, no decision asks for it."""
+        """Register the deserved amounts of queues, and the most they may have if that is more; for
+        explanations, no decision uses it."""
         self.deserved = deserved
         self.most = most or deserved
 
     @property
     def slow(self) -> tuple[str, ...]:
-        """``plugin: point`` of the rules without a fast form: every job needs a world."""
+        """``plugin: point`` of the rules without the form for turns without a session: every job
+        needs one."""
         return tuple(
             f"{rule.plugin}: {point.name}"
             for point in (*FAST_FORMS, *NO_FAST_FORM)
@@ -214,7 +214,7 @@ class Session(Answers):
         )
 
     def fast(self, cls: TaskClass, marks: Pairs = ()) -> bool:
-        """May the fast path place tasks of this class, and give them the same nodes?
+        """Whether tasks of this class can be placed without a session, on the same nodes.
 
         ``marks``: annotations of the task and its job.
         """
@@ -226,27 +226,28 @@ class Session(Answers):
         return not self.slow
 
     def has(self, point: Point[Any, Any]) -> bool:
-        """Does any plugin speak at this point?"""
+        """Whether any plugin registered a rule at this point."""
         return bool(self.rules(point))
 
     def has_rule_of(self, plugin: str) -> bool:
-        """Does the plugin speak at any point?"""
+        """Whether the plugin registered any rule."""
         return any(rule.plugin == plugin for rules in self._rules.values() for rule in rules)
 
     # --- order half ---------------------------------------------------------------------------
 
     def job_key(self, info: JobInfo, cluster: ClusterInfo) -> Key:
-        """JobOrder. The caller adds Volcano's last tie-break: creation, then uid (here jid)."""
+        """The JobOrder key. The caller adds Volcano's last tie-break: creation, then uid (here
+        jid)."""
         return _keys(self.rules(JOB_ORDER), info, cluster)
 
     @property
     def sorts_jobs(self) -> bool:
-        """Are all rules of JobOrder keys? A key stays as it was when a job began to wait;
-        comparisons may give another order each time."""
+        """Whether all rules of JobOrder are keys. A key is constant while a job waits; comparisons
+        may change."""
         return all(hook.fn is not None for hook in self.rules(JOB_ORDER))
 
     def queue_key(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
-        """QueueOrder. The caller adds the last tie-break."""
+        """The QueueOrder key. The caller adds the last tie-break."""
         return _keys(self.rules(QUEUE_ORDER), queue, cluster)
 
     def task_key(self, role: Role) -> Key:

@@ -1,4 +1,4 @@
-"""Which nodes a task may take in a session, and which of them it takes.
+"""Feasible nodes of a task in a session, and the choice among them.
 
 Feasibility is a mask over all rows; the excluded rows are counted by reason, each row once, by the
 first check that it fails. The choice goes by the four levels: idle in the own shard, idle in
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Feasible:
-    """Rows that a task may take, and why it may not take the others."""
+    """Rows that a task may take, and the reasons that exclude the others."""
 
     mask: Mask
     reasons: dict[str, int] = field(default_factory=dict)
-    """Reason -> rows, each row of those looked at once."""
+    """Reason -> rows; each examined row counts once."""
 
 
 def feasible(
@@ -42,10 +42,11 @@ def feasible(
     fit: bool = True,
     cure: bool = False,
 ) -> Feasible:
-    """The rows where a task may go.
+    """The rows where a task may be placed.
 
-    ``within``: the rows looked at at all, None = every node. ``fit``: it must fit what is, or will
-    be, idle. ``cure``: evictions are allowed, so that only what they cannot cure counts.
+    ``within``: the rows to examine, None = every node. ``fit``: it must fit the idle or future idle
+    amounts. ``cure``: evictions are allowed, so that only checks that they cannot cure exclude a
+    row.
     """
     world = ssn.world
     remaining = world.view.exists() if within is None else within & world.view.exists()
@@ -74,7 +75,7 @@ def feasible(
 
 
 def choose(ssn: Session, task: TaskInfo, mask: Mask) -> tuple[int, Level] | None:
-    """The best row of the first level that has one, None where none fits any more."""
+    """The best row of the first level that has one; None where no row fits any more."""
     for level, rows in levels(ssn, task, mask):
         if len(rows):
             return best(ssn, task, rows), level
@@ -96,8 +97,8 @@ def levels(ssn: Session, task: TaskInfo, mask: Mask) -> list[tuple[Level, NDArra
 
 
 def best(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> int:
-    """The row with the highest score, or that a rule insists on; of equals the one that the
-    session's seed prefers, without a seed the first. A single row is taken unscored."""
+    """The row with the highest score, or the one that a plugin insists on. Ties go by the session's
+    seed, without a seed to the first. A single row is not scored."""
     if len(rows) == 1:
         return int(rows[0])
     scores = ssn.node_scores(task, rows)

@@ -1,4 +1,4 @@
-"""A cache per role: nodes that refused one task are not asked again for the role's other tasks.
+"""A cache per role: nodes that refused one task are skipped for the role's other tasks.
 
 Volcano keys its cache by job and role, whatever else differs between the tasks: a role whose tasks
 ask for different amounts is judged by the first one that fails on a node.
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 class ErrorCache:
-    """Lives as long as the action says: for one turn of a job, for one task, or for the whole
-    action."""
+    """Valid for one turn of a job, for one task, or for the whole action, as the action decides."""
 
     def __init__(self, ssn: Session, action: str) -> None:
         self._ssn = ssn

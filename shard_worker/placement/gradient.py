@@ -42,7 +42,7 @@ def try_row(compiled: Compiled, row: int) -> Level | None:
 
 
 def is_idle(level: Level) -> bool:
-    """Does a placement at this level take idle capacity (else it is a nomination)?"""
+    """Whether a placement at this level uses idle capacity (else it is a nomination)."""
     return level <= Level.IDLE_OTHER
 
 

@@ -1,4 +1,4 @@
-"""Nominations and rank: a job's own make room for it, lower ones may be displaced.
+"""Nominations and rank: a job's own are released for it, lower ones may be displaced.
 
 A nomination of equal or higher priority held by another job is respected like an allocation. One of
 lower priority can be displaced by naming its job in the statement; the ledger then drops all
@@ -33,15 +33,16 @@ def withdraw(statement: Statement, view: View, nomination: Nomination) -> None:
 
 
 def give_back_own(statement: Statement, view: View, turn: Turn) -> None:
-    """Withdraw the job's own nominations: they are room for the job itself, and its statement
-    replaces them."""
+    """Withdraw the job's own nominations: they hold room for this job, and its statement replaces
+    them."""
     nomination = view.nominations.get(turn.jid)
     if nomination is not None:
         withdraw(statement, view, nomination)
 
 
 def rivals(view: View, turn: Turn) -> list[Nomination]:
-    """Nominations that this turn may displace, lowest rank last: higher priority, then earlier."""
+    """Nominations that this turn may displace, sorted by rank, lowest last (rank: higher priority,
+    then earlier)."""
     lower = [
         n for n in view.nominations.values() if n.priority < turn.priority and n.jid != turn.jid
     ]

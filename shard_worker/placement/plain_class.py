@@ -1,9 +1,9 @@
 """Plain task classes in a session: the best node of all, maintained by the rows that changed.
 
-A class is plain if whether a node suits it depends on the class and that one node alone. What other
-pods ask for (their anti-affinity) is checked for the chosen row. Then the fast path's judgement
-(:class:`~shard_worker.placement.task_class.Compiled`) serves a session too, and a task costs only
-the row that the one before it changed, not all rows.
+A class is plain if a node's suitability depends on the class and that one node alone. The
+anti-affinity of other pods is checked for the chosen row only. Then the evaluation of turns without
+a session (:class:`~shard_worker.placement.task_class.Compiled`) serves a session too, and a task
+costs only the row that the previous one changed, not all rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from shared.model.model import TaskClass
 
 KEPT = 16
-"""Classes kept at a time."""
+"""Plain classes kept at a time."""
 SHARED = "plain classes"
 
 
 class PlainClasses:
-    """Of one session over one view."""
+    """The plain classes of one session over one view."""
 
     def __init__(self, ssn: Session) -> None:
         world = ssn.world
@@ -64,7 +64,7 @@ class PlainClasses:
         return choice if all(check.mask[choice[0]] for check in checks) else None
 
     def _others_prefer(self, task: TaskInfo) -> bool:
-        """Do other pods' wishes rank nodes differently for the task?"""
+        """Whether preferences of other pods rank nodes differently for the task."""
         hooks = [hook for hook in self._ssn.rules(BATCH_NODE_ORDER) if hook.symmetric]
         rows = np.arange(self.view.size)
         return any(hook.scalar(task, rows, self._ssn.world).any() for hook in hooks)
@@ -78,7 +78,7 @@ class PlainClasses:
 
 
 def is_marked(ssn: Session, task: TaskInfo) -> bool:
-    """Has the task, or its job, an annotation that some rule looks at?"""
+    """Whether the task, or its job, has an annotation that some rule reads."""
     if not ssn.reads:
         return False
     return any(
@@ -89,7 +89,8 @@ def is_marked(ssn: Session, task: TaskInfo) -> bool:
 
 
 def is_plain(ssn: Session, cls: TaskClass) -> bool:
-    """Does every rule depend on the class and one node alone, as far as this class is concerned?"""
+    """Whether every rule depends on the class and one node alone, as far as this class is
+    concerned."""
     if ssn.has(NODE_MAP) or ssn.has(BEST_NODE) or not ssn.scores_node_locally:
         return False
     concerning: list[Callable[[TaskClass], bool]] = [

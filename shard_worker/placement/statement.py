@@ -15,7 +15,7 @@ from shared.messages.messages import ALLOCATE, NOMINATE, Level, Run
 from shared.model.model import TaskClass
 
 MANY = 16
-"""From so many operations of one class on, the inverses are applied as arrays."""
+"""From this many operations of one class on, the inverses are applied as arrays."""
 
 
 class Shift(NamedTuple):
@@ -28,7 +28,7 @@ class Shift(NamedTuple):
 
 
 class TaskPlace(NamedTuple):
-    """One task on one row, as the ledger will be asked to judge it."""
+    """One task on one row, in the form of a ledger operation."""
 
     kind: int
     cid: int

@@ -1,8 +1,8 @@
 """A task class over the view: where its tasks fit and how good each node is, maintained lazily.
 
-All rows are judged once; after that only rows in the view's change log are judged again. The
-answers are stored as one *key* per row: the score, plus noise that breaks ties, plus :data:`IDLE`
-if the task fits now and not only in the future. So the best row of a level is the top of a
+All rows are evaluated once; after that only rows in the view's change log. The result is one *key*
+per row: the score, plus noise that breaks ties, plus :data:`IDLE` if the task fits now and not only
+in the future. So the best row of a level is the top of a
 :class:`~shard_worker.placement.block_maxima.BlockMaxima`, one for the own shard's rows, one for the
 others'.
 """
@@ -25,21 +25,22 @@ from shared.units.quantity import quantity
 from shared.units.things import lacking
 
 IDLE = 2.0**20
-"""Added to the key of a row that fits now: every idle row comes before every future one."""
+"""Added to the key of a row that fits now, so that every idle row sorts before every future one."""
 SCORE_LIMIT = 2.0**18
-"""Scores are cut to +- this, so that no score can outweigh a level."""
+"""Scores are clipped to +- this, so that no score can outweigh a level."""
 FEW = 6
-"""So many changed rows are judged one by one; more are judged as arrays."""
+"""Up to this many changed rows are evaluated one by one; more are evaluated as arrays."""
 
 REMEMBERED = 1 << 14
-"""States of rows whose judgement is remembered."""
+"""Cached results by row state."""
 _State = tuple[bytes, int] | tuple[bytes, int, int, int]
-"""Of a row: amounts, look; where the class names things, how many fit in the future, and now."""
+"""The state of a row: amounts and look code; for classes with named things also how many tasks fit
+in the future, and now."""
 SomeRows = NDArray[np.intp] | slice
 
 
 def too_large(requests: Requests, view: View, matching: NDArray[np.bool_]) -> str:
-    """The text for a task that asks for more than any matching node has, even when empty."""
+    """The message for a task that requests more than any matching node has, even when empty."""
     names = []
     for slot, amount in requests:
         most = int(view.columns.views[ALLOCATABLE][slot][matching].max())
@@ -54,7 +55,7 @@ def too_large(requests: Requests, view: View, matching: NDArray[np.bool_]) -> st
 
 
 class Compiled:
-    """One task class, judged on every row of one view."""
+    """One task class, evaluated on every row of one view."""
 
     __slots__ = (
         "_amounts",
@@ -101,11 +102,12 @@ class Compiled:
 
     @property
     def current(self) -> bool:
-        """Can this catch up? False if specs or the arrays changed since it was compiled."""
+        """Whether :meth:`refresh` can bring it up to date. False if specs or the arrays changed
+        since it was compiled."""
         return self._revision == self._view.revision
 
     def refresh(self) -> None:
-        """Judge the rows that changed since the last time."""
+        """Evaluate the rows that changed since the last time."""
         changes = self._view.changes
         if self._cursor == changes.end:
             return
@@ -122,7 +124,7 @@ class Compiled:
             self._judge_rows(np.fromiter(distinct, dtype=np.intp, count=len(distinct)))
 
     def _judge_all(self) -> None:
-        """Judge every row: static masks, room, scores."""
+        """Evaluate every row: static masks, room, scores."""
         view = self._view
         view.reserve(self.requests)
         self._checks = self._session.predicates(self.spec, view)
@@ -255,7 +257,7 @@ class Compiled:
     # --- questions ----------------------------------------------------------------------------
 
     def fits(self, row: int) -> tuple[bool, bool]:
-        """(fits now, fits in the future) on one row, all rules counted."""
+        """(fits now, fits in the future) on one row, by all rules."""
         if row >= self._view.size or self._counts.item(row) == 0:
             return False, False
         maxima = self.own if self.other is None or self._own.item(row) else self.other

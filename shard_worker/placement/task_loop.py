@@ -1,7 +1,7 @@
-"""Place tasks of one sub job, one after the other in order, on the nodes of one domain.
+"""Place tasks of one sub-job, one after the other in order, on the nodes of one domain.
 
-The loop of Volcano's allocate: until the sub job is ready, or a task fails that it cannot do
-without. The placements stay if the sub job is ready or pipelined with them, else they are undone.
+The loop of Volcano's allocate: until the sub-job is ready, or a task that it needs fails. The
+placements stay if the sub-job is ready or pipelined with them, else they are undone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shard_worker.view.hyper_tree import Domain, HyperTree
 
 GATE = "scheduling.volcano.sh/queue-allocation-gate"
-"""Annotation of a pod that lets the scheduler take its own gate away."""
+"""Annotation of a pod that lets the scheduler remove the pod's own scheduling gate."""
 
 
 @dataclass(slots=True)
@@ -36,18 +36,18 @@ class FillResult:
     """The result of the loop."""
 
     accepted: bool = False
-    """The sub job is ready or pipelined; what was placed is in the statement."""
+    """The sub-job is ready or pipelined; its placements are in the statement."""
     role: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
-    """Why the first task that found no node did: reason -> nodes."""
+    """Why the first task without a node found none: reason -> nodes."""
     over_quota: int = 0
-    """Tasks that the queue may not take."""
+    """Tasks that the queue does not admit."""
     gated: int = 0
-    """Tasks that wait for their gate."""
+    """Tasks with a scheduling gate."""
 
 
 class Filling:
-    """One turn of one sub job in one domain."""
+    """One turn of one sub-job in one domain."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Filling:
         tree: HyperTree | None = None,
         domain: Domain | None = None,
     ) -> None:
-        """``domain`` None: on any node. ``tree``: follow what domains the tasks reach."""
+        """``domain`` None: on any node. ``tree``: record the domains that the tasks reach."""
         self.ssn = ssn
         self.statement = statement
         self.sheet = sheet
@@ -89,8 +89,8 @@ class Filling:
         return self.found
 
     def _may_try(self, task: TaskInfo) -> bool:
-        """May the task be tried? Not if its queue may not take it, it is gated, or one like it
-        failed."""
+        """Whether to try the task. Not if its queue does not admit it, it has a scheduling gate, or
+        an equal task failed."""
         queue = self.sub.job.queue
         if queue is not None and not self.ssn.task_allocatable(queue, task):
             self.found.over_quota += 1
@@ -142,7 +142,8 @@ class Filling:
             sub.reached_hyper_node = self.tree.lca(sub.reached_hyper_node, self.tree.leaf_of(row))
 
     def _nominated(self, task: TaskInfo) -> Mask | None:
-        """The node of the task's nomination, if it still fits there; None: look at all."""
+        """A mask of the node of the task's nomination, if it still fits there; None for all
+        nodes."""
         row = task.nominated
         if row < 0 or (self.within is not None and not self.within[row]):
             return None
@@ -170,9 +171,9 @@ def _mask(ssn: Session, domain: Domain) -> Mask:
 
 
 def goes_on(sub: SubJob, failed: Iterable[str]) -> bool:
-    """Are the other tasks of a sub job worth a try, after these roles failed?
+    """Whether the other tasks of a sub-job are worth a try after these roles failed.
 
-    No, if every task of the job, or of the sub job, is needed. Yes, if there are several sub jobs.
+    No, if every task of the job, or of the sub-job, is needed. Yes, if there are several sub-jobs.
     If the job's minimum is below the sum of its roles', the placed tasks and the rest of the other
     roles have to reach it. Else each role that failed must have reached its own minimum.
     """
@@ -190,5 +191,5 @@ def goes_on(sub: SubJob, failed: Iterable[str]) -> bool:
 
 
 def _present(role: Census) -> int:
-    """Members of a role that have a place, or ask for none."""
+    """Members of a role that are placed, or are best-effort."""
     return role.of(READY) + role.pending_best_effort

@@ -1,7 +1,7 @@
-"""The worksheet of allocate for one job: its sub jobs, and the tasks of each in order.
+"""The worksheet of allocate for one job: its sub-jobs, and the tasks of each in order.
 
-A sheet lives for one run of the action, and remembers how far each sub job is. A dry run continues
-in it and is undone by restoring a mark; no task is copied.
+A sheet lives for one run of the action, and records the progress of each sub-job. A dry run
+continues in it and is undone by restoring a mark; no task is copied.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
 
 Mark = tuple[tuple["SubSheet", ...], tuple[int, ...]]
-"""Sub jobs that are queued still, and how far each one of the sheet is."""
+"""The sub-jobs still queued, and the progress of each one of the sheet."""
 
 
 @dataclass(slots=True, eq=False)
 class SubSheet:
-    """The tasks of one sub job that allocate may place, and which of them is next."""
+    """The tasks of one sub-job that allocate may place, and the index of the next."""
 
     sub: SubJob
     tasks: list[TaskInfo]
     at: int = 0
     failed: dict[str, None] = field(default_factory=dict)
-    """Roles of which a task found no node: the others of them are not tried."""
+    """Roles with a task that found no node: their other tasks are not tried."""
     mixed: frozenset[str] = frozenset()
-    """Roles whose tasks are of several classes."""
+    """Roles whose tasks have different classes."""
     needed: bool = False
-    """One of the sub jobs without which the job cannot have as many as it needs."""
+    """Whether the job cannot reach its minimum of sub-jobs without this one."""
 
     def __len__(self) -> int:
         return len(self.tasks) - self.at
@@ -45,13 +45,13 @@ class SubSheet:
 
 @dataclass(slots=True, eq=False)
 class Sheet:
-    """All of one job."""
+    """The sub-jobs of one job."""
 
     job: SessionJob
     subs: list[SubSheet]
     """Those with tasks."""
     queued: list[SubSheet]
-    """Those that may get a turn still."""
+    """Those that may still get a turn."""
 
     def __len__(self) -> int:
         return sum(map(len, self.queued))
@@ -60,14 +60,15 @@ class Sheet:
         return tuple(self.queued), tuple(sub.at for sub in self.subs)
 
     def restore(self, mark: Mark) -> None:
-        """Go back to a mark."""
+        """Restore the progress of a mark."""
         queued, at = mark
         self.queued = list(queued)
         for sub, where in zip(self.subs, at, strict=True):
             sub.at = where
 
     def pop(self, ssn: Session) -> SubSheet:
-        """Take the next sub job: a needed one first, then by SubJobOrder of this moment."""
+        """Remove and return the next sub-job: needed ones first, then by the present
+        SubJobOrder."""
         first = self.queued[0]
         for candidate in self.queued[1:]:
             if candidate.needed is not first.needed:
@@ -81,8 +82,8 @@ class Sheet:
 
 
 def sheet_of(ssn: Session, job: SessionJob) -> Sheet:
-    """The worksheet of a job: pending tasks that are not left to backfill, and wait for no gate but
-    the one which the scheduler removes itself."""
+    """The worksheet of a job: its pending tasks, without those left to backfill and those with a
+    scheduling gate other than the one that the scheduler removes itself."""
     needed = _needed(ssn, job)
     subs = []
     for sub in job.subs.values():

@@ -1,4 +1,4 @@
-"""A world over a worker's live view, opened from the excerpt that came with a turn.
+"""A world over a worker's live view, built from the excerpt that came with a turn.
 
 The view is shared with everything else the worker does: the effects of a session in this world are
 undone on it by :mod:`shard_worker.turns.session_turn`, before they become a statement.
@@ -25,7 +25,7 @@ from shared.records.specs import decode_queue
 from shared.records.specs_jobs import decode_job
 
 REMEMBERED = 4096
-"""Specifications that are kept decoded: jobs come as neighbours and victims again and again."""
+"""Cached specifications: jobs recur as neighbours and victims."""
 
 _STATUSES = tuple(STATUS_OF[state] for state in TaskState)
 _HOLDS = frozenset(int(state) for state in HOLDING)
@@ -67,9 +67,9 @@ class Opened:
     world: World
     versions: dict[str, int]
     keys: dict[int, list[str]] = field(default_factory=dict)
-    """Of each job: the version keys that move with its tasks."""
+    """Job -> the version keys that its tasks' changes increment."""
     missing: set[int] = field(default_factory=set)
-    """Jobs of which the view does not know a class yet."""
+    """Jobs with a class that the view does not know yet."""
 
 
 def open_world(
@@ -81,9 +81,10 @@ def open_world(
     decoded: Decoded,
     backfills: bool = True,
 ) -> Opened:
-    """``backfills``: are tasks that ask for nothing left to the action backfill?
+    """``backfills``: whether best-effort tasks are left to the action backfill.
 
-    Errors: Malformed, where a specification in the excerpt is."""
+    Errors: Malformed, for an invalid specification in the excerpt.
+    """
     view.known.objects.usage = {
         node: {
             name: used for name, used in zip(("cpu", "memory"), percents, strict=True) if used >= 0

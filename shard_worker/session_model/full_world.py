@@ -1,6 +1,6 @@
 """A world of everything: every queue, every job with its tasks, over a view of all nodes.
 
-The caller has the objects (``replay``, a test) and says where each task is; amounts of the nodes
+The caller has the objects (``replay``, a test) and the placement of each task; amounts of the nodes
 are in the view already.
 """
 
@@ -23,17 +23,17 @@ from shared.model.topology import HyperNode
 
 @dataclass(slots=True)
 class PlacedJob:
-    """A job, and where its tasks are, by tix. A task that is not named is pending."""
+    """A job and the placements of its tasks, by tix. A task without an entry is pending."""
 
     job: Job
     states: dict[int, Status] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
-    """The node a task is on; none: it is on no node that is known."""
+    """The node each task is on; tasks without an entry are on no known node."""
     nominated: dict[int, int] = field(default_factory=dict)
     started: dict[int, float] = field(default_factory=dict)
     """Seconds since 1970."""
     foreign: bool = False
-    """No scheduler here looks after it: it is on its nodes, and that is all."""
+    """Whether another scheduler is responsible for it: its tasks only occupy their nodes."""
 
 
 def build_world(
@@ -99,14 +99,14 @@ def _take_up(
 
 
 def _settle(world: World, tasks: Iterable[TaskInfo]) -> None:
-    """They are there, and no job of the session has them."""
+    """Put tasks on their nodes that belong to no job of the session."""
     for task in tasks:
         if task.row >= 0 and task.status & ON_NODE:
             world.resident.setdefault(task.row, []).append(task)
 
 
 def take_up(world: World, queue: QueueInfo, job: SessionJob) -> None:
-    """Count a job in the totals of its queue; those of queues above it are for ``link``."""
+    """Add a job to the totals of its queue; :func:`link` adds up those of the ancestors."""
     book(world, queue, job)
     queue.jobs += 1
     add(queue.allocated, job.allocated.items(), 1)

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,9}")
 DEFAULT_SUB_JOB = ""
 """Name of the sub job of all tasks that no policy names."""
 PREEMPTABLE = "volcano.sh/preemptable"
-"""Annotation, or label, of a pod or its job: may it be evicted in favour of others?"""
+"""Annotation, or label, of a pod or its job: whether it may be evicted for others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,17 +42,17 @@ class TaskInfo:
     """Of its pod."""
     status: Status = Status.PENDING
     row: int = -1
-    """The node it is on, was on, or is pipelined to; -1 where none."""
+    """The node it is on, was on, or is pipelined to; -1 for none."""
     sub: SubJob = field(init=False)
     nominated: int = -1
-    """Row of the node that an earlier session promised it; -1 where none."""
+    """Row of the node that an earlier session nominated for it; -1 for none."""
     created: float = 0.0
     """Seconds since 1970."""
     started: float = 0.0
     """When it began to run, seconds since 1970; 0 where unknown."""
     uid: str = ""
     evicted: bool = False
-    """By a statement of this session; a task that was leaving before it began is not."""
+    """Whether a statement of this session evicted it; False for tasks that were leaving before."""
 
     @property
     def key(self) -> str:
@@ -68,12 +68,12 @@ class TaskInfo:
 
     @property
     def best_effort(self) -> bool:
-        """Asks for nothing but its place among a node's pods."""
+        """Whether it requests nothing but a pod slot."""
         return self.cls.best_effort
 
     @property
     def backfilled(self) -> bool:
-        """Does backfill place it? Then it counts as present while it waits."""
+        """Whether backfill places it; it then counts as present while it is pending."""
         return self.job.backfilled and self.cls.best_effort
 
     @property
@@ -82,13 +82,13 @@ class TaskInfo:
 
     @property
     def preempts(self) -> bool:
-        """May others be evicted for it? (``preemptionPolicy`` other than Never)"""
+        """Whether others may be evicted for it (``preemptionPolicy`` other than Never)."""
         constraints = self.cls.constraints
         return constraints is None or constraints.preempts
 
     @property
     def preemptable(self) -> bool:
-        """May it be evicted for others? The pod's own mark counts, then its job's."""
+        """Whether it may be evicted for others; the pod's own annotation wins over its job's."""
         for marks in (self.role.annotations, self.role.labels):
             for key, value in marks:
                 if key == PREEMPTABLE:
@@ -120,7 +120,7 @@ class Census:
 
     @property
     def ready(self) -> int:
-        """Tasks that have a place for good: bound or about to be, running, or done."""
+        """Tasks that count as ready: binding, bound, running or succeeded."""
         return self.of(READY)
 
     @property
@@ -135,13 +135,14 @@ class Census:
 
     @property
     def valid(self) -> int:
-        """Tasks that do, or still may, count for the minimum."""
+        """Tasks that count, or still may, for the minimum."""
         return self.of(VALID)
 
 
 @dataclass(slots=True, eq=False)
 class SubJob:
-    """A part of a job that has to be placed together. Without policies a job has one, itself."""
+    """A part of a job that is placed together. A job without policies has one, which is the whole
+    job."""
 
     job: SessionJob
     name: str
@@ -149,20 +150,20 @@ class SubJob:
     minimum: int
     policy: SubGroupPolicy | None = None
     match: tuple[str, ...] = ()
-    """Values of the policy's label keys that its tasks share."""
+    """The values of the policy's label keys that its tasks share."""
     index: int = 0
-    """Order of sub jobs where no plugin tells two apart: their first matched value, if a number."""
+    """Order of sub-jobs where no plugin decides: their first matched value, if it is a number."""
     tasks: list[TaskInfo] = field(default_factory=list)
     census: Census = field(default_factory=Census)
     allocated_hyper_node: str = ""
     """Lowest hyper node that holds all its placed tasks; "" where nothing is placed yet."""
     reached_hyper_node: str = ""
-    """While its tasks are being placed: the same, with those placed so far."""
+    """The same, while its tasks are being placed, including those placed so far."""
     nominated_hyper_node: str = ""
 
     @property
     def topology(self) -> Topology | None:
-        """The topology of its policy; tasks of no policy are bound as the whole job is."""
+        """The topology of its policy; tasks without a policy have that of the whole job."""
         return self.job.job.topology if self.policy is None else self.policy.topology
 
     @property
@@ -193,15 +194,15 @@ class SessionJob(JobInfo):
     """Index: tix."""
     census: Census = field(default_factory=Census)
     by_role: dict[str, Census] = field(default_factory=dict)
-    """Role name -> its tasks."""
+    """Role name -> counts of its tasks."""
     subs: dict[str, SubJob] = field(default_factory=dict)
     backfilled: bool = True
-    """Are its tasks that ask for nothing left to the action backfill? Always so in Volcano. Under a
-    policy without that action a worker places them as all others (docs/decisions/0040)."""
+    """Whether its best-effort tasks are left to the action backfill. Always so in Volcano. Under a
+    policy without that action a worker places them like all others (docs/decisions/0040)."""
     allocated_hyper_node: str = ""
     """Lowest hyper node that holds all its placed tasks, "" where nothing is placed."""
     unschedulable: dict[str, int] = field(default_factory=dict)
-    """Why its first task that failed this session did: reason -> nodes."""
+    """Why its first failed task in this session found no node: reason -> nodes."""
     failed_role: str = ""
 
     # --- helpers of the gang rules ------------------------------------------------------------
@@ -212,7 +213,7 @@ class SessionJob(JobInfo):
 
     @property
     def preemptable(self) -> bool:
-        """The mark for pods that have none of their own."""
+        """The annotation that counts for pods without one of their own."""
         for marks in (self.job.annotations, self.job.labels):
             for key, value in marks:
                 if key == PREEMPTABLE:
@@ -225,8 +226,8 @@ class SessionJob(JobInfo):
 
     @property
     def roles_bypassed(self) -> bool:
-        """True if the job's minimum is below the sum of its roles': Volcano then looks at no role's
-        minimum."""
+        """Whether the job's minimum is below the sum of its roles' minima: Volcano then ignores the
+        minima of roles."""
         return self.minimum < self.role_minima_total
 
     @property
@@ -240,7 +241,8 @@ class SessionJob(JobInfo):
         return now.ready + now.waiting + now.pending_best_effort >= self.minimum
 
     def roles_reach(self, present: Callable[[Census], int]) -> bool:
-        """Does every role with a minimum reach it, ``present(census of the role)`` counted?"""
+        """Whether every role with a minimum reaches it, counting ``present(census of the
+        role)``."""
         if self.roles_bypassed:
             return True
         return all(
@@ -249,7 +251,7 @@ class SessionJob(JobInfo):
         )
 
     def subs_reach(self, reached: Callable[[SubJob], bool]) -> bool:
-        """Does each policy have as many sub jobs for which ``reached`` holds as it asks for?"""
+        """Whether each policy has the number of sub-jobs it needs for which ``reached`` holds."""
         good = Counter(s.policy.name for s in self.subs.values() if s.policy and reached(s))
         return all(good[policy.name] >= policy.minimum for policy in self.job.sub_groups)
 
@@ -263,7 +265,7 @@ class SessionJob(JobInfo):
     # --- changes ------------------------------------------------------------------------------
 
     def move(self, task: TaskInfo, status: Status) -> None:
-        """A task's status changes; every count of the job, its role and sub job follows."""
+        """Change a task's status and every count of the job, its role and sub-job."""
         self._count(task, -1)
         task.status = status
         self._count(task, +1)
@@ -311,9 +313,10 @@ def open_session_job(
     rows: Iterable[int] = (),
     backfilled: bool = True,
 ) -> SessionJob:
-    """A job with its tasks as they stand; ``states`` and ``rows`` by tix, missing: pending.
+    """A job with its tasks; ``states`` and ``rows`` by tix, missing ones are pending.
 
-    ``backfilled``: are its tasks that ask for nothing left to the action backfill?"""
+    ``backfilled``: whether its best-effort tasks are left to the action backfill.
+    """
     groups = len(job.groups)
     session_job = SessionJob(
         job=job,
@@ -355,8 +358,8 @@ def open_session_job(
 
 
 def _sub_job(job: SessionJob, role: Role) -> SubJob:
-    """The sub job of a role's members: of the first policy that selects them, and of whose label
-    keys they have every one."""
+    """The sub-job of a role's members: of the first policy that selects them and whose label keys
+    they all have."""
     labels = dict(role.labels)
     for policy in job.job.sub_groups:
         values = tuple(labels.get(key, "") for key in policy.match_label_keys)

@@ -1,7 +1,7 @@
 """A priority queue that compares while it is used: shares change during a session.
 
-A sort key taken when an item is pushed would be out of date by the time it is popped. This is a
-binary heap over a comparison instead, asked anew on each push and pop. If the order changed in
+A sort key computed when an item is pushed would be out of date by the time it is popped. This is a
+binary heap over a comparison instead, evaluated anew on each push and pop. If the order changed in
 between, the popped item is the first of those that the comparison passed on its way: as in the
 heaps of Volcano's actions.
 """
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class PriorityQueue(Generic[T]):
-    """``compare``: negative where the left one goes first. Of equals any may go first, but the
-    same one for the same pushes and pops."""
+    """``compare``: negative where the left one goes first. The order of equals is unspecified but
+    deterministic for the same pushes and pops."""
 
     __slots__ = ("_compare", "_heap")
 
@@ -40,7 +40,7 @@ class PriorityQueue(Generic[T]):
             at = above
 
     def pop(self) -> T:
-        """Take the first item away. Raises IndexError where there is none."""
+        """Remove and return the first item. Raises IndexError where there is none."""
         heap = self._heap
         last = heap.pop()
         if not heap:
@@ -66,8 +66,8 @@ class PriorityQueue(Generic[T]):
 
 
 class LiveQueue(PriorityQueue[T]):
-    """Pops the item that goes first now, however the order of the waiting ones changed: in a tree
-    of queues a turn of one changes its relatives, too. Compares all of them each time."""
+    """Pops the item that is first now, however the order of the waiting ones changed: in a tree of
+    queues a turn of one changes its relatives, too. Compares all of them each time."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class LiveQueue(PriorityQueue[T]):
         self._heap.append(item)
 
     def pop(self) -> T:
-        """Take the first item away. Raises IndexError where there is none."""
+        """Remove and return the first item. Raises IndexError where there is none."""
         items, first = self._heap, 0
         for at in range(1, len(items)):
             if self._compare(items[at], items[first]) < 0:

@@ -21,18 +21,18 @@ Limits = Mapping[int, Amount]
 
 
 class Lacking(NamedTuple):
-    """Why a queue may not take a request."""
+    """Why a queue does not admit a request."""
 
     queue: QueueInfo
-    """The one that has no room: the queue itself, or one above it."""
+    """The queue without room: the queue itself, or an ancestor."""
     slots: tuple[int, ...] = ()
-    """Of what it would have more than it may."""
+    """The slots in which it would exceed its limit."""
     why: str = ""
-    """Where it is not a matter of amounts."""
+    """The reason where it is not a matter of amounts."""
 
 
 def guarantees(queues: Iterable[Queue]) -> Amounts:
-    """What is guaranteed to all these queues together, those without jobs too."""
+    """The sum of these queues' guarantees, those without jobs included."""
     total: Amounts = {}
     for queue in queues:
         add(total, queue.guarantee, 1)
@@ -52,10 +52,11 @@ def capability_of(queue: Queue) -> Amounts:
 def real_capability(
     total: Limits, guaranteed: Amounts, queue: Queue, capability: Limits | None = None
 ) -> dict[int, Amount]:
-    """Volcano's realCapability: what is guaranteed to nobody else, at most the queue's capability.
+    """Volcano's realCapability: the total minus the guarantees of all other queues, at most the
+    queue's capability.
 
-    ``guaranteed``: to all queues that share ``total``, this one among them. ``capability``: if it
-    is not the queue's own alone.
+    ``guaranteed``: the sum over all queues that share ``total``, this one included. ``capability``:
+    if it is not the queue's own alone.
     """
     guarantee = dict(queue.guarantee)
     real: dict[int, Amount] = {
@@ -69,13 +70,13 @@ def real_capability(
 
 def entry_exceeds(queue: QueueInfo, needed: Amounts, real: Limits) -> list[int]:
     """The slots of a job's minResources for which the queue has no room, beside what its other jobs
-    hold of theirs or were admitted with. What they hold beyond (elastic) does not count: it is
-    lent."""
+    hold or were admitted with, up to their own minResources. What they hold beyond (elastic) does
+    not count: it is lent."""
     return exceeds_with(needed, (whole(queue, "kept"), whole(queue, "inqueue")), real)
 
 
 def exceeds_with(amounts: Amounts, others: Iterable[Amounts], limits: Limits) -> list[int]:
-    """The requested slots that do not suffice beside the other amounts."""
+    """The slots of ``amounts`` that exceed the limits together with the other amounts."""
     would: Amounts = dict(amounts)
     for extra in others:
         add(would, extra.items(), 1)
@@ -96,7 +97,7 @@ def beyond(
 
 
 def sum_of(tasks: Sequence[TaskInfo]) -> Requests:
-    """What tasks ask for together."""
+    """The sum of the tasks' requests."""
     total: Amounts = {}
     for task in tasks:
         add(total, task.requests, 1)

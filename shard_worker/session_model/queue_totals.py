@@ -1,8 +1,8 @@
-"""The totals of queues, by which requests are admitted or refused, maintained by differences.
+"""The totals of queues that decide the admission of requests, updated incrementally.
 
-Both halves maintain them by these functions: Order with every change of tasks, a session with every
-operation of a statement, and the builder of a full world. A queue with others below it counts their
-usage, too; see :func:`link`.
+Both sides use these functions: Order with every change of tasks, a session with every operation of
+a statement, and the builder of a full world. The totals of a queue include its descendants' usage;
+see :func:`link`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shard_worker.session_model.workload import (
 from shared.model.model import Role
 
 PENDING, INQUEUE, RUNNING = "Pending", "Inqueue", "Running"
-"""Phases of a PodGroup that count here; "" is as good as Pending."""
+"""Phases of a PodGroup that count here; "" counts as Pending."""
 
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 """Annotation of a pod whose scheduling gate the scheduler takes away once its queue has room."""
@@ -31,15 +31,15 @@ Total = Literal["inqueue", "kept", "reserved", "claimed"]
 
 
 def waits_for_entry(phase: str) -> bool:
-    """Must enqueue admit the job before its pods are created?"""
+    """Whether enqueue must admit the job before its pods are created."""
     return phase in ("", PENDING)
 
 
 def figures(info: JobInfo) -> JobFigures | None:
-    """A job's part in the totals; None if it has no minResources.
+    """A job's contribution to the totals; None if it has no minResources.
 
     As in Volcano, a job that is Inqueue counts, and one that is Running while as many of its tasks
-    run as it needs: of a job whose driver has ended nothing more is to be expected.
+    run as it needs: a job whose driver has ended will request nothing more.
     """
     least = info.job.min_resources
     if least is None:
@@ -125,7 +125,7 @@ def used(queue: QueueInfo) -> Amounts:
 
 
 def whole(queue: QueueInfo, total: Total) -> Amounts:
-    """As :func:`used`, of another total."""
+    """As :func:`used`, for another total."""
     below = None if queue.below is None else getattr(queue.below, total)
     return _with_below(getattr(queue, total), below)
 
@@ -181,8 +181,8 @@ def _above(info: QueueInfo, queues: Mapping[int, QueueInfo]) -> tuple[QueueInfo,
 
 
 def reserves(role: Role) -> bool:
-    """Were its members behind the queue's gate, which was removed? While they wait for a node,
-    their place in the queue is reserved."""
+    """Whether its members had the queue's scheduling gate, which was removed. While they are
+    pending, their share of the queue is reserved."""
     return not role.gated and any(
         key == QUEUE_GATE and value == "true" for key, value in role.annotations
     )

@@ -1,9 +1,9 @@
 """The queues with capability, deserved amounts and guarantee of each: side by side, or as a tree.
 
-Computed from specifications and the cluster's total alone; what queues use is read live. In a tree
-everything is below ``root``, which exists whether it is described or not, and has all that the
-cluster has. Siblings share their parent's capability, so that no child needs to repeat a limit of
-its parent.
+Computed from specifications and the cluster's total alone; usage is read live. In a tree everything
+is below ``root``, which exists whether a Queue of this name was submitted or not, and has the
+cluster's total. Siblings share their parent's capability, so that no child needs to repeat a limit
+of its parent.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Branch:
 
     queue: Queue
     real: Limits
-    """The most it may have (Volcano's realCapability)."""
+    """The most it may have, by slot (Volcano's realCapability)."""
     deserved: Limits
-    """At most ``real``, at least what is guaranteed; only what is written or guaranteed."""
+    """At most ``real``, at least the guarantee; only slots that are specified or guaranteed."""
     above: tuple[Branch, ...] = ()
     """Its parent, that one's parent, and so on, without the root."""
     leaf: bool = True
     way: tuple[Branch, ...] = field(init=False)
-    """From the top down to itself."""
+    """From the top down to the queue itself."""
     written: tuple[tuple[int, Amount], ...] = field(init=False)
-    """What it deserves, of what it deserves anything."""
+    """The slots and amounts of ``deserved`` that are not 0."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "way", (*reversed(self.above), self))
@@ -55,17 +55,17 @@ class Branch:
 @dataclass(frozen=True, slots=True)
 class Tree:
     branches: Mapping[int, Branch] = field(default_factory=dict)
-    """By queue; the root only where somebody describes it."""
+    """By queue; the root only where a Queue of this name exists."""
     root: Branch | None = None
-    """None where the queues stand side by side."""
+    """None for queues side by side."""
     trouble: str = ""
-    """Why the queues make no tree; then nobody gets anything."""
+    """Why the queues form no tree; then no queue may have anything."""
 
 
 def side_by_side(cluster: ClusterInfo, unbounded: Iterable[int] = ()) -> Tree:
     """No queue is above another, whatever its specification says.
 
-    ``unbounded``: slots without a total in the cluster: limited only by what is written.
+    ``unbounded``: slots without a total in the cluster, limited only by specifications.
     """
     total = _total(cluster, unbounded)
     guaranteed = guarantees(info.queue for info in cluster.queues.values())
@@ -79,10 +79,10 @@ def side_by_side(cluster: ClusterInfo, unbounded: Iterable[int] = ()) -> Tree:
 def grow_tree(
     cluster: ClusterInfo, unbounded: Iterable[int] = (), *, root_as_written: bool = False
 ) -> Tree:
-    """The queues below ``root``, with limits inherited.
+    """The queues below ``root``, with inherited limits.
 
-    ``root_as_written``: root has its own capability, if it says one, and not what the cluster has:
-    for clusters that grow on demand.
+    ``root_as_written``: root has its own capability, if it specifies one, instead of the cluster's
+    total: for clusters that grow on demand.
     """
     queues = cluster.queues
     described = (info.queue for info in queues.values() if info.queue.name == ROOT)
@@ -125,8 +125,8 @@ def _grow(
 ) -> None:
     """Add the queues below ``parent``, level by level; ``above``: the ancestors of its children.
 
-    A queue inherits each limit that it does not write itself, also from the root, which may have
-    all that the cluster has.
+    A queue inherits each limit that it does not specify, also from the root, which may have all of
+    the cluster.
     """
     todo: list[tuple[Branch, tuple[Branch, ...], Limits]]
     todo = [(parent, above, capability_of(parent.queue))]
@@ -146,15 +146,14 @@ def _grow(
 
 
 def _deserved(queue: Queue, real: Limits) -> Limits:
-    """As written, at most what it may have, at least what is guaranteed."""
+    """As specified, at most ``real``, at least the guarantee."""
     deserved = min_dimension(dict(queue.deserved), real, Missing.INFINITY)
     return maximum(deserved, dict(queue.guarantee))
 
 
 def parting(first: Branch, second: Branch) -> tuple[Branch, Branch]:
-    """The two queues just below the lowest common ancestor: where their paths part.
-
-    A queue that is an ancestor of the other parts from it as itself.
+    """The two queues just below the lowest common ancestor. A queue that is an ancestor of the
+    other stands for itself.
     """
     for a, b in zip(first.way, second.way, strict=False):
         if a is not b:
@@ -163,8 +162,7 @@ def parting(first: Branch, second: Branch) -> tuple[Branch, Branch]:
 
 
 def kinship(first: Branch, second: Branch) -> int:
-    """Number of common ancestors, counting one that is the other's ancestor: the more,
-    the closer."""
+    """Number of common ancestors, counting one that is the other's ancestor: more means closer."""
     count = 0
     for a, b in zip(first.way, second.way, strict=False):
         if a is not b:

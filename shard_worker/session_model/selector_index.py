@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 At = TypeVar("At", bound=Hashable)
 
 Namespaces = tuple[str, ...] | None
-"""Those that a term looks into; None = all."""
+"""The namespaces of a term; None = all."""
 
 FILED_NAMESPACES = 8
 """A term that names more namespaces is filed once for all of them: it would fill the index with
@@ -59,7 +59,7 @@ class TermIndex(Generic[K]):
         return len(self._terms)
 
     def add(self, key: K, term: LabelTerm) -> None:
-        """File a term under a key that is not in the index yet."""
+        """Add a term under a key that is not in the index yet."""
         buckets = self._buckets_of(term)
         for bucket in buckets:
             self._buckets.setdefault(bucket, {})[key] = None
@@ -101,8 +101,8 @@ class TermIndex(Generic[K]):
         return filed
 
     def _buckets_of(self, term: LabelTerm) -> list[_Bucket]:
-        """Of the requirements that a pod can only meet by having a label, the one whose buckets are
-        the emptiest: terms that share one label and differ in another do not share a bucket."""
+        """The buckets of the emptiest requirement that a pod can only meet by having a label: terms
+        that share one label and differ in another do not share a bucket."""
         if term.selector is None:
             return []
         spaces: Iterable[str | None] = (None,)
@@ -135,7 +135,7 @@ class LabelIndex(Generic[K]):
         """Label sets that were judged, since the start."""
 
     def add(self, key: K, namespace: str, labels: Pairs) -> None:
-        """Take in the labels of a pod, under a key that is not in the index yet."""
+        """Add the labels of a pod, under a key that is not in the index yet."""
         as_dict = dict(labels)
         self._members[key] = (self._added, namespace, as_dict)
         self._added += 1

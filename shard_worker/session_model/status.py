@@ -29,9 +29,9 @@ READY = OCCUPYING | Status.SUCCEEDED
 EVICTABLE = Status.BOUND | Status.RUNNING
 COMPLETED = Status.SUCCEEDED | Status.FAILED
 LOST = Status.RELEASING | Status.FAILED | Status.UNKNOWN
-"""States in which a task counts for no minimum any more."""
+"""States in which a task no longer counts for a minimum."""
 VALID = READY | Status.PIPELINED | Status.PENDING
-"""States of which a gang may still come about: what leaves, or failed, does not count."""
+"""States with which a gang can still be completed: leaving and failed tasks do not count."""
 
 STATUS_OF = {
     TaskState.PENDING: Status.PENDING,
@@ -43,4 +43,4 @@ STATUS_OF = {
     TaskState.FAILED: Status.FAILED,
     TaskState.LOST: Status.FAILED,
 }
-"""What the ledger's state of a task is in a session."""
+"""The session's status for each state in the ledger."""

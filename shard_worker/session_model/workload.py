@@ -26,15 +26,16 @@ def add(into: Amounts, requests: Iterable[tuple[int, int]], times: int) -> None:
 
 
 class JobFigures(NamedTuple):
-    """A job's part in the totals that decide the admission of further jobs; empty without
+    """A job's contribution to the totals that decide the admission of further jobs; empty without
     minResources."""
 
     inqueue: Amounts
-    """What it was let in with and does not hold yet."""
+    """Part of its minResources that it was admitted with and does not hold yet."""
     kept: Amounts
     """What it holds, up to its minResources; Volcano's allocated less elastic."""
     promised: Amounts
-    """As ``inqueue``, but whole while its PodGroup is Inqueue: what overcommit counts."""
+    """As ``inqueue``, but all of minResources while its PodGroup is Inqueue: what overcommit
+    counts."""
 
 
 @dataclass(slots=True)
@@ -48,29 +49,29 @@ class JobInfo:
     waiting: list[int]
     """Members pipelined (nominated), per group."""
     best_effort: list[int]
-    """Pending members that ask for nothing, per group; the gang plugin counts them as there."""
+    """Pending best-effort members per group; the gang plugin counts them as present."""
     pending: int = 0
-    """Pending members that ask for something (what allocate places)."""
+    """Pending members with requests (what allocate places)."""
     failed: int = 0
     """Members failed, releasing by deletion or unknown: they cannot count for the minimum."""
     allocated: Amounts = field(default_factory=dict)
     requested: Amounts = field(default_factory=dict)
-    """Everything its pending members ask for together (allocated not included)."""
+    """Sum of the requests of its pending members."""
     phase: str = ""
-    """Of its PodGroup: "", Pending, Inqueue, Running, Unknown, Completed."""
+    """Phase of its PodGroup: "", Pending, Inqueue, Running, Unknown, Completed."""
     using: int = 0
     """Members allocated, binding, bound or running."""
     nominated: Amounts = field(default_factory=dict)
-    """What its pipelined members ask for together; kept in sessions over a world only."""
+    """Sum of the requests of its pipelined members; kept in sessions over a world only."""
     gated: Amounts = field(default_factory=dict)
-    """What its members with scheduling gates ask for together."""
+    """Sum of the requests of its members with scheduling gates."""
     figures: JobFigures | None = None
     """What the totals above it count for it now; None = nothing."""
 
 
 @dataclass(slots=True)
 class Below:
-    """Totals of all queues below one, whatever their depth."""
+    """Totals of all descendants of a queue."""
 
     allocated: Amounts = field(default_factory=dict)
     inqueue: Amounts = field(default_factory=dict)
@@ -88,53 +89,54 @@ class QueueInfo:
     requested: Amounts = field(default_factory=dict)
     """allocated + pending of its jobs: what the queue would use if it could."""
     releasing: Amounts = field(default_factory=dict)
-    """What its tasks that are leaving hold still: not in ``allocated``, as in Volcano, but the
-    ledger counts it against the capability until they have left."""
+    """What its leaving tasks still hold: not in ``allocated``, as in Volcano, but the ledger counts
+    it against the capability until they have left."""
     jobs: int = 0
     inqueue: Amounts = field(default_factory=dict)
-    """What its jobs were let in with and do not hold yet."""
+    """Part of its jobs' minResources that they were admitted with and do not hold yet."""
     kept: Amounts = field(default_factory=dict)
-    """What each of its jobs holds up to its minResources, together: the rest is elastic."""
+    """Sum of what each of its jobs holds up to its minResources: the rest is elastic."""
     reserved: Amounts = field(default_factory=dict)
-    """What its pending tasks ask for whose own gate the scheduler has taken away: it is theirs."""
+    """Requests of its pending tasks whose gate the scheduler has removed: reserved for them."""
     claimed: Amounts = field(default_factory=dict)
-    """Devices that its tasks hold by claims, in the slots that quotas name them by. Kept by Order;
-    a session over a world of everything counts them by itself."""
+    """Devices that its tasks hold by claims, in the slots that quotas name them by. Maintained by
+    Order; a session over a full world counts them by itself."""
     above: tuple[QueueInfo, ...] = ()
-    """Its parent, that one's parent, and so on; set by ``link``."""
+    """Its ancestors, nearest first; set by ``link``."""
     below: Below | None = None
-    """None where no queue is below it."""
+    """None for a queue without children."""
 
 
 @dataclass(slots=True)
 class ClusterInfo:
-    """What Order's plugins may read. ``total`` is what all nodes have to give (allocatable)."""
+    """What Order's plugins may read. ``total`` is the sum of all nodes' allocatable."""
 
     total: Amounts = field(default_factory=dict)
     queues: dict[int, QueueInfo] = field(default_factory=dict)
     jobs: dict[int, JobInfo] = field(default_factory=dict)
     free: Amounts = field(default_factory=dict)
-    """What no task holds of ``total``. A session over a world has it in its view instead."""
+    """The part of ``total`` that no task holds. A session over a world has it in its view
+    instead."""
     inqueue: Amounts = field(default_factory=dict)
     kept: Amounts = field(default_factory=dict)
     """As those of a queue, over all queues."""
     promised: Amounts = field(default_factory=dict)
-    """What jobs that were let in may still come for, see :class:`JobFigures`."""
+    """What admitted jobs may still request, see :class:`JobFigures`."""
     now: float = 0.0
     """Seconds since 1970."""
     names: Sequence[str] = BASE
     """Of slots."""
     objects: ClusterObjects = field(default_factory=ClusterObjects)
     revision: int = 0
-    """Moves with every change of a total, queue or job count: plugins cache by it."""
+    """Rises with every change of a total, queue or job count: plugins cache by it."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a job has come in a turn: the counts for JobReady and JobPipelined.
+    """The counts of a job in a turn, for JobReady and JobPipelined.
 
-    Index = group. ``minimum``, ``parent`` from the job; ``held`` counts members that have a place,
-    ``waiting`` those pipelined. ``best_effort`` members count as present.
+    Index = group. ``minimum``, ``parent`` from the job; ``held`` counts placed members, ``waiting``
+    pipelined ones. ``best_effort`` members count as present.
     """
 
     parent: list[int]

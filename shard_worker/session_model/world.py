@@ -1,8 +1,7 @@
-"""The world of a session: node columns, and the jobs, queues and objects that its rules look at.
+"""The world of a session: node columns, and the jobs, queues and objects that its rules read.
 
-``replay`` makes a world of everything. A shard worker makes one for each turn that the fast path
-does not serve: from its view of all nodes, and the excerpt of jobs and queues that came with the
-turn.
+``replay`` makes a world of everything. A shard worker makes one for each turn that needs a session:
+from its view of all nodes, and the excerpt of jobs and queues that came with the turn.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class World(ClusterInfo):
     view: View = field(default_factory=lambda: View(shard=0))
     mode: Mode = Mode.NONE
     whole: bool = True
-    """Every task there is is in it; False: an excerpt, and totals count more than it has."""
+    """True if it has every task; False for an excerpt, where totals count more than it has."""
     tree: HyperTree | None = None
     """None where there are no hyper nodes, or they are not ready."""
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     resident: dict[int, list[TaskInfo]] = field(default_factory=dict)
-    """Row -> the tasks in states :data:`ON_NODE` that are there, in the order in which they came.
-    A worker's excerpt has only those that may matter as victims or neighbours."""
+    """Row -> the tasks there in states :data:`ON_NODE`, in the order of arrival. A worker's excerpt
+    has only possible victims and neighbours."""
 
     _rows: tuple[int, Mapping[str, int]] | None = None
     """Rows by name, as of a revision of the view."""
@@ -107,7 +106,7 @@ class World(ClusterInfo):
         return self._rows[1].get(name, -1)
 
     def idle(self, slot: int) -> NDArray[np.int64]:
-        """Allocatable less used, per row; may be negative where others use too much."""
+        """Allocatable minus used, per row; may be negative where foreign pods use too much."""
         view = self.view
         return view.column("allocatable", slot) - view.column("used", slot)
 
@@ -130,7 +129,7 @@ class World(ClusterInfo):
         return fits
 
     def fits_future(self, cls: TaskClass) -> Mask:
-        """Rows where a task of the class fits once those that leave have left."""
+        """Rows where a task of the class fits once leaving tasks have left."""
         fits = self._fits(cls.requests, self.future_idle)
         if cls.things:
             fits &= self.view.things.counts(cls.things, self.size)[0] > 0

@@ -1,1 +1,1 @@
-"""One turn: flat over columns, or a session of actions; and reservations for one."""
+"""One turn: without a session over columns, or with a session of actions; and reservations."""

@@ -1,4 +1,4 @@
-"""Asking an extender over HTTP, outside of the session that needs its answers."""
+"""HTTP calls to a scheduler extender, outside of the session that needs its answers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ T = TypeVar("T")
 AT_ONCE = 16
 """Questions that are open at a time."""
 LONGEST = 10 * 2**20
-"""Bytes of an answer; a longer one is none."""
+"""Largest response in bytes; a longer one counts as an error."""
 ROUNDS = 1000
-"""How often a session may come to questions nobody thought of: then it is one that never ends."""
+"""Limit on restarts of a session because of new questions: beyond it the session would never
+end."""
 
 PATIENCE_SECONDS = 1.5
-"""What answers of one session may take together; then all that is asked fails. A worker that does
-not come back is taken for dead after a little more."""
+"""Limit on the sum of waiting times in one session, after which its calls fail. A worker that stays
+silent a little longer is taken for dead."""
 
 NO_TIME = {FAILED: "no time was left to ask"}
 
@@ -59,8 +60,8 @@ def with_answers(
 
 
 def answered(run: Callable[[], T], *, view: View, ask: Ask) -> T:
-    """Run a session over a live view. A session that has to ask ends in the middle: the view is
-    restored, and it begins anew with the answers, which count for this session alone."""
+    """Run a session over a live view. A session that has questions stops: the view is restored, and
+    the session restarts with the answers, which are valid for it alone."""
     answers = view.known.objects.extender
     answers.clear()
 

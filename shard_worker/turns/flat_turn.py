@@ -1,7 +1,7 @@
 """Allocate, the half that places: one turn of one job becomes a statement or reasons why not.
 
-The rules are Volcano's for a flat job (no subgroups): tasks in order until JobReady; a failed role
-is not tried again; after a failure go on only while the gang can still be completed. Ready: the
+The rules are Volcano's for a job without subgroups: tasks in order until JobReady; a failed role is
+not tried again; after a failure go on only while the gang can still be completed. Ready: the
 statement is committed, and elastic tasks may follow it one by one. Only pipelined: every placement
 becomes a nomination. Neither: everything is undone.
 """
@@ -28,16 +28,16 @@ class PlacedTurn:
 
     statement: Statement
     core: list[TaskPlace] = field(default_factory=list)
-    """Stands or falls as a whole."""
+    """The gang core: accepted or refused as a whole."""
     tail: list[TaskPlace] = field(default_factory=list)
-    """Elastic tasks, each on its own."""
+    """Elastic tasks, each accepted or refused on its own."""
     displaced: list[int] = field(default_factory=list)
-    """Jobs whose nominations have to go for this."""
+    """Jobs that lose their nominations to this statement."""
     reasons: dict[str, int] = field(default_factory=dict)
-    """Why the first role that failed did: reason -> nodes."""
+    """Why the first failed role found no node: reason -> nodes."""
     failed_role: str = ""
     undone: int = 0
-    """Placements of a gang that were taken back, because the rest of it found no room."""
+    """Placements of a gang that were undone, because the rest of it found no room."""
 
 
 def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses) -> PlacedTurn:
@@ -75,7 +75,7 @@ class _Attempt:
         self.restart()
 
     def restart(self) -> None:
-        """Undo everything and begin anew."""
+        """Undo everything and start again."""
         self.compiled: list[tuple[TaskRun, Compiled]] = []
         self.statement.rollback()
         self.progress = _progress(self.turn)
@@ -85,7 +85,7 @@ class _Attempt:
         self.pipelined = False
 
     def run(self) -> bool:
-        """Place what can be placed; True where the job is ready with it."""
+        """Place tasks in order; True where the job is ready with them."""
         give_back_own(self.statement, self.view, self.turn)
         self.begin = self.statement.checkpoint
         self._compile()
@@ -111,8 +111,8 @@ class _Attempt:
         return placed
 
     def _compile(self) -> None:
-        """Update the classes of the turn. One with a new slot replaces the columns that the classes
-        before it use, so those are compiled again."""
+        """Update the compiled classes of the turn. A class with a new slot replaces the view's
+        columns, so that classes compiled before it are compiled again."""
         revision = None
         while revision != self.view.revision:
             revision = self.view.revision
@@ -121,7 +121,7 @@ class _Attempt:
     # --- counting before trying ---------------------------------------------------------------
 
     def _hopeless(self) -> bool:
-        """Would the job not even be pipelined if every class filled all the room it has?"""
+        """Whether the job would not even be pipelined if each class filled all the room it has."""
         short = [
             (run, compiled_class)
             for run, compiled_class in self.compiled
@@ -160,8 +160,8 @@ class _Attempt:
         return False
 
     def _place(self, run: TaskRun, compiled: Compiled, task: int, *, now: bool = False) -> bool:
-        """Place one task on the best node, its nominated node first; ``now``: idle
-        capacity only."""
+        """Place one task on the best node, its nominated node first; ``now``: on idle capacity
+        only."""
         compiled.refresh()
         at: int | None = self.turn.nominated.get(task)
         level = None if at is None else try_row(compiled, at)
@@ -189,7 +189,8 @@ class _Attempt:
         self.failed_roles[run.role] = run.group
 
     def _go_on(self) -> bool:
-        """NeedContinueAllocating for a flat job: can the rest still make the gang?"""
+        """NeedContinueAllocating for a job without subgroups: can the other roles still complete
+        the gang?"""
         turn, members = self.turn, self.progress.held
         minimum = turn.groups[0].minimum
         if minimum >= turn.total:
@@ -205,12 +206,13 @@ class _Attempt:
         )
 
     def _roles_bypassed(self) -> bool:
-        """Is the job's minimum below the sum of its roles' (which then are 0 in the turn)?"""
+        """Whether the job's minimum is below the sum of its roles' minima (which the turn then has
+        as 0)."""
         minimum, *roles = (group.minimum for group in self.turn.groups)
         return bool(roles) and (minimum < sum(roles) or 0 in roles)
 
     def _unplaced(self, run: TaskRun) -> int:
-        """Tasks of a run that are pending still."""
+        """Tasks of a run that are still pending."""
         tasks = set(run.tasks)
         placed = sum(place.task in tasks for place in self.statement.placed(self.begin))
         return len(run.tasks) - placed
@@ -218,9 +220,10 @@ class _Attempt:
     # --- after the loop -----------------------------------------------------------------------
 
     def _tail(self) -> None:
-        """Elastic tasks while idle nodes take them.
+        """Place elastic tasks while idle nodes take them.
 
-        The first task of a job that was ready before is the core of its statement, and one of them.
+        The first task of a job that was ready before becomes the core of its statement; the others
+        are its tail.
         """
         remaining = self.turn.tail
         if remaining and self.session.job_ready(_progress(self.turn)):
@@ -258,7 +261,7 @@ class _Attempt:
 
 
 def _progress(turn: Turn) -> Progress:
-    """How far the job was before the turn."""
+    """The counts of the job before the turn."""
     groups = turn.groups
     return Progress(
         parent=[g.parent for g in groups],
@@ -270,7 +273,7 @@ def _progress(turn: Turn) -> Progress:
 
 
 def _count(counts: list[int], parent: list[int], group: int, more: int) -> None:
-    """Count members for a group and all it is part of."""
+    """Add members to a group and all its ancestors."""
     while group >= 0:
         counts[group] += more
         group = parent[group]

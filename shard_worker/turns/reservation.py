@@ -1,7 +1,7 @@
 """Which nodes to reserve for a job that finds no room: those that are most nearly free.
 
-A stream of small tasks takes whatever comes free, so that the room for a wide job, or for a large
-task, never comes together. Nodes that nobody else may use any more drain by themselves.
+A stream of small tasks takes whatever becomes free, so that the room for a wide job, or for a large
+task, never accumulates. Nodes that no other job may use drain by themselves.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob, TaskInfo
 
 Room = dict[int, NDArray[np.int64]]
-"""Slot -> what each row has left of its allocatable, once all that is there now has left."""
+"""Slot -> per row, the amount that is left once all present tasks have left."""
 ThingRoom = dict[str, NDArray[np.int64]]
-"""The same of named things: name -> ``[dimension][row]``."""
+"""The same for named things: name -> ``[dimension][row]``."""
 
 
 def rows_for(ssn: Session, job: SessionJob) -> list[int]:
-    """Rows that together can hold the members missing to the job's minimum, empty if no rows can.
+    """Rows that together can hold the members missing to the job's minimum; empty if no rows can.
     Own rows before others, and among them those with the least in use.
 
-    A function of the world alone; nothing is changed.
+    Depends on the world alone and changes nothing.
     """
     tasks = _missing(job)
     room: Room = {}
@@ -47,7 +47,7 @@ def rows_for(ssn: Session, job: SessionJob) -> list[int]:
 
 
 def _missing(job: SessionJob) -> list[TaskInfo]:
-    """The first members that the job must get together, at least one."""
+    """The members that the job needs together, at least one."""
     waiting = [task for task in job.pending_tasks() if not task.backfilled and not task.role.gated]
     now = job.census
     least = job.minimum - now.ready - now.pending_best_effort
@@ -55,7 +55,8 @@ def _missing(job: SessionJob) -> list[TaskInfo]:
 
 
 def _row_for(ssn: Session, task: TaskInfo, room: Room, things: ThingRoom, chosen: list[int]) -> int:
-    """The row for one more task: one that was chosen already, else the one most nearly free."""
+    """The row for one more task: an already chosen one if it fits there, else the one most nearly
+    free."""
     world = ssn.world
     passes = feasible(ssn, task, cure=True).mask
     for slot, amount in task.requests:
@@ -78,8 +79,8 @@ def _row_for(ssn: Session, task: TaskInfo, room: Room, things: ThingRoom, chosen
 
 
 def _in_use(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The largest used part, on each row, of the task's requested resources, leaving tasks not
-    counted."""
+    """The largest used fraction, on each row, of the task's requested resources; leaving tasks are
+    not counted."""
     view = ssn.world.view
     most = np.zeros(len(rows), np.float64)
     for slot, _ in task.requests:

@@ -1,7 +1,8 @@
-"""A turn that is not flat: the action's own function runs over the view and the turn's excerpt.
+"""A turn that needs a session: the action's own function runs over the view and the turn's excerpt.
 
-Its effects are undone on the view at once and applied again as a statement like that of a flat
-turn, which the ledger judges and which can be rolled back. Without a result, the view is as before.
+Its effects are undone on the view at once and applied again as a statement like that of a turn
+without a session, which the ledger judges and which can be rolled back. Without a result, the view
+is as before.
 """
 
 from __future__ import annotations
@@ -63,16 +64,17 @@ class SessionPlaced(PlacedTurn):
     reason: str = ""
     domains: list[DomainOp] = field(default_factory=list)
     victim_job: tuple[int, int, int, int] | None = None
-    """Of a statement that is about no turn's job: jid, version, qid, priority of the victims'."""
+    """For a statement without a job of its own (a shuffle): jid, version, qid, priority of the
+    victims' job."""
     stale: bool = False
-    """The view does not know the job's classes yet."""
+    """Whether the view does not know the job's classes yet."""
 
     @property
     def empty(self) -> bool:
         return not (self.core or self.tail or self.evictions)
 
     def message(self, flat: messages.Statement) -> messages.Statement:
-        """The statement as the message of a flat turn, with evictions and guards."""
+        """The statement as a ledger message, with evictions and guards."""
         jid, version, qid, priority = self.victim_job or (
             flat.jid,
             flat.job_version,
@@ -94,7 +96,7 @@ class SessionPlaced(PlacedTurn):
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """One operation of a session that is in effect at its end."""
+    """An operation of a session that is in effect at its end."""
 
     kind: OpKind
     task: TaskInfo
@@ -103,7 +105,7 @@ class Did:
 
 
 class SessionTurns:
-    """Runs turns over their excerpts; one for each worker."""
+    """Runs turns over their excerpts; one per worker."""
 
     def __init__(
         self,
@@ -113,8 +115,8 @@ class SessionTurns:
         mode: Mode,
         ask: Ask = ask_over_http,
     ) -> None:
-        """``open_session`` opens one by the worker's policy: each turn has its own, as each of
-        Volcano's cycles has. ``ask``: who answers the questions of the plugin extender."""
+        """``open_session`` opens a session by the worker's policy: each turn has its own, as each
+        of Volcano's cycles has. ``ask`` sends the questions of the plugin extender."""
         self._ask = ask
         policy = open_session().policy
         self._asks = any(option.name == Extender.name for tier in policy.tiers for option in tier)
@@ -127,9 +129,9 @@ class SessionTurns:
         self._memory: dict[str, float] = {}
 
     def aside(self, numbers: Mapping[int, int]) -> SessionTurns:
-        """These turns for inquiries alone: nothing is remembered.
+        """A copy for inquiries that shares no caches.
 
-        ``numbers``: class numbers of excerpts -> what the view calls these classes for now.
+        ``numbers``: class numbers of excerpts -> the view's present numbers of these classes.
         """
         apart = SessionTurns(self._open, view=self._view, mode=self._mode)
         apart._memory = dict(self._memory)
@@ -137,22 +139,22 @@ class SessionTurns:
         return apart
 
     def opened(self, turn: Turn, *, now: float) -> tuple[Session, SessionJob] | None:
-        """The session that a turn would get, before it does anything. None where the view does not
-        know a class of its job. Errors: Malformed."""
+        """The session of a turn, before it runs. None where the view does not know a class of its
+        job. Errors: Malformed."""
         opened = self._world(decode_excerpt(turn.world), now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             return None
         return self._session(opened), opened.world.session_job(turn.jid)
 
     def place(self, turn: Turn, *, now: float) -> SessionPlaced:
-        """Run a turn about one job. Nominations of lower rank are respected at first; a turn that
-        gets less than all it wanted is tried again without them, and displaces those that are in
-        its way. Errors: Malformed, if the excerpt is no excerpt."""
+        """Run a turn of one job. Nominations of lower rank are respected at first; a turn that
+        places less than it wanted is tried again without them, and displaces those that are in its
+        way. Errors: Malformed, for an invalid excerpt."""
         excerpt = decode_excerpt(turn.world)
         return self._answered(lambda: self._place(turn, excerpt, now))
 
     def _answered(self, run: Callable[[], T]) -> T:
-        """Run with the answers of an extender, if the policy names one."""
+        """Run with the answers of an extender, if the policy has one."""
         return answered(run, view=self._view, ask=self._ask) if self._asks else run()
 
     def _place(self, turn: Turn, excerpt: Excerpt, now: float) -> SessionPlaced:
@@ -268,7 +270,7 @@ class SessionTurns:
         *,
         first: int,
     ) -> None:
-        """``first``: number of placements that stand or fall together, 0 = all."""
+        """``first``: number of placements that are accepted or refused together, 0 = all."""
         job = opened.world.session_job(turn.jid)
         evictions = [op for op in did if op.kind is OpKind.EVICT]
         places = [op for op in did if op.kind is not OpKind.EVICT and op.task.job is job]
@@ -325,7 +327,7 @@ class SessionTurns:
 
     @staticmethod
     def _moves(result: SessionPlaced, opened: Opened, jids: Iterable[int]) -> None:
-        """Add the versions that the statement relies on, and raises."""
+        """Add the versions that the statement relies on, and those that it increments."""
         present = {op.key for op in result.domains}
         for key in dict.fromkeys(key for jid in jids for key in opened.keys.get(jid, ())):
             if key not in present:
@@ -349,7 +351,7 @@ def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list
 
 
 def _satisfied(placed: SessionPlaced, turn: Turn) -> bool:
-    """Has the turn got what the action is for? Victims only ever make room for a nomination."""
+    """Whether the turn got what the action is for. Victims only ever make room for a nomination."""
     if turn.action in ("allocate", "backfill"):
         return any(place.kind == ALLOCATE for place in placed.core)
     return not placed.empty
@@ -371,9 +373,9 @@ def _reasons(session: Session, job: SessionJob, turn: Turn) -> dict[str, int]:
 
 
 def _never(session: Session, job: SessionJob) -> dict[str, int]:
-    """Why no node ever takes its tasks, whoever leaves; empty if one does.
+    """Why no node can ever take its tasks, whichever tasks leave; empty if one can.
 
-    Where amounts are short, a session finds that first, of every node.
+    A session reports the resource shortage of each node first, which can hide these reasons.
     """
     if not any(reason.startswith("Insufficient ") for reason in job.unschedulable):
         return {}
@@ -397,8 +399,8 @@ def _never(session: Session, job: SessionJob) -> dict[str, int]:
 
 
 def _spared(session: Session, job: SessionJob) -> dict[str, int]:
-    """Why tasks that could make way do not: reason -> tasks, in the place of node counts. If no
-    task was asked at all, why that is, for 0 tasks."""
+    """Why possible victims were not evicted: reason -> tasks, in the place of node counts. If no
+    task was considered at all, the reason for that, with 0 tasks."""
     jid = job.job.jid
     if jid not in session.spared and jid in session.skipped:
         return {session.skipped[jid][1]: 0}

@@ -1,1 +1,2 @@
-"""A worker's view: all nodes as columns, the hyper node tree, and the reasons nodes give."""
+"""A worker's view: all nodes as columns, the hyper node tree, and the reasons why nodes refuse
+tasks."""

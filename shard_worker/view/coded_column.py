@@ -29,7 +29,7 @@ class CodedColumn(Generic[V]):
         self._codes = np.full(FIRST_ROWS, ABSENT, dtype=np.int32)
         self._size = 0
         self.revision = 0
-        """Moves whenever rows are read anew."""
+        """Rises whenever rows are read again."""
         self.update(range(len(nodes)), nodes)
 
     @property
@@ -41,7 +41,7 @@ class CodedColumn(Generic[V]):
         return self._values
 
     def code(self, value: object) -> int:
-        """The code of a value, UNKNOWN where no row ever had it."""
+        """The code of a value; UNKNOWN where no row ever had it."""
         return self._index.get(value, UNKNOWN)  # type: ignore[arg-type]
 
     def update(self, rows: Iterable[int], nodes: Sequence[Node | None]) -> None:

@@ -22,9 +22,9 @@ FIRST_ROWS = 64
 
 
 class Columns:
-    """Growing columns. ``used`` includes what was observed from outside.
+    """Growing columns. ``used`` includes the usage of foreign pods.
 
-    Values that no record gave are 0.
+    Values without a record are 0.
     """
 
     __slots__ = ("_data", "_open", "_opened", "size", "slots", "views")
@@ -41,7 +41,7 @@ class Columns:
         self._opened: list[list[Column]] = [[] for _ in KINDS]
 
     def grow(self, *, rows: int = 0, slots: int = 0) -> bool:
-        """Make room for so many rows and slots; True where the columns were replaced."""
+        """Make room for this many rows and slots; True where the arrays were replaced."""
         if rows <= self.size and slots <= self.slots:
             return False
         old_rows, old_slots = self.size, self.slots
@@ -83,7 +83,7 @@ class Columns:
         self._data[:, :, rows] += self._open[:, :, rows]
 
     def shift(self, kind: int, requests: Requests, row: int, times: int) -> None:
-        """Add ``times`` a request on behalf of an open statement; the inverse takes ``-times``."""
+        """Add ``times`` a request for an open statement; its inverse is ``-times``."""
         columns, opened = self.views[kind], self._opened[kind]
         for slot, amount in requests:
             more = amount * times
@@ -101,17 +101,16 @@ class Columns:
         return self._data[:, :, row].tobytes()
 
     def image(self) -> bytes:
-        """Every amount and every open part: two equal images are equal columns."""
+        """Every amount and every open part, as bytes to compare columns by."""
         cut = (slice(None), slice(None), slice(0, self.size))
         return self._data[cut].tobytes() + self._open[cut].tobytes()
 
     def kept(self) -> tuple[Block, Block]:
-        """A copy of everything, for :meth:`bring_back`: only if there is no list of operations that
-        could be undone."""
+        """A copy of everything, for rollbacks without a list of operations."""
         return self._data.copy(), self._open.copy()
 
     def bring_back(self, saved: tuple[Block, Block]) -> None:
-        """Restore all amounts. Slots that came meanwhile stay, with nothing used."""
+        """Restore all amounts. Slots added since stay, with nothing used."""
         for block, old in zip((self._data, self._open), saved, strict=True):
             block[1:] = 0
             block[:, : old.shape[1], : old.shape[2]] = old
@@ -134,14 +133,14 @@ class RowChanges:
 
     @property
     def end(self) -> int:
-        """The cursor of a reader that has seen everything."""
+        """The cursor of a reader that is up to date."""
         return self._base + len(self._rows)
 
     def mark(self, row: int) -> None:
         self._rows.append(row)
 
     def mark_all(self, rows: Iterable[int]) -> None:
-        """Note many rows; the oldest half is forgotten where the log became too long."""
+        """Record many rows; drops the oldest half where the log is too long."""
         self._rows.extend(rows)
         if len(self._rows) > self._limit:
             half = len(self._rows) // 2
@@ -149,6 +148,6 @@ class RowChanges:
             self._base += half
 
     def since(self, cursor: int) -> list[int] | None:
-        """Rows after a cursor, with repetitions; None where they were forgotten already."""
+        """Rows after a cursor, with repetitions; None where they were dropped already."""
         start = cursor - self._base
         return None if start < 0 else self._rows[start:]

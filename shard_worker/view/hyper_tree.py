@@ -1,8 +1,8 @@
 """Hyper nodes as a tree of domains over the rows of a view: tier 1 is closest.
 
-Above all of them stands a virtual root with every node, one tier higher than the highest. Hyper
-nodes that cannot be one tree (a cycle, two parents, an invalid pattern) leave the tree unusable
-with a reason: jobs that ask for domains wait until they are repaired, others are not affected.
+A virtual root with every node is above all of them, one tier higher than the highest. Hyper nodes
+that do not form one tree (a cycle, two parents, an invalid pattern) make the tree unusable, with a
+reason: jobs that require domains wait until it is repaired, others are not affected.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class HyperTree:
     listed: list[Domain] = field(default_factory=list)
     """Every domain, parents first."""
     tiers: tuple[int, ...] = ()
-    """Every tier there is, the root's too, ascending."""
+    """Every tier, the root's included, ascending."""
     tier_names: dict[str, int] = field(default_factory=dict)
     problem: str = ""
-    """Why no job that asks for domains can be placed; "" where the tree is in order."""
+    """Why no job that requires domains can be placed; "" for a valid tree."""
     leaf: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Row -> index of the lowest domain that has it, :data:`NOWHERE` where only the root does."""
     members: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
@@ -84,13 +84,12 @@ class HyperTree:
         return sums
 
     def leaf_of(self, row: int) -> str:
-        """The lowest domain that has the row; the root where no hyper node does."""
+        """The lowest domain of the row; the root where it is in no hyper node."""
         at = int(self.leaf[row]) if row < len(self.leaf) else NOWHERE
         return TOP if at == NOWHERE else self.listed[at].name
 
     def lca(self, left: str, right: str) -> str:
-        """The lowest domain above (or equal to) both. "", and names of deleted domains, stand for
-        nothing."""
+        """The lowest common ancestor of both. "" and names of deleted domains are ignored."""
         a, b = self.domains.get(left), self.domains.get(right)
         if a is None or b is None:
             present = a or b
@@ -103,9 +102,8 @@ class HyperTree:
         return a.name
 
     def highest(self, topology: Topology | None) -> int | None:
-        """The highest tier that a job may spread over; None: it may spread over the cluster and
-        asks for no domain. Soft means any tier, the lower the better. A name that no tier has
-        binds nothing, as in Volcano."""
+        """The highest tier that a job may spread over; None: no limit. Soft means any tier, the
+        lower the better. A name that no tier has sets no limit, as in Volcano."""
         if topology is None:
             return None
         if not topology.hard:

@@ -81,7 +81,7 @@ class KnownObjects:
             objects[name] = decode_object(key, spec)
 
     def nodes_changed(self) -> None:
-        """Nodes came, went, or got other labels: domains may hold others."""
+        """Nodes were added, deleted or relabelled, so that domains may have changed."""
         self._stale = bool(self._hyper_nodes)
 
     def tree(self, nodes: Sequence[Node | None]) -> HyperTree | None:

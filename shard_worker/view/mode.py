@@ -1,4 +1,4 @@
-"""What nodes of other shards mean to a shard's worker."""
+"""How a shard's worker treats nodes of other shards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Mode(Enum):
-    """What nodes of other shards mean: nothing special, second choice, or out of reach."""
+    """Nodes of other shards are equal to own ones, second choice, or out of reach."""
 
     NONE = "none"
     SOFT = "soft"

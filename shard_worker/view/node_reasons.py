@@ -1,4 +1,4 @@
-"""Reasons why a node does not take a task, in the words of events and explanations."""
+"""Reasons why a node does not take a task, worded as in events and explanations."""
 
 from __future__ import annotations
 

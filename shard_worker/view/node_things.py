@@ -1,9 +1,9 @@
-"""Named things of all nodes: who has what of them, row by row, in columns of those in use.
+"""Named things of all nodes (host ports and the like): their usage by row, for those in use.
 
-Of one thing (host port 8080) only the rows on which somebody has it are kept, with their amounts
-side by side; every other row has what the thing's kind implies. So a port costs what its users
-cost, not the number of nodes, and a question about all nodes is a few array operations on those
-rows. What open statements added stays on top of the records until the statement is undone.
+For each thing (host port 8080) only the rows that use it are kept, with their amounts side by side;
+every other row has what the thing's kind implies. So a port costs as much as its users, not the
+number of nodes, and a question about all nodes is a few array operations on those rows. What open
+statements added stays on top of the records until the statement is undone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from shared.units.things import DIMENSIONS, Things, Vector, implied
 _FIRST = 8
 _ENDLESS = np.iinfo(np.int64).max
 UNTOLD = -1
-"""Version of a thing on a row that no record was seen of, and of a row that the log never told
-things of."""
+"""Version of a thing on a row without a record, and of a row without a thing in the log."""
 
 
 Told = tuple[int, str, bytes]
@@ -30,7 +29,7 @@ Told = tuple[int, str, bytes]
 
 
 class Room(NamedTuple):
-    """How many tasks fit, on some rows: once all that leaves has left, and now."""
+    """How many tasks fit on some rows: once all leaving tasks have left, and now."""
 
     rows: NDArray[np.intp]
     future: Column
@@ -39,7 +38,7 @@ class Room(NamedTuple):
     """How many fit on a row that is not among them."""
 
     def over(self, size: int, counts: Column) -> Column:
-        """Counts of these rows (``future`` or ``idle``) over all of ``size`` rows."""
+        """Counts of these rows (``future`` or ``idle``) expanded to all ``size`` rows."""
         found = np.full(size, self.other_rows)
         found[self.rows] = counts
         return found
@@ -78,7 +77,7 @@ class _Thing:
         self.open = np.concatenate([self.open, np.zeros_like(self.open)], axis=2)
 
     def tidy(self, row: int) -> None:
-        """Forget the row where nothing of it is left; the last one takes its place."""
+        """Remove the row where nothing is left; the last one takes its place."""
         at = self.at[row]
         if self.amounts[:, :, at].any() or self.open[:, :, at].any():
             return
@@ -110,7 +109,7 @@ _NOBODY = _Thing()
 
 
 class NodeThings:
-    """Every named thing of the cluster that somebody has, as the ledger's records tell of it."""
+    """Every named thing that is in use, from the ledger's records."""
 
     __slots__ = ("_followed", "_things")
 
@@ -127,10 +126,10 @@ class NodeThings:
     # --- keeping up -----------------------------------------------------------------------------
 
     def set(self, told: Iterable[Told], *, from_log: bool = False) -> list[int]:
-        """Take over records that are newer than what is here; the rows of those that were.
+        """Take records that are newer than the present ones; returns their rows.
 
-        ``from_log``: they are those of the log's next entry. Others come by themselves (with a
-        reply, in a snapshot), maybe after the log has told how everything in them went on.
+        ``from_log``: they belong to the log's next entry. Others arrive by themselves (with a
+        reply, in a snapshot), possibly after the log has passed changes of everything in them.
         """
         return [row for row, name, record in told if self._set(row, name, record, from_log)]
 
@@ -187,7 +186,7 @@ class NodeThings:
     # --- questions ------------------------------------------------------------------------------
 
     def rooms(self, things: Things) -> Iterator[tuple[str, Room]]:
-        """Of each thing how many tasks that take so much of it fit."""
+        """For each thing, how many tasks that take this much of it fit."""
         for name, amounts in things:
             thing = self._things.get(name, _NOBODY)
             yield name, thing.room(amounts, implied(name, len(amounts)))
@@ -221,7 +220,7 @@ class NodeThings:
         return future, idle
 
     def ahead(self, things: Things, row: int) -> bool:
-        """Is none of these things promised beyond what the row will have?"""
+        """Whether none of these things is promised beyond what the row will have."""
         for name, amounts in things:
             thing = self._things.get(name)
             if thing is None or row not in thing.at:
@@ -261,7 +260,7 @@ class NodeThings:
         return not any(thing.open[:, :, : thing.count].any() for thing in self._things.values())
 
     def image(self) -> list[tuple[str, int, bytes, bytes]]:
-        """Every amount and every open part: two equal images are equal things."""
+        """Every amount and every open part, to compare by."""
         return sorted(
             (name, row, thing.amounts[:, :, at].tobytes(), thing.open[:, :, at].tobytes())
             for name, thing in self._things.items()
@@ -269,7 +268,7 @@ class NodeThings:
         )
 
     def kept(self) -> NodeThings:
-        """A copy, for where there is no list of what was done that could be undone."""
+        """A copy of everything, for rollbacks without a list of operations."""
         copy = NodeThings()
         copy._followed = self._followed.copy()
         for name, thing in self._things.items():

@@ -46,7 +46,7 @@ from shared.units.slots import BASE
 KIND_INDEX = {name: i for i, name in enumerate(KINDS)}
 HOSTNAME = "kubernetes.io/hostname"
 UNKNOWN = -1
-"""Specification version of a row that no node is known for."""
+"""Specification version of a row without a known node."""
 
 Look = tuple[tuple[Taint, ...], tuple[tuple[str, str], ...]]
 Images = tuple[tuple[str, int], ...]
@@ -116,13 +116,13 @@ class View:
         return column
 
     def taints(self) -> CodedColumn[tuple[Taint, ...]]:
-        """The taint set of each node; no taints are a set too."""
+        """The taint set of each node; the empty set has a code too."""
         if self._taints is None:
             self._taints = CodedColumn(lambda n: n.taints, self.nodes)
         return self._taints
 
     def images(self) -> CodedColumn[Images]:
-        """The images of each node; none are a set too."""
+        """The image set of each node; the empty set has a code too."""
         if self._images is None:
             self._images = CodedColumn(lambda n: n.images, self.nodes)
         return self._images
@@ -132,13 +132,13 @@ class View:
         return self._cordoned
 
     def looks(self) -> CodedColumn[Look]:
-        """A code for all that a node declares but its name: few values for many nodes."""
+        """A code for everything that a node declares except its name: few values for many nodes."""
         if self._looks is None:
             self._looks = CodedColumn(_look, self.nodes)
         return self._looks
 
     def live(self) -> NDArray[np.bool_]:
-        """True if a node exists and its specification is the one its record was written for."""
+        """True if a node exists and its record was written for its present specification."""
         current: NDArray[np.bool_] = self.spec == self.record_spec
         return current & self.exists()
 
@@ -167,7 +167,7 @@ class View:
         self.looks()  # now rather than in the first turn: it reads every node
 
     def apply(self, entries: Iterable[LogEntry]) -> None:
-        """Follow the log: rows, node specs, classes, the partition, nominations."""
+        """Apply the log: rows, node specs, classes, the partition, nominations."""
         for entry in entries:
             match entry:
                 case CommitEntry():
@@ -187,7 +187,7 @@ class View:
                     pass
 
     def set_rows(self, fresh: Rows, *, from_log: bool = False) -> None:
-        """Take over records that are newer than the view's. No row comes twice in one call."""
+        """Take records that are newer than the view's. No row may occur twice in one call."""
         if fresh.things:
             self._grow(1 + max(row for row, _, _ in fresh.things))
             self.changes.mark_all(self.things.set(fresh.things, from_log=from_log))
@@ -205,7 +205,7 @@ class View:
             self._take(rows[same], table[same, : HEAD + WIDTH * width])
 
     def _take(self, rows: NDArray[np.intp], table: NDArray[np.int64]) -> None:
-        """Rows without repetition and their records: all newer, all with as many slots."""
+        """Set unique rows from their records: all newer, all with as many slots."""
         slots = table[:, HEAD:].reshape(len(rows), -1, WIDTH)
         if slots.shape[1] > self.columns.slots and self.columns.grow(slots=slots.shape[1]):
             self.revision += 1
@@ -220,9 +220,9 @@ class View:
         self.changes.mark_all(rows.tolist())
 
     def audit(self, fresh: Rows) -> int:
-        """Compare with records that were read before the log was followed to its end. What is
-        newer there was never told, and what differs at the same version was changed here: returns
-        how many rows, and takes their records over. No statement may be open."""
+        """Compare with records that were read before the log was followed to its end. A newer
+        record was missing in the log, and a difference at the same version is an error of the view:
+        returns the number of such rows, and takes their records. No statement may be open."""
         if not fresh.rows:
             return 0
         rows = np.array(fresh.rows, dtype=np.intp)
@@ -299,7 +299,7 @@ class View:
         self._reread(nodes)
 
     def _reread(self, rows: Iterable[int]) -> None:
-        """Node specifications changed: read everything derived from these rows again."""
+        """Recompute everything derived from these rows, whose node specifications changed."""
         rows = list(rows)
         for column in self._labels.values():
             column.update(rows, self.nodes)
@@ -322,7 +322,8 @@ class View:
         self.revision += 1
 
     def _put_object(self, op: PutObject) -> None:
-        """Store the slots' names, a quarantine, a reservation, or an object for sessions."""
+        """Store an object: the slots' names, a quarantine, a reservation, or an object for
+        sessions."""
         if (row := aside_row(op.key)) >= 0:
             (self._aside.discard if op.spec is None else self._aside.add)(row)
             self._mark_aside()
@@ -356,8 +357,8 @@ class View:
         )
 
     def renominate(self, jid: int, *, priority: int, expiry: float, runs: list[Run]) -> None:
-        """Replace all nominations of a job by those of its accepted statement (by none without
-        runs)."""
+        """Replace all nominations of a job by those of its accepted statement (empty ``runs``: by
+        none)."""
         earlier = self.nominations.pop(jid, None)
         if runs:
             since = earlier.since if earlier is not None else expiry
@@ -384,7 +385,7 @@ class View:
         self.changes.mark_all(rows)
 
     def ahead(self, cls: TaskClass, row: int) -> bool:
-        """Does the row have no more of the class's requests promised than it will have?"""
+        """Whether no more of the class's requests is promised on the row than it will have."""
         kinds = self.columns.views
         for slot, _ in cls.requests:
             allocatable, used, releasing, nominated = (k[slot].item(row) for k in kinds)
@@ -393,7 +394,7 @@ class View:
         return not cls.things or self.things.ahead(cls.things, row)
 
     def reserve(self, requests: Requests) -> None:
-        """Make sure the columns that a request names exist."""
+        """Create the columns that a request needs."""
         last = max(slot for slot, _ in requests)
         if last >= self.columns.slots and self.columns.grow(slots=last + 1):
             self.revision += 1

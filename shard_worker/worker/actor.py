@@ -6,7 +6,8 @@ batch whose answer was lost again (same sequence number, so it cannot happen twi
 shard's lease, and fails when it cannot: the coordinator then replaces it.
 
 The constructor does nothing: an actor that fails there is gone for good, while a failed ``begin``
-is an error of one call that the coordinator can answer."""
+is an error of one call that the coordinator can handle.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +36,14 @@ LOG_BATCH = 512
 """Log entries read at once."""
 
 AUDIT_ROWS = 512
-"""Rows of the view that are compared with the ledger's records while there is nothing else to do:
-about a millisecond."""
+"""Rows of the view that one idle moment compares with the ledger's records: about a millisecond."""
 
 COMMIT_ATTEMPTS = 5
 """How often a batch is sent before the call fails; the coordinator then replaces the worker."""
 
 INQUIRY_SECONDS = 1.0
-"""How long turns may wait for an inquiry: far less than the silence after which one is dead."""
+"""How long an inquiry may delay turns: far less than the silence after which a worker is taken for
+dead."""
 
 
 class ShardActor:
@@ -51,7 +52,7 @@ class ShardActor:
         self._server: ShardServer | None = None
 
     def begin(self, config: bytes) -> bytes:
-        """Load the view and take up the shard under the given epoch; returns our process id."""
+        """Load the view and take over the shard under the given epoch; returns our process id."""
         settings = WorkerConfig.decode(config)
         configure_tracing("worker")
         self.end()
@@ -61,7 +62,7 @@ class ShardActor:
         return str(os.getpid()).encode()
 
     def end(self) -> None:
-        """Leave the shard; also where it was never taken up."""
+        """Release the shard; allowed also where it was never taken over."""
         server, self._server = self._server, None
         if server is not None:
             self._runner.run(server.close())
@@ -69,8 +70,8 @@ class ShardActor:
     def turns(self, epoch: bytes, call: bytes) -> bytes:
         """Place turns and commit the placements; an empty list only catches up with the log.
 
-        Only for the coordinator that began it last: an earlier one that does not know yet that it
-        was deposed may still call, and nobody would hear of the outcomes.
+        Rejects calls of earlier coordinators: one that does not know yet that it was deposed may
+        still call, and nobody would receive the outcomes.
         """
         if self._server is None:
             raise RuntimeError("the worker has not begun")
@@ -90,7 +91,7 @@ class ShardActor:
 
 
 class ShardServer:
-    """One shard's worker bound to a ledger. Without Ray: usable in any event loop."""
+    """One shard's worker connected to a ledger. Without Ray: usable in any event loop."""
 
     def __init__(self, config: WorkerConfig, ledger: Ledger) -> None:
         policy = DEFAULT_POLICY if config.policy is None else parse_policy(config.policy)
@@ -125,7 +126,7 @@ class ShardServer:
         return self._log_id
 
     def take_figures(self) -> WorkerFigures:
-        """Counts and measurements since they were last taken: call it after a call."""
+        """Counts and measurements since the last call of this method."""
         figures = self._worker.take_figures()
         figures.session_seconds.observe(self._session_seconds)
         figures.drifted, self.drifted = self.drifted, 0
@@ -184,7 +185,7 @@ class ShardServer:
         return outcomes
 
     async def inquire(self, inquiry: Inquiry) -> InquiryFindings:
-        """Answer on the view as it is now; nothing is kept."""
+        """Answer on the present view; no state is kept."""
         await self._follow()
         until = time.monotonic() + INQUIRY_SECONDS
         findings = self._worker.inquire(
@@ -193,7 +194,7 @@ class ShardServer:
         return InquiryFindings(self._log_id, findings)
 
     async def _audit(self) -> None:
-        """Compare some rows of the view with the ledger's records, in a circle."""
+        """Compare some rows of the view with the ledger's records, round robin."""
         first = self._audited if self._audited < self._view.size else 0
         self._audited = min(first + AUDIT_ROWS, self._view.size)
         fresh = await self._ledger.read_nodes([*range(first, self._audited)])

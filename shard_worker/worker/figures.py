@@ -1,7 +1,7 @@
 """What a worker counts and measures for the metrics.
 
-It travels with each answer to the coordinator, which adds it up: there is one place to scrape, and
-a worker that dies takes nothing along but its last call.
+Sent with each answer to the coordinator, which adds it up: there is one place to scrape, and a
+worker that dies loses only its last call's figures.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ OPERATIONS = exponential(1, 2, 12)
 SESSION_SECONDS = exponential(0.001, 2, 15)
 
 RESULTS = ("committed", "rechecked", "true", "read", "quota", "epoch")
-"""What the ledger said of a statement."""
+"""Labels for the ledger's verdict on a statement."""
 
 CAUSES = ("true", "read", "quota", "epoch", "rollback")
-"""Why placements were thrown away; ``rollback``: the rest of the gang found no room."""
+"""Labels for why placements were discarded; ``rollback``: the rest of the gang found no room."""
 
 
 def _result_of(verdict: Verdict) -> str:
@@ -38,7 +38,7 @@ _RESULT = {verdict: _result_of(verdict) for verdict in Verdict}
 
 
 class WorkerFigures:
-    """Since they were last taken. Keys: :data:`RESULTS`, :data:`CAUSES`."""
+    """Figures since they were last taken. Keys: :data:`RESULTS`, :data:`CAUSES`."""
 
     __slots__ = (
         "commit_seconds",
@@ -61,7 +61,7 @@ class WorkerFigures:
         self.session_seconds = Histogram(SESSION_SECONDS)
 
     def judged(self, verdict: Verdict, *, wasted: int = 0) -> None:
-        """The ledger judged a statement (or refused an operation of a tail)."""
+        """Count the verdict on a statement (or on a refused operation of a tail)."""
         result = _RESULT[verdict]
         self.statements[result] += 1
         if wasted:

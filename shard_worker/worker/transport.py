@@ -33,7 +33,7 @@ _REPLY = b"placed"
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What a worker needs to begin: everything else it reads from the ledger."""
+    """The start configuration of a worker; everything else it reads from the ledger."""
 
     shard: int
     epoch: Epoch
@@ -45,7 +45,7 @@ class WorkerConfig:
     access: Access
     nomination_seconds: float
     lease_seconds: float = 0.0
-    """How long it may commit without renewing; 0 = without end."""
+    """How long it may commit without renewing its lease; 0 = no lease."""
 
     def encode(self) -> bytes:
         return pack_sealed(
@@ -86,14 +86,14 @@ class WorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlaceReply:
-    """The outcomes of a call's turns, and how far the worker's view has followed the log."""
+    """The outcomes of a call's turns, and the log position of the worker's view."""
 
     outcomes: list[Outcome]
     log_id: str
     busy_seconds: float = 0.0
     """Processor time the call took in the worker."""
     figures: WorkerFigures | None = None
-    """What the worker counted since its last answer; None where it placed nothing."""
+    """The worker's counts since its last answer; None where it placed nothing."""
 
     def encode(self) -> bytes:
         figures = None if self.figures is None else self.figures.plain()

@@ -5,7 +5,7 @@ One batch at a time goes to the ledger. Its reply undoes what the batch's statem
 the view, brings the current rows, and says which statements were accepted. Refused ones are placed
 again on the fresh rows a few times before they go back to Order.
 
-No clock, no I/O, no randomness but the seed: the actor and the simulator run the same worker.
+No clock, no I/O, no randomness but the seed: the service and the simulation run the same worker.
 """
 
 from __future__ import annotations
@@ -46,21 +46,20 @@ from shared.messages.messages import (
 )
 
 HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
-"""Refusals after which the turn itself is out of date."""
+"""Refusals that mean the turn itself is out of date."""
 NOT_OURS = frozenset({Verdict.QUEUE})
 """Refusals that another node cannot cure: Order has to decide."""
 
 OF_THE_EXCERPT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
-"""Refusals of a turn that is not flat which follow from what its excerpt said: Order writes a new
-one."""
+"""Refusals of a turn with a session that follow from its excerpt: Order must send a new one."""
 NOT_AS_TOLD = frozenset({*HOPELESS, Verdict.DOMAIN})
 TRUST_ATTEMPTS = 2
-"""After so many refusals in a row by one of these, what Order knows is out of date: it is read
-anew."""
+"""After this many refusals in a row by one of these, Order's knowledge is out of date, and the job
+is reread."""
 
 RESERVE = "reserve"
-"""Action of a turn that only asks which nodes to keep for its job: the outcome is INFEASIBLE, and
-its placements tell the rows."""
+"""Action of a turn that only chooses nodes to reserve for its job: the outcome is INFEASIBLE, and
+its placements carry the rows."""
 
 INQUIRY_CLASSES = 8
 """Classes kept compiled within one inquiry."""
@@ -71,9 +70,9 @@ class Limits:
     """Bounds of a worker."""
 
     batch_operations: int = 256
-    """Operations of one batch; a statement with more goes alone."""
+    """Limit on operations per batch; a larger statement is sent alone."""
     repairs: int = 3
-    """Times that a refused statement is placed again before Order hears of it."""
+    """How often a refused statement is placed again before Order gets the outcome."""
     nomination_seconds: float = 10.0
     """How long a nomination holds its node."""
     compiled_classes: int = 64
@@ -81,7 +80,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CommitBatchRequest:
-    """Send this batch to the ledger and bring back the reply (send the same again where lost)."""
+    """Instruction: send this batch to the ledger and return the reply; send the same batch again
+    where the reply was lost."""
 
     batch: CommitBatch
 
@@ -98,7 +98,7 @@ Instruction = CommitBatchRequest | Outcomes
 
 @dataclass(slots=True)
 class Tally:
-    """How the ledger judged the statements of a turn."""
+    """The ledger's verdicts on the statements of a turn."""
 
     committed: int = 0
     rechecked: int = 0
@@ -106,7 +106,7 @@ class Tally:
     conflicts_read: int = 0
 
     def count(self, verdict: Verdict) -> None:
-        """A statement, or a tail operation that was refused."""
+        """Count the verdict on a statement, or on a refused tail operation."""
         if verdict in ACCEPTED:
             self.committed += 1
             self.rechecked += verdict is Verdict.RECHECKED
@@ -129,7 +129,7 @@ class Attempt:
 
 
 class Worker:
-    """Places turns on a view and sees them through the ledger."""
+    """Places turns on a view and commits them to the ledger."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Worker:
         seed: int = 0,
         limits: Limits | None = None,
     ) -> None:
-        """``seed``: decides between equal nodes; different for each shard, or they collide."""
+        """``seed`` breaks ties between equal nodes; different for each shard, or they conflict."""
         self.session = session
         self.view = view
         self.shard = shard
@@ -150,14 +150,14 @@ class Worker:
             view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
         )
         self._turns = SessionTurns(lambda: open_session(session.policy), view=view, mode=mode)
-        """For turns that are not flat."""
+        """For turns that need a session."""
         self._figures = WorkerFigures()
         self._epoch: Epoch | None = None
         self._run_id = ""
         self._sequence = 0
         self._now = 0.0
         self._sessions = 0
-        """Calls with turns: each is one pass over the view."""
+        """Number of calls with turns: each is one pass over the view."""
         self._waiting: deque[Attempt] = deque()
         self._flying: list[Attempt] = []
         self._batch: CommitBatch | None = None
@@ -165,7 +165,7 @@ class Worker:
     # --- events -------------------------------------------------------------------------------
 
     def begin(self, epoch: Epoch, run_id: str) -> list[Instruction]:
-        """Commit under this epoch from now on. Turns that were open are undone and fenced."""
+        """Commit under this epoch from now on. Open turns are undone and reported as fenced."""
         instructions = self._fence()
         self._epoch = epoch
         self._run_id = run_id
@@ -173,7 +173,7 @@ class Worker:
         return instructions
 
     def on_log(self, entries: list[LogEntry]) -> None:
-        """Follow the ledger's log."""
+        """Apply the ledger's log."""
         self.view.apply(entries)
 
     def on_turns(self, turns: list[Turn], *, now: float) -> list[Instruction]:
@@ -193,7 +193,7 @@ class Worker:
         return self._instructions(outcomes)
 
     def on_reply(self, reply: CommitReply) -> list[Instruction]:
-        """The ledger's answer to the batch in flight."""
+        """Take the ledger's answer to the batch in flight."""
         batch, attempts = self._batch, self._flying
         if batch is None:
             return []
@@ -223,13 +223,14 @@ class Worker:
     # --- questions ----------------------------------------------------------------------------
 
     def pending_batch(self) -> CommitBatch | None:
-        """The batch in flight: to be sent again, unchanged, where its reply was lost."""
+        """The batch in flight, to be sent again unchanged where its reply was lost."""
         return self._batch
 
     def inquire(
         self, inquiry: Inquiry, *, now: float, may_go_on: Callable[[], bool] = lambda: True
     ) -> list[InquiryFinding]:
-        """The results of these turns now; nothing of it stays, not even a compiled class."""
+        """The results of these turns if they ran now; nothing of them is kept, not even a compiled
+        class."""
         apart = CompiledClasses(
             view=self.view,
             session=self.session,
@@ -246,7 +247,7 @@ class Worker:
 
     @property
     def open_turns(self) -> int:
-        """Turns that were placed and are not decided."""
+        """Number of turns that were placed and are not decided."""
         return len(self._waiting) + len(self._flying)
 
     def validate(self) -> None:
@@ -266,7 +267,7 @@ class Worker:
     # --- placing ------------------------------------------------------------------------------
 
     def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
-        """Place a turn on the view: an attempt to commit, or an outcome right away."""
+        """Place a turn on the view: an attempt to commit, or an outcome at once."""
         if turn.world:
             return self._try_session(turn, tally, repairs)
         classes = self.view.classes
@@ -287,7 +288,7 @@ class Worker:
         )
 
     def _try_session(self, turn: Turn, tally: Tally, repairs: int) -> Attempt | Outcome:
-        """A turn that is not flat."""
+        """Place a turn that needs a session."""
         if turn.action == RESERVE:
             rows = self._turns.reserve(turn, now=self._now)
             chosen = [Placement(0, NOMINATE, [0] * len(rows), rows, [0] * len(rows))]
@@ -301,7 +302,7 @@ class Worker:
         return self._attempt_of(turn, placed, tally, repairs)
 
     def _shuffle(self, turn: Turn) -> list[Outcome]:
-        """A turn about no job: its statements are judged one by one, and not tried again."""
+        """Run a turn without a job: its statements are judged one by one, and not tried again."""
         for placed in self._turns.shuffle(turn, now=self._now):
             self._waiting.append(self._attempt_of(turn, placed, Tally(), self.limits.repairs))
         return [self._outcome(turn, OutcomeCode.INFEASIBLE, Tally())]
@@ -357,7 +358,7 @@ class Worker:
         return self._batch
 
     def _fence(self) -> list[Instruction]:
-        """Not the owner any more: undo everything that is open."""
+        """The shard is no longer ours: undo everything that is open."""
         attempts = [*self._flying, *self._waiting]
         self._flying, self._batch = [], None
         self._waiting.clear()
@@ -399,7 +400,7 @@ class Worker:
         return outcome
 
     def _refused(self, attempt: Attempt, verdict: Verdict) -> Attempt | Outcome:
-        """Place a refused statement again, or tell Order."""
+        """Place a refused statement again, or report it to Order."""
         self._count(attempt, verdict, wasted=attempt.operations)
         if attempt.turn.world and verdict in OF_THE_EXCERPT:
             stale = verdict in NOT_AS_TOLD and attempt.turn.attempt >= TRUST_ATTEMPTS

@@ -1,1 +1,2 @@
-"""The truth in Redis: accounts, task states, nominations, epochs and the log of changes."""
+"""The ledger in Redis, the only source of truth: accounts, task states, nominations, epochs and the
+log of changes."""

@@ -10,8 +10,8 @@ from shared.units.things import implied
 
 
 def put_class(cid: int, cls: TaskClass) -> PutClass:
-    """The operation that stores a task class: its requests for the ledger's rules, its
-    specification for everybody else."""
+    """The operation that stores a task class: its requests as the ledger's scripts read them, and
+    its specification for everybody else."""
     requests = [(slot, amount, 0) for slot, amount in cls.requests]
     things = [ThingAsk(name, amounts, implied(name, len(amounts))) for name, amounts in cls.things]
     return PutClass(cid, requests, encode_class(cls), things)

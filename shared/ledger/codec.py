@@ -1,4 +1,4 @@
-"""How batches, answers and log entries travel between Python and the scripts: msgpack arrays.
+"""The encoding of batches, answers and log entries between Python and the scripts: msgpack arrays.
 
 Records and specifications are raw bytes in msgpack strings, so everything is read with ``raw=True``
 and names are decoded one by one.
@@ -50,7 +50,7 @@ from shared.slices import Steps, at_once
 from shared.units.things import Vector
 
 _FEW_OPS = 200
-"""Operations that are packed in one go: 6 us each."""
+"""Operations packed in one step: 6 us each."""
 
 VERDICTS = tuple(Verdict)
 STATES = tuple(TaskState)
@@ -120,13 +120,13 @@ def _victims(run: EvictRun) -> list[Any]:
 
 
 def unpack_statements(data: bytes) -> list[Statement]:
-    """Raises ValueError, TypeError or struct.error where that is no batch."""
+    """Raises ValueError, TypeError or struct.error for invalid bytes."""
     return [*read_statements(data)]
 
 
 def read_statements(data: bytes) -> Iterator[Statement]:
-    """Unpack a batch's statements one at a time. Whether the batch is whole is known only after the
-    last one."""
+    """Unpack a batch's statements one at a time. A truncated batch is detected only after the last
+    one."""
     heads, runs, tasks, rows, versions, specs, levels, extras = unpack(data)
     packed = tasks, rows, versions, specs, levels
     columns = [struct.unpack(f"<{len(column) // 4}I", column) for column in packed]
@@ -180,7 +180,7 @@ def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
 
 
 def committed_of(s: Statement, verdict: Verdict, tail: list[Run], ended: list[int]) -> Committed:
-    """An accepted statement as the log tells it."""
+    """An accepted statement as the log records it."""
     return Committed(
         s.jid,
         verdict,
@@ -273,7 +273,7 @@ def packing_ops(ops: Sequence[IntakeOp]) -> Steps[bytes]:
 
 
 def _array_head(count: int) -> bytes:
-    """How an array of so many elements begins, as msgpack has it."""
+    """The msgpack header of an array with this many elements."""
     if count < 1 << 4:
         return bytes((0x90 | count,))
     if count < 1 << 16:
@@ -282,7 +282,7 @@ def _array_head(count: int) -> bytes:
 
 
 def pack_documents(documents: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """Flat: key, document (False: none any more), and so on. Of one key the last word counts."""
+    """Flat: key, document (False: deleted), and so on. The last entry of a key counts."""
     flat: list[str | bytes | bool] = []
     for key, body in dict(documents).items():
         flat += (key, False if body is None else body)
@@ -364,13 +364,13 @@ _OPS: dict[int, Callable[..., IntakeOp]] = {
 
 ALL_OPS: frozenset[int] = frozenset(_OPS)
 NODE_OPS = frozenset({1, 2, 3, 4, 8, 9, 12})
-"""The kinds a view follows: all but queues and jobs."""
+"""The kinds that a worker's view applies: all but queues and jobs."""
 TOTALS_OPS = frozenset({1, 5, 6, 7, 10, 11})
-"""The kinds that what totals are sums of depends on: classes, queues and jobs."""
+"""The kinds that totals depend on: classes, queues and jobs."""
 
 
 def op_of(packed: Any) -> IntakeOp:
-    """One operation; raises ValueError or TypeError where it is of no kind or form known here."""
+    """One operation; raises ValueError or TypeError for an unknown kind or form."""
     if type(packed) is not list or not packed or packed[0] not in ALL_OPS:
         raise Malformed("an operation of a kind that is not known")
     return _OPS[packed[0]](*packed[1:])

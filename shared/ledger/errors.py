@@ -1,4 +1,4 @@
-"""What can go wrong between us and the ledger, apart from verdicts (which are ordinary answers)."""
+"""Errors of the ledger, apart from verdicts (which are ordinary answers)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shared.messages.messages import Epoch
 
 
 class LedgerError(Exception):
-    """The parent of every error below."""
+    """The base class of the errors below."""
 
 
 class LedgerUnavailable(LedgerError):
@@ -26,11 +26,12 @@ class LedgerArgument(LedgerError):
 
 
 class LedgerIdentity(LedgerError):
-    """The data on this server is not a ledger we may serve: lost identity or a newer schema."""
+    """The server's data is not a ledger that this version may serve: other identity or newer
+    schema."""
 
 
 class LedgerBehind(LedgerIdentity):
-    """The server came back from an old copy: its log lacks an entry that was already seen in it."""
+    """The server was restored from an old copy: its log lacks an entry that was seen before."""
 
 
 class Deposed(LedgerError):
@@ -38,7 +39,7 @@ class Deposed(LedgerError):
 
 
 class LeaseHeld(LedgerError):
-    """Another coordinator leads, and its lease has not run out yet."""
+    """Another coordinator leads, and its lease has not expired."""
 
     def __init__(self, epoch: Epoch, seconds_left: float, holder: str) -> None:
         suffix = f" ({holder})" if holder else ""
@@ -49,7 +50,7 @@ class LeaseHeld(LedgerError):
 
 
 class LedgerAltered(LedgerError):
-    """A record, or a reply, is not as it was written. Nothing of it is used.
+    """A record or a reply fails its checksum or form. Nothing of it is used.
 
     Where a script raises it, nothing of its batch was applied.
     """

@@ -1,9 +1,8 @@
 """The interface of the ledger: every call the rest of the system may make, and its answer.
 
 Three kinds of batch change it, each in one script call: ``commit`` (a shard's statements),
-``record`` (what happened to tasks) and ``store`` (accepted objects). Every change leaves one entry
-in the log, in the order in which the changes happened; allocations and evictions also leave one in
-the bind stream.
+``record`` (new states of tasks) and ``store`` (accepted objects). Every change leaves one entry in
+the log, in the order of the changes; allocations and evictions also leave one in the bind stream.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ COORDINATOR = "coordinator"
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who claimed the leadership last. ``seconds_left`` 0: anyone may claim it now."""
+    """The last claim of the leadership. ``seconds_left`` 0: anyone may claim it now."""
 
     epoch: Epoch
     holder: str
@@ -38,56 +37,59 @@ class Ledger(Protocol):
     """Every call may raise ``LedgerUnavailable``; after that the outcome of a write is unknown and
     the same batch must be sent again (same sequence), which is safe.
 
-    Leases are measured by the server's clock alone. One that ran out ends its writer's right to
-    write, but not its epoch: until somebody claims the writer it may be renewed, and a leader may
-    claim and bless."""
+    Leases are measured by the server's clock alone. An expired one ends its writer's right to
+    write, but not its epoch: until another claims the writer it may be renewed, and a leader may
+    claim and bless.
+    """
 
     async def open(self) -> str:
-        """Check identity and schema, and make what readers need; returns the cluster's id. A new
-        ledger is founded on an empty server where none is expected. Errors: LedgerIdentity."""
+        """Check identity and schema, and create what readers need; returns the cluster's id. A new
+        ledger is created on an empty server where none is expected. Errors: LedgerIdentity."""
         ...
 
     async def claim(
         self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""
     ) -> Epoch:
-        """Begin a new epoch of a writer; from now on no batch of an earlier one is accepted.
+        """Start a new epoch of a writer; batches of earlier epochs are refused from now on.
 
         ``leader``: the coordinator's own epoch, for every writer but ``COORDINATOR`` itself.
-        ``lease``: seconds it may write without renewing, 0 = without end. ``holder``: who it is,
-        for people. Errors: LeaseHeld where another still leads, Deposed where ``leader`` does not
-        lead any more."""
+        ``lease``: seconds it may write without renewing, 0 = no expiry. ``holder``: a name for
+        people. Errors: LeaseHeld where another still leads, Deposed where ``leader`` does not lead
+        any more.
+        """
         ...
 
     async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
-        """Begin the lease anew. False: the writer was claimed by another, or given back. Raises
-        LedgerIdentity where the ledger was emptied or exchanged."""
+        """Restart the lease. False: the writer was claimed by another, or released. Raises
+        LedgerIdentity where the ledger was emptied or replaced."""
         ...
 
     async def release(self, writer: str, epoch: Epoch) -> None:
-        """End the lease and the right to write at once; nothing where the epoch is another's."""
+        """End the lease and the right to write at once; no effect for another's epoch."""
         ...
 
     async def leader(self) -> Leader | None:
-        """Who leads, None where nobody ever did."""
+        """The last leader; None where nobody ever led."""
         ...
 
     async def bless(self, leader: Epoch, *, after: str = "0") -> str:
-        """Accept this run of the server, after everything it holds was taken up; returns its run
-        id. Nothing is accepted of any writer before.
+        """Accept this run of the server, after everything it holds was read; returns its run id. No
+        batch of any writer is accepted before.
 
         ``after``: a log id that was seen in this ledger. Errors: Deposed where ``leader`` does not
-        lead any more, LedgerIdentity, LedgerBehind where the log does not have what was seen."""
+        lead any more, LedgerIdentity, LedgerBehind where the log lacks the entry that was seen.
+        """
         ...
 
     async def schema(self) -> SchemaState:
-        """Of which version the records are, and whether they are on their way to another."""
+        """The version of the records, and the progress of a migration under way."""
         ...
 
     async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> None:
-        """Bring the records to this version's schema; nothing to do where they have it already.
-        Call it after every writer was claimed and before anything is read; after an error or a
-        kill, call it again. ``on_progress`` is called after every slice. Errors: Deposed where
-        ``leader`` does not lead any more, LedgerIdentity where the records cannot be taken up."""
+        """Migrate the records to this version's schema; no effect where they have it. Call it after
+        every writer was claimed and before anything is read; after an error or a kill, call it
+        again. ``on_progress`` is called after every slice. Errors: Deposed where ``leader`` does
+        not lead any more, LedgerIdentity where the records cannot be migrated."""
         ...
 
     async def run_id(self) -> str:
@@ -115,13 +117,13 @@ class Ledger(Protocol):
         fields: Sequence[str] = (),
     ) -> AuditPage:
         """A page of one table, or these fields of it, and the log after an id, read in one call:
-        the page is as of the last of the entries. Errors: LedgerTrimmed where the log after
-        ``after`` is no longer there."""
+        the page is as of the last entry. Errors: LedgerTrimmed where the log after ``after`` was
+        trimmed."""
         ...
 
     async def open_binds(self, after: str, *, count: int) -> tuple[list[BindEntry], str]:
-        """The entries among the next ``count`` of the bind stream that are not acknowledged, and
-        the id to go on from; "" at the end."""
+        """The unacknowledged entries among the next ``count`` of the bind stream, and the id to go
+        on from; "" at the end."""
         ...
 
     async def read_log(
@@ -142,15 +144,15 @@ class Ledger(Protocol):
         ...
 
     async def has_entry(self, log_id: str) -> bool:
-        """Whether the log has this very entry, or had it before it was cut off. Others that are
-        newer do not show it: they may have been added to an old copy."""
+        """Whether the log has this very entry, or had it before it was trimmed. Newer entries do
+        not prove it: they may have been added to an old copy."""
         ...
 
     async def read_binds(
         self, consumer: str, *, count: int = 64, block: float | None = None, own: bool = False
     ) -> list[BindEntry]:
         """New entries for the binders' group; with ``own`` those delivered to this consumer (or to
-        one that died) and never acknowledged."""
+        a dead one) and never acknowledged."""
         ...
 
     async def ack_binds(self, ids: list[str]) -> None: ...
@@ -175,7 +177,7 @@ class Ledger(Protocol):
         ...
 
     async def read_nominations(self) -> dict[int, Nomination]:
-        """Every nomination there is, by job."""
+        """Every nomination, by job."""
         ...
 
     async def read_domains(self) -> dict[str, int]:
@@ -183,16 +185,16 @@ class Ledger(Protocol):
         ...
 
     async def tell_reader(self, reader: str, log_id: str | None) -> None:
-        """Record up to where a follower has read the log; None: it has stopped following."""
+        """Record how far a follower has read the log; None: it has stopped following."""
         ...
 
     async def readers(self) -> dict[str, str]:
-        """Up to where each follower has read the log. A follower that died stays listed until
-        somebody reports that it stopped."""
+        """How far each follower has read the log. A dead follower stays listed until its end is
+        reported."""
         ...
 
     async def trim(self, *, log_before: str) -> None:
-        """Forget log entries below an id that every follower has passed, and acknowledged binds."""
+        """Remove log entries below an id that every follower has passed, and acknowledged binds."""
         ...
 
     def for_another_loop(self) -> Ledger:

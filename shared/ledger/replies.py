@@ -1,7 +1,7 @@
-"""Strict readers for what the ledger's scripts answer, store and write into the streams.
+"""Strict decoders for what the ledger's scripts answer, store and write into the streams.
 
-Every reader checks the seal first and knows the form exactly. Whatever it is given, it returns what
-was written, or raises :class:`LedgerAltered`.
+Every decoder checks the seal first and accepts one exact form: it returns what was written, or
+raises :class:`LedgerAltered`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from shared.messages.messages import (
 from shared.messages.wire import parse_epoch
 
 PAYLOAD, RECORDS, SEAL = b"p", b"r", b"s"
-"""The fields of an entry of a stream: what it tells, the node records that go with it (those of the
-rows it names; of the log's batches only), and the SHA-1 of the one and of the other."""
+"""The fields of a stream entry: the payload, the node records of the rows it names (batches in the
+log only), and the SHA-1 of the two."""
 
 PORTION = 100
-"""Statements, items or operations of one portion of an entry: 0.5 ms to read."""
+"""Statements, items or operations per portion of an entry: 0.5 ms to decode."""
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ def _sha1(data: bytes) -> bytes:
 
 
 def open_reply(answer: Any) -> tuple[list[Any], bytes, bool, str]:
-    """(head, packed records, answered before, id of the entry in the log) of a batch's answer."""
+    """(head, packed records, answered before, id of the log entry) of a batch's answer."""
     record_name = "an answer of the ledger's server"
     with _strictly(record_name):
         packed, records, replayed, logged, again, seal = row(answer, "answer", 6)
@@ -112,7 +112,7 @@ def verdict_of(value: Any) -> Verdict:
 
 
 def refusal(head: list[Any]) -> Verdict | None:
-    """Why the whole batch was refused, None where it was judged."""
+    """Why the whole batch was refused; None where it was judged."""
     with _strictly("an answer of the ledger's server"):
         return verdict_of(head[0]) if len(head) == 1 else None
 
@@ -146,7 +146,7 @@ def _tails(packed: Sequence[Sequence[int]]) -> dict[int, list[Verdict]]:
 
 
 def _rows(rows: Any, records: Any) -> Rows:
-    """Behind the records stands a list of things, where any is told of: row, name, record, ..."""
+    """The rows of an answer. A list of things may follow the records: row, name, record, ..."""
     indices(rows, "rows")
     if type(records) is not list:
         raise Malformed("records: an array wanted")
@@ -229,17 +229,18 @@ def unpack_entry(
     entry_id: str, fields: Mapping[bytes, bytes], *, rows_only: bool = False
 ) -> LogEntry:
     """One entry of the log. ``rows_only`` leaves out what changes neither nodes nor classes nor
-    nominations: a view needs no more, and reading it costs a tenth."""
+    nominations: a view needs no more, and decoding it costs a tenth."""
     part = _Part.ROWS if rows_only else _Part.WHOLE
     portions = _portions_of(entry_id, fields, part, sys.maxsize)
     return next(portion for portion in portions if portion is not None)
 
 
 def entry_portions(entry_id: str, fields: Mapping[bytes, bytes]) -> Iterator[LogEntry | None]:
-    """One entry as several small ones under its id, so that nobody has to unpack it in one go: a
-    batch may have 4,000 operations, which takes 20 ms. None: work was done, and more is to come.
+    """One entry as several small ones under its id, so that no single step decodes all of it: a
+    batch may have 4,000 operations, which takes 20 ms. None: work was done, and more follows.
 
-    What no total depends on (operations on nodes and objects, keys of documents) is left out.
+    Parts that no total depends on (operations on nodes and objects, keys of documents) are left
+    out.
     """
     return _portions_of(entry_id, fields, _Part.TOTALS, PORTION)
 

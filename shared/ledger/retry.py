@@ -1,4 +1,5 @@
-"""Repeat a call until the ledger answers it, and a batch until the ledger has it or never will."""
+"""Retries: repeat a call until the ledger answers it, and a batch until it is accepted or refused
+for good."""
 
 from __future__ import annotations
 
@@ -43,10 +44,9 @@ async def write(
 ) -> R:
     """Send one batch until it is in the ledger. ``send`` puts the given run id on it.
 
-    A run of the server that nobody has accepted yet (it was restarted) is accepted by ``bless``.
-    Where our lease ran out and nobody else claimed the writer, ``renew`` begins it anew (None: the
-    writer has no lease). Raises Deposed where the batch will never be accepted, and what ``bless``
-    raises.
+    ``bless`` accepts a new run of the server, after a restart. ``renew`` restarts our expired lease
+    where nobody else claimed the writer (None: the writer has no lease). Raises Deposed where the
+    batch will never be accepted, and the errors of ``bless``.
     """
     while True:
         run = await run_id()

@@ -1,8 +1,8 @@
-"""Which versions of the ledger's records there are, and how far one is on its way to the next.
+"""The versions of the ledger's records, and the progress of a migration.
 
-Two fields of the meta record say it. ``schema``: the version of the records, or the one they are
-being brought to. ``take_up``: there only while that lasts; from which version, and how far it is. A
-version that cannot read a ledger so refuses it from the first step of a take-up on.
+Two fields of the meta record hold it. ``schema``: the version of the records, or the one they are
+being migrated to. ``take_up``: present only during a migration, with its progress. So a version
+that cannot read the new schema refuses the ledger from the first step of a migration on.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ SCHEMA = 5
 """The version of the records and scripts in this package."""
 
 OLDEST = 4
-"""The oldest version that a leader of this package takes up."""
+"""The oldest version that this package migrates."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeUpProgress:
-    """How far a take-up is. ``step``: the name of the current step, from ``schema`` to the next.
-    ``after``: the last field that it converted; ``done`` of ``of`` (counted at its start)."""
+    """The progress of a migration. ``step``: the name of the current step, from ``schema`` to the
+    next. ``after``: the last field that it converted; ``done`` of ``of`` (counted at its start)."""
 
     schema: int
     step: str = ""
@@ -66,12 +66,11 @@ class SchemaState:
 
     @property
     def current(self) -> bool:
-        """All records are of this version, or there are none yet."""
+        """Whether all records are of this version, or there are none yet."""
         return self.schema in (0, SCHEMA) and self.progress is None
 
     def check(self) -> None:
-        """Raises LedgerIdentity where this version can neither read the records nor take
-        them up."""
+        """Raises LedgerIdentity where this version can neither read nor migrate the records."""
         text = f"the ledger has schema {self.schema}, this version knows {SCHEMA}: "
         if self.schema > SCHEMA:
             raise LedgerIdentity(text + "run the version that wrote it, or a newer one")

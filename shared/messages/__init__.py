@@ -1,1 +1,1 @@
-"""Turns, statements, outcomes, excerpts; and their bytes."""
+"""Turns, statements, outcomes, excerpts; and their encoding."""

@@ -1,7 +1,7 @@
-"""An excerpt of the cluster: what a worker needs for one turn beside its view of the nodes.
+"""The context of a turn that needs a session: jobs and queue totals beside the worker's own view.
 
-A flat turn needs none. A turn that looks for victims or neighbours carries the jobs that matter,
-whole, and the totals of all queues; nodes, classes and objects the worker already has.
+A turn without a session needs none. A turn that considers victims or neighbours carries the jobs
+that matter, whole, and the totals of all queues; the worker already has nodes, classes and objects.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ Amounts = dict[int, int]
 
 @dataclass(frozen=True, slots=True)
 class QueueExcerpt:
-    """A queue and its own totals, as :class:`shard_worker.session_model.workload.QueueInfo` has
-    them."""
+    """A queue and its own totals, as in :class:`shard_worker.session_model.workload.QueueInfo`."""
 
     spec: bytes
     jobs: int
@@ -46,10 +45,10 @@ class QueueExcerpt:
 
 @dataclass(frozen=True, slots=True)
 class JobExcerpt:
-    """A job as Order has it. ``states`` and ``rows`` by tix; a row only counts where the state
-    holds a node.
+    """A job with its present state. ``states`` and ``rows`` by tix; a row is valid only in a state
+    that holds a node.
 
-    ``keys``: the keys of :attr:`Excerpt.versions` that change with what happens to its tasks.
+    ``keys``: the keys of :attr:`Excerpt.versions` that changes of its tasks increment.
     """
 
     spec: bytes
@@ -57,33 +56,33 @@ class JobExcerpt:
     rows: array[int]
     keys: list[str] = field(default_factory=list)
     phase: str = ""
-    """Of its PodGroup now."""
+    """Present phase of its PodGroup."""
     nominated: dict[int, int] = field(default_factory=dict)
-    """tix -> row of those that hold a nomination."""
+    """tix -> row, for nominated tasks."""
     started: dict[int, float] = field(default_factory=dict)
-    """tix -> seconds since 1970, of those of which it is known."""
+    """tix -> start time in seconds since 1970, where known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """``jobs``: the turn's own first, if the turn is about one."""
+    """``jobs``: the turn's own job first, if the turn has one."""
 
     total: Amounts
-    """What all nodes have to give."""
+    """Sum of all nodes' allocatable."""
     free: Amounts
-    """What no task holds of it."""
+    """The part of it that no task holds."""
     promised: Amounts
-    """What jobs that were let in may still come for."""
+    """What admitted jobs may still request."""
     queues: list[QueueExcerpt]
     jobs: list[JobExcerpt]
     versions: dict[str, int] = field(default_factory=dict)
-    """Key of what spans nodes (a budget, a term between tasks, a volume, a claim) -> how often it
-    had moved when this was written: part of the read set of a statement it matters to."""
+    """Key of a cross-node constraint (a budget, a term between tasks, a volume, a claim) -> its
+    version when this was written: part of the read set of a statement that it matters to."""
     left_out: int = 0
-    """Tasks of jobs that would have mattered, and are too many."""
+    """Tasks of jobs that were left out because of the size limit."""
     usage: dict[str, list[float]] = field(default_factory=dict)
-    """Node name -> percent in use of its cpu and memory, -1 where not known; only for policies with
-    a rule that goes by it."""
+    """Node name -> percent in use of its cpu and memory, -1 where unknown; only for policies with a
+    plugin that reads usage."""
 
 
 def encode_excerpt(excerpt: Excerpt) -> bytes:

@@ -1,4 +1,4 @@
-"""The closed list of reasons why a job waits: every part of the service says one of these words."""
+"""The closed list of pending reasons: why a job waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The closed list, worst first: where several hold, the first is told."""
+    """The closed list, worst first: where several apply, the first is reported."""
 
     DEACTIVATED = "Deactivated"
     MISCONFIGURED = "Misconfigured"
@@ -37,14 +37,15 @@ _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
 class Hold(StrEnum):
-    """Words of the coordinator's own for a job that had its places: shown as PendingEvaluation."""
+    """Internal reasons of the coordinator for a job that lost its places; shown as
+    PendingEvaluation."""
 
     NONE = ""
-    """It does not wait."""
+    """The job does not wait."""
     BIND_FAILED = "BindFailed"
-    """It is placed again in a moment."""
+    """A bind was refused; the tasks are placed again in a moment."""
     GANG_RELEASED = "GangReleased"
-    """Until the rest of it has ended."""
+    """The gang was released: waits until its remaining tasks have ended."""
 
 
 WaitReason = Reason | Hold

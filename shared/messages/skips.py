@@ -1,6 +1,6 @@
-"""How a worker reports that it skipped a whole job: a reason word, then a sentence.
+"""How a worker reports that it skipped a whole job: a reason, then a sentence.
 
-It travels in the place of node counts, so that a job has one line of reasons.
+It takes the place of node counts, so that a job has one list of reasons.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def written(word: Reason, sentence: str) -> str:
 
 
 def read(reasons: Iterable[str]) -> tuple[Reason, str] | None:
-    """(word, sentence) of the first reason that is a skip, None where none is."""
+    """(reason, sentence) of the first entry that is a skip; None for none."""
     for text in reasons:
         word, separator, sentence = text.partition(SEPARATOR)
         if separator and word in _WORDS:

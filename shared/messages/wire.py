@@ -1,7 +1,7 @@
-"""Turns and outcomes as bytes. Each message is sealed and read strictly
+"""The encoding of turns and outcomes. Each message is sealed and decoded strictly
 (:mod:`shared.codec.checked`).
 
-The lists of tasks and rows are checked in one go each; nothing is done for every task.
+Lists of tasks and rows are checked as a whole; no Python code runs per task.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _OUTCOMES = b"outcomes"
 
 _TURN = (int, int, int, int, list, list, int, int, int, dict)
 _WORLD = (str, bytes)
-"""What follows in a turn that is not flat."""
+"""The extra fields of a turn that needs a session."""
 _TASK_RUN = (int, int, str, list)
 _OUTCOME = (int, int, list, dict, str, list, int, int, int, int, int, list, str)
 _MOVED = (dict,)
-"""What follows in an outcome that moved versions."""
+"""The extra field of an outcome that changed versions."""
 _CODES = tuple(OutcomeCode)
 
 
@@ -204,8 +204,8 @@ def placement(value: Any, at: str) -> Placement:
 
 
 def _shape(value: Any, at: str, types: tuple[type, ...], more: tuple[type, ...] = ()) -> bool:
-    """An array of exactly these types: one comparison, whatever their number. False where it goes
-    on with those of ``more``."""
+    """Whether the array has exactly these types: one comparison, whatever their number. False where
+    the types of ``more`` follow."""
     if type(value) is list:
         actual = tuple(map(type, value))
         if actual == types:

@@ -1,4 +1,4 @@
-"""A quarantined node: why and until when. Stored in the ledger, so that every worker knows."""
+"""A quarantined node: reason and end. Stored in the ledger, so that every worker knows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shared.codec.checked import count, number, pack_sealed, row, text, unpack_sealed
 
 ASIDE_KEY = "aside/"
-"""With the row after it: where the ledger keeps what workers must know of the node there."""
+"""Key prefix of quarantine records, followed by the node's row."""
 
 _KIND = b"aside"
 
@@ -17,7 +17,7 @@ class Aside:
     """``since`` and ``until`` in seconds since 1970; ``times``: quarantines in a row."""
 
     reason: str
-    """What the node said when it refused."""
+    """The node's last refusal."""
     since: float
     until: float
     times: int = 1
@@ -28,7 +28,7 @@ def aside_key(number_of_row: int) -> str:
 
 
 def aside_row(key: str) -> int:
-    """The row that a key is about, -1 where the key is of another kind."""
+    """The row of a quarantine record's key; -1 for other keys."""
     rest = key.removeprefix(ASIDE_KEY)
     return int(rest) if rest != key and rest.isascii() and rest.isdecimal() else -1
 

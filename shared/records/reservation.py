@@ -15,7 +15,7 @@ def reserved_key(number_of_row: int) -> str:
 
 
 def reserved_row(key: str) -> int:
-    """The row that a key is about, -1 where the key is of another kind."""
+    """The row of a reservation record's key; -1 for other keys."""
     rest = key.removeprefix(RESERVED_KEY)
     return int(rest) if rest != key and rest.isascii() and rest.isdecimal() else -1
 

@@ -1,8 +1,8 @@
-"""Specifications as bytes: how nodes, task classes, queues and jobs are kept in the ledger.
+"""The encoding of specifications: nodes, task classes, queues and jobs as stored in the ledger.
 
-Each is one msgpack array that begins with :data:`FORMAT`, sealed as a thing of its kind. Decoding
-is strict: altered bytes, those of another kind or format, a missing or an extra field, or a value
-of another type raise :class:`shared.codec.checked.Malformed`.
+Each is one msgpack array that begins with :data:`FORMAT`, sealed with its kind. Decoding is strict:
+altered bytes, another kind or format, a missing or an extra field, or a value of another type raise
+:class:`shared.codec.checked.Malformed`.
 """
 
 from __future__ import annotations
@@ -59,17 +59,16 @@ OBJECT_KEYS: dict[type, str] = {
     Volume: "volume/",
     VolumeClaim: "volumeclaim/",
 }
-"""Beginnings of the keys of what placement may look at beside nodes, queues and jobs."""
+"""Key prefixes of the objects that placement reads beside nodes, queues and jobs."""
 _OBJECT_KINDS = {key: kind for kind, key in OBJECT_KEYS.items()}
 GONE_NODE_KEY = "gonenode/"
-"""With the name after it: a node that is gone. Its row stays that of its name: tasks may be on it
-still, and the cluster speaks of them by that name."""
+"""Key prefix of a deleted node's record, followed by its name. The name keeps its row: tasks may
+still be there, and the cluster reports them under that name."""
 POLICY_KEY = "policy"
-"""The policy that counts, as its file has it: kept for the history, and for people. Who decides
-reads the file (:mod:`coordinator.service.policy_watch`)."""
+"""Key of the policy in force, as its file has it: for the history, and for people. Decisions use
+the file itself (:mod:`coordinator.service.policy_watch`)."""
 NUMBERS_KEY = "numbers"
-"""Where the ledger keeps what it does not read: the slots' names, objects by name, and the next
-numbers of jobs and queues (those of forgotten ones are not given again)."""
+"""Key of the next numbers of jobs, queues and classes: those of removed ones are not reused."""
 
 
 # --- encode -----------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ def encode_priority_class(cls: PriorityClass) -> bytes:
 
 
 def object_key(value: WorldObject) -> str:
-    """Where an object is kept: by its kind and ``namespace/name``, or name."""
+    """The ledger key of an object: its kind and ``namespace/name``, or name."""
     namespace = getattr(value, "namespace", None)
     name = value.name if namespace is None else f"{namespace}/{value.name}"
     return OBJECT_KEYS[type(value)] + name
@@ -147,7 +146,7 @@ def encode_object(value: WorldObject) -> bytes:
 
 
 def encode_policy(policy: Mapping[str, object]) -> bytes:
-    """As JSON: the mapping has whatever depth its plugins' arguments have."""
+    """As JSON, because plugin arguments may nest to any depth."""
     return pack_sealed(b"policy", (FORMAT, json.dumps(policy, sort_keys=True)))
 
 
@@ -263,7 +262,7 @@ def decode_priority_class(data: bytes) -> PriorityClass:
 
 
 def decode_object(key: str, data: bytes) -> WorldObject:
-    """An object under its key, whose kind the key tells."""
+    """The object stored under a key, which determines its kind."""
     prefix, _, _ = key.partition("/")
     kind = _OBJECT_KINDS[f"{prefix}/"]
     version, fields = unsealed(data, prefix)

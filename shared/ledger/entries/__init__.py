@@ -1,1 +1,1 @@
-"""What the ledger keeps and tells: records, log entries, snapshots, batches of objects."""
+"""What the ledger stores and returns: records, log entries, snapshots, batches of objects."""

@@ -1,7 +1,7 @@
-"""Which records changed, as far as the ledger's log says: what a follower has to read again.
+"""The records that log entries changed: what a follower of the log has to read again.
 
-The log says *which* records changed; the records themselves say what they are now. So entries may
-be noted in any portions, and a record that changed ten times since it was read last is read once.
+The log says *which* records changed; the records themselves have the new values. So entries may be
+noted in any portions, and a record that changed ten times since it was last read is read once.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class Moved:
-    """Numbers and keys of changed records. Nominations are left out: a new leader drops
-    them all."""
+    """Numbers and keys of changed records. Nominations are left out: a new leader drops them
+    all."""
 
     jobs: set[int] = field(default_factory=set)
-    """Jobs that came, changed or went: everything of them is to be read."""
+    """Jobs that were added, changed or removed: all their records must be read."""
     tasks: dict[int, set[int]] = field(default_factory=dict)
-    """jid -> tasks that moved, of jobs that are not among ``jobs``."""
+    """jid -> changed tasks, of jobs that are not in ``jobs``."""
     nodes: set[int] = field(default_factory=set)
     queues: set[int] = field(default_factory=set)
     classes: set[int] = field(default_factory=set)
@@ -94,7 +94,7 @@ class Moved:
                 pass  # what others use is in the views, not in the coordinator's books
 
     def __len__(self) -> int:
-        """How many records are to be read."""
+        """The number of records to read."""
         tasks = sum(len(those) for those in self.tasks.values())
         numbers = len(self.jobs) + len(self.nodes) + len(self.queues) + len(self.classes)
         return tasks + numbers + len(self.objects) + len(self.documents) + self.partition

@@ -13,7 +13,7 @@ from shared.units.things import Vector
 class PutClass:
     cid: int
     requests: list[tuple[int, int, int]]
-    """(slot, amount, what a node offers of the slot without saying so)."""
+    """(slot, amount, implied capacity of a node that does not declare the slot)."""
     spec: bytes
     things: list[ThingAsk] = field(default_factory=list)
     """Named things of its node that each task takes; no name twice."""
@@ -21,14 +21,14 @@ class PutClass:
 
 @dataclass(frozen=True, slots=True)
 class DropClass:
-    """Forget a task class that no task has; its number is never reused."""
+    """Forget a task class without tasks; its number is never reused."""
 
     cid: int
 
 
 @dataclass(frozen=True, slots=True)
 class PutNode:
-    """Create or change a node. Usage and nominations stay as they are."""
+    """Create or change a node. Usage and nominations are kept."""
 
     row: int
     allocatable: list[tuple[int, int]]
@@ -45,12 +45,12 @@ class DropNode:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """What other pods and daemons use on a node, as absolute amounts."""
+    """Usage of a node by foreign pods and daemons, as absolute amounts."""
 
     row: int
     used: list[tuple[int, int]]
     things: list[tuple[str, Vector]] = field(default_factory=list)
-    """What others have of the things named here; of all others it stays as it was."""
+    """Foreign usage of the things named here; that of other things is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class PutQueue:
     capability: list[tuple[int, int]] | None
     spec: bytes
     guarantee: list[tuple[int, int]] = field(default_factory=list)
-    """What evictions under GUARD_GUARANTEE leave to it, by slot."""
+    """Amounts that evictions under GUARD_GUARANTEE leave to the queue, by slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,16 @@ class DropJob:
 
 @dataclass(frozen=True, slots=True)
 class PurgeJob:
-    """Forget a deleted job and its tasks; none of them may hold a node. No effect where the job is
-    not known."""
+    """Remove a deleted job and its tasks, none of which may hold a node. No effect where the job is
+    unknown."""
 
     jid: int
 
 
 @dataclass(frozen=True, slots=True)
 class PutObject:
-    """Anything the ledger only keeps: priority classes, hyper nodes, the policy. None deletes."""
+    """Store an object that the ledger does not interpret: priority classes, hyper nodes, the
+    policy. None deletes."""
 
     key: str
     spec: bytes | None
@@ -108,7 +109,7 @@ class PutObject:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Rows on their way from one shard to another: neither may treat them as its own."""
+    """Rows that are moving from one shard to another: neither may treat them as its own."""
 
     giver: int
     taker: int
@@ -117,14 +118,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PutPartition:
-    """Which rows each shard owns from ``revision`` on. No row is in two shards, or both owned and
-    moving."""
+    """The rows that each shard owns from ``revision`` on. No row is in two shards, or both owned
+    and moving."""
 
     revision: int
     shards: dict[int, list[int]]
     moving: list[Move] = field(default_factory=list)
     mode: str = ""
-    """What a border means to the workers: none, soft or hard; "" where nobody said."""
+    """How workers treat nodes of other shards: none, soft or hard; "" where not set."""
 
 
 IntakeOp = (
@@ -151,8 +152,8 @@ class IntakeBatch:
     run_id: str
     ops: list[IntakeOp]
     documents: list[tuple[str, bytes | None]] = field(default_factory=list)
-    """Objects as written, kept in the same call as the operations. None
-    deletes. Only their keys are told in the log."""
+    """Documents stored in the same call as the operations. None deletes. The log has only their
+    keys."""
 
 
 @dataclass(frozen=True, slots=True)

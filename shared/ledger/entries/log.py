@@ -10,7 +10,7 @@ from shared.messages.messages import Epoch, EvictRun, Rows, Run, StatusItem, Ver
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One accepted statement as the log records it; ``tail`` holds accepted operations only."""
+    """An accepted statement as the log records it; ``tail`` has accepted operations only."""
 
     jid: int
     verdict: Verdict
@@ -18,12 +18,12 @@ class Committed:
     core: list[Run]
     tail: list[Run]
     dropped: list[int]
-    """Jobs whose nominations ended with this statement (its own earlier ones, the displaced)."""
+    """Jobs whose nominations ended with this statement: its own earlier ones and displaced ones."""
     expiry: float = 0.0
     evictions: list[EvictRun] = field(default_factory=list)
     guards: int = 0
     reason: str = ""
-    """Of the evictions: the action and the rule."""
+    """The reason of its evictions: the action and the plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class CommitEntry:
     sequence: int
     accepted: list[Committed]
     refused: list[tuple[int, Verdict]]
-    """(jid, verdict) of refused cores and, with their own verdict, refused tail operations."""
+    """(jid, verdict) of refused cores and, with their own verdict, of refused tail operations."""
     fresh: Rows
 
 
@@ -45,7 +45,7 @@ class StatusEntry:
     epoch: Epoch
     sequence: int
     items: list[StatusItem]
-    """Only what changed something."""
+    """Only the items that changed something."""
     lapsed: list[int]
     fresh: Rows
 
@@ -59,9 +59,10 @@ class IntakeEntry:
     ops: list[IntakeOp]
     fresh: Rows
     dropped: list[int] = field(default_factory=list)
-    """Jobs whose nominations ended with this batch: gone, or their specification moved."""
+    """Jobs whose nominations ended with this batch: the job was deleted, or its specification
+    changed."""
     documents: list[str] = field(default_factory=list)
-    """Keys of the documents that were written or deleted: who follows reads them anew."""
+    """Keys of the documents that were written or deleted: followers read them again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""The ledger audit's side of the ledger: parts of it read at one position of the log, and the call
-that repairs what contradicts the task records.
+"""The ledger's interface for the audit: consistent reads of its tables at one log position, and the
+call that repairs records which contradict the task records.
 
-Task records, nominations and class records are what the totals of nodes, queues and groups are sums
-of. The audit (:mod:`coordinator.ledger_audit`) looks for totals that are not; the ledger recomputes
+The totals of nodes, queues and groups are sums over task records, nominations and class records.
+The audit (:mod:`coordinator.ledger_audit`) looks for totals that are wrong; the ledger recomputes
 them itself, so that nothing the audit computed is ever written.
 """
 
@@ -17,8 +17,8 @@ from shared.ledger.entries.stored import BindEntry
 from shared.messages.messages import Epoch, Rows, Verdict
 
 EVIDENCE = 8
-"""Bytes at the end of a sealed record that stand for all of it: its seal, which is made of what
-stands before. A record that moved since it was looked at has another one."""
+"""Length in bytes of the evidence for a record: its seal, which depends on all bytes before it. A
+record that changed since it was read has another one."""
 
 
 class Table(StrEnum):
@@ -37,30 +37,30 @@ class Table(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Records of one table as they stood right after the last of ``entries``."""
+    """Records of one table, as of right after the last of ``entries``."""
 
     entries: Iterable[LogEntry | None]
-    """The log after the position that was asked for. Each is unpacked when it is taken, a large one
-    in portions under the same id, None where that took a while: unpacking is most of what
+    """The log after the requested position. Each entry is unpacked when it is taken, a large one in
+    portions under the same id; None where a portion took a while. Unpacking is most of what
     following the log costs."""
     current: bool
-    """Whether the log had no more than those; where it had, ``records`` is empty: ask again."""
+    """Whether the log had no further entries; if it had, ``records`` is empty: ask again."""
     cursor: int = 0
-    """Where the table goes on; 0 where this was the end."""
+    """Where to go on in the table; 0 at its end."""
     records: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """(field, record). A table that is rehashed meanwhile may show a field twice."""
+    """(field, record). A field may occur twice if the table is rehashed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairRequest:
-    """Records to recompute, each with its evidence (:data:`EVIDENCE`) from when it was read; of
-    tasks the whole record. A record that changed since then is left alone."""
+    """Records to recompute, each with its evidence (:data:`EVIDENCE`) from when it was read; for
+    tasks the whole record. A record that changed since then is skipped."""
 
     nodes: list[tuple[int, bytes]] = field(default_factory=list)
     queues: list[tuple[int, bytes]] = field(default_factory=list)
     jobs: list[tuple[int, bytes]] = field(default_factory=list)
     nominations: list[tuple[int, bytes]] = field(default_factory=list)
-    """By job."""
+    """(jid, evidence)."""
     domains: list[tuple[str, bytes]] = field(default_factory=list)
     tasks: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(jid, tix, record) of tasks without a job, or BINDING without a bind entry."""
@@ -80,7 +80,7 @@ class RepairBatch:
 
 
 class RepairResult(IntEnum):
-    """What the ledger did with one record of a repair."""
+    """The ledger's result for one record of a repair."""
 
     REPAIRED = 0
     SOUND = 1  # recomputed, and as it should be: nothing was written
@@ -95,19 +95,20 @@ class RepairReply:
 
     verdict: Verdict
     results: list[list[RepairResult]]
-    """Of nodes, queues, jobs, nominations, domains and tasks, each parallel to the batch's list."""
+    """For nodes, queues, jobs, nominations, domains and tasks, each parallel to the batch's
+    list."""
     fresh: Rows
     replayed: bool = False
 
 
 OPEN_ENTRIES = 512
-"""Open bind entries that one call searches for a task: 512 entries of 6 KB are about 3 ms of the
-server's time. More are open only where the cluster does not answer; then there is no hurry."""
+"""Open bind entries that one call searches for a task: 512 entries of 6 KB take about 3 ms of the
+server's time. More are open only where the cluster does not answer; then nothing is urgent."""
 
 UNSEEN_VERSION = 2**40
-"""What a negative counter of a cross-node rule becomes: above all that a worker can have read.
-These counters are versions, checked with "le": who relied on an old one is refused, and reads it
-anew."""
+"""Replacement for a negative counter of a cross-node rule: greater than any that a worker can have
+read. These counters are versions, checked with "le": a statement that relies on an old one is
+refused, and its worker reads the counter again."""
 
 
 def named_in(entries: Iterable[BindEntry]) -> set[tuple[int, int, int]]:

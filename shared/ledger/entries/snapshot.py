@@ -1,4 +1,4 @@
-"""Everything in the ledger, as it is read at once."""
+"""A snapshot of the whole ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from shared.messages.messages import Rows, Run
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """Where the pipelined tasks of one job wait: one run per class, versions and specs empty."""
+    """The places reserved for one job's pipelined tasks: one run per class, versions and specs
+    empty."""
 
     jid: int
     priority: int
@@ -22,7 +23,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything, read without stopping the writers.
+    """Everything, read while writers go on.
 
     ``log_id`` was read first: applying the log after it, with the version rule of ``Rows``, makes
     the snapshot consistent.
@@ -37,10 +38,10 @@ class Snapshot:
     jobs: dict[int, JobRecord] = field(default_factory=dict)
     job_specs: dict[int, bytes] = field(default_factory=dict)
     tasks: dict[int, dict[int, TaskRecord]] = field(default_factory=dict)
-    """jid -> tix -> record; a task without one is pending."""
+    """jid -> tix -> record; a task without a record is pending."""
     nominations: dict[int, Nomination] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
     partition: PutPartition | None = None
     domains: dict[str, int] = field(default_factory=dict)
     documents: dict[str, bytes] = field(default_factory=dict)
-    """By key, in the order of keys."""
+    """By key, sorted by key."""

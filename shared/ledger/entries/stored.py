@@ -1,4 +1,4 @@
-"""What the ledger stores of tasks, jobs and queues, and what it has the binder do.
+"""Records of tasks, jobs and queues, and the entries of the bind stream.
 
 Import these from :mod:`shared.ledger.protocol`.
 """
@@ -13,52 +13,52 @@ from shared.units.things import Vector
 
 @dataclass(frozen=True, slots=True)
 class ThingAsk:
-    """What a task of a class takes of one named thing. Both vectors are of equal length."""
+    """The amount of a named thing that a task of a class takes. Both vectors have equal length."""
 
     name: str
     amounts: Vector
     offers: Vector
-    """What a node has of it without saying so."""
+    """Implied capacity of a node that does not declare it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """Tasks of one job that have to leave their nodes. The three lists run in parallel."""
+    """Tasks of one job that are being evicted. The three lists run in parallel."""
 
     jid: int
     by: int
-    """The job whose statement it was."""
+    """The job whose statement evicted them."""
     reason: str
     tasks: list[int]
     rows: list[int]
     lives: list[int]
-    """Which incarnation of each it is (see :attr:`TaskRecord.life`)."""
+    """The evicted incarnation of each (see :attr:`TaskRecord.life`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindEntry:
-    """What one commit batch has the cluster do."""
+    """The binds and evictions of one commit batch, for the cluster to carry out."""
 
     id: str
     binds: list[tuple[int, int, list[int], list[int]]]
     """Allocations: (jid, cid, tasks, rows)."""
     lives: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(jid, tix) -> incarnation, of those that were evicted before."""
+    """(jid, tix) -> incarnation, of tasks that were evicted before."""
     evicts: list[Evicted] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
     state: int
-    """PENDING only where the task was evicted before: else it has no record."""
+    """PENDING only where the task was evicted before: otherwise a pending task has no record."""
     row: int
     cid: int
     version: int
     group: int = 0
     life: int = 0
-    """Incarnations of the task that were evicted and have ended."""
+    """Number of the task's evicted incarnations that have ended."""
     by: int = -1
-    """The job it is evicted for, and is leaving its node; -1 where it is not being evicted."""
+    """The job it is being evicted for; -1 where it is not being evicted."""
     why: str = ""
 
 
@@ -76,8 +76,8 @@ class JobRecord:
 class QueueRecord:
     parent: int
     used: dict[int, int]
-    """By all that hold nodes, also while they leave."""
+    """Sum over all tasks that hold nodes, leaving ones included."""
     capability: dict[int, int]
     guarantee: dict[int, int] = field(default_factory=dict)
     leaving: dict[int, int] = field(default_factory=dict)
-    """The part of ``used`` whose tasks are releasing."""
+    """The part of ``used`` that releasing tasks hold."""

@@ -1,4 +1,4 @@
-"""The double's accounts: the same as the server's records, as plain Python objects."""
+"""The double's accounts: the server's records as plain Python objects."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class NodeBook:
 
 @dataclass(slots=True)
 class ThingBook:
-    """One named thing of a node; amounts by dimension, as those of a slot."""
+    """A named thing of a node; amounts by dimension, as those of a slot."""
 
     version: int = 0
-    """Of the node, when the thing moved last."""
+    """The node's version at the last change of the thing."""
     amounts: list[list[int]] = field(default_factory=list)
 
     def clone(self) -> ThingBook:
@@ -64,7 +64,7 @@ class ThingBook:
 
     @property
     def idle(self) -> bool:
-        """Nobody uses it, and the node does not declare it: it has no record."""
+        """Whether nobody uses it and the node does not declare it, so that it has no record."""
         return not any(map(any, self.amounts))
 
 
@@ -152,9 +152,9 @@ V = TypeVar("V")
 
 
 class Layer(Generic[K, V]):
-    """Changes over a dict that take effect only when the batch ends.
+    """Pending changes over a dict, applied when the batch ends.
 
-    ``None`` stands for "not there". Values are replaced or cloned by ``own``, never shared.
+    ``None`` stands for "deleted". Values are replaced or cloned by ``own``, never shared.
     """
 
     def __init__(self, below: dict[K, V], clone: Callable[[V], V] = copy) -> None:
@@ -199,7 +199,7 @@ class Layer(Generic[K, V]):
 
 
 class Overlay:
-    """The accounts as one batch sees and changes them; ``write`` makes the changes last."""
+    """The accounts within one batch, with its pending changes; ``write`` applies them."""
 
     def __init__(self, books: Books) -> None:
         self.books = books
@@ -218,7 +218,8 @@ class Overlay:
     # --- nodes ------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin the next statement, item or operation: it raises the version of each row once."""
+        """Begin the next statement, item or operation: it increments the version of each row at
+        most once."""
         self._stamped.clear()
 
     def touched(self, row: int) -> bool:
@@ -304,15 +305,16 @@ class Overlay:
             qid = queue.parent
 
     def best_effort(self, cid: int) -> bool:
-        """True where a known class asks for nothing but a pod slot: its members count for their
-        groups from the time they are stored, placed or not."""
+        """True where a known class requests only a pod slot: its members count for their groups
+        from the time they are stored, placed or not."""
         requests = self.classes.get(cid)
         if self.class_things.get(cid):
             return False
         return requests is not None and all(slot == PODS for slot, _, _ in requests)
 
     def charge(self, qid: int, cid: int, count: int) -> int | None:
-        """Add requests to a queue and its ancestors; the first that is then over its limit."""
+        """Add requests to a queue and its ancestors; returns the first that then exceeds its
+        limit."""
         over: int | None = None
         requests = [r for r in self.classes[cid] if r[1] > 0]
         for above, queue in self.chain(qid):
@@ -325,7 +327,8 @@ class Overlay:
         return over
 
     def leave(self, qid: int, cid: int, count: int) -> None:
-        """Count so many requests as leaving a queue and its ancestors; below 0: as having left."""
+        """Count these requests as leaving a queue and its ancestors; a negative count: as having
+        left."""
         requests = [r for r in self.classes[cid] if r[1] > 0]
         for above, queue in self.chain(qid):
             queue.grow(1 + max((slot for slot, _, _ in requests), default=-1))
@@ -346,7 +349,7 @@ class Overlay:
                 mark(row)
 
     def drop_nomination(self, jid: int) -> bool:
-        """Give a job's nominations back for good. False where it had none."""
+        """Remove a job's nominations. False where it had none."""
         if self.nominations.get(jid) is None:
             return False
         self.shift_nomination(jid, -1, self.touch)

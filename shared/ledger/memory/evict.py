@@ -1,4 +1,4 @@
-"""The double's judgement of evictions: the rules of the commit script, written a second time."""
+"""The double's judgement of evictions: the rules of the commit script in Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Evicting:
     _before: list[tuple[EvictRun, list[TaskRecord]]] = field(default_factory=list)
 
     def judge(self) -> Finding:
-        """Judge the evictions. Where all are allowed the victims begin to leave, else nothing
+        """Judge the evictions. Where all are allowed the victims become releasing, else nothing
         changes."""
         for run in self.statement.evictions:
             finding = self._evict(run)

@@ -1,4 +1,4 @@
-"""The double's judgement of statements: the rules of the commit script, written a second time."""
+"""The double's judgement of statements: the rules of the commit script in Python."""
 
 from __future__ import annotations
 

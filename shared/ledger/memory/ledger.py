@@ -42,7 +42,7 @@ from shared.messages.messages import (
 )
 
 WINDOW = 64
-"""How many sequences of a writer are remembered."""
+"""Sequences per writer whose answers are kept."""
 _PAGE_ENTRIES = 16
 """Entries of the log that come with a page of the audit: few, so that a seeded run meets a log that
 goes on beyond them."""
@@ -53,7 +53,8 @@ First = tuple[list[Any], list[int]]
 
 
 _LASTING = ("_books", "_windows", "_binds", "_delivered", "_pending", "_readers")
-"""What a copy holds besides the log and who owns what. Ids of binds go on, as the log's do."""
+"""Part of a copy besides the log and the ownership of writers. Bind ids continue, as the log's
+do."""
 
 
 class LedgerDouble:
@@ -101,7 +102,7 @@ class LedgerDouble:
         return SchemaState(SCHEMA)
 
     async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> None:
-        """Nothing to do: no double outlives its process, so its records are of this version."""
+        """No effect: a double does not outlive its process, so its records are of this version."""
 
     async def run_id(self) -> str:
         return self.seats.blessed
@@ -125,7 +126,7 @@ class LedgerDouble:
         return epoch
 
     def restart(self) -> None:
-        """Behave as if the server had been killed and started again: everything durable, nothing
+        """Behave as if the server had been killed and restarted: everything durable, no run
         blessed."""
         self.seats.restart()
 
@@ -134,7 +135,7 @@ class LedgerDouble:
         return LedgerCopy(lasting, self.seats.copy(), self._log.copy())
 
     def bring_back(self, copy: LedgerCopy) -> None:
-        """As if the server had been killed, and started with a copy in the place of its data."""
+        """Behave as if the server had been killed and restarted from a copy of its data."""
         for name, value in copy.lasting.items():
             setattr(self, name, deepcopy(value))
         self.seats.bring_back(copy.seats)
@@ -308,13 +309,13 @@ class LedgerDouble:
         block: float | None = None,
         rows_only: bool = False,
     ) -> list[LogEntry]:
-        """``block`` has no meaning here: nothing can happen while the caller waits; nor has
-        ``rows_only``: nothing has to be read."""
+        """``block`` has no meaning here, because nothing can happen while the caller waits; nor has
+        ``rows_only``, because nothing is decoded."""
         return self._log.after(after, count)
 
     @property
     def length(self) -> int:
-        """How many entries the log ever had: it rises with every change."""
+        """Number of entries the log ever had: rises with every change."""
         return self._log.issued
 
     async def log_tail(self) -> str:

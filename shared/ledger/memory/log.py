@@ -1,6 +1,6 @@
 """The double's log.
 
-An id is never given twice, not even after an old copy came back: those of a server begin with its
+An id is never used twice, not even after an old copy was restored: a server's ids begin with its
 clock, so that what is added to a copy is newer than all that is missing in it.
 """
 
@@ -46,8 +46,8 @@ class Log:
         return f"{last}-0" if last else "0"
 
     def has(self, entry_id: str) -> bool:
-        """Whether it has this very entry, or had it before it was cut off: that others are newer
-        says nothing."""
+        """Whether the log has this very entry, or had it before it was trimmed; newer entries alone
+        prove nothing."""
         number = number_of(entry_id)
         at = bisect_right(self._entries, number, key=_number)
         return number <= self._trimmed or (at > 0 and self._entries[at - 1].id == entry_id)

@@ -25,7 +25,8 @@ from shared.messages.messages import HOLDING, UNSUCCESSFUL, TaskState
 from shared.records.specs_jobs import decode_job
 
 _BUCKETS = 4
-"""Pages of a table that does not fit one: a field stays in its page, whatever comes and goes."""
+"""Pages of a table that does not fit one: a field stays in its page, whatever is added or
+removed."""
 
 
 # --- pages ------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class Repairing:
     binds: list[tuple[int, int, list[int], list[int]]] = field(default_factory=list)
     lives: dict[tuple[int, int], int] = field(default_factory=dict)
     _rows: set[int] = field(default_factory=set)
-    """Nodes that are recomputed: those asked for, and those of what is removed."""
+    """Nodes to recompute: those requested, and those of removed records."""
     _stale: set[int] = field(default_factory=set)
 
     def judge(self) -> list[list[RepairResult]]:

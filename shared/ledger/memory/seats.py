@@ -1,4 +1,4 @@
-"""The double's side of ownership: epochs, their leases, the blessed run; as the scripts have it."""
+"""The double's side of ownership: epochs, their leases, the blessed run; by the scripts' rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Lease:
 
 
 SeatsCopy = tuple[dict[str, Epoch], dict[str, _Lease], dict[str, str], str, dict[str, Epoch]]
-"""Epochs, leases and holders of writers; the blessed run; epochs that nobody was told of."""
+"""Epochs, leases and holders of writers; the blessed run; epochs whose claim was not answered."""
 
 
 class Seats:
@@ -76,8 +76,8 @@ class Seats:
         return self._owns(COORDINATOR, epoch)
 
     def may_write(self, writer: str, epoch: Epoch) -> bool:
-        """May this writer write under this epoch? The scripts ask it before they judge a batch.
-        They only read, so a clock that was set back is not noticed here."""
+        """Whether this writer may write under this epoch; checked before a batch is judged. The
+        scripts only read here, so a clock that was set back is not noticed."""
         writer_lease = self._leases.get(writer)
         if self._epochs.get(writer) != epoch:
             return False
@@ -86,21 +86,21 @@ class Seats:
         )
 
     def restart(self) -> None:
-        """Behave as if the server had been killed and started again: everything durable, nothing
+        """Behave as if the server had been killed and restarted: everything durable, no run
         blessed."""
         self.run = self._nonce()
 
     def copy(self) -> SeatsCopy:
-        """All that lasts. Which run it is does not: that is the server's process."""
+        """The durable part. The run id is not: it is that of the server's process."""
         return deepcopy((self._epochs, self._leases, self._holders, self.blessed, self.untold))
 
     def bring_back(self, copy: SeatsCopy) -> None:
-        """The server has only this from now on, and was started for it."""
+        """Replace the state by a copy, as for a server that was started with it."""
         self._epochs, self._leases, self._holders, self.blessed, self.untold = deepcopy(copy)
         self.restart()
 
     def _owns(self, writer: str, epoch: Epoch) -> bool:
-        """Does the epoch own the writer? True also after the lease ran out, until somebody else
+        """Whether the epoch owns the writer. True also after the lease expired, until another
         claims it."""
         writer_lease = self._leases.get(writer)
         return self._epochs.get(writer) == epoch and (
@@ -108,8 +108,8 @@ class Seats:
         )
 
     def _left(self, writer: str) -> float | None:
-        """Seconds that a lease still lasts. Where more than its whole length seems left, the clock
-        was set back, and the lease begins anew."""
+        """Remaining seconds of a lease. More than its whole length means that the clock was set
+        back: the lease starts again."""
         writer_lease = self._leases.get(writer)
         if writer_lease is None:
             return None

@@ -1,4 +1,4 @@
-"""The double's side of ``record`` and ``store``: the rules of those scripts, written once more."""
+"""The double's side of ``record`` and ``store``: the rules of those scripts in Python."""
 
 from __future__ import annotations
 

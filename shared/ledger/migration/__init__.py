@@ -1,1 +1,1 @@
-"""Bring a ledger that an earlier version wrote to this version's schema."""
+"""Migration of a ledger that an earlier version wrote to this version's schema."""

@@ -1,8 +1,8 @@
-"""Host ports of a ledger of schema 4, which were slots, as the named things they are in schema 5.
+"""Migration of host ports: slots in schema 4, named things in schema 5.
 
-In schema 4 each port that anybody ever asked for was a slot ``port/PROTOCOL/NUMBER``, of which
-every node had 1 without saying so, and which queues counted like any resource. Pure: a record and
-the ports among the slots in, the record of schema 5 out, and the records of things that come of it.
+In schema 4 each port that anybody ever requested was a slot ``port/PROTOCOL/NUMBER``, of which
+every node implicitly had 1, and which queues counted like any resource. Pure: a record and the
+ports among the slots in, the record of schema 5 and the new records of things out.
 """
 
 from __future__ import annotations

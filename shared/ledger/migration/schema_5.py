@@ -1,4 +1,4 @@
-"""From schema 4 to schema 5: what each record becomes.
+"""The migration steps from schema 4 to schema 5.
 
 Later steps may rely on earlier ones being done; none may change what the ``prepare`` of an earlier
 step reads (see :class:`shared.ledger.migration.take_up.MigrationStep`).
@@ -30,8 +30,8 @@ from shared.units.slots import Slots
 
 
 async def _numbers(reader: RecordReader) -> Convert:
-    """Write the next number of a task class: classes are forgotten from schema 5 on, so it cannot
-    be derived any more."""
+    """Write the next number of a task class: classes are deleted from schema 5 on, so it can no
+    longer be derived."""
     next_cid = 1 + max(map(int, await reader.names("class")), default=-1)
 
     def convert(name: bytes, value: bytes) -> list[Write]:
@@ -97,8 +97,7 @@ async def _queues(reader: RecordReader) -> Convert:
 
 
 async def _implied(_: RecordReader) -> Convert:
-    """Delete the record of what nodes have of a slot without declaring it: it was 1 of
-    each port."""
+    """Delete the record of implied capacities: it was 1 of each port."""
 
     def convert(name: bytes, _: bytes) -> list[Write]:
         return [Write("meta", name, None)] if name == b"implied" else []

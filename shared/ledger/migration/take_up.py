@@ -1,4 +1,4 @@
-"""Bring a ledger that an earlier version wrote to this version's schema, step by step.
+"""Migrate a ledger that an earlier version wrote to this version's schema, step by step.
 
 The leader does it after it has claimed every writer and before it reads a record. Each step goes
 through the fields of one hash in their order, a slice at a time: read, convert (a pure function),
@@ -23,7 +23,7 @@ SLICE = 500
 
 
 Stage = tuple[int, TakeUpProgress | None]
-"""The ledger's schema (0: none written), and how far its take-up is."""
+"""(schema of the ledger, 0 for none; progress of a migration under way)."""
 
 
 class RecordReader(Protocol):
@@ -46,16 +46,17 @@ class Write:
 
 
 Convert = Callable[[bytes, bytes], list[Write]]
-"""(field, value) -> what to write of it, and because of it; nothing where it stays as it is."""
+"""(field, value) -> the fields to write because of it; empty where it is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationStep:
-    """``prepare`` reads what the conversion needs beside the field itself. It runs anew whenever
-    the step is begun or gone on with, so what it reads must not be changed before a later step. A
-    conversion writes no other field of its own hash.
+    """``prepare`` reads what the conversion needs beside the field itself. It runs again whenever
+    the step starts or resumes, so what it reads must not change before a later step. A conversion
+    writes no other field of its own hash.
 
-    ``name`` stands in the ledger's record of the progress, and people read it."""
+    ``name`` is stored in the ledger's progress record, and shown to people.
+    """
 
     name: str
     key: str
@@ -81,7 +82,7 @@ async def take_up(
     target: int = SCHEMA,
     size: int = SLICE,
 ) -> None:
-    """Bring the ledger to schema ``target``; do nothing where it has it already.
+    """Migrate the ledger to schema ``target``; no effect where it has it already.
 
     ``steps``: the steps from each schema to the next, by the schema they start from.
     ``on_progress`` is called after every slice.
@@ -101,7 +102,7 @@ async def take_up(
 
 @dataclass(slots=True)
 class _TakeUp:
-    """A take-up from ``schema`` that was begun, here or by an earlier leader."""
+    """A migration from ``schema`` that was started, here or by an earlier leader."""
 
     ledger: MigratingLedger
     schema: int

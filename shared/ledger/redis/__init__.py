@@ -1,2 +1,2 @@
-"""The ledger on a server that speaks Redis' protocol: client, identity, rights, the server
-itself."""
+"""The ledger on a server that speaks Redis' protocol: client, identity, permissions, and the
+embedded server."""

@@ -1,4 +1,4 @@
-"""Compare what a server holds with the ledger that was expected, and accept it as it is."""
+"""Compare what a server holds with the expected ledger, and accept it by an operator's decision."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ COUNTED = {"nodes": "node", "queues": "queue", "jobs": "job", "tasks": "task", "
 class LedgerCondition(StrEnum):
     OURS = "ours"
     NEW = "new"
-    """Empty, and nothing was expected: the first coordinator founds it."""
+    """Empty, and no ledger was expected: the first coordinator creates one."""
     EMPTY = "empty"
     UNNAMED = "unnamed"
-    """It holds something, but not whose it is."""
+    """It holds records, but no cluster id."""
     ANOTHER = "another"
     OLD_COPY = "old copy"
     OTHER_SCHEMA = "other schema"
-    """Another version wrote it, which this one can neither read nor take up."""
+    """Written by a version whose records this one can neither read nor migrate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContent:
-    """``log``: the newest id in its log, "0-0" where it never had one. ``knows``: its log has, or
-    had, what was seen in it."""
+    """``log``: the newest id in its log, "0-0" for none. ``knows``: whether its log has, or had,
+    the entry that was seen."""
 
     cluster: str
     schema: int
@@ -45,9 +45,9 @@ class ServerContent:
     counts: dict[str, int]
     holder: str = ""
     progress: TakeUpProgress | None = None
-    """How far it is taken up to ``schema``; None where its records are of it."""
+    """Progress of its migration to ``schema``; None where none is under way."""
     seconds_left: float = 0.0
-    """How long whoever leads goes on to lead; 0: nobody does."""
+    """Remaining seconds of the leader's lease; 0: there is no leader."""
 
 
 def judge(state: ServerContent, expected: LedgerIdentityNote) -> LedgerCondition:
@@ -63,7 +63,7 @@ def judge(state: ServerContent, expected: LedgerIdentityNote) -> LedgerCondition
 
 
 class Care(Calls):
-    """Looks at a server without changing it; only :meth:`accept` writes."""
+    """Inspects a server without changing it; only :meth:`accept` writes."""
 
     def __init__(self, access: Access, *, timeout: float = 5.0) -> None:
         super().__init__(access, timeout=timeout)
@@ -93,9 +93,9 @@ class Care(Calls):
     async def accept(
         self, state: ServerContent, expected: LedgerIdentityNote
     ) -> LedgerIdentityNote:
-        """Take what is there as ours; nothing is written to it by anyone before a coordinator has
-        read it. Returns what is to be expected from now on. Errors: LedgerIdentity where it moved
-        since it was looked at, or another version wrote it."""
+        """Accept the present content; nobody writes to it before a coordinator has read it. Returns
+        the new expectation. Errors: LedgerIdentity where it changed since the inspection, or
+        another version wrote it."""
         SchemaState(state.schema, state.progress).check()
         cluster = state.cluster or expected.cluster or secrets.token_hex(8)
         async with translated():

@@ -1,4 +1,4 @@
-"""What a user of an external server must be allowed to do there, and nothing more."""
+"""The permissions that our user needs on an external server, and no more."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COMMANDS = {
     "xpending": "binds that are not acknowledged",
     "xack": "acknowledging binds",
 }
-"""Command -> what it is needed for. Those of scripts are asked of the same user."""
+"""Command -> what it is needed for. Commands within scripts need the same permission."""
 
 
 def acl_rule(user: str = USER, commands: tuple[str, ...] = tuple(COMMANDS)) -> str:

@@ -15,20 +15,20 @@ from shared.messages.messages import Rows, Verdict
 
 LOG_ENTRIES = 128
 LOG_BYTES = 512 * 1024
-"""How much of the log comes with one page: so many entries, or so many bytes and the rest of the
-entry. 1 ms of the server's time, and enough that a reader who comes to his turn every 50 ms follows
-2,500 small entries a second. Where there is more, no page comes: ask again."""
+"""Size of the log part of one page: up to this many bytes, plus the rest of the entry. 1 ms of the
+server's time, and enough that a reader every 50 ms follows 2,500 small entries a second. Where
+there is more, no page is returned: ask again."""
 
 _ANSWER = "an answer of the ledger's server"
 
 
 def table_number(table: Table) -> int:
-    """Where a table stands among the keys of every script, from 1."""
+    """The number of a table among the keys of every script, from 1."""
     return ORDER.index(table.value) + 1
 
 
 def read_page(answer: Any, after: str) -> AuditPage:
-    """What ``page.lua`` answers. Errors: LedgerTrimmed, LedgerAltered."""
+    """Decode the answer of ``page.lua``. Errors: LedgerTrimmed, LedgerAltered."""
     entries, trimmed, cursor, flat = answer
     if trimmed and after != "0" and log_position(after) < log_position(trimmed.decode()):
         raise LedgerTrimmed(f"the log after {after} is gone: look again from the beginning")
@@ -44,7 +44,7 @@ def read_page(answer: Any, after: str) -> AuditPage:
 
 
 def read_open(answer: Any) -> tuple[list[BindEntry], str]:
-    """What ``open.lua`` answers."""
+    """Decode the answer of ``open.lua``."""
     entries, goes_on = answer
     return [replies.unpack_binds(i.decode(), _fields(fields)) for i, fields in entries], (
         goes_on.decode()
@@ -69,7 +69,7 @@ def pack_repair(request: RepairRequest) -> bytes:
 
 
 def read_reply(head: list[Any], body: bytes, *, replayed: bool) -> RepairReply:
-    """What ``repair.lua`` answers. Errors: LedgerAltered."""
+    """Decode the answer of ``repair.lua``. Errors: LedgerAltered."""
     if verdict := replies.refusal(head):
         return refused(verdict)
     try:

@@ -1,4 +1,4 @@
-"""Script calls to the ledger's server, and what its errors mean to us.
+"""Script calls to the ledger's server, and the translation of its errors.
 
 A write is sent once: after an error its outcome is unknown, and the caller sends the same batch
 again, which the window of the writer makes safe.
@@ -52,16 +52,17 @@ PARTS = {
     "open": ("prelude", "binds", "open"),
     "repair": (*_JUDGING, "binds", "repair"),
 }
-"""Every script, and the files it is put together from."""
+"""Script -> the files it is composed of."""
 
 _WRITERS = 8
 _READERS = 16
 
 _PASSING = ("BUSY", "MISCONF", "NOREPLICAS", "UNKILLABLE", "UNBLOCKED")
-"""Refusals that the same batch may not meet again, by the first word of the server's answer."""
+"""Transient refusals, which a repeated batch may not meet, by the first word of the server's
+answer."""
 
 _PASSING_ERRORS = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownError)
-"""The same, where the library makes errors of its own of them and leaves that word out."""
+"""The same for errors that the client library raises as its own types, without that word."""
 
 
 _NO_GROUP = (
@@ -72,7 +73,7 @@ _NO_GROUP = (
 
 @cache
 def script(name: str) -> tuple[bytes, str]:
-    """(text, sha1) of one script, put together from its parts."""
+    """(text, sha1) of one script, composed of its parts."""
     text = b"".join((SCRIPTS / f"{part}.lua").read_bytes() for part in PARTS[name])
     return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
@@ -91,8 +92,8 @@ def call_seal(keys: Sequence[bytes], arguments: Sequence[bytes]) -> str:
 def script_call(
     name: str, writer: str, *args: bytes | str | int
 ) -> tuple[bytes, tuple[bytes | str | int, ...]]:
-    """(text of the script, the command that calls it); the script's first argument is
-    the writer."""
+    """(text of the script, the command that calls it); the script's first argument is the
+    writer."""
     text, sha = script(name)
     keys = script_keys(writer)
     arguments = [_bytes(argument) for argument in (writer, *args)]
@@ -142,7 +143,7 @@ class Calls:
 
     @property
     def newest(self) -> str:
-        """The newest log id of any answer: the ledger's log can only have grown since."""
+        """The newest log id of any answer; the ledger's log can only have grown since."""
         return self._newest
 
     def _saw(self, log_id: str) -> None:

@@ -1,7 +1,7 @@
-"""Which ledger is ours, and how far its log was seen, stored beside the data.
+"""The identity of the ledger and how far its log was seen, stored in the data directory.
 
-Without this note nobody could tell an empty server from a new one, or last week's copy from today's
-ledger.
+Without this note an empty server could not be distinguished from a new one, nor an old copy from
+the present ledger.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 FILE = "ledger.json"
 
 NOTE_SECONDS = 1.0
-"""How often it is looked whether there is anything to note."""
+"""Interval of checks whether there is anything new to note."""
 
 LAG_SECONDS = {"always": 0.0, "everysec": 5.0}
-"""How old a log id must be before it is noted: what the server may lose by itself must not look
-like an old copy. Where it syncs when it likes ("no"), no log id is noted."""
+"""Age of a log id before it is noted, by the server's fsync setting: what the server may lose by
+itself must not look like an old copy. For "no" (the system decides) no log id is noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def recall(path: Path) -> LedgerIdentityNote:
 
 
 def note(path: Path, identity: LedgerIdentityNote) -> None:
-    """Write the note to disk, whole or not at all. Errors: OSError."""
+    """Write the note to disk atomically. Errors: OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with draft.open("w") as file:
@@ -81,8 +81,8 @@ def note(path: Path, identity: LedgerIdentityNote) -> None:
 class IdentityNotes:
     """Decides what to note of a ledger, and when. ``lag`` None: never a log id.
 
-    What was noted before stays until something newer may be noted: a coordinator that ends at once
-    must not make its successor forget. Errors: LedgerIdentity where the note cannot be read.
+    The previous note stays until something newer may be noted: a coordinator that ends at once must
+    not make its successor forget it. Errors: LedgerIdentity where the note cannot be read.
     """
 
     def __init__(self, path: Path, *, lag: float | None) -> None:
@@ -115,7 +115,7 @@ class IdentityNotes:
 
 @contextlib.asynccontextmanager
 async def remembering(data_dir: Path, ledger: RedisLedger, *, fsync: str) -> AsyncIterator[None]:
-    """Note the ledger's identity in the background as long as the block runs."""
+    """Note the ledger's identity in the background while the block runs."""
     import asyncio
 
     import structlog

@@ -1,4 +1,4 @@
-"""Check that every record is as it was written, once in each run of the server.
+"""Check the seals of all records, once per run of the server.
 
 Within a run only the scripts write records. Anything else alters them on disk, and the server reads
 that when it starts: so it is enough to check before the run is blessed, and scripts need not check
@@ -19,7 +19,7 @@ _SEALED |= {"nom": "the nominations of job", "domain": "counter", "thing": "thin
 """Hash -> what one of its fields is."""
 
 _PAGE = 1000
-"""Records looked at in one go: about a millisecond."""
+"""Records checked in one step: about a millisecond."""
 
 
 async def check_records(client: Any) -> None:

@@ -21,11 +21,11 @@ from shared.ledger.schema import SCHEMA, SchemaState, TakeUpProgress
 from shared.messages.messages import Epoch
 
 STEPS = {4: STEPS_TO_5}
-"""How records become those of the next schema, by the one that they start from."""
+"""Schema -> the migration steps from it to the next."""
 
 _MICROSECONDS = 1_000_000
 _CONTENT = ("node", "queue", "class", "job")
-"""Where any of these keys exists, the server holds somebody's ledger."""
+"""Where any of these keys exists, the server holds a ledger."""
 
 
 def microseconds(lease: float) -> int:
@@ -53,7 +53,7 @@ class Ownership(Calls):
 
     @property
     def cluster(self) -> str:
-        """The id this ledger must have; "" where any will do and it is not opened yet."""
+        """The id this ledger must have; "" where any is accepted and it is not opened yet."""
         return self._cluster
 
     async def open(self) -> str:
@@ -77,7 +77,7 @@ class Ownership(Calls):
         return str(cluster, "utf-8")
 
     async def _found(self) -> None:
-        """Create a new ledger on an empty server; of two that try at once, one succeeds."""
+        """Create a new ledger on an empty server; of two concurrent attempts one succeeds."""
         used = await self._writer.exists(*map(key, _CONTENT))
         if used or self._cluster:
             missing = self._cluster or "an unknown cluster"
@@ -95,7 +95,7 @@ class Ownership(Calls):
                 raise
 
     async def cluster_id(self) -> str:
-        """The id of the cluster whose truth this is, "" before the first ``open``."""
+        """The cluster's id, "" before the first ``open``."""
         async with translated():
             return str(await self._writer.hget(key("meta"), "cluster") or b"", "utf-8")
 
@@ -184,8 +184,8 @@ class Ownership(Calls):
         return renewed
 
     async def _still_ours(self) -> None:
-        """Raise where the ledger was emptied: nobody leads then, which would look as if we had been
-        deposed.
+        """Raise where the ledger was emptied: it has no leader then, which would look as if we had
+        been deposed.
 
         Errors: LedgerIdentity.
         """

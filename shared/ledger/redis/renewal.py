@@ -25,9 +25,10 @@ class Renewal(Protocol):
     """Not for several threads at once."""
 
     def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
-        """Begin the writer's lease of so many seconds anew; False where somebody else claimed it.
+        """Restart the writer's lease of this many seconds; False where another claimed it.
 
-        Errors: LedgerUnavailable where the ledger does not answer in time, LedgerError."""
+        Errors: LedgerUnavailable where the ledger does not answer in time, LedgerError.
+        """
         ...
 
     def close(self) -> None:

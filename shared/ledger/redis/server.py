@@ -25,7 +25,7 @@ _SOCKET_LIMIT = 100
 
 
 def find_binary(*, prefer_path: bool = False) -> Path:
-    """The server that comes with the package; with ``prefer_path`` one on PATH goes first."""
+    """The server that comes with the package; with ``prefer_path`` one on PATH is preferred."""
     if prefer_path:
         for name in ("valkey-server", "redis-server"):
             if path := shutil.which(name):
@@ -89,7 +89,7 @@ class EmbeddedServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout: float = 30.0) -> None:
-        """Start and wait until the server answers, its data loaded. Errors: ServerFailed."""
+        """Start and wait until the server answers with its data loaded. Errors: ServerFailed."""
         if self.running():
             return
         if len(bytes(self.socket)) > _SOCKET_LIMIT:
@@ -108,7 +108,7 @@ class EmbeddedServer:
         self._wait(timeout)
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Ask to end, insist after ``timeout`` seconds. Nothing happens where none runs."""
+        """Stop it, by force after ``timeout`` seconds. No effect where none runs."""
         if self._process is None:
             return
         self._process.terminate()
@@ -119,14 +119,15 @@ class EmbeddedServer:
         self._process = None
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it, as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def _lock(self) -> int:
-        """A lock on the data that the server inherits, so that it lasts as long as the server."""
+        """A lock on the data that the server inherits, so that it is held as long as the server
+        lives."""
         lock = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

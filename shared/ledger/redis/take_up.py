@@ -1,4 +1,4 @@
-"""The server's side of a take-up: what :func:`shared.ledger.migration.take_up.take_up` drives."""
+"""The server's side of a migration, for :func:`shared.ledger.migration.take_up.take_up`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def schema_of(client: Any) -> SchemaState:
 
 
 class TakingUp:
-    """``run`` calls a script; ``client`` reads. Errors: Deposed where ``leader`` leads no more,
-    LedgerUnavailable, after which the take-up is begun anew from its record in the ledger."""
+    """``run`` calls a script; ``client`` reads. Errors: Deposed where ``leader`` does not lead any
+    more; LedgerUnavailable, after which the migration resumes from its progress in the ledger."""
 
     def __init__(self, run: Callable[..., Awaitable[Any]], client: Any, *, leader: Epoch) -> None:
         self._run = run
