@@ -116,31 +116,54 @@ async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
         picture.take(Table.TASK, [(b"seven", page.records[0][1])])
 
 
-def processor(shares: Iterator[float]) -> Callable[[], float]:
-    """Seconds used by a process that takes these shares of a core from one question to the next."""
-    used, asked = 0.0, time.monotonic()
+class Clock:
+    """Time that passes by waiting alone: how long this process is kept from its core is no part of
+    the rule."""
 
-    def processor_time() -> float:
-        nonlocal used, asked
-        now = time.monotonic()
-        used, asked = used + next(shares) * (now - asked), now
-        return used
+    def __init__(self) -> None:
+        self.now = 0.0
 
-    return processor_time
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    def processor(self, shares: Iterator[float]) -> Callable[[], float]:
+        """Seconds used by a process that takes these shares of a core from one question to the
+        next."""
+        used, asked = 0.0, self.now
+
+        def processor_time() -> float:
+            nonlocal used, asked
+            used, asked = used + next(shares) * (self.now - asked), self.now
+            return used
+
+        return processor_time
 
 
-async def test_a_look_waits_for_a_calm_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(loop, "time", made)
+    monkeypatch.setattr(loop, "asyncio", made)
+    return made
+
+
+async def test_a_look_waits_for_a_calm_time(clock: Clock) -> None:
     """Each window asks twice: at its begin, and at its end."""
-    monkeypatch.setattr(loop, "CALM_SECONDS", 0.01)
     shares = iter([1.0, 0.9] * 5 + [1.0, 0.1] + [1.0] * 9)
     desk = await damaged("a-node-with-too-much-used")
-    auditing = audit(desk, [], every=1000.0, processor_time=processor(shares))
-    await asyncio.wait_for(auditing._calm(), 30.0)
+    auditing = audit(desk, [], every=1000.0, processor_time=clock.processor(shares))
+    await auditing._calm()
     assert len(list(shares)) == 9
+    assert clock.now == pytest.approx(6 * loop.CALM_SECONDS)
 
 
-async def test_a_process_that_is_never_calm_is_audited_too() -> None:
+async def test_a_process_that_is_never_calm_is_audited_too(clock: Clock) -> None:
     always = iter(lambda: 1.0, None)
     desk = await damaged("a-node-with-too-much-used")
-    auditing = audit(desk, [], every=0.02, processor_time=processor(always))
-    await asyncio.wait_for(auditing._calm(), 30.0)
+    auditing = audit(desk, [], every=0.02, processor_time=clock.processor(always))
+    await auditing._calm()
+    assert clock.now == pytest.approx(loop.PATIENCE_PAUSES * 0.02)

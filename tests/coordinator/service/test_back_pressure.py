@@ -78,9 +78,8 @@ def placed(count: int, status: dict[str, Any]) -> bool:
 async def test_who_asks_while_the_ledger_stands_still_is_turned_away_and_told_when_to_come_back(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No request is kept beyond the bound, and what was acknowledged is in the ledger. A batch takes
-    more while it is judged, so that it is bounded here by as many operations as requests: else how
-    many it takes would depend on who is quicker."""
+    """No request is kept beyond the bound, and what was acknowledged is in the ledger."""
+    # A batch takes more while it is judged: bounded, or how many would depend on who is quicker.
     monkeypatch.setattr("coordinator.intake.writer.BATCH_OPS", QUEUE_REQUESTS)
     store, gate = RedisLedger.store, asyncio.Event()
 

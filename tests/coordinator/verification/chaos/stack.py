@@ -43,6 +43,8 @@ from shared.settings.settings import load_settings
 SHAPE = ClusterShape(nodes=12, units=8)
 SHARDS = 4
 SHARD_UNITS = SHAPE.capacity // SHARDS
+PATIENCE = 90.0
+"""Seconds that what has to happen may take: processes start meanwhile, beside others."""
 
 Status = dict[str, Any]
 
@@ -102,7 +104,7 @@ class Stack:
     async def submit(self, items: Iterator[Item]) -> None:
         await Sender(self.api).send(items)
 
-    async def until(self, done: Callable[[Status], bool], *, within: float = 30.0) -> Status:
+    async def until(self, done: Callable[[Status], bool], *, within: float = PATIENCE) -> Status:
         """Ask for the status until ``done`` says so."""
         deadline = time.monotonic() + within
         while not done(status := await self.api.status()):
@@ -124,7 +126,7 @@ class Stack:
 
     async def until_gone(self, pid: int) -> None:
         """Wait until none of the workers' processes is this one."""
-        deadline = time.monotonic() + 15.0
+        deadline = time.monotonic() + PATIENCE
         while pid in self.supervisor.worker_pids():
             assert time.monotonic() < deadline, f"worker {pid} was given up and still lives"
             await asyncio.sleep(0.05)
@@ -159,7 +161,7 @@ class Stack:
         async with self._ledger() as ledger:
             tail = await ledger.log_tail()
         try:
-            deadline = time.monotonic() + 10.0
+            deadline = time.monotonic() + PATIENCE
             while log_key(await cluster.history_position()) < log_key(tail):
                 assert time.monotonic() < deadline, "the history does not follow the log"
                 await asyncio.sleep(0.02)
@@ -201,7 +203,7 @@ class Stack:
 
     def _lost_and_up(self, shard: int, epoch: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the log tells of both; others may have done all work before it does."""
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + PATIENCE
         while True:
             replies = [entry for entry in self.log() if entry.get("shard") == shard]
             lost = [
