@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from shard_worker.framework.extension_points import (
@@ -31,32 +30,44 @@ NAMES_VICTIMS: dict[str, Point[Any, Any]] = {
 BETWEEN_QUEUES = ("gangreclaim", "reclaim")
 
 
-def guards(session: Session, action: str, jobs: Iterable[SessionJob]) -> int:
-    """What the ledger has to hold whole when an action evicts from these jobs: what a rule stands
-    for, and what is whole as far as is known here. A tier without that rule may have decided; then
-    the ledger would refuse for ever what was meant. Within a queue nothing is guaranteed."""
-    victims = list(jobs)
-    speaks = {hook.plugin for hook in session.rules(NAMES_VICTIMS[action])}
-    found = 0
-    gone = Counter(op.task.job.job.jid for op in session.committed if op.kind is OpKind.EVICT)
-    if "gang" in speaks and all(_whole(job, gone[job.job.jid]) for job in victims):
-        found |= GUARD_GANG
-    shares = action in BETWEEN_QUEUES and speaks & {"capacity", "proportion"}
-    if shares and all(map(_guaranteed, victims)):
-        found |= GUARD_GUARANTEE
-    return found
+class Guards:
+    """What the ledger has to hold whole when an action evicts: what a rule stands for, and what is
+    whole as far as is known here. A tier without that rule may have decided; then the ledger would
+    refuse for ever what was meant. Within a queue nothing is guaranteed.
+
+    Each run of victims is judged by itself. This view may be old: that one job is in part here
+    is no reason to let the ledger take another one's gang apart."""
+
+    def __init__(self, session: Session, action: str) -> None:
+        speaks = {hook.plugin for hook in session.rules(NAMES_VICTIMS[action])}
+        self._gangs = "gang" in speaks
+        shares = speaks & {"capacity", "proportion"}
+        self._guarantees = action in BETWEEN_QUEUES and bool(shares)
+        evictions = (op for op in session.committed if op.kind is OpKind.EVICT)
+        self._evicted = Counter(op.task.job.job.jid for op in evictions)
+
+    def of(self, job: SessionJob, group: int) -> int:
+        """The guards of victims of a group of a job."""
+        guards = 0
+        if self._gangs and _whole(job, group, evicted=self._evicted[job.job.jid]):
+            guards |= GUARD_GANG
+        if self._guarantees and _guaranteed(job):
+            guards |= GUARD_GUARANTEE
+        return guards
 
 
-def _whole(job: SessionJob, evicted: int) -> bool:
-    """Is nothing left of each of its groups, or the minimum?
+def _whole(job: SessionJob, group: int, *, evicted: int) -> bool:
+    """Is nothing left of a group and of each above it, or the minimum?
 
     ``evicted``: members that this session evicts. Others that leave, or ask for nothing, are none
     of the gang in a session; the ledger counts them, so that not nothing is left there."""
     others = job.best_effort[0] + job.census.of(LOST) - evicted
-    return all(
-        held >= group.minimum or held + others <= 0
-        for held, group in zip(job.held, job.job.groups, strict=True)
-    )
+    while group >= 0:
+        held = job.held[group]
+        if held < job.job.groups[group].minimum and held + others > 0:
+            return False
+        group = job.job.groups[group].parent
+    return True
 
 
 def _guaranteed(job: SessionJob) -> bool:

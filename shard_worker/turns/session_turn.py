@@ -26,7 +26,7 @@ from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import Status
 from shard_worker.turns.extender_http import Ask, answered, ask_over_http
 from shard_worker.turns.flat_turn import PlacedTurn
-from shard_worker.turns.guards import NAMES_VICTIMS, guards
+from shard_worker.turns.guards import NAMES_VICTIMS, Guards
 from shard_worker.turns.reservation import rows_for
 from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
@@ -60,7 +60,6 @@ class SessionPlaced(PlacedTurn):
     """A session's statement: placements and evictions."""
 
     evictions: list[EvictRun] = field(default_factory=list)
-    guards: int = 0
     reason: str = ""
     domains: list[DomainOp] = field(default_factory=list)
     victim_job: tuple[int, int, int, int] | None = None
@@ -74,7 +73,7 @@ class SessionPlaced(PlacedTurn):
         return not (self.core or self.tail or self.evictions)
 
     def message(self, flat: messages.Statement) -> messages.Statement:
-        """The statement as a ledger message, with evictions and guards."""
+        """The statement as a ledger message, with its evictions."""
         jid, version, qid, priority = self.victim_job or (
             flat.jid,
             flat.job_version,
@@ -88,7 +87,6 @@ class SessionPlaced(PlacedTurn):
             qid=qid,
             priority=priority,
             evictions=self.evictions,
-            guards=self.guards,
             reason=self.reason,
             domains=self.domains,
         )
@@ -319,9 +317,10 @@ class SessionTurns:
                 run = runs[key] = EvictRun(spec.jid, spec.spec, task.cid, task.role.group, [], [])
             run.tasks.append(task.tix)
             run.rows.append(op.row)
-        result.evictions = list(runs.values())
-        jobs = (opened.world.session_job(run.jid) for run in result.evictions)
-        result.guards = guards(session, action, jobs)
+        guards, job_of = Guards(session, action), opened.world.session_job
+        result.evictions = [
+            replace(run, guards=guards.of(job_of(run.jid), run.group)) for run in runs.values()
+        ]
         result.reason = joined(op.reason for op in evictions)
         self._moves(result, opened, [run.jid for run in result.evictions])
 

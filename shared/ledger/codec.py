@@ -108,7 +108,7 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
             domains = [[d.key, d.delta, d.condition, d.bound] for d in s.domains]
             extras.append([index, s.displaced, domains, s.expiry])
             if s.evictions:
-                extras[-1] += [[_victims(e) for e in s.evictions], s.guards, s.reason]
+                extras[-1] += [[_victims(e) for e in s.evictions], s.reason]
     packed = [struct.pack(f"<{len(column)}I", *column) for column in columns]
     return pack([b"".join(heads), b"".join(runs), *packed, extras])
 
@@ -141,7 +141,7 @@ def read_statements(data: bytes) -> Iterator[Statement]:
             statement_runs.append(Run(kind, cid, group, *lists))
             first += size
         displaced, domains, expiry, *evicting = more.get(index, ([], [], 0.0))
-        evicted, guards, reason = evicting or ([], 0, b"")
+        evictions, reason = _evictions(*evicting) if evicting else ([], b"")
         yield Statement(
             jid=jid,
             job_version=version,
@@ -152,12 +152,20 @@ def read_statements(data: bytes) -> Iterator[Statement]:
             displaced=displaced,
             domains=[DomainOp(d[0].decode(), d[1], d[2].decode(), d[3]) for d in domains],
             expiry=float(expiry),
-            evictions=[victims(run, "victims") for run in evicted],
-            guards=count(guards, "guards"),
+            evictions=evictions,
             reason=reason.decode(),
         )
     if next(run_heads, None) is not None or any(len(column) != first for column in columns):
         raise Malformed("runs or operations that belong to no statement")
+
+
+def _evictions(runs: list[Any], *rest: Any) -> tuple[list[EvictRun], bytes]:
+    """The victims of a statement, and why. Entries of the log that were written when a statement
+    had one guard for all of its victims have it between the two."""
+    *whole, reason = rest
+    if whole:
+        runs = [[*run, *whole] for run in runs]
+    return [victims(run, "victims") for run in runs], binary(reason, "reason")
 
 
 def _chosen(values: list[int], keep: Sequence[bool]) -> list[int]:
@@ -190,7 +198,6 @@ def committed_of(s: Statement, verdict: Verdict, tail: list[Run], ended: list[in
         ended,
         s.expiry,
         s.evictions,
-        s.guards if s.evictions else 0,
         s.reason if s.evictions else "",
     )
 

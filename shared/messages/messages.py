@@ -20,10 +20,9 @@ NOBODY = -1
 """In place of a job's number: a turn that is about no job (a shuffle), and what came of it."""
 
 GUARD_GANG = 1
-"""Bit of a statement's guards: of every group of its victims, and of those above it, none or at
-least the minimum stay."""
+"""Bit of a run's guards: of its group, and of those above it, none or at least the minimum stay."""
 GUARD_GUARANTEE = 2
-"""Bit of a statement's guards: its victims' queues and all above them keep what is guaranteed."""
+"""Bit of a run's guards: its job's queue and all above it keep what is guaranteed."""
 
 
 class Level(IntEnum):
@@ -191,6 +190,10 @@ class EvictRun:
     group: int
     tasks: list[int]
     rows: list[int]
+    guards: int = 0
+    """What must be whole when all of the statement's victims have left: GUARD_GANG,
+    GUARD_GUARANTEE. Each run has its own: a gang that is in part already, and would be refused for
+    ever, takes nothing from the check of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +218,6 @@ class Statement:
     evictions: list[EvictRun] = field(default_factory=list)
     """Victims, none twice, perhaps of the job itself: what evicts for nobody (a shuffle) names the
     victims' own job as its ``jid``."""
-    guards: int = 0
-    """What the evictions must leave whole: GUARD_GANG, GUARD_GUARANTEE."""
     reason: str = ""
     """The action and the rule that evict: told in log, history and events."""
 

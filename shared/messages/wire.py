@@ -167,11 +167,11 @@ def _outcome(value: Any, at: str) -> Outcome:
 
 
 def victims_row(run: EvictRun) -> list[Any]:
-    return [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows]
+    return [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows, run.guards]
 
 
 def victims(value: Any, at: str) -> EvictRun:
-    jid, version, cid, group, tasks, rows = row(value, at, 6)
+    jid, version, cid, group, tasks, rows, guards = row(value, at, 7)
     run = EvictRun(
         jid=count(jid, at),
         job_version=count(version, at),
@@ -179,6 +179,7 @@ def victims(value: Any, at: str) -> EvictRun:
         group=count(group, at),
         tasks=indices(tasks, at),
         rows=indices(rows, at),
+        guards=count(guards, at),
     )
     if len(run.tasks) != len(run.rows):
         raise Malformed(f"{at}: its lists of tasks and rows differ in length")

@@ -30,7 +30,7 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
     partition  revision, shards: {shard: [row]}, moving: [[giver, taker, [row]]], mode
     commit     shard, statements: [{jid, verdict, alloc: [[tix, row, cid, level]], tail (how many
                of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid],
-               evict: [[jid, spec, cid, group, [tix], [row]]], guards, reason (where it evicts),
+               evict: [[jid, spec, cid, group, [tix], [row], guards]], reason (where it evicts),
                expiry (of its nominations, where it has any)}]
     refusal    shard, refused: [[jid, verdict]]
     status     items: [[state, jid, [tix], [row]]]
@@ -249,10 +249,10 @@ def _statement(committed: Committed) -> Event:
         statement["expiry"] = committed.expiry
     if committed.evictions:
         statement["evict"] = [
-            [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows]
+            [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows, run.guards]
             for run in committed.evictions
         ]
-        statement |= {"guards": committed.guards, "reason": committed.reason}
+        statement["reason"] = committed.reason
     return statement
 
 

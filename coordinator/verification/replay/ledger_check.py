@@ -16,7 +16,7 @@ from shard_worker.framework.operation import Operation, OpKind
 from shard_worker.framework.session import Session
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
-from shard_worker.turns.guards import guards
+from shard_worker.turns.guards import Guards
 from shard_worker.view.view import View
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.memory.ledger import LedgerDouble
@@ -118,7 +118,7 @@ class ReplayLedger:
         return any(task.status & uncertain for task in self._ssn.world.tasks())
 
     def _statements(self, action: str, operations: Sequence[Operation]) -> list[Statement]:
-        ssn, world = self._ssn, self._ssn.world
+        world = self._ssn.world
         placed: dict[int, list[Operation]] = {}
         victims: dict[int, list[Operation]] = {}
         for op in operations:
@@ -126,7 +126,7 @@ class ReplayLedger:
             into.setdefault(op.task.job.job.jid, []).append(op)
         if not placed and not victims:
             return []
-        evictions = [run for jid, ops in victims.items() for run in self._evictions(jid, ops)]
+        evictions = self._evictions(action, victims) if victims else []
         reason = next((op.reason or action for ops in victims.values() for op in ops), "")
         statements = []
         for jid in placed or list(victims)[:1]:
@@ -143,23 +143,26 @@ class ReplayLedger:
                     domains=[],
                     expiry=_PROMISED,
                     evictions=evictions,
-                    guards=guards(ssn, action, map(world.session_job, victims)) if evictions else 0,
                     reason=reason,
                 )
             )
             evictions, reason = [], ""
         return statements
 
-    def _evictions(self, jid: int, operations: Sequence[Operation]) -> list[EvictRun]:
-        runs: dict[tuple[int, int], EvictRun] = {}
-        for op in operations:
-            role = op.task.role
-            run = runs.setdefault(
-                (role.cid, role.group),
-                EvictRun(jid, self._versions[jid], role.cid, role.group, [], []),
-            )
-            run.tasks.append(op.task.tix)
-            run.rows.append(op.row)
+    def _evictions(self, action: str, victims: Mapping[int, list[Operation]]) -> list[EvictRun]:
+        """``victims``: by job."""
+        runs: dict[tuple[int, int, int], EvictRun] = {}
+        guards = Guards(self._ssn, action)
+        for jid, operations in victims.items():
+            job, version = self._ssn.world.session_job(jid), self._versions[jid]
+            for op in operations:
+                cid, group = op.task.role.cid, op.task.role.group
+                run = runs.get((jid, cid, group))
+                if run is None:
+                    run = EvictRun(jid, version, cid, group, [], [], guards.of(job, group))
+                    runs[jid, cid, group] = run
+                run.tasks.append(op.task.tix)
+                run.rows.append(op.row)
         return list(runs.values())
 
     def _core(self, jid: int, operations: Sequence[Operation]) -> list[Run]:

@@ -36,6 +36,13 @@ CHANCE = 0.5
 FRESH = 0.6
 """Of evictions that go by what the ledger has now; the others by what it had for the one before."""
 
+BESIDE = 0.3
+"""Of evictions, to take a task of another job too: each of the two has guards of its own."""
+
+GUARDED = (GUARD_GANG, GUARD_GANG | GUARD_GUARANTEE)
+ANYHOW = (0, GUARD_GUARANTEE, *GUARDED)
+"""Of that other job: a policy may well take gangs apart."""
+
 MOST = 8
 """Statements with evictions of one worker: in the end everything has to finish."""
 
@@ -68,7 +75,8 @@ class EvictingWorker(Worker):
         return self._attempt_of(turn, placed, tally, self.limits.repairs)
 
     def _evicting(self, turn: Turn) -> SessionPlaced | None:
-        """As many victims, of one job, as the first run of the turn has tasks."""
+        """As many victims, of one job, as the first run of the turn has tasks, or all of them; now
+        and then one of another job too."""
         if self._seen is None or self.draw.random() < FRESH:
             self._seen = self.truth()
         jobs, tasks = self._seen
@@ -83,7 +91,23 @@ class EvictingWorker(Worker):
         jid = self.draw.choice(list(able))
         whole = self.draw.random() < 0.5
         wanted = len(able[jid]) if whole else len(turn.runs[0].tasks)
-        return self._placed(turn, jobs[jid], jid, {t: tasks[jid][t] for t in able[jid][:wanted]})
+        evictions = self._runs(jid, able[jid][:wanted], self.draw.choice(GUARDED))
+        others = [other for other in able if other != jid]
+        if others and self.draw.random() < BESIDE:
+            other = self.draw.choice(others)
+            evictions += self._runs(other, able[other][:1], self.draw.choice(ANYHOW))
+        return self._placed(turn, evictions)
+
+    def _runs(self, jid: int, tasks: list[int], guards: int) -> list[EvictRun]:
+        """Tasks of a job as victims, one by one."""
+        assert self._seen is not None
+        jobs, records = self._seen
+        version = jobs[jid].spec_version
+        return [
+            EvictRun(jid, version, task.cid, task.group, [tix], [task.row], guards)
+            for tix in tasks
+            for task in [records[jid][tix]]
+        ]
 
     def _may(self, task: TaskRecord) -> bool:
         """Whether it may be evicted: it is on a node that this worker may use."""
@@ -92,27 +116,24 @@ class EvictingWorker(Worker):
             return False
         return self.classes.mode is not Mode.HARD or bool(view.own[row])
 
-    def _placed(
-        self, turn: Turn, job: JobRecord, jid: int, victims: Mapping[int, TaskRecord]
-    ) -> SessionPlaced:
+    def _placed(self, turn: Turn, evictions: list[EvictRun]) -> SessionPlaced:
         statement, run = Statement(self.view), turn.runs[0]
         self.classes.get(run.cid)  # the view has a column for all that the class asks for
         placed = SessionPlaced(statement)
-        for tix, task in victims.items():
-            statement.let_go(self.view.classes[task.cid], task.row)
-            evicted = EvictRun(jid, job.spec_version, task.cid, task.group, [tix], [task.row])
-            placed.evictions.append(evicted)
+        rows = [victim.rows[0] for victim in evictions]
+        for victim, row in zip(evictions, rows, strict=True):
+            statement.let_go(self.view.classes[victim.cid], row)
+        placed.evictions = evictions
         before = statement.checkpoint
-        for tix, task in zip(run.tasks, victims.values(), strict=False):
+        for tix, row in zip(run.tasks, rows, strict=False):
             statement.place(
                 cid=run.cid,
                 group=run.group,
                 task=tix,
-                row=task.row,
-                level=Level.FUTURE_OWN if self.view.own[task.row] else Level.FUTURE_OTHER,
+                row=row,
+                level=Level.FUTURE_OWN if self.view.own[row] else Level.FUTURE_OTHER,
                 kind=NOMINATE,
             )
         placed.core = statement.placed(before)
-        placed.guards = self.draw.choice((GUARD_GANG, GUARD_GANG | GUARD_GUARANTEE))
         placed.reason = SIMULATED
         return placed

@@ -21,7 +21,6 @@ class Committed:
     """Jobs whose nominations ended with this statement: its own earlier ones and displaced ones."""
     expiry: float = 0.0
     evictions: list[EvictRun] = field(default_factory=list)
-    guards: int = 0
     reason: str = ""
     """The reason of its evictions: the action and the plugins."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from shared.ledger.entries.stored import Evicted, TaskRecord
@@ -102,13 +103,11 @@ class Evicting:
     # --- guards -----------------------------------------------------------------------------
 
     def _guards(self) -> Finding:
-        guards, runs = self.statement.guards, self.statement.evictions
-        gangs = map(self._broken_group, runs) if guards & GUARD_GANG else ()
-        for group in gangs:
+        runs = self.statement.evictions
+        for group in map(self._broken_group, _guarded(runs, GUARD_GANG)):
             if group is not None:
                 return Verdict.GANG, group
-        queues = map(self._robbed_queue, runs) if guards & GUARD_GUARANTEE else ()
-        for qid in queues:
+        for qid in map(self._robbed_queue, _guarded(runs, GUARD_GUARANTEE)):
             if qid is not None:
                 return Verdict.QUEUE, qid
         return FINE
@@ -126,6 +125,10 @@ class Evicting:
             if any(used - leaving < guaranteed for used, leaving, guaranteed in columns):
                 return qid
         return None
+
+
+def _guarded(runs: Iterable[EvictRun], guard: int) -> list[EvictRun]:
+    return [run for run in runs if run.guards & guard]
 
 
 def _may_go(record: TaskRecord, run: EvictRun, row: int) -> bool:

@@ -6,7 +6,7 @@
 --   runs   kind, cid, group, operations                             per run
 --   tasks, rows, versions, specs, levels                            per operation
 --   extras {index, displaced, domains, expiry}                      per statement that has any
---          and victims, guards, reason                              where it evicts
+--          and victims, reason                                      where it evicts
 -- Statements, runs and operations are numbered from 1 through the whole batch.
 local ALLOCATE = 0
 
@@ -111,8 +111,8 @@ do
   do
     local fields, of = {}, {}  -- fields of victims, and {jid, tix} of each
 
-    -- A run of victims is {jid, job version, cid, group, tasks, rows}. Adds their jobs to a list of
-    -- jobs (one of each statement), and returns its length.
+    -- A run of victims is {jid, job version, cid, group, tasks, rows, guards}. Adds their jobs to a
+    -- list of jobs (one of each statement), and returns its length.
     function want_victims(jids)
       local n = statement_count
       for index = 1, statement_count do

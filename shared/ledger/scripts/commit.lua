@@ -172,7 +172,7 @@ end
 local function accept(index, jid, rec, first, tail, displaced, domains)
   local nominated, last = nil, first_run[index + 1] - 1
   local extra = extras[index]
-  for _, run in ipairs(extra and extra[5] or NONE) do book_evictions(jid, run, extra[7]) end
+  for _, run in ipairs(extra and extra[5] or NONE) do book_evictions(jid, run, extra[6]) end
   for k = first, tail - 1 do nominated = book(jid, rec, k, nil, nominated) end
   if tail <= last then nominated = judge_tail(index, jid, rec, tail, last, nominated) end
   for _, d in ipairs(domains) do domain_dirty[d[1]] = true end

@@ -85,23 +85,24 @@ do  -- see the prelude: local names are few
     return nil
   end
 
-  local function judge_guards(victims, guards)
-    if guards % (2 * GUARD_GANG) >= GUARD_GANG then
-      for _, run in ipairs(victims) do
-        local group = broken_group(run)
-        if group then return GANG, group end
-      end
+  local function is_guarded(run, guard)
+    return run[7] % (2 * guard) >= guard
+  end
+
+  -- After all victims of the statement have left: several runs may be of one gang, or queue.
+  local function judge_guards(victims)
+    for _, run in ipairs(victims) do
+      local group = is_guarded(run, GUARD_GANG) and broken_group(run)
+      if group then return GANG, group end
     end
-    if guards % (2 * GUARD_GUARANTEE) >= GUARD_GUARANTEE then
-      for _, run in ipairs(victims) do
-        local qid = robbed_queue(run)
-        if qid then return QUEUE_FULL, qid end
-      end
+    for _, run in ipairs(victims) do
+      local qid = is_guarded(run, GUARD_GUARANTEE) and robbed_queue(run)
+      if qid then return QUEUE_FULL, qid end
     end
     return COMMITTED, -1
   end
 
-  local function judge_evictions(victims, guards)
+  local function judge_evictions(victims)
     for r, run in ipairs(victims) do
       local verdict, at = evict_run(run)
       if verdict ~= COMMITTED then
@@ -109,7 +110,7 @@ do  -- see the prelude: local names are few
         return verdict, at
       end
     end
-    local verdict, at = judge_guards(victims, guards)
+    local verdict, at = judge_guards(victims)
     if verdict ~= COMMITTED then undo_evictions(victims, #victims) end
     return verdict, at
   end
@@ -118,7 +119,7 @@ do  -- see the prelude: local names are few
   function evict_and_place(extra, rec, first, last, domains)
     local victims = extra and extra[5]
     if not victims then return judge_core(rec, first, last, domains) end
-    local verdict, at = judge_evictions(victims, extra[6])
+    local verdict, at = judge_evictions(victims)
     if verdict ~= COMMITTED then return verdict, at end
     verdict, at = judge_core(rec, first, last, domains)
     if verdict ~= COMMITTED then undo_evictions(victims, #victims) end

@@ -27,7 +27,7 @@ from shared.messages.messages import (
     Turn,
     Verdict,
 )
-from shared.model.model import TaskClass
+from shared.model.model import Queue, TaskClass
 from shared.policy.model import Policy
 from shared.policy.volcano import parse_policy
 from shared.units.slots import CPU, PODS
@@ -103,7 +103,7 @@ def test_preempt_evicts_and_nominates_in_one_statement() -> None:
     assert statement.jid == high.jid
     assert [len(run.tasks) for run in statement.evictions] == [2]
     assert statement.evictions[0].jid == 0
-    assert statement.guards == GUARD_GANG  # within a queue nothing is guaranteed
+    assert guards_of(statement) == {0: GUARD_GANG}  # within a queue nothing is guaranteed
     assert statement.reason.startswith("preempt")
     (run,) = statement.core
     assert (run.kind, run.tasks) == (NOMINATE, [0, 1])
@@ -150,7 +150,7 @@ def test_reclaim_takes_from_the_queue_with_more_than_its_share() -> None:
     (statement,), _ = stage.turn(books.turn(mine, "reclaim", [books.jobs[0]]))
     assert statement.qid == 1
     assert sum(len(run.tasks) for run in statement.evictions) == 3
-    assert statement.guards == GUARD_GANG | GUARD_GUARANTEE
+    assert guards_of(statement) == {0: GUARD_GANG | GUARD_GUARANTEE}
     assert statement.reason.startswith("reclaim")
 
 
@@ -165,7 +165,46 @@ def test_no_guard_for_what_is_not_whole_to_the_rules_either() -> None:
     stage = Stage(books, policy=policy)
     (statement,), _ = stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
     assert statement.evictions
-    assert statement.guards == 0
+    assert guards_of(statement) == {0: 0}
+
+
+def test_each_victim_has_the_guard_of_its_own_gang() -> None:
+    """Gang lets go of a job of one; the gang of two on the other node goes by the second tier."""
+    books = Books(CLASSES)
+    whole = books.job(1, [0])
+    part = books.job(1, [1, 2])
+    high = books.job(1, [-1, -1], priority=10)
+    stage = Stage(books, nodes=4, mode=Mode.HARD, policy=in_two_tiers("preempt", "gang"))
+    (statement,), _ = stage.turn(books.turn(high, "preempt", [whole, part]))
+    assert guards_of(statement) == {whole.jid: GUARD_GANG, part.jid: 0}
+
+
+def test_each_victim_has_the_guard_of_its_own_queue() -> None:
+    """Proportion spares both queues; conformance, in the second tier, takes from one that has no
+    guarantee and from another what is guaranteed to it."""
+    books = Books(CLASSES, queues={"default": Queue(0, "default", weight=100)})
+    books.queue("rich")
+    books.queue("poor", guarantee=((CPU, 8000),))
+    whole = books.job(1, [0], queue="rich")
+    part = books.job(1, [1, 2], minimum=1, queue="poor")
+    mine = books.job(1, [-1, -1])
+    stage = Stage(
+        books, nodes=4, mode=Mode.HARD, policy=in_two_tiers("reclaim", "gang", "proportion")
+    )
+    (statement,), _ = stage.turn(books.turn(mine, "reclaim", [whole, part]))
+    assert guards_of(statement) == {whole.jid: GUARD_GANG | GUARD_GUARANTEE, part.jid: GUARD_GANG}
+
+
+def in_two_tiers(action: str, *first: str) -> Policy:
+    """These rules decide where they let anybody go, else conformance alone does."""
+    named = first, ("conformance", "predicates")
+    tiers = [{"plugins": [{"name": name} for name in names]} for names in named]
+    return parse_policy({"actions": action, "tiers": tiers})
+
+
+def guards_of(statement: Statement) -> dict[int, int]:
+    """Job -> what its victims are guarded by."""
+    return {run.jid: run.guards for run in statement.evictions}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.TASK, Verdict.JOB, Verdict.GANG, Verdict.DOMAIN])
@@ -277,7 +316,8 @@ def test_bound_tasks_are_victims_of_preempt_too() -> None:
     books.job(0, [0, 0, 0, 0], minimum=1, state=B)
     high = books.job(0, [-1], priority=10)
     (statement,), _ = Stage(books, nodes=1).turn(books.turn(high, "preempt", [books.jobs[0]]))
-    assert statement.evictions == [EvictRun(0, 1, 0, 0, statement.evictions[0].tasks, [0])]
+    tasks = statement.evictions[0].tasks
+    assert statement.evictions == [EvictRun(0, 1, 0, 0, tasks, [0], GUARD_GANG)]
 
 
 def test_a_whole_gang_makes_way_for_a_whole_gang() -> None:
@@ -290,7 +330,7 @@ def test_a_whole_gang_makes_way_for_a_whole_gang() -> None:
     before = stage.image()
     (statement,), _ = stage.turn(books.turn(high, "gangpreempt", [low, books.jobs[1]]))
     assert [(run.jid, sorted(run.tasks)) for run in statement.evictions] == [(0, [0, 1, 2, 3])]
-    assert statement.guards == GUARD_GANG
+    assert guards_of(statement) == {0: GUARD_GANG}
     assert statement.reason == "gangpreempt (priority, gang, conformance): for default/j2"
     assert sum(len(run.tasks) for run in statement.core + statement.tail) == 3
     stage.answer(Verdict.COMMITTED)

@@ -255,8 +255,7 @@ class World:
             check_fit(before, after, {}, THINGS)
             check_limits(before, after)
             check_gangs(before, after, unguarded([batch], GUARD_GANG))
-            if not unguarded([batch], GUARD_GUARANTEE):
-                check_guarantees(before, after)
+            check_guarantees(before, after, unguarded([batch], GUARD_GUARANTEE))
 
     def follow_log(self, entries: list[Any]) -> None:
         if entries:
@@ -316,7 +315,6 @@ class World:
             core=[Run(NOMINATE, runs[0].cid, 0, [0], rows[:1], [0], [1], [3])],
             tail=[],
             evictions=runs,
-            guards=rng.choice((0, GUARD_GANG, GUARD_GANG | GUARD_GUARANTEE)),
         )
         batch = self.drawn.commit(STRANGER)
         reply = await self.step(replace(batch, statements=[mine]))

@@ -167,10 +167,15 @@ def check_gangs(before: Snapshot, after: Snapshot, victims: Collection[int] = ()
                 assert 0 < old.held < group.minimum, jid
 
 
-def check_guarantees(before: Snapshot, after: Snapshot) -> None:
-    """Where all evictions were guarded: what stays was not taken below what is guaranteed."""
+def check_guarantees(before: Snapshot, after: Snapshot, victims: Collection[int] = ()) -> None:
+    """What stays was not taken below what is guaranteed. ``victims``: as above, of which the queues
+    and those above them may lose it."""
+    parents = {qid: queue.parent for qid, queue in after.queues.items()}
+    robbed = {qid for jid in victims for qid in _above(parents, after.jobs[jid].qid)}
     for qid, queue in after.queues.items():
         old = before.queues[qid]
+        if qid in robbed:
+            continue
         for slot, kept in queue.guarantee.items():
             stays = queue.used.get(slot, 0) - queue.leaving.get(slot, 0)
             stayed = old.used.get(slot, 0) - old.leaving.get(slot, 0)
@@ -178,10 +183,10 @@ def check_guarantees(before: Snapshot, after: Snapshot) -> None:
 
 
 def unguarded(batches: Iterable[object], guard: int) -> set[int]:
-    """Jobs that statements of these batches name victims of, without this guard."""
+    """Jobs of which these batches name victims without this guard."""
     commits = [batch for batch in batches if isinstance(batch, CommitBatch)]
-    statements = [s for batch in commits for s in batch.statements if not s.guards & guard]
-    return {run.jid for s in statements for run in s.evictions}
+    runs = (run for batch in commits for s in batch.statements for run in s.evictions)
+    return {run.jid for run in runs if not run.guards & guard}
 
 
 class Live:

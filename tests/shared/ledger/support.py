@@ -22,6 +22,8 @@ from shared.ledger.protocol import Ledger
 from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.messages.messages import (
     ALLOCATE,
+    GUARD_GANG,
+    GUARD_GUARANTEE,
     CommitBatch,
     CommitReply,
     Epoch,
@@ -115,8 +117,12 @@ def statement(
     )
 
 
+SOME_GUARDS = (0, GUARD_GANG, GUARD_GUARANTEE, *[GUARD_GANG | GUARD_GUARANTEE] * 2)
+
+
 def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
-    """Of one or two jobs, almost all of them as they really stand; some gangs whole."""
+    """Of one or two jobs, almost all of them as they really stand; some gangs whole. Each job's
+    guards are drawn, now and then each run's."""
     able = (TaskState.BOUND, TaskState.RUNNING)
     runs: list[EvictRun] = []
     for jid in rng.sample(sorted(now.tasks), min(len(now.tasks), rng.choice((1, 1, 2)))):
@@ -125,10 +131,13 @@ def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
         version = now.jobs[jid].spec_version + (rng.random() < 0.03)
         if rng.random() < 0.7:
             found = rng.sample(found, min(len(found), rng.choice((1, 1, 2))))
+        guards = rng.choice(SOME_GUARDS)
         for tix in found:
             task = there[tix]
             row = task.row if rng.random() < 0.97 else 0
-            runs.append(EvictRun(jid, version, task.cid, task.group, [tix], [row]))
+            if rng.random() < 0.1:
+                guards = rng.choice(SOME_GUARDS)
+            runs.append(EvictRun(jid, version, task.cid, task.group, [tix], [row], guards))
     return runs
 
 

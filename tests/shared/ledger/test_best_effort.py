@@ -46,8 +46,8 @@ async def becomes(desk: Desk, state: TaskState, tix: int = 2) -> None:
 
 
 def evicting(tix: int, *, cid: int, group: int, guards: int = 0) -> Statement:
-    victims = EvictRun(GANG, 1, cid, group, [tix], [0])
-    return replace(statement(8), evictions=[victims], guards=guards, reason="preempt: priority")
+    victims = EvictRun(GANG, 1, cid, group, [tix], [0], guards)
+    return replace(statement(8), evictions=[victims], reason="preempt: priority")
 
 
 async def evict(desk: Desk) -> Verdict:

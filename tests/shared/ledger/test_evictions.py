@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from shared.ledger import codec
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob, PutQueue
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.entries.snapshot import Snapshot
@@ -40,7 +41,7 @@ from tests.shared.ledger.support import (
 )
 
 S, V = TaskState, Verdict
-VICTIM, WINNER, THIRD = 7, 8, 9
+VICTIM, WINNER, THIRD, OTHER_VICTIM = 7, 8, 9, 10
 
 
 def victims(
@@ -56,10 +57,12 @@ def victims(
 
 
 def evicting(*runs: EvictRun, by: int = WINNER, guards: int = 0, place: bool = False) -> Statement:
-    """``place``: what preempts is to come to node 0, where the victims are."""
+    """``guards``: of every run. ``place``: what preempts is to come to node 0, where the victims
+    are."""
     core = [run([0], [0], kind=NOMINATE, cid=BIG)] if place else []
     plain = statement(by, *core, expiry=9e9)
-    return replace(plain, evictions=list(runs), guards=guards, reason="preempt: priority")
+    evictions = [replace(run, guards=run.guards | guards) for run in runs]
+    return replace(plain, evictions=evictions, reason="preempt: priority")
 
 
 def verdict(reply: CommitReply) -> tuple[Verdict, int]:
@@ -106,12 +109,23 @@ async def test_log_and_bind_stream_tell_of_it(desk: Desk) -> None:
     await running(desk)
     await desk.commit(evicting(victims([1], [0]), guards=GUARD_GANG))
     entry = told((await desk.ledger.read_log("0"))[-1], CommitEntry)
-    assert [(c.evictions, c.guards, c.reason) for c in entry.accepted] == [
-        ([victims([1], [0])], GUARD_GANG, "preempt: priority")
+    assert [(c.evictions, c.reason) for c in entry.accepted] == [
+        ([replace(victims([1], [0]), guards=GUARD_GANG)], "preempt: priority")
     ]
     last = (await desk.ledger.read_binds("b"))[-1]
     assert last.binds == []
     assert last.evicts == [Evicted(VICTIM, WINNER, "preempt: priority", [1], [0], [0])]
+
+
+def test_entries_with_one_guard_for_all_victims_are_read() -> None:
+    """As earlier versions wrote them into the log."""
+    first, second = victims([1], [0]), victims([0], [1], jid=THIRD)
+    *columns, [[*head, runs, reason]] = codec.unpack(
+        codec.pack_statements([evicting(first, second)])
+    )
+    earlier = [[*head, [run[:6] for run in runs], GUARD_GANG, reason]]
+    (statement,) = codec.unpack_statements(codec.pack([*columns, earlier]))
+    assert statement == evicting(first, second, guards=GUARD_GANG)
 
 
 async def test_what_ended_after_its_eviction_is_another_incarnation(desk: Desk) -> None:
@@ -272,6 +286,64 @@ async def test_without_the_guard_a_gang_may_break(desk: Desk) -> None:
     assert (
         verdict(await desk.commit(evicting(victims([1], [0]), guards=GUARD_GANG)))[0] is V.COMMITTED
     )
+
+
+async def one_gang_in_part_and_one_whole(desk: Desk) -> None:
+    """VICTIM has two members, and needs three by now; OTHER_VICTIM has the two that it needs."""
+    await running(desk, Group(-1, 2))
+    await desk.store(job(OTHER_VICTIM, Group(-1, 2)))
+    await desk.commit(statement(OTHER_VICTIM, run([0, 1], [1, 1], cid=BIG)))
+    await desk.record(StatusItem(S.RUNNING, OTHER_VICTIM, [0, 1], [1, 1]))
+    await desk.store(job(VICTIM, Group(-1, 3), version=2))
+
+
+async def test_each_gang_is_guarded_by_itself(desk: Desk) -> None:
+    """A view saw one gang in part, and the other whole with a member to spare, which has gone."""
+    await one_gang_in_part_and_one_whole(desk)
+    in_part = victims([0], [0], version=2)
+    guarded = replace(victims([0], [1], jid=OTHER_VICTIM), guards=GUARD_GANG)
+    before = await plain(desk)
+    for both in ((in_part, guarded), (guarded, in_part)):
+        assert verdict(await desk.commit(evicting(*both))) == (V.GANG, 0)
+        assert await plain(desk) == before
+    rest = replace(guarded, tasks=[0, 1], rows=[1, 1])
+    assert verdict(await desk.commit(evicting(in_part, rest)))[0] is V.COMMITTED
+    snapshot = await desk.ledger.snapshot()
+    assert [snapshot.jobs[jid].groups[0].held for jid in (VICTIM, OTHER_VICTIM)] == [1, 0]
+
+
+async def test_a_gang_in_part_may_go_on_leaving_alone(desk: Desk) -> None:
+    await one_gang_in_part_and_one_whole(desk)
+    in_part = victims([0], [0], version=2)
+    refused = evicting(in_part, guards=GUARD_GANG)
+    assert verdict(await desk.commit(refused)) == (V.GANG, 0)
+    assert verdict(await desk.commit(evicting(in_part)))[0] is V.COMMITTED
+
+
+async def test_runs_of_one_gang_are_judged_when_all_have_left(desk: Desk) -> None:
+    await running(desk, Group(-1, 2))
+    both = [replace(victims([tix], [0]), guards=GUARD_GANG) for tix in (0, 1)]
+    assert verdict(await desk.commit(evicting(both[0]))) == (V.GANG, 0)
+    assert verdict(await desk.commit(evicting(*both)))[0] is V.COMMITTED
+
+
+async def test_each_queue_is_guarded_by_itself(desk: Desk) -> None:
+    """What is guaranteed to one queue was taken already; nothing may be taken from the other's."""
+    await running(desk)
+    await desk.store(
+        PutQueue(LEAF, ROOT, None, b"poor", [(CPU, 12_000)]),
+        PutQueue(OTHER, ROOT, None, b"rich", [(CPU, 8000)]),
+        job(OTHER_VICTIM, qid=OTHER),
+    )
+    await desk.commit(statement(OTHER_VICTIM, run([0, 1], [1, 1], cid=BIG), qid=OTHER))
+    await desk.record(StatusItem(S.RUNNING, OTHER_VICTIM, [0, 1], [1, 1]))
+    poor = victims([0], [0])
+    rich = replace(victims([0], [1], jid=OTHER_VICTIM), guards=GUARD_GUARANTEE)
+    before = await plain(desk)
+    for both in ((poor, rich), (rich, poor)):
+        assert verdict(await desk.commit(evicting(*both))) == (V.QUEUE, OTHER)
+        assert await plain(desk) == before
+    assert verdict(await desk.commit(evicting(poor)))[0] is V.COMMITTED
 
 
 @pytest.mark.parametrize("owner", [LEAF, ROOT])

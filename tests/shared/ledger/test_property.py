@@ -234,7 +234,6 @@ class Pair:
             domains=[domain] if r.random() < 0.2 else [],
             expiry=r.choice((0.0, 1.5e9, 1.6e9 + 0.1)),
             evictions=some_victims(r, self.now) if r.random() < 0.3 else [],
-            guards=r.choice((0, GUARD_GANG, GUARD_GUARANTEE, 3, 3)),
             reason=r.choice(("", "preempt: priority")),
         )
 
@@ -331,8 +330,7 @@ class Pair:
             check_fit(self.now, after, IMPLIED, THINGS)
             check_limits(self.now, after)
             check_gangs(self.now, after, unguarded(batches, GUARD_GANG))
-            if not unguarded(batches, GUARD_GUARANTEE):
-                check_guarantees(self.now, after)
+            check_guarantees(self.now, after, unguarded(batches, GUARD_GUARANTEE))
         elif kind < 0.75:
             await self.at_once([self.status()])
         elif kind < 0.88:

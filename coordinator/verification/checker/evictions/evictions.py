@@ -37,7 +37,10 @@ class Evictions:
         """The victims of a statement begin to leave; returns their jobs."""
         eviction = Eviction(statement, job, shard)
         self._victims.before(eviction)
-        for jid, spec, cid, _, tasks, rows in statement["evict"]:
+        # Histories of earlier versions have one number for all victims of a statement.
+        common = statement.get("guards", 0)
+        for jid, spec, cid, _, tasks, rows, *more in statement["evict"]:
+            guards = more[0] if more else common
             owner = self._books.jobs.get(jid)
             if owner is None:
                 problem = f"tasks of job {jid} were evicted, which was never submitted"
@@ -49,8 +52,8 @@ class Evictions:
                 self._findings.add(Rule.TRANSITION, problem)
             for tix, row in zip(tasks, rows, strict=True):
                 if self._leave(jid, owner, tix, (row, cid)):
-                    eviction.victims.append(Victim(jid, owner, tix, row))
-        self._guards(statement.get("guards", 0), eviction)
+                    eviction.victims.append(Victim(jid, owner, tix, row, guards))
+        self._guards(eviction)
         self._victims.judge(eviction)
         return {victim.jid for victim in eviction.victims}
 
@@ -72,9 +75,9 @@ class Evictions:
         job.hold(job.group_of[tix], -1)
         return True
 
-    def _guards(self, guards: int, eviction: Eviction) -> None:
-        """What the statement itself promised to leave whole."""
-        for victim in eviction.victims if guards & GANG else ():
+    def _guards(self, eviction: Eviction) -> None:
+        """What the statement itself promised to leave whole, of each victim."""
+        for victim in (v for v in eviction.victims if v.guards & GANG):
             for above in victim.job.chain(victim.job.group_of[victim.tix]):
                 members, minimum = victim.job.held[above], victim.job.groups[above][1]
                 self._findings.checked[Rule.VICTIM_GANG] += 1
@@ -84,7 +87,7 @@ class Evictions:
                         f"{problem} {members} members by an eviction, its minimum is {minimum}"
                     )
                     self._findings.add(Rule.VICTIM_GANG, message)
-        for victim in eviction.victims if guards & GUARANTEE else ():
+        for victim in (v for v in eviction.victims if v.guards & GUARANTEE):
             self._findings.checked[Rule.VICTIM_GUARANTEE] += 1
             if robbed := self._books.queues.robbed(victim.job.qid):
                 problem = f"job {victim.jid} ({victim.job.key}) lost tasks: {robbed}"

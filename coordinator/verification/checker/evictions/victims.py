@@ -27,7 +27,7 @@ from coordinator.verification.checker.state.policy import (
 )
 
 GANG, GUARANTEE = 1, 2
-"""Bits of what a statement promises to leave whole."""
+"""Bits of what a statement promises to leave whole of a victim's."""
 
 _REASON = re.compile(r"(?P<action>\w+)(?: \((?P<plugins>[^)]*)\))?(?:: for (?P<whom>.*))?")
 _SYSTEM_NAMESPACE = "kube-system"
@@ -39,6 +39,8 @@ class Victim:
     job: CheckedJob
     tix: int
     row: int
+    guards: int = 0
+    """What its statement promised to leave whole for it."""
 
 
 @dataclass(slots=True)

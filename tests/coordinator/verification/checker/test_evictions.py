@@ -31,8 +31,7 @@ def evicting(
 ) -> dict[str, Any]:
     event = story.commit(by, {}, nominate=nominate)
     event["statements"][0] |= {
-        "evict": [[jid, spec, GPU_TASK, 0, list(victims), list(victims.values())]],
-        "guards": guards,
+        "evict": [[jid, spec, GPU_TASK, 0, list(victims), list(victims.values()), guards]],
         "reason": "preempt: priority",
     }
     return event
@@ -131,6 +130,37 @@ def test_a_guarded_gang_is_not_left_short(tmp_path: Path) -> None:
     story = running(minimum=2)
     line = story.line_of(evicting(story, {0: 0}, guards=GANG))
     assert the_first(story, tmp_path) == (3, line)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_each_victim_is_held_to_its_own_guards(tmp_path: Path, which: int) -> None:
+    """Two gangs lose a member each in one statement, which guards one of them."""
+    story = running(minimum=2)
+    story.job(3, 2, minimum=2)
+    story.commit(3, {0: 1, 1: 1})
+    for ev, state in (("bind", "BOUND"), ("start", "RUNNING")):
+        story.acts(ev, 3, {0: 1, 1: 1})
+        story.status(state, 3, {0: 1, 1: 1})
+    event = evicting(story, {0: 0})
+    runs = event["statements"][0]["evict"]
+    runs.append([3, 1, GPU_TASK, 0, [0], [1], 0])
+    line = story.line_of(event)
+    assert story.check(tmp_path).ok
+    runs[which][6] = GANG
+    assert the_first(story, tmp_path) == (3, line)
+    runs[1 - which][4:6] = [0, 1], [1 - which] * 2
+    runs[which][4:6] = [0, 1], [which] * 2
+    assert story.check(tmp_path).ok
+
+
+def test_histories_with_one_guard_for_a_statement_are_read(tmp_path: Path) -> None:
+    for guards, kept in ((0, True), (GANG, False)):
+        story = running(minimum=2)
+        event = evicting(story, {0: 0})
+        statement = event["statements"][0]
+        statement["evict"][0].pop()
+        statement["guards"] = guards
+        assert story.check(tmp_path).ok is kept
 
 
 @pytest.mark.parametrize("leaving", ["evicted", "by itself"])
