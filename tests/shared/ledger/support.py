@@ -125,9 +125,12 @@ def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
     guards are drawn, now and then each run's."""
     able = (TaskState.BOUND, TaskState.RUNNING)
     runs: list[EvictRun] = []
-    for jid in rng.sample(sorted(now.tasks), min(len(now.tasks), rng.choice((1, 1, 2)))):
-        there = now.tasks[jid]
-        found = [t for t in there if there[t].state in able or rng.random() < 0.1]
+    jids = [
+        j for j, tasks in sorted(now.tasks.items()) if any(t.state in able for t in tasks.values())
+    ]
+    for jid in rng.sample(jids, min(len(jids), rng.choice((1, 2)))):
+        there, strays = now.tasks[jid], rng.random() < 0.15
+        found = [t for t in there if there[t].state in able or (strays and rng.random() < 0.3)]
         version = now.jobs[jid].spec_version + (rng.random() < 0.03)
         if rng.random() < 0.7:
             found = rng.sample(found, min(len(found), rng.choice((1, 1, 2))))

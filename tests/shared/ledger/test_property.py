@@ -257,6 +257,16 @@ class Pair:
             )
         return StatusItem(state, jid, tasks, rows)
 
+    def starts(self) -> list[StatusItem]:
+        """Whatever is being bound runs, so that there are victims of several jobs."""
+        assert self.now is not None
+        return [
+            StatusItem(TaskState.RUNNING, jid, [tix], [task.row])
+            for jid, tasks in self.now.tasks.items()
+            for tix, task in tasks.items()
+            if task.state == TaskState.BINDING
+        ]
+
     def adoption(self, jid: int, tasks: list[int]) -> StatusItem:
         """The cluster has them somewhere, now and then where nothing is known of."""
         r = self.rng
@@ -267,7 +277,9 @@ class Pair:
 
     def status(self) -> StatusBatch:
         r = self.rng
-        items = [self.item() for _ in range(r.choice((1, 3)))]
+        items = (
+            self.starts() if r.random() < 0.4 else [self.item() for _ in range(r.choice((1, 3)))]
+        )
         lapsed = [r.randrange(JOBS)] if r.random() < 0.3 else []
         return StatusBatch(*self.header(COORDINATOR), items, lapsed)
 
