@@ -50,7 +50,7 @@ STANDBY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ServedParts:
     """The parts that the HTTP server serves; see :func:`coordinator.api.app.make_app`."""
 
     core: Coordinator
@@ -79,7 +79,7 @@ class Door:
 
 
 class Serving:
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ServedParts) -> None:
         self._door = door
         self._submits: dict[object, float] = {}
         self._wrong = {"ledger": "not asked yet", "cluster": "not asked yet"}
@@ -199,7 +199,7 @@ class Serving:
             del self._submits[me]
 
 
-class StandbyDoor:
+class StandbyServer:
     """The door while another leads: that we live, who leads, and nothing else."""
 
     def __init__(self, leader: Callable[[], str], options: ListenerOptions) -> None:

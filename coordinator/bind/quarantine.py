@@ -5,9 +5,9 @@ sent there again. After some refusals in a row, without an accepted bind in betw
 the node out. After a time it may try again; the next quarantine lasts longer.
 
 Only a small part of the nodes may be in quarantine at once: where all nodes refuse, the nodes are
-not the cause. :attr:`SetAside.withheld` reports that case instead.
+not the cause. :attr:`Quarantines.withheld` reports that case instead.
 
-Pure: :meth:`SetAside.changes` says what to store; it takes effect once it is durable.
+Pure: :meth:`Quarantines.changes` says what to store; it takes effect once it is durable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from shared.records.quarantine import Aside, aside_row, decode_aside
+from shared.records.quarantine import Quarantine, decode_quarantine, quarantined_row
 
 REFUSALS = 5
 """Refusals in a row before a quarantine: a node that refuses only now and then accepts a bind
@@ -25,10 +25,10 @@ before reaching it."""
 FORGET_SECONDS = 300.0
 """Refusals further apart than this do not count as a row."""
 
-ASIDE_SECONDS = 60.0
+QUARANTINE_SECONDS = 60.0
 """Length of the first quarantine; doubles each time, up to the limit below."""
 
-ASIDE_LIMIT_SECONDS = 900.0
+QUARANTINE_LIMIT_SECONDS = 900.0
 
 AGAIN_SECONDS = 900.0
 """A node that is quarantined again within this time of its return stays longer."""
@@ -56,13 +56,13 @@ class _Row:
     last: float
 
 
-class SetAside:
+class Quarantines:
     """The nodes in quarantine, and those about to enter or leave it."""
 
-    def __init__(self, *, refusals: int = REFUSALS, seconds: float = ASIDE_SECONDS) -> None:
+    def __init__(self, *, refusals: int = REFUSALS, seconds: float = QUARANTINE_SECONDS) -> None:
         self.refusals = refusals
         self.seconds = seconds
-        self.now: dict[int, Aside] = {}
+        self.now: dict[int, Quarantine] = {}
         """By row: as the ledger has it."""
         self.count = 0
         """Times that a node was set aside, since the start."""
@@ -71,7 +71,7 @@ class SetAside:
         self._rows: dict[int, _Row] = {}
         self._due: list[tuple[float, int]] = []
         """Heap of (until, row)."""
-        self._before: dict[int, Aside] = {}
+        self._before: dict[int, Quarantine] = {}
         """The last time of nodes that are back."""
         self._wanted: dict[int, str] = {}
         """row -> reason: to be set aside with the next changes."""
@@ -102,14 +102,14 @@ class SetAside:
 
     # --- what follows -------------------------------------------------------------------------
 
-    def changes(self, now: float, present: Collection[int]) -> dict[int, Aside | None]:
+    def changes(self, now: float, present: Collection[int]) -> dict[int, Quarantine | None]:
         """The changes to store: nodes that enter quarantine, and (None) nodes that leave it.
 
         ``present``: the rows of all existing nodes.
         """
         if not self._wanted and not (self._due and self._due[0][0] <= now):
             return {}
-        out: dict[int, Aside | None] = {}
+        out: dict[int, Quarantine | None] = {}
         while self._due and self._due[0][0] <= now:
             until, row = heapq.heappop(self._due)
             record = self.now.get(row)
@@ -133,23 +133,23 @@ class SetAside:
     def _limit(nodes: int) -> int:
         return 0 if nodes < 2 else max(1, int(nodes * SHARE))
 
-    def _next(self, row: int, reason: str, now: float) -> Aside:
+    def _next(self, row: int, reason: str, now: float) -> Quarantine:
         before, times = self._before.get(row), 1
         if before is not None and now - before.until <= AGAIN_SECONDS:
             times = before.times + 1
-        seconds = min(self.seconds * 2 ** min(times - 1, 10), ASIDE_LIMIT_SECONDS)
-        return Aside(reason, now, now + max(seconds, self.seconds), times)
+        seconds = min(self.seconds * 2 ** min(times - 1, 10), QUARANTINE_LIMIT_SECONDS)
+        return Quarantine(reason, now, now + max(seconds, self.seconds), times)
 
-    def stored(self, changes: Mapping[int, Aside | None]) -> None:
+    def stored(self, changes: Mapping[int, Quarantine | None]) -> None:
         """Apply changes that are durable now."""
-        for row, aside in changes.items():
+        for row, quarantine in changes.items():
             self._asked.discard(row)
             self._rows.pop(row, None)
-            if aside is None:
+            if quarantine is None:
                 self._back(row)
             else:
                 self.count += 1
-                self._put(row, aside)
+                self._put(row, quarantine)
 
     def gone(self, row: int) -> None:
         """Forget a deleted node: if it comes back, it may be another machine."""
@@ -158,23 +158,25 @@ class SetAside:
         self._wanted.pop(row, None)
         if row in self.now and row not in self._asked:
             record = self.now[row]
-            self._put(row, Aside(record.reason, record.since, 0.0, record.times))  # over at once
+            self._put(
+                row, Quarantine(record.reason, record.since, 0.0, record.times)
+            )  # over at once
 
     def restore(self, objects: Mapping[str, bytes]) -> None:
         """Restore the quarantined nodes from the ledger's objects."""
         for key, data in objects.items():
-            if (row := aside_row(key)) >= 0:
-                self._put(row, decode_aside(data))
+            if (row := quarantined_row(key)) >= 0:
+                self._put(row, decode_quarantine(data))
 
     def forget(self, keys: Iterable[str]) -> None:
         """Forget nodes whose quarantine the ledger no longer holds."""
         for key in keys:
-            if (row := aside_row(key)) >= 0:
+            if (row := quarantined_row(key)) >= 0:
                 self._back(row)
 
-    def _put(self, row: int, aside: Aside) -> None:
-        self.now[row] = aside
-        heapq.heappush(self._due, (aside.until, row))
+    def _put(self, row: int, quarantine: Quarantine) -> None:
+        self.now[row] = quarantine
+        heapq.heappush(self._due, (quarantine.until, row))
 
     def _back(self, row: int) -> None:
         record = self.now.pop(row, None)

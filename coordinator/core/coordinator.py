@@ -28,7 +28,7 @@ from typing import Any
 from coordinator.bind.binder import BindPlan, BindResult, adopt, judge_answers, taken_by
 from coordinator.bind.evictions import Victims
 from coordinator.bind.placements import Places
-from coordinator.bind.quarantine import Refused, SetAside
+from coordinator.bind.quarantine import Quarantines, Refused
 from coordinator.cluster.protocol import BindAnswers
 from coordinator.core.foreign_use import Use
 from coordinator.core.observer import Observer, Unobserved
@@ -38,17 +38,17 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.dispatch.instructions import (
     Fail,
     Instruction,
-    Keep,
-    Lapse,
-    LeaveOut,
     Purge,
+    ReleaseNominations,
     Repartition,
     Reread,
     Stop,
+    StoreQuarantines,
+    StoreReservations,
     items_of,
     never_placed,
 )
-from coordinator.dispatch.sharding import MOVES_PER_MINUTE, Borders
+from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
 from coordinator.intake.changes import Changes
 from coordinator.jobs.attempts import note_try
 from coordinator.jobs.counters import CoordinatorTally
@@ -59,7 +59,7 @@ from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.messages.messages import HOLDING, NOBODY, Epoch, Outcome, OutcomeCode, StatusItem
 from shared.model.model import Job, Node
-from shared.records.quarantine import Aside
+from shared.records.quarantine import Quarantine
 
 SHARD_LOST, SHARD_RECOVERED, SHARD_REBALANCED = "ShardLost", "ShardRecovered", "ShardRebalanced"
 
@@ -80,16 +80,20 @@ class Coordinator:
         self.tally = CoordinatorTally()
         self.observer: Observer = Unobserved()
         order.moved = self._moved
-        self.borders = borders = Borders(
+        self.partition = cluster_partition = ClusterPartition(
             dispatcher,
             order.accounts,
             mode=mode,
             moves_per_minute=moves_per_minute,
             on_moved=self._nodes_moved,
         )
-        self.nodes, self.names, self.rows = borders.nodes, borders.names, borders.rows
-        self.hyper_nodes = borders.hyper_nodes
-        self.aside = SetAside()
+        self.nodes, self.names, self.rows = (
+            cluster_partition.nodes,
+            cluster_partition.names,
+            cluster_partition.rows,
+        )
+        self.hyper_nodes = cluster_partition.hyper_nodes
+        self.quarantines = Quarantines()
         self.places = Places(order, dispatcher)
         self.victims = Victims(order, self.places, self.tally)
         self.shuffling = Shuffling(order, dispatcher)
@@ -110,14 +114,14 @@ class Coordinator:
         jid."""
         self.order.accounts.classes.update(changes.classes)
         for row in changes.nodes_gone:
-            self.borders.drop_node(row)
-            self.aside.gone(row)
+            self.partition.drop_node(row)
+            self.quarantines.gone(row)
         for node in changes.nodes:
-            self.borders.put_node(node)
+            self.partition.put_node(node)
         for hyper in changes.hyper_nodes:
-            self.borders.put_hyper_node(hyper)
+            self.partition.put_hyper_node(hyper)
         for name in changes.hyper_nodes_gone:
-            self.borders.drop_hyper_node(name)
+            self.partition.drop_hyper_node(name)
         for queue in changes.queues:
             self.order.put_queue(queue)
         for value in changes.objects:
@@ -141,27 +145,28 @@ class Coordinator:
     def restore_gone_nodes(self, nodes: Iterable[Node]) -> None:
         """Restore the deleted nodes after a takeover."""
         for node in nodes:
-            self.borders.name(node)
+            self.partition.name(node)
 
     # --- the partition ------------------------------------------------------------------------
 
     @property
     def revision(self) -> int:
         """The revision of the newest partition that was handed out."""
-        return self.borders.handover.revision
+        return self.partition.handover.revision
 
     def restore_partition(self, partition: PutPartition, *, at: str = "0") -> None:
-        """Restore the ledger's partition as of this log entry; see :meth:`Borders.restore`."""
-        self.borders.restore(partition, at=at)
+        """Restore the ledger's partition as of this log entry; see
+        :meth:`ClusterPartition.restore`."""
+        self.partition.restore(partition, at=at)
 
     def repartition(self, now: float = 0.0) -> Repartition | None:
-        """See :meth:`Borders.repartition`."""
-        return self.borders.repartition(now)
+        """See :meth:`ClusterPartition.repartition`."""
+        return self.partition.repartition(now)
 
     def partition_stored(self, at: str) -> None:
         """Note that the new partition is durable, in the log before ``at``. Jobs that no shard
         could place are tried again, because they may fit now."""
-        self.borders.stored(at)
+        self.partition.stored(at)
         self.order.accounts.capacity.freed()
 
     def followed(self, shard: int, epoch: Epoch, position: str) -> None:
@@ -187,17 +192,17 @@ class Coordinator:
                 tried = order.tried(turn)
                 self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
             out += self.dispatcher.send()
-        out += self.borders.step()
+        out += self.partition.step()
         if order.stale or self._unread:
             out.append(Reread(sorted({*order.stale, *self._unread})))
             order.stale, self._unread = [], []
         if order.lapsed:
-            out.append(Lapse(sorted(set(order.lapsed))))
+            out.append(ReleaseNominations(sorted(set(order.lapsed))))
             order.lapsed = []
-        if marks := self.aside.changes(now, self.nodes):
-            out.append(LeaveOut(marks))
+        if marks := self.quarantines.changes(now, self.nodes):
+            out.append(StoreQuarantines(marks))
         if reservations := order.aging.changes():
-            out.append(Keep(reservations))
+            out.append(StoreReservations(reservations))
         return out + self._departures(now)
 
     def _departures(self, now: float) -> list[Instruction]:
@@ -360,7 +365,9 @@ class Coordinator:
         its worker, or they have expired."""
         for jid, nomination in nominations.items():
             state = self.order.jobs.get(jid)
-            if state is not None and (state.standing is Standing.OPEN or state.lapsing):
+            if state is not None and (
+                state.standing is Standing.OPEN or state.releasing_nominations
+            ):
                 continue
             if state is None or not state.nominated or nomination.expiry <= now:
                 self.order.give_up_nominations(jid)
@@ -406,29 +413,29 @@ class Coordinator:
             result.items.extend(
                 adopt(plan, answers, result.elsewhere, jobs=self._any_job, rows=self.rows)
             )
-        self.aside.took(taken_by(plan, answers, self.aside.suspects))
+        self.quarantines.took(taken_by(plan, answers, self.quarantines.suspects))
         self._refused(result.refused, now)
         return result
 
     def _refused(self, refusals: Iterable[Refused], now: float) -> None:
         """Report refused binds to the observer, before their effect on the tasks is recorded."""
         for refusal in refusals:
-            self.aside.refused(refusal.row, refusal.reason, now)
+            self.quarantines.refused(refusal.row, refusal.reason, now)
             if (state := self.order.jobs.get(refusal.jid)) is not None:
                 reason_text = f": {refusal.reason}" if refusal.reason else ""
                 state.refused_by = f"node {self.names.get(refusal.row, refusal.row)}{reason_text}"
 
     def next_due(self) -> float | None:
         """When to step again although nothing happened; None for never."""
-        due = [self.order.next_due(), self.aside.next_due(), self.shuffling.next_due()]
+        due = [self.order.next_due(), self.quarantines.next_due(), self.shuffling.next_due()]
         return min((at for at in due if at is not None), default=None)
 
-    def left_out(self, marks: Mapping[int, Aside | None]) -> None:
-        """Note that the quarantines a :class:`LeaveOut` named are durable."""
-        self.aside.stored(marks)
-        for row, aside in marks.items():
+    def left_out(self, marks: Mapping[int, Quarantine | None]) -> None:
+        """Note that the quarantines a :class:`StoreQuarantines` named are durable."""
+        self.quarantines.stored(marks)
+        for row, quarantine in marks.items():
             if row in self.names:
-                self.observer.node_changed(self.names[row], aside)
+                self.observer.node_changed(self.names[row], quarantine)
         if None in marks.values():
             self.order.accounts.capacity.freed()
 

@@ -10,5 +10,5 @@ def set_limits(core: Coordinator, settings: Settings) -> None:
     core.order.parking.attempts = settings.attempts
     core.order.aging.bound = settings.aging_bound_seconds
     core.order.gangs.seconds = settings.gang_repair_seconds
-    core.aside.refusals = settings.node_refusals
-    core.aside.seconds = settings.node_aside_seconds
+    core.quarantines.refusals = settings.node_refusals
+    core.quarantines.seconds = settings.node_aside_seconds

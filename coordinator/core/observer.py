@@ -10,7 +10,7 @@ from typing import Protocol
 
 from coordinator.ledger_audit.findings import Finding
 from shared.messages.messages import Outcome, StatusItem
-from shared.records.quarantine import Aside
+from shared.records.quarantine import Quarantine
 
 
 class Observer(Protocol):
@@ -35,7 +35,7 @@ class Observer(Protocol):
         """``ShardLost``, ``ShardRecovered`` or ``ShardRebalanced``."""
         ...
 
-    def node_changed(self, name: str, aside: Aside | None) -> None:
+    def node_changed(self, name: str, quarantine: Quarantine | None) -> None:
         """The node entered quarantine, or (None) left it."""
         ...
 
@@ -57,7 +57,7 @@ class Unobserved:
 
     def shard_changed(self, shard: int, reason: str) -> None: ...
 
-    def node_changed(self, name: str, aside: Aside | None) -> None: ...
+    def node_changed(self, name: str, quarantine: Quarantine | None) -> None: ...
 
     def ledger_contradicted(self, finding: Finding, message: str) -> str:
         return str(finding.subject)

@@ -77,7 +77,7 @@ class ReconcileRepairs:
     counts: Counter[FindingKind] = field(default_factory=Counter)
 
 
-class Look:
+class ReconcilePass:
     """One pass over all tasks of the cluster."""
 
     def __init__(self, core: Coordinator) -> None:
@@ -177,7 +177,7 @@ class Reconciler:
         """Number of findings that wait to be confirmed."""
         return len(self._before)
 
-    def judge(self, look: Look) -> ReconcileRepairs:
+    def judge(self, look: ReconcilePass) -> ReconcileRepairs:
         """The repairs of each difference that the previous pass found unchanged."""
         again = [f for task, f in look.findings.items() if self._before.get(task) == f]
         repairs = ReconcileRepairs()

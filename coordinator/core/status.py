@@ -55,7 +55,7 @@ def status(
                 "pid": s.pid,
                 "outstanding": s.outstanding,
                 "turns": s.open_turns,
-                "turn_limit": s.pace.limit,
+                "turn_limit": s.concurrency.limit,
             }
             for s in dispatcher.shards.values()
         ],

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.dispatch.window import Pace
+from coordinator.dispatch.window import ConcurrencyLimit
 from shard_worker.session_model.workload import Amounts, add
 from shared.messages.messages import Epoch, Turn
 from shared.model.model import Requests
@@ -40,7 +40,7 @@ class SendTurns:
 @dataclass(slots=True)
 class ShardState:
     shard: int
-    pace: Pace
+    concurrency: ConcurrencyLimit
     """The limit on open turns of its worker."""
     epoch: Epoch | None = None
     """The epoch of its live worker; None while it has none."""
@@ -86,7 +86,7 @@ class Dispatcher:
         tasks_per_call: int = 512,
     ) -> None:
         most = calls_in_flight * turns_per_call
-        self.shards = {shard: ShardState(shard, Pace(most)) for shard in range(shards)}
+        self.shards = {shard: ShardState(shard, ConcurrencyLimit(most)) for shard in range(shards)}
         self.shard_of: dict[int, int] = {}
         self.calls_in_flight = calls_in_flight
         self.turns_per_call = turns_per_call
@@ -141,10 +141,10 @@ class Dispatcher:
                 state.epoch is not None
                 and state.waiting
                 and len(state.calls) < self.calls_in_flight
-                and (room := state.pace.limit - state.open_turns) > 0
+                and (room := state.concurrency.limit - state.open_turns) > 0
             ):
                 # A small limit makes small calls rather than few: they see fresher views.
-                each = -(-state.pace.limit // self.calls_in_flight)
+                each = -(-state.concurrency.limit // self.calls_in_flight)
                 out.append(self._call_of(state, state.epoch, most=min(room, each)))
         return out
 
@@ -189,7 +189,7 @@ class Dispatcher:
     def judged(self, shard: int, call: int, *, statements: int, lost: int) -> None:
         """Count the judged statements of a call, and those that lost a conflict with another
         shard."""
-        self.shards[shard].pace.judged(
+        self.shards[shard].concurrency.judged(
             call=call, last_call=self.last_call, statements=statements, lost=lost
         )
 

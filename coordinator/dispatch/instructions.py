@@ -9,7 +9,7 @@ from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.jobs.state import JobState
 from shared.ledger.entries.intake_batch import IntakeOp, PutObject, PutPartition
 from shared.messages.messages import StatusItem, TaskState
-from shared.records.quarantine import Aside, aside_key, encode_aside
+from shared.records.quarantine import Quarantine, encode_quarantine, quarantine_key
 from shared.records.reservation import encode_reserved, reserved_key
 
 
@@ -21,7 +21,7 @@ class Reread:
 
 
 @dataclass(frozen=True, slots=True)
-class Lapse:
+class ReleaseNominations:
     """Instruction: store that these jobs' nominations have expired."""
 
     jids: list[int]
@@ -59,21 +59,23 @@ class Purge:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveOut:
+class StoreQuarantines:
     """Instruction: store the quarantines of these nodes (by row), None to end one; then call
     :meth:`Coordinator.left_out`."""
 
-    marks: Mapping[int, Aside | None]
+    marks: Mapping[int, Quarantine | None]
 
     def ops(self) -> list[IntakeOp]:
         return [
-            PutObject(aside_key(row), None if aside is None else encode_aside(aside))
-            for row, aside in self.marks.items()
+            PutObject(
+                quarantine_key(row), None if quarantine is None else encode_quarantine(quarantine)
+            )
+            for row, quarantine in self.marks.items()
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class StoreReservations:
     """Instruction: store the job that each of these nodes (by row) is reserved for, None to release
     it; then call :meth:`Aging.stored`."""
 
@@ -86,7 +88,17 @@ class Keep:
         ]
 
 
-Instruction = SendTurns | Reread | Lapse | Repartition | Stop | Fail | Purge | LeaveOut | Keep
+Instruction = (
+    SendTurns
+    | Reread
+    | ReleaseNominations
+    | Repartition
+    | Stop
+    | Fail
+    | Purge
+    | StoreQuarantines
+    | StoreReservations
+)
 
 
 def never_placed(tasks: list[tuple[int, int]], jobs: Mapping[int, JobState]) -> list[StatusItem]:

@@ -26,7 +26,7 @@ MOVES_PER_MINUTE = 1000
 """Default cap on nodes that move for balance."""
 
 
-class Borders:
+class ClusterPartition:
     def __init__(
         self,
         dispatcher: Dispatcher,

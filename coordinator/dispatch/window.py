@@ -28,7 +28,7 @@ LEAST = 1
 """One turn at a time always makes progress: it is planned after all earlier decisions."""
 
 
-class Pace:
+class ConcurrencyLimit:
     """The limit of one shard, in turns."""
 
     def __init__(self, most: int) -> None:

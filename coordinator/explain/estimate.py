@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState, amounts, by_state, core_need
-from coordinator.jobs.wait_times import Likes
+from coordinator.jobs.wait_times import RecentWaits
 from shard_worker.session_model.queue_totals import used
 from shard_worker.session_model.workload import QueueInfo
 from shared.messages.messages import ENDED, TaskState
@@ -72,7 +72,7 @@ def _figures(
 def victims(state: JobState) -> dict[str, Any] | None:
     """Who was looked at so that the job could take its place, and why they do not make way; None
     where nobody was, or somebody was found."""
-    vain = state.in_vain
+    vain = state.failed_eviction
     if vain is None or not state.info.pending:
         return None
     vain = vain.looked or vain
@@ -81,13 +81,13 @@ def victims(state: JobState) -> dict[str, Any] | None:
     return {"action": vain.action, "considered": sum(vain.refusals.values()), "kept": reasons}
 
 
-def estimate(likes: Likes, state: JobState, now: float) -> dict[str, Any] | None:
+def estimate(likes: RecentWaits, state: JobState, now: float) -> dict[str, Any] | None:
     """How long it may wait still: what jobs like it waited that had waited as long already.
 
     ``p50`` and ``p90`` in seconds, and on what that is based; None where too few are known."""
     waited = max(0.0, now - state.job.created)
     waits = sorted(wait - waited for wait in likes.of(state) if wait > waited)
-    if len(waits) < Likes.ENOUGH:
+    if len(waits) < RecentWaits.ENOUGH:
         return None
     return {
         "p50": round(waits[len(waits) // 2], 1),

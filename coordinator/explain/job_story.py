@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState
-from coordinator.objects.timeline import Happening, Story, Whom
+from coordinator.objects.timeline import Audience, Happening, Story
 from shared.messages.messages import UNSUCCESSFUL, Level, TaskState
 from shared.units.amount_text import plural, some
 
@@ -43,7 +43,7 @@ def story_of(core: Coordinator, state: JobState, story: Story | None, tix: int =
 
 def _of(happening: Happening, tix: int) -> bool:
     """Is it about this task, or about the job as a whole?"""
-    if tix < 0 or happening.audience is not Whom.TASKS:
+    if tix < 0 or happening.audience is not Audience.TASKS:
         return True
     return tix in happening.named()
 

@@ -11,7 +11,7 @@ from coordinator.explain.advice import more_quota
 from coordinator.explain.hypothetical_turns import best_shards, draft_turn, here_turn, session_turn
 from coordinator.explain.verdict import KEPT, larger_than_shards
 from coordinator.jobs.pending_reasons import Why
-from coordinator.jobs.state import JobState, LastTry, Standing, amounts
+from coordinator.jobs.state import JobState, LastTurn, Standing, amounts
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores
 from shard_worker.inquiry.inquiry import Inquiry
 from shared.messages.messages import HOLDING, OutcomeCode, TaskState, Turn
@@ -114,7 +114,7 @@ def _note(
     if state.standing is Standing.NOMINATED or state.job.jid not in core.order.jobs:
         return
     epoch = core.dispatcher.shards[shard].epoch
-    state.last = LastTry(
+    state.last = LastTurn(
         code=finding.code,
         reasons={written(Reason.LARGER_THAN_SHARD, apart): 1} if apart else finding.reasons,
         failed_role=finding.funnels[0].role if finding.funnels else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.jobs.state import JobState, LastTry
+from coordinator.jobs.state import JobState, LastTurn
 from shared.messages.messages import Outcome, OutcomeCode
 
 
@@ -24,11 +24,11 @@ def note_try(state: JobState, outcome: Outcome, *, shard: int, epoch: str, at: f
             return
     elif code is OutcomeCode.INFEASIBLE:
         tries.infeasible += 1
-        if state.in_vain is not None and state.in_vain.refusals is outcome.reasons:
+        if state.failed_eviction is not None and state.failed_eviction.refusals is outcome.reasons:
             return  # nobody could be evicted: what allocate found still holds
     elif code is not OutcomeCode.CONFLICT:
         return  # it says nothing about places: the job is read anew
-    state.last = LastTry(
+    state.last = LastTurn(
         code=code,
         reasons=outcome.reasons,
         failed_role=outcome.failed_role,

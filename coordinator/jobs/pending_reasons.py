@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shard_worker.dialects.volcano.reasons import PASSING, is_missing
-from shard_worker.view.node_reasons import ASIDE, FOREIGN, PARTLY, STALE_SPEC
+from shard_worker.view.node_reasons import FOREIGN, PARTLY, QUARANTINED, STALE_SPEC
 from shared.messages import skips
 from shared.messages.reason import Reason, WaitReason
 from shared.units.amount_text import plural, some
@@ -60,7 +60,7 @@ def of_counts(counts: Mapping[str, int]) -> Reason:
     """
     if (skip := skip_of(counts)) is not None:
         return skip[0]
-    texts = [text for text in counts if text not in (FOREIGN, STALE_SPEC, ASIDE)]
+    texts = [text for text in counts if text not in (FOREIGN, STALE_SPEC, QUARANTINED)]
     if any(text.startswith(INSUFFICIENT) or text == PARTLY for text in texts):
         return Reason.NOT_ENOUGH_RESOURCES
     if any(is_missing(text) for text in texts):

@@ -82,7 +82,7 @@ class Repairs(JobBook):
             if state.info.held[0] and state.standing is not Standing.DONE and left_short(state):
                 self.gangs.note(state)
 
-    def mend(self) -> None:
+    def repair_due(self) -> None:
         """Repair the jobs whose time has come."""
         if self._unlooked:
             self._find_broken()

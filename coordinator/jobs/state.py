@@ -37,7 +37,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LastTry:
+class LastTurn:
     """The last turn that did not place everything it was for, as users see it."""
 
     code: OutcomeCode
@@ -55,7 +55,7 @@ class LastTry:
 
 
 @dataclass(frozen=True, slots=True)
-class InVain:
+class FailedEviction:
     """The last failed attempt to evict for the job, as users see it."""
 
     action: str
@@ -63,14 +63,14 @@ class InVain:
     """Why tasks could not be evicted -> number of tasks."""
     at: float
     """Seconds since 1970."""
-    looked: InVain | None = None
+    looked: FailedEviction | None = None
     """Where this attempt had no victim to look at: the last one, of another action, that had."""
 
-    def then(self, action: str, refusals: dict[str, int], at: float) -> InVain:
+    def then(self, action: str, refusals: dict[str, int], at: float) -> FailedEviction:
         """The record of the next failed attempt, following this one."""
         looked = self if self.refusals else self.looked
         supersedes = looked is None or refusals or looked.action == action
-        return InVain(action, refusals, at, None if supersedes else looked)
+        return FailedEviction(action, refusals, at, None if supersedes else looked)
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class JobState:
     """What the next turn must place; None: recompute it, because tasks have changed."""
     tried: set[int] = field(default_factory=set)
     """Shards that found no place for it since capacity last changed (hard mode)."""
-    lapsing: bool = False
+    releasing_nominations: bool = False
     """True while the release of its nominations is being recorded: no turn until it is."""
     refusals: int = 0
     """Refused binds of its tasks since the last accepted one."""
@@ -131,14 +131,14 @@ class JobState:
     """Rises when the job is queued anew, which voids older heap entries."""
     rows: array[int] = field(default_factory=lambda: array("i"))
     """The node of each task by row (the last one, where it ended), -1 for none."""
-    last: LastTry | None = None
+    last: LastTurn | None = None
     """None where the last turn placed everything it was for, or there was none."""
     counted: bool = False
     """Whether it counts as one of its queue's jobs: not once it is done, or deleted."""
     unread: bool = False
     """True while the result of its last turn is unknown: no turn until the ledger was reread."""
     tries: Tries = field(default_factory=Tries)
-    in_vain: InVain | None = None
+    failed_eviction: FailedEviction | None = None
     """The last failed eviction for it; None where no victim was considered."""
     evicted: set[int] = field(default_factory=set)
     """Tasks that are being evicted: RELEASING, and no members of their gangs."""
@@ -162,7 +162,7 @@ class JobState:
         """Whether any task is pending, best-effort ones included."""
         return bool(self.info.pending or any(self.info.best_effort))
 
-    def let_in_still(self, job: Job) -> Job:
+    def admitted_as_before(self, job: Job) -> Job:
         """The job as specified now, with the phase of its earlier admission."""
         if waits_for_entry(job.phase) and not waits_for_entry(self.info.phase):
             return replace(job, phase=self.info.phase)

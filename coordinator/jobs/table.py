@@ -185,11 +185,11 @@ class JobBook:
         taken as it returns."""
         was_open, stamp, charge = state.standing is Standing.OPEN, state.stamp, state.charge
         self._forget(state)  # the ledger ended its nominations with the new specification
-        self.put_job(state.let_in_still(job), state.states)
+        self.put_job(state.admitted_as_before(job), state.states)
         again = self.jobs[job.jid]
         again.inherit(state)
         again.stamp += stamp + 1
-        again.lapsing, again.unread = state.lapsing, state.unread
+        again.releasing_nominations, again.unread = state.releasing_nominations, state.unread
         self.accounts.leave(again, state.evicted, leaving=True)
         if was_open:
             again.returned, again.tried_since = state.returned, state.tried_since
@@ -312,18 +312,18 @@ class JobBook:
         state = self.jobs.get(jid)
         if state is None:
             return
-        state.lapsing = True
+        state.releasing_nominations = True
         self.nominations.drop(state)
         if state.standing in (Standing.READY, Standing.NOMINATED):
             self._enqueue(state)
         self.moved(jid)
 
-    def lapse_recorded(self, jids: list[int]) -> None:
+    def nominations_released(self, jids: list[int]) -> None:
         """Note that the ledger has released the nominations of these jobs."""
         for jid in jids:
             state = self.jobs.get(jid)
-            if state is not None and state.lapsing:
-                state.lapsing = False
+            if state is not None and state.releasing_nominations:
+                state.releasing_nominations = False
                 if state.standing is Standing.WAITING:
                     self._enqueue(state, urgent=True)
         self.accounts.capacity.freed()
@@ -344,7 +344,7 @@ class JobBook:
         self.accounts.give_back(state)
         if state.nominated and not keep:
             self.lapsed.append(state.job.jid)
-            state.lapsing = True
+            state.releasing_nominations = True
             self.nominations.drop(state)
         if not state.info.pending:
             if any(state.info.best_effort):
@@ -359,7 +359,7 @@ class JobBook:
             self.lines.stand(state, Standing.WAITING, Reason.MISCONFIGURED)
         elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
             self.lines.stand(state, Standing.WAITING, Reason.NOT_ENOUGH_TASKS)
-        elif state.lapsing:
+        elif state.releasing_nominations:
             self.lines.stand(state, Standing.WAITING, reason)
         elif state.stopping:
             self.lines.stand(state, Standing.WAITING, Hold.GANG_RELEASED)

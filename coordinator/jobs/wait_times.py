@@ -14,7 +14,7 @@ ATTEMPTS = ("1", "2", "3", "4", "5+")
 _LAST = len(ATTEMPTS) - 1
 
 
-class Likes:
+class RecentWaits:
     """Recent waiting times until the first placement, by sort. A sort is: jobs of one queue with
     about as many tasks (within a factor of two)."""
 
@@ -52,7 +52,7 @@ class Waits:
     def __init__(self) -> None:
         self.tasks = {attempts: Histogram(TASK_SECONDS) for attempts in ATTEMPTS}
         self._by_attempts = list(self.tasks.values())
-        self.likes = Likes()
+        self.likes = RecentWaits()
         self.jobs: dict[int, Histogram] = {}
         """By queue (qid)."""
 

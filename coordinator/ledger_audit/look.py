@@ -50,7 +50,7 @@ class Question:
     fields: tuple[str, ...] = ()
 
 
-class Look:
+class AuditPass:
     """Ask :meth:`question`, answer with :meth:`take`, until there is none; then :meth:`compare`,
     then the specifications (:meth:`specs_wanted`), then :attr:`findings` is complete."""
 

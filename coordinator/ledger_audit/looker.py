@@ -17,7 +17,7 @@ from functools import partial
 from coordinator.ledger_audit.bind_watch import BindWatch
 from coordinator.ledger_audit.figures import AuditFigures
 from coordinator.ledger_audit.findings import Finding
-from coordinator.ledger_audit.look import Look, Question
+from coordinator.ledger_audit.look import AuditPass, Question
 from coordinator.ledger_audit.repairing import REPAIRS, Task, lost_binds
 from coordinator.ledger_audit.step_meter import StepMeter
 from shared.ledger.entries.repair import AuditPage, Table, named_in
@@ -38,7 +38,7 @@ BIND_ENTRIES = 8
 """Bind entries read at once: of 500 tasks each, 2 ms to unpack."""
 
 
-class Looker:
+class AuditReader:
     def __init__(
         self, ledger: Ledger, *, figures: AuditFigures, watch: BindWatch | None = None
     ) -> None:
@@ -50,7 +50,7 @@ class Looker:
         """Of the meter's seconds those that were rested for."""
         self._resumed = time.monotonic()
         """The end of the last rest."""
-        self._look: Look | None = None
+        self._look: AuditPass | None = None
 
     @property
     def used(self) -> float:
@@ -74,7 +74,9 @@ class Looker:
 
     async def _findings(self) -> list[Finding]:
         began = time.monotonic()
-        self._look = look = Look(since=await insist(self._ledger.log_tail, call_name="log tail"))
+        self._look = look = AuditPass(
+            since=await insist(self._ledger.log_tail, call_name="log tail")
+        )
         while (question := look.question) is not None:
             page = await self._page(look, question)
             await self._slices(look.take(page), rest=REST if page.current else CATCH_UP_REST)
@@ -108,7 +110,7 @@ class Looker:
         await asyncio.sleep(max(0.0, end - time.monotonic()))
         self._resumed = time.monotonic()
 
-    async def _page(self, look: Look, question: Question) -> AuditPage:
+    async def _page(self, look: AuditPass, question: Question) -> AuditPage:
         page = await insist(
             lambda: self._ledger.audit_page(
                 question.table,
@@ -123,7 +125,7 @@ class Looker:
             await self._give_way()  # reading the answer was a slice
         return page
 
-    async def _current_page(self, look: Look, question: Question) -> AuditPage:
+    async def _current_page(self, look: AuditPass, question: Question) -> AuditPage:
         """Following the log until the page is there."""
         page = await self._page(look, question)
         while not page.current:
@@ -157,7 +159,7 @@ class Looker:
 
     async def _task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
         task_records: dict[Task, bytes] = {}
-        look = Look(since=await insist(self._ledger.log_tail, call_name="log tail"))
+        look = AuditPass(since=await insist(self._ledger.log_tail, call_name="log tail"))
         for some in _portions(tasks, REPAIRS):
             fields = tuple(f"{jid}.{tix}" for jid, tix in some)
             page = await self._current_page(look, Question(Table.TASK, fields=fields))

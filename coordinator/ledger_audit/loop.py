@@ -15,7 +15,7 @@ import structlog
 
 from coordinator.ledger_audit.figures import AuditFigures
 from coordinator.ledger_audit.findings import Finding, Subject, confirmed
-from coordinator.ledger_audit.looker import Looker
+from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.loop_thread import LoopThread
 from coordinator.ledger_audit.repairing import (
     REPAIRS,
@@ -56,7 +56,7 @@ Report = Callable[[Finding, str], str]
 class LedgerAudit:
     def __init__(
         self,
-        looker: Looker,
+        looker: AuditReader,
         *,
         repair: Callable[[RepairRequest], Awaitable[RepairReply]],
         store_again: Callable[[Sequence[int]], Awaitable[None]],

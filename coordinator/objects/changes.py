@@ -19,7 +19,7 @@ from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import Kind
 from coordinator.jobs.state import JobState
 from coordinator.objects import events
-from coordinator.objects.context import Glance, group_name
+from coordinator.objects.context import ReadModel, group_name
 from coordinator.objects.timeline import Stories, Story
 from coordinator.objects.watchers import Expired
 from shared.model.model import Job
@@ -108,8 +108,8 @@ Last = Callable[[Record, JobState | None, str, int], Json]
 class ChangeReader:
     """One reading of the changes of one kind."""
 
-    def __init__(self, glance: Glance, ring: Ring, stories: Stories, last: Last) -> None:
-        self._glance = glance
+    def __init__(self, read_model: ReadModel, ring: Ring, stories: Stories, last: Last) -> None:
+        self._read_model = read_model
         self._ring = ring
         self._stories = stories
         self._last = last
@@ -178,8 +178,10 @@ class ChangeReader:
         if key.kind == kind:
             yield key, self._later(item, kind, -1)
         elif key.kind == "Job" and kind in ("Pod", "PodGroup"):
-            current = record or self._glance.record("Job", key.path)
-            state = item.state or (self._glance.state(current.document.jid) if current else None)
+            current = record or self._read_model.record("Job", key.path)
+            state = item.state or (
+                self._read_model.state(current.document.jid) if current else None
+            )
             if current is None or state is None:
                 return
             for tix, name in _names(current.document, state.job, kind):
@@ -191,7 +193,7 @@ class ChangeReader:
 
     def _moved(self, jid: int, story: Story, since: int, kind: str) -> Iterator[tuple[Key, int]]:
         """The objects of this kind that belong to a job that moved, and when they did."""
-        state = self._glance.state(jid)
+        state = self._read_model.state(jid)
         if state is None:
             return
         job = state.job
@@ -201,7 +203,7 @@ class ChangeReader:
                     if name := job.pod_name(tix):
                         yield Key(kind, job.namespace, name), version
             case "PodGroup" if job.kind == "Job":
-                record = self._glance.record("Job", job.key)
+                record = self._read_model.record("Job", job.key)
                 if record is not None:
                     key = Key(kind, job.namespace, group_name(record.document))
                     yield key, story.version
@@ -214,12 +216,12 @@ class ChangeReader:
         for cluster_event in cluster_events:
             if cluster_event.happening.version > since:
                 entry = events.EventEntry(
-                    self._glance, cluster_event.about, cluster_event.happening, -1
+                    self._read_model, cluster_event.about, cluster_event.happening, -1
                 )
                 event = "ADDED" if cluster_event.happening.number > since else "MODIFIED"
                 self._note(ObjectChange(cluster_event.happening.version, event, entry.key))
         for jid, story in self._stories.since(since):
-            for version, event, key in events.changed(self._glance, jid, story, since):
+            for version, event, key in events.changed(self._read_model, jid, story, since):
                 self._note(ObjectChange(version, event, key))
 
 

@@ -13,36 +13,36 @@ from coordinator.intake.documents.metadata import SHARD as SHARD_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, virtual, written
 from coordinator.intake.documents.times import rfc3339
 from coordinator.objects.amounts import quantities
-from coordinator.objects.context import Glance, shard_name
+from coordinator.objects.context import ReadModel, shard_name
 from shard_worker.session_model.workload import Amounts
 from shared.model.model import Node
-from shared.records.quarantine import Aside
+from shared.records.quarantine import Quarantine
 
 Json = dict[str, Any]
 
-SET_ASIDE = "SetAside"
+QUARANTINED_CONDITION = "SetAside"
 """Condition of a node that takes nothing for a while."""
 
 _HOST_NAME = "kubernetes.io/hostname"
 
 
-def written_node(glance: Glance, record: Record, version: int) -> Json:
+def written_node(read_model: ReadModel, record: Record, version: int) -> Json:
     document = record.document
     value = written(document, version)
     value["spec"] = value.get("spec") or {}
     metadata = value["metadata"]
     metadata["labels"] = {_HOST_NAME: document.key.name} | (metadata.get("labels") or {})
     status_sent = value.get("status") or {}
-    row = glance.core.rows.get(document.key.name, -1)
-    node = glance.core.nodes.get(row)
-    annotate(metadata, {SHARD_ANNOTATION: glance.shard_of(row)})
+    row = read_model.core.rows.get(document.key.name, -1)
+    node = read_model.core.nodes.get(row)
+    annotate(metadata, {SHARD_ANNOTATION: read_model.shard_of(row)})
     offered = status_sent.get("allocatable") or status_sent.get("capacity") or {}
     status: Json = {
         "capacity": status_sent.get("capacity") or offered,
         "allocatable": status_sent.get("allocatable") or offered,
     }
     if node is not None:
-        status["allocated"] = quantities(allocated(glance, node), glance.names)
+        status["allocated"] = quantities(allocated(read_model, node), read_model.names)
     status["conditions"] = [
         condition(
             "Ready",
@@ -52,36 +52,36 @@ def written_node(glance: Glance, record: Record, version: int) -> Json:
             at=document.created,
         )
     ]
-    if (aside := glance.core.aside.now.get(row)) is not None:
-        status["conditions"].append(_set_aside(aside))
+    if (quarantine := read_model.core.quarantines.now.get(row)) is not None:
+        status["conditions"].append(_quarantined_condition(quarantine))
     value["status"] = status_sent | status
     return value
 
 
-def _set_aside(aside: Aside) -> Json:
-    cause, until = f": {aside.reason}" if aside.reason else "", rfc3339(aside.until)
+def _quarantined_condition(quarantine: Quarantine) -> Json:
+    cause, until = f": {quarantine.reason}" if quarantine.reason else "", rfc3339(quarantine.until)
     return condition(
-        SET_ASIDE,
+        QUARANTINED_CONDITION,
         True,
         reason="BindsRefused",
         message=f"it refused bind after bind{cause}; nothing is placed there until {until}",
-        at=aside.since,
+        at=quarantine.since,
     )
 
 
-def allocated(glance: Glance, node: Node) -> Amounts:
+def allocated(read_model: ReadModel, node: Node) -> Amounts:
     """What tasks hold of a node, by slot."""
-    idle = glance.core.dispatcher.idle_of(node.row)
+    idle = read_model.core.dispatcher.idle_of(node.row)
     return {slot: amount - idle.get(slot, 0) for slot, amount in node.allocatable}
 
 
-def written_queue(glance: Glance, record: Record, version: int) -> Json:
+def written_queue(read_model: ReadModel, record: Record, version: int) -> Json:
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
     name = record.document.key.name
-    counts = glance.groups_of(name)
-    qid = glance.core.order.queue_ids.get(name, -1)
-    queue_state = glance.core.order.lines.queues.get(qid)
+    counts = read_model.groups_of(name)
+    qid = read_model.core.order.queue_ids.get(name, -1)
+    queue_state = read_model.core.order.lines.queues.get(qid)
     state = (value.get("status") or {}).get("state") or "Open"
     value["status"] = {
         "state": "Open" if state == "Open" else "Closed",
@@ -92,17 +92,17 @@ def written_queue(glance: Glance, record: Record, version: int) -> Json:
         "completed": counts.get("Completed", 0),
         "allocated": {}
         if queue_state is None
-        else quantities(queue_state.info.allocated, glance.names),
+        else quantities(queue_state.info.allocated, read_model.names),
     }
     if queue_state is not None:
-        value["status"]["requested"] = quantities(queue_state.info.requested, glance.names)
+        value["status"]["requested"] = quantities(queue_state.info.requested, read_model.names)
     return value
 
 
-def shard(glance: Glance, state: ShardState, version: int, *, started: float) -> Json:
+def shard(read_model: ReadModel, state: ShardState, version: int, *, started: float) -> Json:
     key = Key(SHARD.kind, "", shard_name(state.shard))
     value = virtual(SHARD, key, version, created=started, uid=make_uid(key, 0.0))
-    total = ceiling_of(glance.core).shards.get(state.shard, {})
+    total = ceiling_of(read_model.core).shards.get(state.shard, {})
     value["spec"] = {}
     value["status"] = {
         "nodes": state.in_use,
@@ -116,9 +116,9 @@ def shard(glance: Glance, state: ShardState, version: int, *, started: float) ->
         "waiting": len(state.waiting),
         "calls": len(state.calls),
         "turns": state.open_turns,
-        "turnLimit": state.pace.limit,
-        "allocatable": quantities(total, glance.names),
-        "idle": quantities(state.idle, glance.names),
+        "turnLimit": state.concurrency.limit,
+        "allocatable": quantities(total, read_model.names),
+        "idle": quantities(state.idle, read_model.names),
     }
     return value
 

@@ -40,7 +40,7 @@ class Template(NamedTuple):
     spec: bytes
 
 
-class Glance:
+class ReadModel:
     """The state of things while one answer is made. Nothing may change in between.
 
     ``gone``: the last states of jobs that are there no more. ``queues``: counts of jobs that were

@@ -11,13 +11,13 @@ from coordinator.intake.documents.kinds import POD, POD_GROUP
 from coordinator.intake.documents.labels import TASK_INDEX
 from coordinator.intake.documents.metadata import written
 from coordinator.objects.cluster import written_node, written_queue
-from coordinator.objects.context import Glance, group_name, role_of
+from coordinator.objects.context import ReadModel, group_name, role_of
 from coordinator.objects.gangs import job_group, written_group, written_job
 from coordinator.objects.pods import PodTask, job_pod, node_of, phase_of, task_of, written_pod
 from shared.manifests.fields.metadata import TASK_SPEC
 
 Json = dict[str, Any]
-Render = Callable[[Glance, Record, int], Json]
+Render = Callable[[ReadModel, Record, int], Json]
 
 
 class ObjectEntry(Protocol):
@@ -46,7 +46,7 @@ class ObjectEntry(Protocol):
         ...
 
 
-def _as_written(glance: Glance, record: Record, version: int) -> Json:
+def _as_written(read_model: ReadModel, record: Record, version: int) -> Json:
     return written(record.document, version)
 
 
@@ -61,11 +61,11 @@ _RENDER: dict[str, Render] = {
 class WrittenEntry:
     """An object that somebody wrote. ``version``: of its last change, what became of it too."""
 
-    __slots__ = ("_glance", "_object", "_record", "_version", "key")
+    __slots__ = ("_object", "_read_model", "_record", "_version", "key")
 
-    def __init__(self, glance: Glance, record: Record, version: int) -> None:
+    def __init__(self, read_model: ReadModel, record: Record, version: int) -> None:
         self.key = record.document.key
-        self._glance = glance
+        self._read_model = read_model
         self._record = record
         self._version = version
         self._object: Json | None = None
@@ -89,7 +89,7 @@ class WrittenEntry:
     def object(self) -> Json:
         if self._object is None:
             render = _RENDER.get(self.key.kind, _as_written)
-            self._object = render(self._glance, self._record, self._version)
+            self._object = render(self._read_model, self._record, self._version)
         return self._object
 
 
@@ -98,33 +98,33 @@ class PodEntry(WrittenEntry):
 
     __slots__ = ("_task",)
 
-    def __init__(self, glance: Glance, record: Record, version: int, task: PodTask) -> None:
-        super().__init__(glance, record, version)
+    def __init__(self, read_model: ReadModel, record: Record, version: int, task: PodTask) -> None:
+        super().__init__(read_model, record, version)
         self._task = task
 
     def field(self, path: str) -> str:
-        return _of_task(self._glance, self.key, self._task, path, self.object)
+        return _of_task(self._read_model, self.key, self._task, path, self.object)
 
     def object(self) -> Json:
         if self._object is None:
-            self._object = written_pod(self._glance, self._record, self._task, self._version)
+            self._object = written_pod(self._read_model, self._record, self._task, self._version)
         return self._object
 
 
 class JobPodEntry:
     """A pod that a Job stands for."""
 
-    __slots__ = ("_glance", "_job", "_object", "_roles", "_task", "_version", "key")
+    __slots__ = ("_job", "_object", "_read_model", "_roles", "_task", "_version", "key")
 
-    def __init__(self, glance: Glance, job: Document, tix: int, version: int) -> None:
-        state = glance.state(job.jid)
+    def __init__(self, read_model: ReadModel, job: Document, tix: int, version: int) -> None:
+        state = read_model.state(job.jid)
         assert state is not None, job.key
         role = role_of(state.job, tix)
         name = f"{job.key.name}-{role.name}-{role.start + tix - role.first}"
         self.key = Key(POD.kind, job.key.namespace, name)
-        self._glance = glance
+        self._read_model = read_model
         self._job = job
-        self._task = task_of(glance, job.jid, tix)
+        self._task = task_of(read_model, job.jid, tix)
         self._roles = len(state.job.roles)
         """At least one; their templates are about all of the Job's document."""
         self._version = version
@@ -140,19 +140,19 @@ class JobPodEntry:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        state = self._glance.state(self._job.jid)
+        state = self._read_model.state(self._job.jid)
         assert state is not None, self.key
         role = role_of(state.job, self._task.tix)
         index = {TASK_INDEX: str(role.start + self._task.tix - role.first), TASK_SPEC: role.name}
-        return self._glance.template(self._job, role.name).labels | dict(role.labels) | index
+        return self._read_model.template(self._job, role.name).labels | dict(role.labels) | index
 
     def field(self, path: str) -> str:
-        return _of_task(self._glance, self.key, self._task, path, self.object)
+        return _of_task(self._read_model, self.key, self._task, path, self.object)
 
     def object(self) -> Json:
         if self._object is None:
             self._object = job_pod(
-                self._glance, self._job, self._task, name=self.key.name, version=self._version
+                self._read_model, self._job, self._task, name=self.key.name, version=self._version
             )
         return self._object
 
@@ -160,11 +160,11 @@ class JobPodEntry:
 class JobGroupEntry:
     """The PodGroup that a Job stands for."""
 
-    __slots__ = ("_glance", "_job", "_object", "_version", "key")
+    __slots__ = ("_job", "_object", "_read_model", "_version", "key")
 
-    def __init__(self, glance: Glance, job: Document, version: int) -> None:
+    def __init__(self, read_model: ReadModel, job: Document, version: int) -> None:
         self.key = Key(POD_GROUP.kind, job.key.namespace, group_name(job))
-        self._glance = glance
+        self._read_model = read_model
         self._job = job
         self._version = version
         self._object: Json | None = None
@@ -186,7 +186,7 @@ class JobGroupEntry:
 
     def object(self) -> Json:
         if self._object is None:
-            self._object = job_group(self._glance, self._job, self._version)
+            self._object = job_group(self._read_model, self._job, self._version)
         return self._object
 
 
@@ -229,11 +229,13 @@ def _named(key: Key, path: str, whole: Callable[[], Json]) -> str:
     return field_of(whole(), path)
 
 
-def _of_task(glance: Glance, key: Key, task: PodTask, path: str, whole: Callable[[], Json]) -> str:
+def _of_task(
+    read_model: ReadModel, key: Key, task: PodTask, path: str, whole: Callable[[], Json]
+) -> str:
     if path == "status.phase":
         return phase_of(task)
     if path == "spec.nodeName":
-        return node_of(glance, task)
+        return node_of(read_model, task)
     return _named(key, path, whole)
 
 

@@ -15,8 +15,8 @@ from coordinator.intake.documents.document import Document, Key, make_uid
 from coordinator.intake.documents.kinds import BY_KIND, EVENT
 from coordinator.intake.documents.metadata import virtual
 from coordinator.jobs.state import JobState
-from coordinator.objects.context import Glance, group_name, pod_uid, split_pod_name
-from coordinator.objects.timeline import Happening, Stories, Story, Whom
+from coordinator.objects.context import ReadModel, group_name, pod_uid, split_pod_name
+from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.messages.messages import Level, TaskState
 
 Json = dict[str, Any]
@@ -66,12 +66,12 @@ FIRST = Spot(_CLUSTER, 0, JOB_ITSELF)
 
 
 class EventEntry:
-    __slots__ = ("_about", "_glance", "_happening", "_jid", "_object", "_tix")
+    __slots__ = ("_about", "_happening", "_jid", "_object", "_read_model", "_tix")
 
     def __init__(
-        self, glance: Glance, about: Key, happening: Happening, jid: int, tix: int = -1
+        self, read_model: ReadModel, about: Key, happening: Happening, jid: int, tix: int = -1
     ) -> None:
-        self._glance = glance
+        self._read_model = read_model
         self._about = about
         self._happening = happening
         self._jid = jid
@@ -127,14 +127,14 @@ class EventEntry:
                 return ""
 
     def _uid(self) -> str:
-        about, glance = self._about, self._glance
+        about, read_model = self._about, self._read_model
         if self._jid == _CLUSTER:
-            record = glance.record(about.kind, about.path)
+            record = read_model.record(about.kind, about.path)
             return record.document.uid if record is not None else make_uid(about, 0.0)
-        record = glance.record(about.kind, about.path)
+        record = read_model.record(about.kind, about.path)
         if record is not None:
             return record.document.uid
-        job = _job_document(glance, self._jid)
+        job = _job_document(read_model, self._jid)
         if job is None:
             return ""
         if about.kind == "Pod":
@@ -179,7 +179,7 @@ class EventEntry:
         if place is None:
             return h.message
         row, level = place
-        node = self._glance.core.names.get(row, f"row {row}")
+        node = self._read_model.core.names.get(row, f"row {row}")
         how = f" ({_LEVELS[Level(level)]})" if level else ""
         return f"Placed on {node} by shard-{h.shard}{how}"
 
@@ -188,7 +188,7 @@ class EventEntry:
 
 
 def walk(
-    glance: Glance,
+    read_model: ReadModel,
     stories: Stories,
     cluster: list[ClusterHappening],
     namespace: str | None,
@@ -201,42 +201,42 @@ def walk(
             if h.number >= start.number and namespace in (None, where):
                 yield (
                     Spot(_CLUSTER, h.number + 1, 0),
-                    EventEntry(glance, cluster_event.about, h, _CLUSTER),
+                    EventEntry(read_model, cluster_event.about, h, _CLUSTER),
                 )
     for jid in stories.order.between(max(start.jid, 0)):
-        story, state = stories.jobs[jid], glance.state(jid)
+        story, state = stories.jobs[jid], read_model.state(jid)
         if state is None or namespace not in (None, state.job.namespace):
             continue
         for h in story.happenings:
             if jid == start.jid and h.number < start.number:
                 continue
             at_start = jid == start.jid and h.number == start.number
-            for place, entry in _of(glance, state, h, start.place if at_start else JOB_ITSELF):
+            for place, entry in _of(read_model, state, h, start.place if at_start else JOB_ITSELF):
                 yield Spot(jid, h.number, place + 1), entry
 
 
 def _of(
-    glance: Glance, state: JobState, happening: Happening, start: int
+    read_model: ReadModel, state: JobState, happening: Happening, start: int
 ) -> Iterator[tuple[int, EventEntry]]:
     """The events of one happening, from a place on."""
     job, jid = state.job, state.job.jid
-    if happening.audience is not Whom.TASKS:
-        for place, about in _gangs(glance, state):
+    if happening.audience is not Audience.TASKS:
+        for place, about in _gangs(read_model, state):
             if place >= start:
-                yield place, EventEntry(glance, about, _as_gang(happening), jid)
-    if happening.audience is Whom.JOB and job.kind != "Pod":
+                yield place, EventEntry(read_model, about, _as_gang(happening), jid)
+    if happening.audience is Audience.JOB and job.kind != "Pod":
         return
     for place, tix in _tasks(state, happening, max(start, 0)):
         about = Key("Pod", job.namespace, job.pod_name(tix))
         if about.name:
-            yield place, EventEntry(glance, about, happening, jid, tix)
+            yield place, EventEntry(read_model, about, happening, jid, tix)
 
 
-def _gangs(glance: Glance, state: JobState) -> Iterator[tuple[int, Key]]:
+def _gangs(read_model: ReadModel, state: JobState) -> Iterator[tuple[int, Key]]:
     job = state.job
     if job.kind == "PodGroup":
         yield ITS_GROUP, Key("PodGroup", job.namespace, job.name)
-    elif job.kind == "Job" and (document := _job_document(glance, job.jid)) is not None:
+    elif job.kind == "Job" and (document := _job_document(read_model, job.jid)) is not None:
         yield JOB_ITSELF, document.key
         yield ITS_GROUP, Key("PodGroup", job.namespace, group_name(document))
 
@@ -261,7 +261,7 @@ def _as_gang(happening: Happening) -> Happening:
 
 def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[int, int]]:
     """(place, task) of the pods it is told to, from a place on."""
-    if happening.audience is Whom.TASKS:
+    if happening.audience is Audience.TASKS:
         yield from enumerate(islice(happening.named(), start, None), start)
         return
     if len(state.states) == 1:  # a pod of its own keeps what it was told
@@ -275,7 +275,11 @@ def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[
 
 
 def find(
-    glance: Glance, stories: Stories, cluster: list[ClusterHappening], namespace: str, name: str
+    read_model: ReadModel,
+    stories: Stories,
+    cluster: list[ClusterHappening],
+    namespace: str,
+    name: str,
 ) -> EventEntry | None:
     """The event of a name, None where there is none (any more)."""
     about, _, number = name.rpartition(".")
@@ -292,47 +296,49 @@ def find(
         cluster_event = next(matching, None)
         if cluster_event is None or namespace != (cluster_event.about.namespace or "default"):
             return None
-        return EventEntry(glance, cluster_event.about, cluster_event.happening, _CLUSTER)
-    story, state = stories.jobs.get(jid), glance.state(jid)
+        return EventEntry(read_model, cluster_event.about, cluster_event.happening, _CLUSTER)
+    story, state = stories.jobs.get(jid), read_model.state(jid)
     happening = story.find(happening_number) if story is not None else None
     if state is None or happening is None or state.job.namespace != namespace:
         return None
     kind = _KIND.get(whose[:1], "")
     if kind == "Pod":
-        tix = task_named(glance, state, about)
+        tix = task_named(read_model, state, about)
         key = Key("Pod", namespace, about)
-        return EventEntry(glance, key, happening, jid, tix) if tix >= 0 else None
-    for _, key in _gangs(glance, state):
+        return EventEntry(read_model, key, happening, jid, tix) if tix >= 0 else None
+    for _, key in _gangs(read_model, state):
         if (key.kind, key.name) == (kind, about):
-            return EventEntry(glance, key, _as_gang(happening), jid)
+            return EventEntry(read_model, key, _as_gang(happening), jid)
     return None
 
 
-def task_named(glance: Glance, state: JobState, pod: str) -> int:
+def task_named(read_model: ReadModel, state: JobState, pod: str) -> int:
     """The task index of a pod of a job, -1 where it has none of this name."""
     if state.job.kind == "Job":
         return split_pod_name(state.job, pod)
-    record = glance.record("Pod", f"{state.job.namespace}/{pod}")
+    record = read_model.record("Pod", f"{state.job.namespace}/{pod}")
     if record is None or record.document.jid != state.job.jid:
         return -1
     return record.task & 0xFFFFFFFF
 
 
-def changed(glance: Glance, jid: int, story: Story, since: int) -> Iterator[tuple[int, str, Key]]:
+def changed(
+    read_model: ReadModel, jid: int, story: Story, since: int
+) -> Iterator[tuple[int, str, Key]]:
     """Version, ADDED or MODIFIED, and name of every event of a job that changed."""
-    state = glance.state(jid)
+    state = read_model.state(jid)
     if state is None:
         return
     for h in reversed(story.happenings):
         if h.version > since:
             event = "ADDED" if h.number > since else "MODIFIED"
-            for _, entry in _of(glance, state, h, JOB_ITSELF):
+            for _, entry in _of(read_model, state, h, JOB_ITSELF):
                 yield h.version, event, entry.key
 
 
-def _job_document(glance: Glance, jid: int) -> Document | None:
-    state = glance.state(jid)
+def _job_document(read_model: ReadModel, jid: int) -> Document | None:
+    state = read_model.state(jid)
     if state is None or state.job.kind != "Job":
         return None
-    record = glance.record("Job", state.job.key)
+    record = read_model.record("Job", state.job.key)
     return record.document if record is not None else None

@@ -13,7 +13,7 @@ from coordinator.intake.documents.metadata import annotate, condition, owned_by,
 from coordinator.intake.documents.times import rfc3339
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState
-from coordinator.objects.context import NOT_TRIED, Glance, group_name, phase
+from coordinator.objects.context import NOT_TRIED, ReadModel, group_name, phase
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.messages.reason import Reason
 from shared.model.model import Job
@@ -31,16 +31,16 @@ READY = "tasks in gang are ready to be scheduled"
 """Volcano's reason of the condition ``Scheduled``."""
 
 
-def written_group(glance: Glance, record: Record, version: int) -> Json:
+def written_group(read_model: ReadModel, record: Record, version: int) -> Json:
     """A PodGroup that was submitted as such."""
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
-    value["status"] = group_status(glance, record.document)
-    _annotate(glance, value, record.document.jid)
+    value["status"] = group_status(read_model, record.document)
+    _annotate(read_model, value, record.document.jid)
     return value
 
 
-def job_group(glance: Glance, job: Document, version: int) -> Json:
+def job_group(read_model: ReadModel, job: Document, version: int) -> Json:
     """The PodGroup that a Job stands for."""
     key = Key(POD_GROUP.kind, job.key.namespace, group_name(job))
     uid = Document(key, b"", job.created, jid=job.jid).uid
@@ -48,7 +48,7 @@ def job_group(glance: Glance, job: Document, version: int) -> Json:
     value["metadata"]["ownerReferences"] = owned_by(job, JOB)
     if job.deleting is not None:
         value["metadata"]["deletionTimestamp"] = rfc3339(job.deleting)
-    state = glance.state(job.jid)
+    state = read_model.state(job.jid)
     spec: Json = job.object()["spec"]
     value["spec"] = {"queue": spec.get("queue") or "default"}
     if spec.get("priorityClassName"):
@@ -58,8 +58,8 @@ def job_group(glance: Glance, job: Document, version: int) -> Json:
         minima = dict(state.job.role_minima)
         value["spec"] |= {"minTaskMember": minima} if minima else {}
         value["spec"] |= _closeness(state.job)
-    value["status"] = group_status(glance, job)
-    _annotate(glance, value, job.jid)
+    value["status"] = group_status(read_model, job)
+    _annotate(read_model, value, job.jid)
     return value
 
 
@@ -100,9 +100,9 @@ def _sub_group(policy: SubGroupPolicy) -> Json:
     return value
 
 
-def group_status(glance: Glance, document: Document) -> Json:
+def group_status(read_model: ReadModel, document: Document) -> Json:
     """``document``: of the PodGroup, or of the Job that it stands for."""
-    state = glance.state(document.jid)
+    state = read_model.state(document.jid)
     if state is None:
         return {"phase": "Pending", "running": 0, "succeeded": 0, "failed": 0}
     counts = task_counts(state)
@@ -111,7 +111,7 @@ def group_status(glance: Glance, document: Document) -> Json:
         "running": counts["running"],
         "succeeded": counts["succeeded"],
         "failed": counts["failed"],
-        **_waits(glance, state, document.generation),
+        **_waits(read_model, state, document.generation),
     }
 
 
@@ -126,19 +126,19 @@ def task_counts(state: JobState) -> dict[str, int]:
     }
 
 
-def _annotate(glance: Glance, value: Json, jid: int) -> None:
-    why = glance.why(jid)
+def _annotate(read_model: ReadModel, value: Json, jid: int) -> None:
+    why = read_model.why(jid)
     annotate(value["metadata"], {REASON_ANNOTATION: why.reason.value if why else ""})
 
 
 # --- why it waits -------------------------------------------------------------------------------
 
 
-def _waits(glance: Glance, state: JobState, generation: int) -> Json:
+def _waits(read_model: ReadModel, state: JobState, generation: int) -> Json:
     """Conditions in Volcano's words; the finer word among the explanations."""
-    jid, why = state.job.jid, glance.why(state.job.jid)
+    jid, why = state.job.jid, read_model.why(state.job.jid)
     members, minimum = state.info.held[0], state.job.groups[0].minimum
-    story = glance.stories.get(jid)
+    story = read_model.stories.get(jid)
     failure = story.last("FailedScheduling") if story is not None else None
     placed = story.last("Scheduled") if story is not None else None
     conditions = []
@@ -158,13 +158,13 @@ def _waits(glance: Glance, state: JobState, generation: int) -> Json:
         )
     return {
         **({"conditions": conditions} if conditions else {}),
-        **({"explanations": [explanation(glance, why, generation)]} if why is not None else {}),
+        **({"explanations": [explanation(read_model, why, generation)]} if why is not None else {}),
     }
 
 
-def explanation(glance: Glance, why: Why, generation: int) -> Json:
+def explanation(read_model: ReadModel, why: Why, generation: int) -> Json:
     """Amounts only where there are some; what a session found says which."""
-    at = why.evaluated_at or glance.core.order.now
+    at = why.evaluated_at or read_model.core.order.now
     result: Json = {
         "reason": why.reason.value,
         "message": why.message,
@@ -176,34 +176,34 @@ def explanation(glance: Glance, why: Why, generation: int) -> Json:
     for name in ("requested", "available", "short"):
         amounts = getattr(why, name)
         if amounts:
-            result[name] = by_name(amounts, glance.names)
+            result[name] = by_name(amounts, read_model.names)
     return result
 
 
 # --- Jobs ---------------------------------------------------------------------------------------
 
 
-def written_job(glance: Glance, record: Record, version: int) -> Json:
+def written_job(read_model: ReadModel, record: Record, version: int) -> Json:
     document = record.document
     value = written(document, version)
-    state = glance.state(document.jid)
-    value["status"] = _job_status(glance, document, state)
-    _annotate(glance, value, document.jid)
+    state = read_model.state(document.jid)
+    value["status"] = _job_status(read_model, document, state)
+    _annotate(read_model, value, document.jid)
     return value
 
 
-def _job_status(glance: Glance, document: Document, state: JobState | None) -> Json:
+def _job_status(read_model: ReadModel, document: Document, state: JobState | None) -> Json:
     memory = document.state or {}
     if state is None:
         return _ended(document, memory)
     counts = task_counts(state)
-    why = glance.why(document.jid)
+    why = read_model.why(document.jid)
     job_state: Json = {"phase": job_phase(document, state)}
     if memory.get("reason"):
         job_state |= {"reason": memory["reason"], "message": memory["message"]}
     elif why is not None:
         job_state |= {"reason": why.reason.value, "message": why.message}
-    story = glance.stories.get(document.jid)
+    story = read_model.stories.get(document.jid)
     if story is not None and story.moments:
         job_state["lastTransitionTime"] = rfc3339(story.moments[-1][1])
     return {
@@ -212,7 +212,7 @@ def _job_status(glance: Glance, document: Document, state: JobState | None) -> J
         "minAvailable": state.job.groups[0].minimum,
         "retryCount": memory.get("retryCount", 0),
         "version": document.generation,
-        **_waits(glance, state, document.generation),
+        **_waits(read_model, state, document.generation),
     }
 
 

@@ -21,7 +21,7 @@ from coordinator.intake.documents.metadata import (
     written,
 )
 from coordinator.intake.documents.times import rfc3339
-from coordinator.objects.context import Glance, pod_uid, role_of
+from coordinator.objects.context import ReadModel, pod_uid, role_of
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 
 Json = dict[str, Any]
@@ -62,31 +62,33 @@ class PodTask(NamedTuple):
     """Of its node, -1 for none."""
 
 
-def task_of(glance: Glance, jid: int, tix: int) -> PodTask:
-    return PodTask(jid, tix, *glance.task_state(jid, tix))
+def task_of(read_model: ReadModel, jid: int, tix: int) -> PodTask:
+    return PodTask(jid, tix, *read_model.task_state(jid, tix))
 
 
 def phase_of(task: PodTask) -> str:
     return _PHASES[task.state]
 
 
-def node_of(glance: Glance, task: PodTask) -> str:
-    return glance.core.names.get(task.row, "") if task.row >= 0 else ""
+def node_of(read_model: ReadModel, task: PodTask) -> str:
+    return read_model.core.names.get(task.row, "") if task.row >= 0 else ""
 
 
-def written_pod(glance: Glance, record: Record, task: PodTask, version: int) -> Json:
+def written_pod(read_model: ReadModel, record: Record, task: PodTask, version: int) -> Json:
     """A pod that was submitted as such."""
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
-    return _with_state(glance, value, task)
+    return _with_state(read_model, value, task)
 
 
-def job_pod(glance: Glance, job: Document, task: PodTask, *, name: str, version: int) -> Json:
+def job_pod(
+    read_model: ReadModel, job: Document, task: PodTask, *, name: str, version: int
+) -> Json:
     """One of the pods that a Job stands for."""
-    state = glance.state(task.jid)
+    state = read_model.state(task.jid)
     assert state is not None, job.key
     role = role_of(state.job, task.tix)
-    template = glance.template(job, role.name)
+    template = read_model.template(job, role.name)
     key = Key(POD.kind, job.key.namespace, name)
     value = virtual(POD, key, version, created=job.created, uid=pod_uid(key, job))
     index = str(role.start + task.tix - role.first)
@@ -98,41 +100,41 @@ def job_pod(glance: Glance, job: Document, task: PodTask, *, name: str, version:
         metadata["deletionTimestamp"] = rfc3339(job.deleting)
         metadata["deletionGracePeriodSeconds"] = 0
     value["spec"] = orjson.loads(template.spec)
-    return _with_state(glance, value, task)
+    return _with_state(read_model, value, task)
 
 
 # --- what became of it --------------------------------------------------------------------------
 
 
-def _with_state(glance: Glance, value: Json, task: PodTask) -> Json:
+def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
     metadata, spec = value["metadata"], value["spec"]
-    node = node_of(glance, task)
+    node = node_of(read_model, task)
     spec.pop("nodeName", None)
     if node:
         spec["nodeName"] = node
-    state = glance.state(task.jid)
-    waits = glance.why(task.jid) if task.state is TaskState.PENDING else None
+    state = read_model.state(task.jid)
+    waits = read_model.why(task.jid) if task.state is TaskState.PENDING else None
     annotate(
         metadata,
         {
             QUEUE: state.job.queue if state is not None else "",
-            SHARD: glance.shard_of(task.row),
+            SHARD: read_model.shard_of(task.row),
             REASON: waits.reason.value if waits is not None else "",
         },
     )
-    status: Json = {"phase": phase_of(task), "conditions": _conditions(glance, task)}
+    status: Json = {"phase": phase_of(task), "conditions": _conditions(read_model, task)}
     if task.state is TaskState.LOST:
         status["reason"] = LOST_REASON
         status["message"] = "the pod vanished from the cluster, with its node or removed by others"
-    status |= _started(glance, spec, task)
+    status |= _started(read_model, spec, task)
     value["status"] = status
     return value
 
 
-def _conditions(glance: Glance, task: PodTask) -> list[Json]:
-    story = glance.stories.get(task.jid)
+def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:
+    story = read_model.stories.get(task.jid)
     if task.state is TaskState.PENDING:
-        waits = glance.why(task.jid)
+        waits = read_model.why(task.jid)
         failure = story.last("FailedScheduling") if story is not None else None
         return [
             condition(
@@ -155,11 +157,11 @@ def _conditions(glance: Glance, task: PodTask) -> list[Json]:
     return conditions
 
 
-def _started(glance: Glance, spec: Json, task: PodTask) -> Json:
+def _started(read_model: ReadModel, spec: Json, task: PodTask) -> Json:
     """startTime and containers, of a pod that the node knows."""
     if task.state in (TaskState.PENDING, TaskState.BINDING) or task.row < 0:
         return {}
-    story = glance.stories.get(task.jid)
+    story = read_model.stories.get(task.jid)
     started = story.time_of(TaskState.RUNNING, task.tix) if story is not None else None
     ended = story.time_of(task.state, task.tix) if story and task.state in ENDED else None
     status: Json = {}

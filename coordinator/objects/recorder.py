@@ -19,7 +19,7 @@ from coordinator.jobs.state import JobState
 from coordinator.ledger_audit.findings import Finding, Subject
 from coordinator.objects.context import NOT_TRIED, shard_name
 from coordinator.objects.events import ClusterHappening
-from coordinator.objects.timeline import Happening, Stories, Story, Whom
+from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.messages.messages import (
     ALLOCATE,
     ENDED,
@@ -30,7 +30,7 @@ from shared.messages.messages import (
     TaskState,
 )
 from shared.messages.reason import Reason
-from shared.records.quarantine import Aside
+from shared.records.quarantine import Quarantine
 from shared.units.amount_text import plural
 
 CLUSTER_HAPPENINGS = 256
@@ -124,7 +124,7 @@ class Observing:
             row = rows[0] if rows else -1
             node = self.core.names.get(row, f"row {row}")
             text = f"node {node} did not take it; it is placed again"
-            self._tell(story, "BindFailed", text, Whom.TASKS, warning=True, tasks=tasks)
+            self._tell(story, "BindFailed", text, Audience.TASKS, warning=True, tasks=tasks)
         self._notify()
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
@@ -137,10 +137,10 @@ class Observing:
         beneficiary = f"job {by_jid}" if by is None else by.job.key
         text = f"evicted{rule}" if jid == by_jid else f"evicted for {beneficiary}{rule}"
         tasks = sorted(tasks)
-        self._tell(self._move(state, tasks), "Evicted", text, Whom.TASKS, tasks=tasks)
+        self._tell(self._move(state, tasks), "Evicted", text, Audience.TASKS, tasks=tasks)
         if by is not None and jid != by_jid:
             text = f"{plural(len(tasks), 'task')} of {state.job.key} evicted for it{rule}"
-            self._tell(self._move(by, ()), "Evicting", text, Whom.JOB)
+            self._tell(self._move(by, ()), "Evicting", text, Audience.JOB)
         self._notify()
 
     def job_moved(self, jid: int) -> None:
@@ -149,7 +149,7 @@ class Observing:
             story = self._move(state, None)
             if state.stopping and story.last("GangReleased") is None:
                 text = f"too few of its gang were left: {plural(len(state.stopping), 'task')} stop"
-                self._tell(story, "GangReleased", text, Whom.JOB, warning=True)
+                self._tell(story, "GangReleased", text, Audience.JOB, warning=True)
             self._notify()
 
     def shard_changed(self, shard: int, reason: str) -> None:
@@ -158,14 +158,14 @@ class Observing:
         self._of_cluster(Key("Shard", "", shard_name(shard)), reason)
         self._notify()
 
-    def node_changed(self, name: str, aside: Aside | None) -> None:
+    def node_changed(self, name: str, quarantine: Quarantine | None) -> None:
         self.version += 1
         self._nodes[name] = self.version
-        if aside is None:
+        if quarantine is None:
             self._of_cluster(Key("Node", "", name), "NodeReturned")
         else:
-            cause = f" ({aside.reason})" if aside.reason else ""
-            seconds = round(aside.until - aside.since)
+            cause = f" ({quarantine.reason})" if quarantine.reason else ""
+            seconds = round(quarantine.until - quarantine.since)
             text = f"it refused bind after bind{cause}: nothing is placed there for {seconds} s"
             self._of_cluster(Key("Node", "", name), "NodeSetAside", text)
         self._notify()
@@ -204,7 +204,7 @@ class Observing:
             shown = f"{finding.subject} {'.'.join(map(str, finding.name))}"
             on = self._node_contradicted(finding.row, reason, f"{shown}: {message}")
             return f"{shown} on {on}"
-        audience = Whom.TASKS if tasks else Whom.JOB
+        audience = Audience.TASKS if tasks else Audience.JOB
         self._tell(self._move(state, tasks), reason, message, audience, warning=True, tasks=tasks)
         return f"job {state.job.key}" + (f", task {tasks[0]}" if tasks else "")
 
@@ -279,7 +279,7 @@ class Observing:
         if len(allocations) > 1 or (allocations and allocations[0].kind != ALLOCATE):
             allocations = [p for p in placements if p.kind == ALLOCATE]
         if allocations:
-            happening = self._tell(story, "Scheduled", "", Whom.TASKS, shard=shard)
+            happening = self._tell(story, "Scheduled", "", Audience.TASKS, shard=shard)
             happening.placements = allocations
 
     def _nominated(self, story: Story, shard: int, count: int) -> None:
@@ -296,7 +296,7 @@ class Observing:
         if state is not None:
             text = f"{by.job.kind} {by.job.key} of priority {by.job.priority} took the room it had"
             story = self._move(state, None)
-            self._tell(story, "Preempted", f"{text} been promised", Whom.JOB, warning=True)
+            self._tell(story, "Preempted", f"{text} been promised", Audience.JOB, warning=True)
 
     def _waits(self, state: JobState, story: Story, word: Reason) -> None:
         """Tell why only where it is for another reason than before."""
@@ -325,7 +325,9 @@ class Observing:
                 earlier.count + 1,
             )
             return
-        self._tell(story, "FailedScheduling", text, Whom.WAITING, warning=True, shard=reason.shard)
+        self._tell(
+            story, "FailedScheduling", text, Audience.WAITING, warning=True, shard=reason.shard
+        )
 
     def _again(
         self, story: Story, reason: str, text: str, *, shard: int = -1, count: int = 1
@@ -334,7 +336,7 @@ class Observing:
         earlier = story.last(reason)
         if earlier is None:
             warning = reason == "CommitConflict"
-            happening = self._tell(story, reason, text, Whom.JOB, warning=warning, shard=shard)
+            happening = self._tell(story, reason, text, Audience.JOB, warning=warning, shard=shard)
             happening.count = count
             return
         earlier.count += count
@@ -345,7 +347,7 @@ class Observing:
         story: Story,
         reason: str,
         text: str,
-        audience: Whom,
+        audience: Audience,
         *,
         warning: bool = False,
         tasks: Sequence[int] = (),
@@ -371,7 +373,7 @@ class Observing:
         text = text or _CLUSTER.get(reason, reason)
         self.version = number = self.version + 1
         now, warning = self.core.order.now, reason in _WARNINGS
-        happening = Happening(number, number, reason, text, Whom.JOB, warning, now, now)
+        happening = Happening(number, number, reason, text, Audience.JOB, warning, now, now)
         self.told.append(ClusterHappening(about, happening))
         del self.told[:-CLUSTER_HAPPENINGS]
 

@@ -27,7 +27,7 @@ from coordinator.objects.changes import ChangeReader, ObjectChange, Ring
 from coordinator.objects.cluster import namespace as namespace_object
 from coordinator.objects.cluster import shard as shard_object
 from coordinator.objects.columns import table
-from coordinator.objects.context import Glance, QueueCounts, count_queues, group_name, shard_name
+from coordinator.objects.context import QueueCounts, ReadModel, count_queues, group_name, shard_name
 from coordinator.objects.entries import (
     JobGroupEntry,
     JobPodEntry,
@@ -226,20 +226,20 @@ class Objects(Observing):
 
     def entry(self, kind: Kind, namespace: str, name: str) -> ObjectEntry | None:
         """The same before it is rendered."""
-        glance = self._glance()
+        read_model = self._read_model()
         key = Key(kind.kind, namespace if kind.namespaced else "", name)
         record = self._shelves[kind.kind].records.get(key.path)
         if record is not None:
-            return self._written(glance, record)
+            return self._written(read_model, record)
         match kind.kind:
             case "Pod":
-                return self._job_pod(glance, namespace, name)
+                return self._job_pod(read_model, namespace, name)
             case "PodGroup":
-                return self._job_group(glance, namespace, name)
+                return self._job_group(read_model, namespace, name)
             case "Event":
-                return events.find(glance, self.stories, self.told, namespace, name)
+                return events.find(read_model, self.stories, self.told, namespace, name)
             case "Namespace" | "Shard":
-                return next((e for e in self._made(glance, kind) if e.key.name == name), None)
+                return next((e for e in self._made(read_model, kind) if e.key.name == name), None)
             case _:
                 return None
 
@@ -248,8 +248,8 @@ class Objects(Observing):
         entry = self.entry(POD, namespace, name)
         return "" if entry is None else entry.field("spec.nodeName")
 
-    def _glance(self) -> Glance:
-        return Glance(
+    def _read_model(self) -> ReadModel:
+        return ReadModel(
             self.core,
             self._registry(),
             self._shelves,
@@ -266,47 +266,47 @@ class Objects(Observing):
             self._counted = now, count_queues(self.core)
         return self._counted[1]
 
-    def _written(self, glance: Glance, record: Record) -> ObjectEntry:
+    def _written(self, read_model: ReadModel, record: Record) -> ObjectEntry:
         document = record.document
         key = document.key
         version = record.version
         if document.jid >= 0:
-            version = max(version, glance.moved(document.jid))
+            version = max(version, read_model.moved(document.jid))
         if key.kind == "Pod" and record.task >= 0:
-            task = task_of(glance, *unpack_task(record.task))
-            return PodEntry(glance, record, version, task)
+            task = task_of(read_model, *unpack_task(record.task))
+            return PodEntry(read_model, record, version, task)
         if key.kind == "Queue":
             version = max(version, self.queue_version(key.name))
         elif key.kind == "Node":
             version = max(version, self.node_version(key.name))
-        return WrittenEntry(glance, record, version)
+        return WrittenEntry(read_model, record, version)
 
-    def _job_pod(self, glance: Glance, namespace: str, name: str) -> ObjectEntry | None:
+    def _job_pod(self, read_model: ReadModel, namespace: str, name: str) -> ObjectEntry | None:
         """A pod without document: its Job is one whose name begins like its own."""
         stem = name.rpartition("-")[0]
         cut = stem.find("-")
         while cut > 0:
-            record = glance.record("Job", f"{namespace}/{stem[:cut]}")
-            state = None if record is None else glance.state(record.document.jid)
+            record = read_model.record("Job", f"{namespace}/{stem[:cut]}")
+            state = None if record is None else read_model.state(record.document.jid)
             if record is not None and state is not None:
-                tix = events.task_named(glance, state, name)
+                tix = events.task_named(read_model, state, name)
                 if tix >= 0:
-                    return self._pod_of(glance, record, tix)
+                    return self._pod_of(read_model, record, tix)
             cut = stem.find("-", cut + 1)
         return None
 
-    def _pod_of(self, glance: Glance, job: Record, tix: int) -> ObjectEntry:
-        return JobPodEntry(glance, job.document, tix, self._version_of(glance, job))
+    def _pod_of(self, read_model: ReadModel, job: Record, tix: int) -> ObjectEntry:
+        return JobPodEntry(read_model, job.document, tix, self._version_of(read_model, job))
 
-    def _job_group(self, glance: Glance, namespace: str, name: str) -> ObjectEntry | None:
-        record = glance.record("Job", f"{namespace}/{name[:-37]}")
+    def _job_group(self, read_model: ReadModel, namespace: str, name: str) -> ObjectEntry | None:
+        record = read_model.record("Job", f"{namespace}/{name[:-37]}")
         if record is None or group_name(record.document) != name:
             return None
-        return JobGroupEntry(glance, record.document, self._version_of(glance, record))
+        return JobGroupEntry(read_model, record.document, self._version_of(read_model, record))
 
     @staticmethod
-    def _version_of(glance: Glance, record: Record) -> int:
-        return max(record.version, glance.moved(record.document.jid))
+    def _version_of(read_model: ReadModel, record: Record) -> int:
+        return max(record.version, read_model.moved(record.document.jid))
 
     # --- lists ------------------------------------------------------------------------------------
 
@@ -346,20 +346,20 @@ class Objects(Observing):
         self, kind: Kind, namespace: str | None, start: str
     ) -> Iterator[tuple[str, ObjectEntry]]:
         """Each object from ``start`` on with the start of what follows it."""
-        glance = self._glance()
+        read_model = self._read_model()
         if kind is EVENT:
             spot = events.Spot.parse(start) if start else events.FIRST
-            event_entries = events.walk(glance, self.stories, self.told, namespace, spot)
+            event_entries = events.walk(read_model, self.stories, self.told, namespace, spot)
             yield from ((str(following), entry) for following, entry in event_entries)
             return
         if kind in (NAMESPACE, SHARD):
-            computed = (e for e in self._made(glance, kind) if e.key.name >= start)
+            computed = (e for e in self._made(read_model, kind) if e.key.name >= start)
             yield from ((f"{entry.key.name}\0", entry) for entry in computed)
             return
-        yield from self._walk_shelf(glance, kind, namespace, start)
+        yield from self._walk_shelf(read_model, kind, namespace, start)
 
     def _walk_shelf(
-        self, glance: Glance, kind: Kind, namespace: str | None, start: str
+        self, read_model: ReadModel, kind: Kind, namespace: str | None, start: str
     ) -> Iterator[tuple[str, ObjectEntry]]:
         shelf = self._shelves[kind.kind]
         first, _, index = start.partition("#")
@@ -369,27 +369,27 @@ class Objects(Observing):
         for path in shelf.paths.between(first, end):
             if path.endswith(MARK):
                 begin = int(index) if index and path == first else 0
-                yield from self._behind_mark(glance, kind, path, begin)
+                yield from self._behind_mark(read_model, kind, path, begin)
             else:
-                yield f"{path}\0", self._written(glance, shelf.records[path])
+                yield f"{path}\0", self._written(read_model, shelf.records[path])
 
     def _behind_mark(
-        self, glance: Glance, kind: Kind, path: str, begin: int
+        self, read_model: ReadModel, kind: Kind, path: str, begin: int
     ) -> Iterator[tuple[str, ObjectEntry]]:
         """What a Job stands for, from task ``begin`` on."""
         job = self._shelves["Job"].records[path.removesuffix(MARK)]
-        state = glance.state(job.document.jid)
+        state = read_model.state(job.document.jid)
         if state is None:
             return
         if kind is POD_GROUP:
-            version = self._version_of(glance, job)
-            yield f"{path}\0", JobGroupEntry(glance, job.document, version)
+            version = self._version_of(read_model, job)
+            yield f"{path}\0", JobGroupEntry(read_model, job.document, version)
             return
         for role in state.job.roles:
             for tix in range(max(role.first, begin), role.first + role.count):
-                yield f"{path}#{tix + 1}", self._pod_of(glance, job, tix)
+                yield f"{path}#{tix + 1}", self._pod_of(read_model, job, tix)
 
-    def _made(self, glance: Glance, kind: Kind) -> Iterator[ObjectEntry]:
+    def _made(self, read_model: ReadModel, kind: Kind) -> Iterator[ObjectEntry]:
         if kind is NAMESPACE:
             for name in sorted({DEFAULT, *self._namespaces} - {""}):
                 key = Key(kind.kind, "", name)
@@ -399,7 +399,7 @@ class Objects(Observing):
         shards = self.core.dispatcher.shards.values()
         for state in sorted(shards, key=lambda s: shard_name(s.shard)):
             version = self.shard_version(state.shard)
-            value = shard_object(glance, state, version, started=self._started)
+            value = shard_object(read_model, state, version, started=self._started)
             yield MadeEntry(Key(kind.kind, "", shard_name(state.shard)), value)
 
     def table(self, kind: Kind, objects: Sequence[Any], *, now: float | None = None) -> Json:
@@ -412,21 +412,21 @@ class Objects(Observing):
     def changes(self, since: int, kind: Kind) -> Sequence[ObjectChange]:
         """What became of objects beyond a version, by version, each object once. Raises Expired
         where that is not known (any more)."""
-        reader = ChangeReader(self._glance(), self._ring, self.stories, self._last)
+        reader = ChangeReader(self._read_model(), self._ring, self.stories, self._last)
         return reader.read(since, kind, self.told, self.moved_cluster(kind, since))
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
         """An object that is gone as it last was. ``record``: its own, or of the Job it was of."""
         deleted_jobs = {} if state is None else {record.document.jid: state}
-        glance = Glance(
+        read_model = ReadModel(
             self.core, self._registry(), self._shelves, self.stories.jobs, deleted_jobs=deleted_jobs
         )
         own_kind = record.document.key.kind
         if own_kind == kind:
-            return self._written(glance, record).object()
+            return self._written(read_model, record).object()
         if kind == "PodGroup":
-            return JobGroupEntry(glance, record.document, record.version).object()
-        return JobPodEntry(glance, record.document, tix, record.version).object()
+            return JobGroupEntry(read_model, record.document, record.version).object()
+        return JobPodEntry(read_model, record.document, tix, record.version).object()
 
     async def wait(self, since: int) -> None:
         """Until there is a version beyond ``since``."""

@@ -24,7 +24,7 @@ MOMENTS = 32
 """Starts and ends of tasks, as they were recorded together, that are remembered of one job."""
 
 
-class Whom(Enum):
+class Audience(Enum):
     """Whose event it is."""
 
     JOB = "the job as a whole"
@@ -41,7 +41,7 @@ class Happening:
     version: int
     reason: str
     message: str
-    audience: Whom
+    audience: Audience
     warning: bool
     first: float
     """Seconds since 1970, as ``last``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from coordinator.jobs.state import JobState
 from shard_worker.dialects.volcano.actions.enqueue import enqueue, refusal
 from shard_worker.framework.session import Session
-from shard_worker.session_model.queue_totals import INQUEUE, let_in, waits_for_entry
+from shard_worker.session_model.queue_totals import INQUEUE, mark_inqueue, waits_for_entry
 from shard_worker.session_model.workload import ClusterInfo
 from shared.messages.reason import Reason
 
@@ -45,7 +45,7 @@ class EnqueueGate:
             if info.job.min_resources is None:
                 info.phase = INQUEUE
             else:
-                let_in(cluster, info)
+                mark_inqueue(cluster, info)
             return True
         self.waiting[info.job.jid] = state
         return False

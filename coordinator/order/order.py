@@ -22,7 +22,15 @@ from __future__ import annotations
 import heapq
 
 from coordinator.jobs.pending_reasons import of_counts
-from coordinator.jobs.state import InVain, JobState, Need, Standing, amounts, progress, task_runs
+from coordinator.jobs.state import (
+    FailedEviction,
+    JobState,
+    Need,
+    Standing,
+    amounts,
+    progress,
+    task_runs,
+)
 from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE
 from coordinator.order.selection import Picking
@@ -85,9 +93,9 @@ class Order(Sessions):
             _, jid, stamp = heapq.heappop(self._later)
             if jid in self.jobs and self.jobs[jid].stamp == stamp:
                 self._enqueue(self.jobs[jid], Hold.BIND_FAILED, urgent=True)
-        self.mend()
+        self.repair_due()
         if self.entry.waiting:
-            self.let_in()
+            self.admit_waiting()
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None where nothing can be tried now."""
@@ -143,11 +151,11 @@ class Order(Sessions):
         world, keys = b"", None
         if action != ALLOCATING or self.slow(state):
             world, keys = self.excerpts.of(
-                state, action, self.session, waits=lambda keys: self._steps_aside(state, keys)
+                state, action, self.session, waits=lambda keys: self._must_wait(state, keys)
             )
             if not world:
                 if action == BACKFILL:
-                    self.filled(state, in_vain=True)
+                    self.filled(state, failed=True)
                 return None
         tail = self._tail(state, need) if action == ALLOCATING else 0
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
@@ -184,7 +192,7 @@ class Order(Sessions):
         evicts = turn.jid in self.contention.out
         return self.contention.tried(turn.jid) if evicts else self.jobs[turn.jid].tried
 
-    def _steps_aside(self, state: JobState, keys: list[str]) -> bool:
+    def _must_wait(self, state: JobState, keys: list[str]) -> bool:
         """Let the job wait for an open turn that touches one of these keys; False where there is
         none."""
         stamp = state.stamp
@@ -239,7 +247,7 @@ class Order(Sessions):
         self.open -= 1
         self.accounts.give_back(state)
         if action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES:
-            self._in_vain(state, outcome, action, shard)
+            self._failed_attempt(state, outcome, action, shard)
             self._settle_members(state)
             return
         match outcome.code:
@@ -257,22 +265,22 @@ class Order(Sessions):
                 self.stale.append(outcome.jid)
         self._settle_members(state)
 
-    def _in_vain(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
+    def _failed_attempt(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
         """Take a failed attempt of backfill or of an evicting action. Allocate's last result stays
         valid."""
         jid, is_infeasible = state.job.jid, outcome.code is OutcomeCode.INFEASIBLE
         if action == BACKFILL:
-            self.filled(state, in_vain=is_infeasible)
+            self.filled(state, failed=is_infeasible)
         elif action == RESERVE:
             self.aging.chosen(jid, (row for p in outcome.placements for row in p.rows))
         elif is_infeasible:
-            reasons, before = outcome.reasons, state.in_vain
-            make = before.then if before is not None else InVain
-            state.in_vain = make(action, reasons, self.now)
+            reasons, before = outcome.reasons, state.failed_eviction
+            make = before.then if before is not None else FailedEviction
+            state.failed_eviction = make(action, reasons, self.now)
             tried = self.contention.tried(jid) | {shard}
             elsewhere = self.walls and bool(self.reachable - tried)
             revision = self.accounts.cluster.revision
-            self.contention.in_vain(
+            self.contention.failed(
                 jid, shard=shard, elsewhere=elsewhere, now=self.now, revision=revision
             )
         else:

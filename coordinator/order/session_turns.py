@@ -184,7 +184,7 @@ class Sessions(Repairs):
         else:
             super()._line_up(state, reason, urgent=urgent)
 
-    def let_in(self) -> None:
+    def admit_waiting(self) -> None:
         """Judge the jobs that wait for admission by enqueue."""
         for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):
             if why is None:
@@ -223,7 +223,7 @@ class Sessions(Repairs):
     def _may_fill(self, state: JobState) -> bool:
         if state.standing not in (Standing.READY, Standing.WAITING, Standing.SETTLED):
             return False
-        if state.unread or state.lapsing or state.stopping:
+        if state.unread or state.releasing_nominations or state.stopping:
             return False
         if state.job.dangling or state.info.qid < 0:
             return False
@@ -234,9 +234,9 @@ class Sessions(Repairs):
             and self.entry.passes(state, cluster)
         )
 
-    def filled(self, state: JobState, *, in_vain: bool) -> None:
+    def filled(self, state: JobState, *, failed: bool) -> None:
         """Take the result of a backfill turn."""
-        if in_vain:
+        if failed:
             self._unfilled[state.job.jid] = self.accounts.capacity.changes
         self._filled_at = -1
 

@@ -36,7 +36,7 @@ search stays a small part of the time."""
 
 
 @dataclass(slots=True)
-class Trying:
+class StarvationProgress:
     """The progress of a starving job through the actions."""
 
     step: int = 0
@@ -57,7 +57,7 @@ class Contention:
         """jid -> action of its turn that is out."""
         self.turns = 0
         """Turns that evict, since the start."""
-        self._trying: dict[int, Trying] = {}
+        self._trying: dict[int, StarvationProgress] = {}
         self._evicted: dict[int, tuple[float, float]] = {}
         """jid -> (when it may evict again, how long it had to wait for that)."""
         self._looked = float("-inf")
@@ -104,15 +104,15 @@ class Contention:
     def opened(self, jid: int, action: str) -> None:
         self.turns += 1
         self.out[jid] = action
-        self._trying.setdefault(jid, Trying())
+        self._trying.setdefault(jid, StarvationProgress())
 
     def came_back(self, jid: int) -> str | None:
         """Close the job's turn and return its action; None where it was no evicting one."""
         return self.out.pop(jid, None)
 
-    def in_vain(self, jid: int, *, shard: int, elsewhere: bool, now: float, revision: int) -> None:
+    def failed(self, jid: int, *, shard: int, elsewhere: bool, now: float, revision: int) -> None:
         """Note a failed attempt. ``elsewhere``: another shard may still help by the same action."""
-        trying = self._trying.setdefault(jid, Trying())
+        trying = self._trying.setdefault(jid, StarvationProgress())
         if elsewhere:
             trying.shards.add(shard)
             return
@@ -120,7 +120,7 @@ class Contention:
 
     def skip(self, jid: int, *, now: float, revision: int) -> None:
         """Go on to the next action; after the last one the job pauses."""
-        trying = self._trying.setdefault(jid, Trying())
+        trying = self._trying.setdefault(jid, StarvationProgress())
         trying.shards.clear()
         trying.conflicts = 0
         trying.step += 1
@@ -132,7 +132,7 @@ class Contention:
 
     def refused(self, jid: int, *, now: float) -> None:
         """Note a conflict: the same action again after a short pause."""
-        trying = self._trying.setdefault(jid, Trying())
+        trying = self._trying.setdefault(jid, StarvationProgress())
         wait = CONFLICT_SECONDS * 2 ** min(trying.conflicts, 9)
         trying.conflicts += 1
         trying.not_before = now + min(wait, AGAIN_LIMIT_SECONDS)

@@ -21,18 +21,18 @@ from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import (
     Fail,
     Instruction,
-    Keep,
-    Lapse,
-    LeaveOut,
     Purge,
+    ReleaseNominations,
     Repartition,
     Reread,
     Stop,
+    StoreQuarantines,
+    StoreReservations,
 )
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_audit.findings import Finding
-from coordinator.ledger_audit.looker import Looker
+from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.loop import LedgerAudit
 from coordinator.ledger_refusals import StoreRefused
 from coordinator.service.bind_loop import Binding
@@ -89,8 +89,8 @@ class Executor:
                 self._group.create_task(self._workers.call(instruction))
             case Reread():
                 self._group.create_task(self._reread(instruction.jids))
-            case Lapse():
-                self._group.create_task(self._lapse(instruction.jids))
+            case ReleaseNominations():
+                self._group.create_task(self._release_nominations(instruction.jids))
             case Repartition():
                 self._group.create_task(self._store_partition(instruction))
             case Stop():
@@ -99,9 +99,9 @@ class Executor:
                 self._group.create_task(self._fail(instruction))
             case Purge():
                 self._group.create_task(self._purge(instruction.jids, instruction.pods))
-            case LeaveOut():
+            case StoreQuarantines():
                 self._group.create_task(self._leave_out(instruction))
-            case Keep():
+            case StoreReservations():
                 self._group.create_task(self._keep(instruction))
 
     async def _reread(self, jids: list[int]) -> None:
@@ -116,9 +116,9 @@ class Executor:
             log.info("Found tasks that a lost call had placed", tasks=count, jobs=len(jids))
         self._kick()
 
-    async def _lapse(self, jids: list[int]) -> None:
+    async def _release_nominations(self, jids: list[int]) -> None:
         await self._recorder.record([], jids)
-        self._core.order.lapse_recorded(jids)
+        self._core.order.nominations_released(jids)
         self._kick()
 
     async def _fail(self, fail: Fail) -> None:
@@ -151,12 +151,12 @@ class Executor:
             except StoreRefused:
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _leave_out(self, instruction: LeaveOut) -> None:
+    async def _leave_out(self, instruction: StoreQuarantines) -> None:
         await self._store(instruction.ops())
         self._core.left_out(instruction.marks)
         self._kick()
 
-    async def _keep(self, instruction: Keep) -> None:
+    async def _keep(self, instruction: StoreReservations) -> None:
         await self._store(instruction.ops())
         self._core.order.aging.stored(instruction.marks)
         self._kick()
@@ -201,7 +201,7 @@ class Executor:
 
         figures = core.tally.ledger_audit
         return LedgerAudit(
-            Looker(self._ledger.for_another_loop(), figures=figures),
+            AuditReader(self._ledger.for_another_loop(), figures=figures),
             repair=self._recorder.repair,
             store_again=store_again,
             report=report,

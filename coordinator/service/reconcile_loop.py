@@ -19,7 +19,7 @@ from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.foreign_use import Use, counted, differences, observation, observed_of
-from coordinator.core.reconcile import FindingKind, Look, Reconciler, Task
+from coordinator.core.reconcile import FindingKind, ReconcilePass, Reconciler, Task
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.jobs.state import JobState, Standing
@@ -139,8 +139,8 @@ class Reconciling:
         state = self._core.order.known(jid)
         return state is None or state.states[tix] in ENDED
 
-    async def _look(self) -> Look:
-        look, token = Look(self._core), ""
+    async def _look(self) -> ReconcilePass:
+        look, token = ReconcilePass(self._core), ""
         while True:
             part = await self._cluster.listing(token)
             look.take(part)
@@ -152,7 +152,7 @@ class Reconciling:
             look.take_missing(await self._cluster.look([f"{jid}.{tix}" for jid, tix in some]))
         return look
 
-    async def _missing(self, look: Look) -> AsyncIterator[list[Task]]:
+    async def _missing(self, look: ReconcilePass) -> AsyncIterator[list[Task]]:
         states = [*self._core.order.jobs.values(), *self._core.leaving.values()]
         missing: list[Task] = []
         for at in range(0, len(states), JOBS_AT_ONCE):
@@ -243,7 +243,7 @@ def _still(state: JobState | None) -> TypeGuard[JobState]:
     """Whether nothing of the job is on its way: else the ledger may know more than the books."""
     if state is None or state.standing in (Standing.OPEN, Standing.NOMINATED):
         return False
-    return not (state.unread or state.lapsing)
+    return not (state.unread or state.releasing_nominations)
 
 
 def _differs(state: JobState, truth: dict[int, TaskRecord]) -> bool:

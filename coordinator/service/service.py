@@ -30,7 +30,7 @@ from coordinator.api.http.tracing import traces
 from coordinator.api.listener.listener import listener_options
 from coordinator.api.listener.policy import open_gate, token_checks
 from coordinator.api.parser.pool import Parsers
-from coordinator.api.server import Door, Serving, StandbyDoor
+from coordinator.api.server import ServedParts, Serving, StandbyServer
 from coordinator.api.subresources import VIRTUAL
 from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.history.acknowledgements import Acknowledgements
@@ -160,7 +160,7 @@ class Service:
                     group.create_task(self._tokens.follow_forever())
                 group.create_task(self._shards.join())  # beside reading the ledger: both take long
                 await insist(self._ledger.open, call_name="open")
-                door = StandbyDoor(lambda: self.standby.leader, self._listener)
+                door = StandbyServer(lambda: self.standby.leader, self._listener)
                 async with door.open(settings.listen_host, settings.listen_port, group):
                     lead = await self._take_seat(group)
                 await self._lead(group, lead)
@@ -188,7 +188,7 @@ class Service:
             await self.workers.claim(shard)
         await self.standby.take_up(epoch)
         await self.standby.catch_up()
-        if strangers := self.core.borders.handover.strangers:
+        if strangers := self.core.partition.handover.strangers:
             for shard in strangers:
                 await self.workers.claim(shard)
             await self.standby.catch_up()
@@ -320,7 +320,7 @@ class Service:
 
     async def _serve_http(self, writer: IntakeWriter, parsers: Parsers) -> None:
         self._serving = Serving(
-            Door(
+            ServedParts(
                 core=self.core,
                 submit=self.probes.counting(guarded(writer.submit, lambda: self.intake.registry)),
                 status=self.status,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shard_worker.eviction.bundles import Bundle, MayGo, bundles
 from shard_worker.eviction.dry_run import LIFT
+from shard_worker.eviction.eviction_units import EvictionUnit, MayGo, eviction_units
 from shard_worker.eviction.victims import reason, settle, waiting_tasks
 from shard_worker.framework.operation import Operation
 from shard_worker.framework.rules import Mask, Purpose
@@ -39,10 +39,10 @@ TRIALS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class EvictedBundle:
+class EvictedUnit:
     """An evicted bundle and its victims."""
 
-    bundle: Bundle
+    unit: EvictionUnit
     tasks: list[TaskInfo]
 
 
@@ -69,7 +69,7 @@ class GangPlan:
 
 
 @dataclass(slots=True)
-class GangHunt:
+class GangSearch:
     """The search for one job."""
 
     ssn: Session
@@ -152,7 +152,7 @@ class GangHunt:
         rows &= self.ssn.world.in_reach()
         return rows
 
-    def _take(self, domain: Domain, rows: Mask, need: Amounts) -> list[EvictedBundle] | None:
+    def _take(self, domain: Domain, rows: Mask, need: Amounts) -> list[EvictedUnit] | None:
         """Evict bundles until a plan succeeds and is in effect; None if none does.
 
         A plan is tried only once the sums suffice, and after a failed attempt only with more
@@ -161,13 +161,13 @@ class GangHunt:
         ssn = self.ssn
         if self._suffices(rows, need) and self._place(domain):
             return []
-        evicted: list[EvictedBundle] = []
+        evicted: list[EvictedUnit] = []
         tries, next_try = 0, 0
-        for bundle in bundles(ssn, self.job, rows, self.may_go, need=need, whole=self.whole):
-            victims = self._evict(bundle)
+        for unit in eviction_units(ssn, self.job, rows, self.may_go, need=need, whole=self.whole):
+            victims = self._evict(unit)
             if not victims:
                 continue
-            evicted.append(EvictedBundle(bundle, victims))
+            evicted.append(EvictedUnit(unit, victims))
             if len(evicted) < next_try or not self._suffices(rows, need):
                 continue
             if self._place(domain):
@@ -176,9 +176,9 @@ class GangHunt:
             next_try = len(evicted) + 1 + tries // 8
         return evicted if evicted and len(evicted) < next_try and self._place(domain) else None
 
-    def _evict(self, bundle: Bundle) -> list[TaskInfo]:
+    def _evict(self, unit: EvictionUnit) -> list[TaskInfo]:
         """Evict the bundle if the rules allow it as a whole; return the evicted tasks."""
-        tasks = [task for task in bundle.tasks if task.status & EVICTABLE]
+        tasks = [task for task in unit.tasks if task.status & EVICTABLE]
         if not tasks or len(self.ssn.unified_evictable(self.job, tasks, self.purpose)) < len(tasks):
             return []
         why = reason(self.ssn, self.action, self.job.job.key)
@@ -197,7 +197,7 @@ class GangHunt:
 
     # --- giving back --------------------------------------------------------------------------
 
-    def _give_back(self, domain: Domain, evicted: list[EvictedBundle]) -> None:
+    def _give_back(self, domain: Domain, evicted: list[EvictedUnit]) -> None:
         """Put back victims that the plan does not need: first all on nodes that it does not use,
         then one bundle after the other, the last evicted first."""
         used = {task.row for task in self.job.tasks if task.status is Status.PIPELINED}
@@ -217,22 +217,22 @@ class GangHunt:
                     if self._without(part, domain):
                         break
 
-    def _parts(self, evicted: list[EvictedBundle]) -> list[list[TaskInfo]]:
+    def _parts(self, evicted: list[EvictedUnit]) -> list[list[TaskInfo]]:
         """The groups of victims that may be put back independently: a job evicted as a whole is one
         group."""
         return [parts[0] for at in range(len(evicted)) if (parts := self._parts_of(evicted, at))]
 
-    def _parts_of(self, evicted: list[EvictedBundle], at: int) -> list[list[TaskInfo]]:
+    def _parts_of(self, evicted: list[EvictedUnit], at: int) -> list[list[TaskInfo]]:
         """The groups of one bundle's victims that may be put back, the largest first. Spare members
         of a job that was evicted as a whole come back with the whole job or not at all."""
         entry = evicted[at]
-        siblings = [sibling for sibling in evicted if sibling.bundle.job is entry.bundle.job]
-        if entry.bundle.whole:
+        siblings = [sibling for sibling in evicted if sibling.unit.job is entry.unit.job]
+        if entry.unit.whole:
             return [
                 _gone(task for sibling in siblings for task in sibling.tasks),
                 _gone(entry.tasks),
             ]
-        if any(sibling.bundle.whole and _gone(sibling.tasks) for sibling in siblings):
+        if any(sibling.unit.whole and _gone(sibling.tasks) for sibling in siblings):
             return []
         return [_gone(entry.tasks)]
 

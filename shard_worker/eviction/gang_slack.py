@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
 
 
-class Spares:
+class SurplusMembers:
     """The spare members of several jobs."""
 
     def __init__(self) -> None:
-        self._of: dict[int, Spare] = {}
+        self._of: dict[int, Surplus] = {}
 
     def take(self, task: TaskInfo) -> bool:
-        """As :meth:`Spare.take`, of the task's job."""
+        """As :meth:`Surplus.take`, of the task's job."""
         spare = self._of.get(id(task.job))
         if spare is None:
-            spare = self._of[id(task.job)] = Spare(task.job)
+            spare = self._of[id(task.job)] = Surplus(task.job)
         return spare.take(task)
 
 
-class Spare:
+class Surplus:
     """The spare members of one job: those that it can lose without missing a minimum. A job below a
     minimum has none."""
 

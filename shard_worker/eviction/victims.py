@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob
     from shard_worker.session_model.world import World
 
-NOT_LET_IN = ("", "Pending")
+NOT_ADMITTED = ("", "Pending")
 """Phases of a PodGroup that every action but enqueue skips."""
 
 
@@ -33,7 +33,7 @@ def starving_jobs(ssn: Session) -> list[SessionJob]:
     return [
         job
         for job in world.session_jobs()
-        if job.phase not in NOT_LET_IN
+        if job.phase not in NOT_ADMITTED
         and job.queue is not None
         and ssn.job_valid(job, world) is None
         and ssn.job_starving(job)

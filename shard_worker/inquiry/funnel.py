@@ -20,7 +20,7 @@ from shard_worker.framework.session import Session
 from shard_worker.kube_scheduler.filters.node_checks import REPELLING, SELECTOR, TAINT, tolerated
 from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
-from shard_worker.view.node_reasons import ASIDE, FOREIGN, STALE_SPEC
+from shard_worker.view.node_reasons import FOREIGN, QUARANTINED, STALE_SPEC
 from shard_worker.view.view import View
 from shared.model.constraints import Taint
 from shared.model.model import TaskClass
@@ -180,8 +180,8 @@ def _static(cls: TaskClass, view: View, session: Session, mode: Mode) -> Iterato
     if mode is Mode.HARD:
         yield _Judged("foreign", FOREIGN, -1, view.own)
     yield _Judged("stale", STALE_SPEC, -1, view.live() | ~view.exists())
-    if view.aside.any():
-        yield _Judged("aside", ASIDE, -1, ~view.aside)
+    if view.withheld.any():
+        yield _Judged("aside", QUARANTINED, -1, ~view.withheld)
     for name, passes in session.predicates(cls, view):
         if name == SELECTOR and len(cls.selector) > 1:
             yield from _pairs(cls, view, session)

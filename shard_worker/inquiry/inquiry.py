@@ -93,8 +93,8 @@ def examine(
     """
     view = classes.view
     with _known(view, inquiry) as numbers:
-        aside = None if turns is None else turns.aside(numbers)
-        trial = _Trial(inquiry, classes, numbers, aside, now)
+        own_turns = None if turns is None else turns.for_inquiries(numbers)
+        trial = _Trial(inquiry, classes, numbers, own_turns, now)
         try:
             findings = [trial.turn(i, turn) for i, turn in enumerate(inquiry.turns[:1])]
             for i, turn in enumerate(inquiry.turns[1:], start=1):
@@ -207,8 +207,8 @@ class _Trial:
     def _funnels_of(self, turn: Turn, needed: dict[int, int]) -> list[RoleFunnel]:
         """Funnels of each role with pending tasks, including the checks that depend on
         what runs."""
-        aside = Statement(self._view)
-        give_back_own(aside, self._view, turn)
+        own_turns = Statement(self._view)
+        give_back_own(own_turns, self._view, turn)
         try:
             opened = None if self._sessions is None else self._sessions.opened(turn, now=self._now)
             if opened is None:
@@ -219,7 +219,7 @@ class _Trial:
                 first.setdefault((task.role.name, task.cid), task)
             return [self._live(session, task, needed) for task in [*first.values()][:ROLES]]
         finally:
-            aside.rollback()
+            own_turns.rollback()
 
     def _live(self, session: Session, task: TaskInfo, needed: dict[int, int]) -> RoleFunnel:
         cid = {number: cid for cid, number in self._numbers.items()}.get(task.cid, task.cid)
@@ -267,14 +267,14 @@ class _Trial:
         """Funnels of each role, with the job's own nominations given back."""
         view = self._view
         sent = {number: cid for cid, number in self._numbers.items()}
-        aside = Statement(view)
-        give_back_own(aside, view, turn)
+        own_turns = Statement(view)
+        give_back_own(own_turns, view, turn)
         try:
             return [
                 self._funnel(run, sent.get(run.cid, run.cid), needed) for run in turn.runs[:ROLES]
             ]
         finally:
-            aside.rollback()
+            own_turns.rollback()
 
     def _funnel(self, run: TaskRun, cid: int, needed: dict[int, int]) -> RoleFunnel:
         need = needed.get(cid, 1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shard_worker.framework.rules import Mask
 from shard_worker.placement.block_maxima import noise
 from shard_worker.view.mode import Mode
-from shard_worker.view.node_reasons import ASIDE, FOREIGN, STALE_SPEC
+from shard_worker.view.node_reasons import FOREIGN, QUARANTINED, STALE_SPEC
 from shared.messages.messages import Level
 from shared.units.things import lacking
 
@@ -62,7 +62,7 @@ def feasible(
     if world.mode is Mode.HARD:
         charge(FOREIGN, world.view.own)
     charge(STALE_SPEC, world.view.live())
-    charge(ASIDE, ~world.view.aside)
+    charge(QUARANTINED, ~world.view.withheld)
     if fit and not cure:
         for slot, amount in task.requests:
             charge(f"Insufficient {world.view.slot_name(slot)}", world.future_idle(slot) >= amount)

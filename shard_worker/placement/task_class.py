@@ -16,7 +16,7 @@ from shard_worker.framework.session import Session
 from shard_worker.placement.block_maxima import NEVER, BlockMaxima, Keys, noise
 from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
-from shard_worker.view.node_reasons import ASIDE, FOREIGN, PARTLY, STALE_SPEC
+from shard_worker.view.node_reasons import FOREIGN, PARTLY, QUARANTINED, STALE_SPEC
 from shard_worker.view.view import View
 from shared.messages.reason import Reason
 from shared.messages.skips import written
@@ -157,7 +157,7 @@ class Compiled:
         self._revision = view.revision
 
     def _pass_static(self) -> NDArray[np.bool_]:
-        passed = self._view.live() & ~self._view.aside
+        passed = self._view.live() & ~self._view.withheld
         if self.mode is Mode.HARD:
             passed &= self._view.own
         for _, mask in self._checks:
@@ -292,7 +292,7 @@ class Compiled:
         if self.mode is Mode.HARD:
             charge(FOREIGN, ~view.own)
         charge(STALE_SPEC, ~view.live())
-        charge(ASIDE, view.aside)
+        charge(QUARANTINED, view.withheld)
         for reason, mask in self._checks:
             charge(reason, ~mask)
         large = remaining.copy()

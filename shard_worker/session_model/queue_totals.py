@@ -90,7 +90,7 @@ def _count(cluster: ClusterInfo, queue: QueueInfo, part: JobFigures | None, time
             add(of_all, total.items(), times)
 
 
-def let_in(cluster: ClusterInfo, info: JobInfo) -> None:
+def mark_inqueue(cluster: ClusterInfo, info: JobInfo) -> None:
     """Admit the job: its PodGroup is Inqueue from now on."""
     info.phase = INQUEUE
     queue = cluster.queues.get(info.qid)

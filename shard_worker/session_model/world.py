@@ -149,7 +149,7 @@ class World(ClusterInfo):
 
     def in_reach(self) -> Mask:
         """Rows that exist, are not quarantined, and in mode hard belong to the own shard."""
-        reach = self.view.live() & ~self.view.aside
+        reach = self.view.live() & ~self.view.withheld
         if self.mode is Mode.HARD:
             reach &= self.view.own
         return reach

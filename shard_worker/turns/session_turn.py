@@ -126,7 +126,7 @@ class SessionTurns:
         self._decoded = Decoded()
         self._memory: dict[str, float] = {}
 
-    def aside(self, numbers: Mapping[int, int]) -> SessionTurns:
+    def for_inquiries(self, numbers: Mapping[int, int]) -> SessionTurns:
         """A copy for inquiries that shares no caches.
 
         ``numbers``: class numbers of excerpts -> the view's present numbers of these classes.
@@ -212,12 +212,12 @@ class SessionTurns:
         session = self._session(opened)
         session.lends = turn.action == "allocate"  # Order picked it, within its share or beyond
         held_back = [row for row, jid in view.reserved.items() if jid == turn.jid]
-        held_back = [row for row in held_back if row < view.size and view.aside[row]]
-        view.aside[held_back] = False
+        held_back = [row for row in held_back if row < view.size and view.withheld[row]]
+        view.withheld[held_back] = False
         try:
             first = self._run(turn, session, job)
         finally:
-            view.aside[held_back] = True
+            view.withheld[held_back] = True
         self._fill(placed, turn, opened, session, _take_back(session, job, first), first=first)
         if placed.empty:
             statement.rollback()

@@ -38,7 +38,7 @@ from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.messages.messages import NOMINATE, Rows, Run
 from shared.model.constraints import Taint
 from shared.model.model import Node, Requests, TaskClass
-from shared.records.quarantine import aside_row
+from shared.records.quarantine import quarantined_row
 from shared.records.reservation import decode_reserved, reserved_row
 from shared.records.specs import SLOTS_KEY, decode_class, decode_node, decode_slots
 from shared.units.slots import BASE
@@ -79,9 +79,9 @@ class View:
         """The same as the record says it; runs ahead until the log brings the specification."""
         self.own: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """True for the rows of this shard."""
-        self.aside: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.withheld: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """True for nodes that are left out: they refused bind after bind."""
-        self._aside: set[int] = set()
+        self._quarantined: set[int] = set()
         self.reserved: dict[int, int] = {}
         """Row -> the job it is kept for: everybody else leaves it out (it counts in ``aside``)."""
         self.revision = 0
@@ -264,7 +264,7 @@ class View:
         self._cordoned = np.concatenate([self._cordoned, no])
         self.nodes.extend([None] * more)
         self._reread(range(old, rows))
-        self._mark_aside()
+        self._mark_withheld()
         self._mark_own()
 
     # --- what the log tells -------------------------------------------------------------------
@@ -324,14 +324,14 @@ class View:
     def _put_object(self, op: PutObject) -> None:
         """Store an object: the slots' names, a quarantine, a reservation, or an object for
         sessions."""
-        if (row := aside_row(op.key)) >= 0:
-            (self._aside.discard if op.spec is None else self._aside.add)(row)
-            self._mark_aside()
+        if (row := quarantined_row(op.key)) >= 0:
+            (self._quarantined.discard if op.spec is None else self._quarantined.add)(row)
+            self._mark_withheld()
         elif (row := reserved_row(op.key)) >= 0:
             self.reserved.pop(row, None)
             if op.spec is not None:
                 self.reserved[row] = decode_reserved(op.spec)
-            self._mark_aside()
+            self._mark_withheld()
         elif op.key == SLOTS_KEY and op.spec is not None:
             slots = decode_slots(op.spec)
             self.slot_names = slots.names
@@ -339,11 +339,11 @@ class View:
         else:
             self.known.put(op.key, op.spec)
 
-    def _mark_aside(self) -> None:
-        self.aside = np.zeros(self.size, dtype=np.bool_)
-        for row in self._aside.union(self.reserved):
+    def _mark_withheld(self) -> None:
+        self.withheld = np.zeros(self.size, dtype=np.bool_)
+        for row in self._quarantined.union(self.reserved):
             if row < self.size:
-                self.aside[row] = True
+                self.withheld[row] = True
         self.revision += 1
 
     # --- nominations --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.api.listener.listener import ListenerOptions
 from coordinator.api.listener.provenance import AllowedHosts
-from coordinator.api.server import StandbyDoor
+from coordinator.api.server import StandbyServer
 from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.settings import SettingsError, load_settings
 from tests.coordinator.api.auth.objects import node
@@ -148,7 +148,9 @@ def test_settings_that_are_no_names_are_refused(name: str, value: str, said: str
 async def test_a_standby_answers_under_the_same_names_alone() -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    door = StandbyDoor(lambda: "another", ListenerOptions(AllowedHosts(("quadrant.example.com",))))
+    door = StandbyServer(
+        lambda: "another", ListenerOptions(AllowedHosts(("quadrant.example.com",)))
+    )
     async with asyncio.TaskGroup() as group, door.open("127.0.0.1", port, group):
         for host, status in (("evil.example", 403), ("quadrant.example.com", 200)):
             assert (await ask(url, "GET /livez HTTP/1.1", f"Host: {host}"))[0] == status

@@ -46,7 +46,7 @@ class KubeError(Exception):
         self.reason = reason
 
 
-class NobodyThere(KubeError):
+class ConnectionFailed(KubeError):
     """No connection: nothing was sent."""
 
 
@@ -156,7 +156,7 @@ class KubeClient:
                 target = self._target(path, query)
                 answer = self._once(method, target, body, headers)
                 data = self._read(answer)
-            except NobodyThere:
+            except ConnectionFailed:
                 self._next()
                 if not addresses_left and busy is None:
                     raise
@@ -204,7 +204,7 @@ class KubeClient:
             connection = self._connect(timeout)
             try:
                 answer = self._send(connection, "GET", self._target(path, query), None, headers)
-            except NobodyThere:
+            except ConnectionFailed:
                 if not addresses_left:
                     raise
                 self._next()
@@ -275,7 +275,7 @@ class KubeClient:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise NobodyThere(str(self._unreachable(_why(error)))) from None
+            raise ConnectionFailed(str(self._unreachable(_why(error)))) from None
         try:
             return self._sent(connection, method, target, body, headers)
         except (OSError, http.client.HTTPException) as error:

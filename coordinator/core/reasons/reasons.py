@@ -27,7 +27,7 @@ from coordinator.jobs.pending_reasons import (
     skip_of,
     told_counts,
 )
-from coordinator.jobs.state import JobState, LastTry, Need, Standing, amounts, core_need, gated
+from coordinator.jobs.state import JobState, LastTurn, Need, Standing, amounts, core_need, gated
 from shard_worker.dialects.volcano.actions.enqueue import refusal
 from shard_worker.session_model.workload import QueueInfo
 from shard_worker.view.node_reasons import PARTLY
@@ -170,7 +170,7 @@ class _Judge:
         if state.standing is Standing.NOMINATED:
             return self._nominated()
         if state.reason == Reason.ATTEMPTS_EXHAUSTED:
-            return self._say(Reason.ATTEMPTS_EXHAUSTED, self._in_vain())
+            return self._say(Reason.ATTEMPTS_EXHAUSTED, self._failed_attempts())
         if state.stopping:
             text = f"its gang was too small; the {plural(len(state.stopping), 'task')} left stop"
             return self._say(Reason.PENDING_EVALUATION, text)
@@ -214,7 +214,7 @@ class _Judge:
     def _queue(self) -> QueueInfo:
         return self.order.accounts.queue(self.state)
 
-    def _last(self) -> LastTry | None:
+    def _last(self) -> LastTurn | None:
         """The result of the job's last turn; where it had none and its line is blocked, that of the
         line's first job."""
         state = self.state
@@ -225,7 +225,7 @@ class _Judge:
         is_held = state.line.infeasible_at >= 0
         return first.last if is_held and first is not None else None
 
-    def _after_try(self, last: LastTry, need: Need) -> Why | None:
+    def _after_try(self, last: LastTurn, need: Need) -> Why | None:
         if not last.reasons or last.code not in _LOOKED:
             return None
         if (skip := skip_of(last.reasons)) is not None:
@@ -240,7 +240,7 @@ class _Judge:
             return self._tried(reason, text, need)
         return self._tried(reason, counts, need)
 
-    def _tasks(self, last: LastTry) -> str:
+    def _tasks(self, last: LastTurn) -> str:
         role = f"role {last.failed_role}" if last.failed_role else "its tasks"
         return f"{role} of {self.state.job.name}" if last.failed_role else role
 
@@ -256,7 +256,7 @@ class _Judge:
     def _within_quota(self, need: Need) -> bool:
         return self.order.picking.allowed(self._queue(), need)
 
-    def _in_vain(self) -> str:
+    def _failed_attempts(self) -> str:
         """The failed attempts of a parked job, as a sentence."""
         state = self.state
         tried = [

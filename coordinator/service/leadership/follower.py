@@ -64,7 +64,7 @@ class Following:
         core.order.accounts.cluster.names = registry.slots.names
         hyper = any(key.startswith(HYPER_NODE_KEY) for key in part.objects)
         core.restore_gone_nodes(registry.gone_nodes.values())
-        core.aside.restore(part.objects)
+        core.quarantines.restore(part.objects)
         core.order.aging.restore(part.objects)
         if part.partition is not None:
             core.restore_partition(part.partition)
@@ -146,7 +146,7 @@ class Following:
         queues = core.order.lines.queues
         qids = [qid for qid in changed.queues if qid in queues and qid not in part.queue_specs]
         forget_queues(registry, [queues[qid].info.queue for qid in qids])
-        core.aside.forget(key for key in changed.objects if key not in part.objects)
+        core.quarantines.forget(key for key in changed.objects if key not in part.objects)
         deleted = [key for key in changed.objects if key not in part.objects]
         objects = [o for key in deleted if (o := registry.objects.get(key))]
         hyper_nodes = forget_objects(registry, deleted)

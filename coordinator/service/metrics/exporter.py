@@ -170,7 +170,7 @@ class CoordinatorMetrics(Collector):
             page.put("shard_up", up, shard)
             page.put("shard_epoch", state.epoch.counter if state.epoch else 0, shard)
             page.put("shard_inflight_statements", state.open_turns, shard)
-            page.put("shard_turn_limit", state.pace.limit, shard)
+            page.put("shard_turn_limit", state.concurrency.limit, shard)
             if up and shard in self._probes.followed:
                 page.put("shard_view_age_seconds", now - self._probes.followed[shard], shard)
             tally = tallies.get(shard, ShardTally())
@@ -220,10 +220,10 @@ class CoordinatorMetrics(Collector):
     def _faults(self, page: MetricsPage) -> None:
         """What went wrong outside, and what was done about it."""
         core = self._core
-        aside, gangs = core.aside, core.order.gangs
-        page.put("nodes_set_aside", len(aside.now))
-        page.put("nodes_set_aside_total", aside.count)
-        page.put("nodes_set_aside_withheld_total", aside.withheld)
+        quarantine, gangs = core.quarantines, core.order.gangs
+        page.put("nodes_set_aside", len(quarantine.now))
+        page.put("nodes_set_aside_total", quarantine.count)
+        page.put("nodes_set_aside_withheld_total", quarantine.withheld)
         for event in ("broken", "repaired", "released"):
             page.put("gangs_total", getattr(gangs, event), event)
         page.put("jobs_parked_total", core.order.parking.parked)

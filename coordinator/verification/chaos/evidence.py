@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from coordinator.verification.chaos.faults import Struck
-from coordinator.verification.chaos.plan import BlowKind
+from coordinator.verification.chaos.faults import InjectedFault
+from coordinator.verification.chaos.plan import InjectionKind
 from shared.ledger.protocol import COORDINATOR
 
 
@@ -42,16 +42,16 @@ class Evidence:
 
     # --- when work went on --------------------------------------------------------------------
 
-    def recovery(self, struck: Struck) -> float | None:
+    def recovery(self, struck: InjectedFault) -> float | None:
         """Seconds from a blow until who was struck, or who replaced it, did its work again; None
         where that is not seen, or where a pause was so short that nobody had to take over."""
         end = self._end(struck)
         return None if end is None else end - struck.at
 
-    def _end(self, struck: Struck) -> float | None:
-        if struck.blow.kind is BlowKind.REWRITE:
+    def _end(self, struck: InjectedFault) -> float | None:
+        if struck.blow.kind is InjectionKind.REWRITE:
             return None  # nothing stands still
-        pause = struck.blow.kind is BlowKind.PAUSE
+        pause = struck.blow.kind is InjectionKind.PAUSE
         after = struck.over
         match struck.blow.target:
             case "worker":
@@ -71,7 +71,7 @@ class Evidence:
             case _:
                 return None
 
-    def _worker_again(self, struck: Struck) -> float | None:
+    def _worker_again(self, struck: InjectedFault) -> float | None:
         """The first commit of its shard under another epoch, or its own after a pause."""
         for at, epoch in self.by_shard.get(str(struck.shard), ()):
             if at > struck.at and (epoch != struck.epoch or at > struck.over > struck.at):

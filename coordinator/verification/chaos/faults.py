@@ -25,8 +25,8 @@ from coordinator.verification.chaos.plan import (
     REDIS,
     STANDBY,
     WORKER,
-    Blow,
-    BlowKind,
+    InjectionKind,
+    PlannedFault,
 )
 from coordinator.verification.chaos.timeline import ChaosTimeline
 
@@ -42,10 +42,10 @@ Status = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class InjectedFault:
     """A blow that hit. Times are seconds since 1970."""
 
-    blow: Blow
+    blow: PlannedFault
     victim: str
     """The one it hit, in words."""
     at: float
@@ -65,7 +65,7 @@ class _Target:
     epoch: str = ""
 
 
-class Striker:
+class FaultInjector:
     """``status``: the last that was heard from the leader, to find the workers' processes."""
 
     def __init__(
@@ -75,11 +75,11 @@ class Striker:
         self._timeline = timeline
         self._status = status
         self._stopped: set[int] = set()
-        self.struck: list[Struck] = []
-        self.missed: list[Blow] = []
+        self.struck: list[InjectedFault] = []
+        self.missed: list[PlannedFault] = []
         """Blows that found nobody: the one they were meant for was down."""
 
-    async def strike(self, blow: Blow) -> None:
+    async def strike(self, blow: PlannedFault) -> None:
         """Do it; a pause ends before this returns. What goes wrong here is a fault of the run."""
         target = await self._find(blow)
         if target is None:
@@ -87,17 +87,17 @@ class Striker:
             self.missed.append(blow)
             return
         match blow.kind:
-            case BlowKind.KILL:
+            case InjectionKind.KILL:
                 at = self._timeline.note(f"SIGKILL to {target.name}")
                 self._send(target.pids, signal.SIGKILL)
                 self._hit(blow, target, at, at)
-            case BlowKind.PAUSE:
+            case InjectionKind.PAUSE:
                 await self._pause(blow, target)
-            case BlowKind.RESTART:
+            case InjectionKind.RESTART:
                 at = self._timeline.note(f"restart of {target.name}")
                 await self._parts.start(target.role)
                 self._hit(blow, target, at, at)
-            case BlowKind.REWRITE:
+            case InjectionKind.REWRITE:
                 await self._rewrite(blow, target)
 
     def release(self) -> None:
@@ -105,7 +105,7 @@ class Striker:
         self._send(sorted(self._stopped), signal.SIGCONT)
         self._stopped.clear()
 
-    async def _pause(self, blow: Blow, target: _Target) -> None:
+    async def _pause(self, blow: PlannedFault, target: _Target) -> None:
         at = self._timeline.note(f"SIGSTOP to {target.name}, for {blow.length:.1f} s")
         self._stopped.update(target.pids)
         self._send(target.pids, signal.SIGSTOP)
@@ -117,7 +117,7 @@ class Striker:
             self._send(target.pids, signal.SIGCONT)
             self._stopped.difference_update(target.pids)
 
-    async def _rewrite(self, blow: Blow, target: _Target) -> None:
+    async def _rewrite(self, blow: PlannedFault, target: _Target) -> None:
         settings = self._parts.settings
         try:
             async with (
@@ -132,8 +132,8 @@ class Striker:
         at = self._timeline.note("rewrite of the append-only file")
         self._hit(blow, target, at, at)
 
-    def _hit(self, blow: Blow, target: _Target, at: float, over: float) -> None:
-        struck = Struck(blow, target.name, at, over, target.shard, target.epoch)
+    def _hit(self, blow: PlannedFault, target: _Target, at: float, over: float) -> None:
+        struck = InjectedFault(blow, target.name, at, over, target.shard, target.epoch)
         self.struck.append(struck)
 
     def _send(self, pids: list[int], number: signal.Signals) -> None:
@@ -143,7 +143,7 @@ class Striker:
 
     # --- who it hits --------------------------------------------------------------------------
 
-    async def _find(self, blow: Blow) -> _Target | None:
+    async def _find(self, blow: PlannedFault) -> _Target | None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIND_SECONDS):
                 while (target := await self._look(blow)) is None:  # noqa: ASYNC110 - a process
@@ -151,7 +151,7 @@ class Striker:
                 return target
         return None
 
-    async def _look(self, blow: Blow) -> _Target | None:
+    async def _look(self, blow: PlannedFault) -> _Target | None:
         pids = self._parts.pids()
         match blow.target:
             case "worker":
@@ -182,11 +182,11 @@ class Striker:
         name = f"the worker of shard {shard['shard']}"
         return _Target(name, [shard["pid"]], WORKER, shard["shard"], str(shard.get("epoch", "")))
 
-    def _head(self, blow: Blow, pid: int | None) -> _Target | None:
+    def _head(self, blow: PlannedFault, pid: int | None) -> _Target | None:
         """A pause stops the part that knows who is where."""
         if pid is None:
             return None
-        parts = HEAD_PARTS[1:2] if blow.kind is BlowKind.PAUSE else HEAD_PARTS
+        parts = HEAD_PARTS[1:2] if blow.kind is InjectionKind.PAUSE else HEAD_PARTS
         part = parts[int(blow.pick * len(parts))]
         if not part:
             return _Target("the Ray head", [pid], RAY)
@@ -200,6 +200,6 @@ def kinds_of(standby: bool) -> list[str]:
     return [WORKER, LEADER, *([STANDBY] if standby else []), REDIS, RAY, CLUSTER]
 
 
-def role_of(struck: Struck) -> str:
+def role_of(struck: InjectedFault) -> str:
     """Under which role its recovery is told."""
     return COORDINATOR if struck.blow.target == LEADER else struck.blow.target

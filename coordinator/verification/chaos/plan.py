@@ -30,7 +30,7 @@ SPACING = 3.0
 """Seconds between two faults on average, where not more of them must strike."""
 
 
-class BlowKind(StrEnum):
+class InjectionKind(StrEnum):
     KILL = "kill"
     """SIGKILL"""
     PAUSE = "pause"
@@ -42,10 +42,10 @@ class BlowKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class PlannedFault:
     at: float
     """Seconds after the load has begun."""
-    kind: BlowKind
+    kind: InjectionKind
     target: str
     length: float
     """Seconds of a pause, else 0."""
@@ -66,44 +66,44 @@ _PAUSES = {
     CLUSTER: (0.5, 3.0),
 }
 
-_EXTRAS: tuple[tuple[BlowKind, str, int], ...] = (
-    (BlowKind.KILL, WORKER, 6),
-    (BlowKind.PAUSE, WORKER, 4),
-    (BlowKind.KILL, LEADER, 2),
-    (BlowKind.PAUSE, LEADER, 2),
-    (BlowKind.KILL, STANDBY, 1),
-    (BlowKind.PAUSE, STANDBY, 1),
-    (BlowKind.RESTART, LEADER, 1),
-    (BlowKind.KILL, REDIS, 2),
-    (BlowKind.PAUSE, REDIS, 2),
-    (BlowKind.RESTART, REDIS, 1),
-    (BlowKind.KILL, RAY, 1),
-    (BlowKind.PAUSE, RAY, 1),
-    (BlowKind.KILL, CLUSTER, 1),
-    (BlowKind.PAUSE, CLUSTER, 1),
+_EXTRAS: tuple[tuple[InjectionKind, str, int], ...] = (
+    (InjectionKind.KILL, WORKER, 6),
+    (InjectionKind.PAUSE, WORKER, 4),
+    (InjectionKind.KILL, LEADER, 2),
+    (InjectionKind.PAUSE, LEADER, 2),
+    (InjectionKind.KILL, STANDBY, 1),
+    (InjectionKind.PAUSE, STANDBY, 1),
+    (InjectionKind.RESTART, LEADER, 1),
+    (InjectionKind.KILL, REDIS, 2),
+    (InjectionKind.PAUSE, REDIS, 2),
+    (InjectionKind.RESTART, REDIS, 1),
+    (InjectionKind.KILL, RAY, 1),
+    (InjectionKind.PAUSE, RAY, 1),
+    (InjectionKind.KILL, CLUSTER, 1),
+    (InjectionKind.PAUSE, CLUSTER, 1),
 )
 """What may strike besides, with weights."""
 
 _MORE = (
-    (BlowKind.PAUSE, REDIS),
-    (BlowKind.RESTART, LEADER),
-    (BlowKind.KILL, WORKER),
-    (BlowKind.RESTART, REDIS),
+    (InjectionKind.PAUSE, REDIS),
+    (InjectionKind.RESTART, LEADER),
+    (InjectionKind.KILL, WORKER),
+    (InjectionKind.RESTART, REDIS),
 )
 """What a run of 45 s and more has in any case."""
 
 _DEATHS = {
-    (BlowKind.KILL, LEADER): "coordinators",
-    (BlowKind.PAUSE, LEADER): "coordinators",
-    (BlowKind.KILL, STANDBY): "coordinators",
-    (BlowKind.KILL, RAY): "coordinators",
-    (BlowKind.KILL, REDIS): REDIS,
-    (BlowKind.KILL, CLUSTER): CLUSTER,
+    (InjectionKind.KILL, LEADER): "coordinators",
+    (InjectionKind.PAUSE, LEADER): "coordinators",
+    (InjectionKind.KILL, STANDBY): "coordinators",
+    (InjectionKind.KILL, RAY): "coordinators",
+    (InjectionKind.KILL, REDIS): REDIS,
+    (InjectionKind.KILL, CLUSTER): CLUSTER,
 }
 """Whom the keeper sees dead after it; it gives up on who dies too often."""
 
 
-def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> list[Blow]:
+def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> list[PlannedFault]:
     """The blows of a run, by time; the same seed, duration and targets give the same."""
     rng = Random(seed)
     chosen = [target for target in TARGETS if target in set(targets)]
@@ -114,19 +114,19 @@ def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> lis
     blows = []
     for number, (kind, target) in zip(order, [*must, *extra], strict=True):
         at = WARM_UP + slot * (number + rng.uniform(0.1, 0.9))
-        length = rng.uniform(*_PAUSES[target]) if kind is BlowKind.PAUSE else 0.0
-        blows.append(Blow(round(at, 3), kind, target, round(length, 3), rng.random()))
+        length = rng.uniform(*_PAUSES[target]) if kind is InjectionKind.PAUSE else 0.0
+        blows.append(PlannedFault(round(at, 3), kind, target, round(length, 3), rng.random()))
     return sorted(_bearable(blows, len(must)), key=lambda blow: blow.at)
 
 
 def _what(
     rng: Random, targets: list[str], window: float
-) -> tuple[list[tuple[BlowKind, str]], list[tuple[BlowKind, str]]]:
+) -> tuple[list[tuple[InjectionKind, str]], list[tuple[InjectionKind, str]]]:
     """The blows that have to strike, and further ones drawn to fill the window."""
-    kinds = [(BlowKind.KILL, target) for target in targets]
-    kinds += [(BlowKind.PAUSE, target) for target in (WORKER, LEADER) if target in targets]
+    kinds = [(InjectionKind.KILL, target) for target in targets]
+    kinds += [(InjectionKind.PAUSE, target) for target in (WORKER, LEADER) if target in targets]
     if REDIS in targets:
-        kinds.append((BlowKind.REWRITE, REDIS))
+        kinds.append((InjectionKind.REWRITE, REDIS))
     if window > 45.0 - WARM_UP - COOL_DOWN:
         kinds += [(kind, target) for kind, target in _MORE if target in targets]
     extras = [(kind, target, weight) for kind, target, weight in _EXTRAS if target in targets]
@@ -136,7 +136,7 @@ def _what(
     return kinds, [(kind, target) for kind, target, _ in chosen]
 
 
-def _bearable(blows: list[Blow], must: int) -> list[Blow]:
+def _bearable(blows: list[PlannedFault], must: int) -> list[PlannedFault]:
     """The blows, with those beyond the first ``must`` moved to a worker where a role would die so
     often within the supervisor's window that the supervisor gives up."""
     deaths: dict[str, list[float]] = {}
@@ -146,7 +146,7 @@ def _bearable(blows: list[Blow], must: int) -> list[Blow]:
         if role is not None:
             near = [at for at in deaths.get(role, []) if abs(at - blow.at) < WINDOW_SECONDS + 5.0]
             if number >= must and len(near) >= DEATHS - 2:
-                bearable.append(replace(blow, kind=BlowKind.KILL, target=WORKER, length=0.0))
+                bearable.append(replace(blow, kind=InjectionKind.KILL, target=WORKER, length=0.0))
                 continue
             deaths.setdefault(role, []).append(blow.at)
         bearable.append(blow)

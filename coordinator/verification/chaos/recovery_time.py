@@ -20,8 +20,15 @@ from typing import Any
 
 from coordinator.supervisor.supervisor import COORDINATORS
 from coordinator.verification.chaos.evidence import Evidence, read_evidence
-from coordinator.verification.chaos.faults import Striker, Struck
-from coordinator.verification.chaos.plan import LEADER, RAY, REDIS, WORKER, Blow, BlowKind
+from coordinator.verification.chaos.faults import FaultInjector, InjectedFault
+from coordinator.verification.chaos.plan import (
+    LEADER,
+    RAY,
+    REDIS,
+    WORKER,
+    InjectionKind,
+    PlannedFault,
+)
 from coordinator.verification.chaos.report import RunFailed
 from coordinator.verification.chaos.stage import READY_SECONDS, Stage, beside
 from coordinator.verification.chaos.timeline import ChaosTimeline
@@ -117,7 +124,7 @@ class Measurement:
     times: int
     """How often each fault strikes."""
     _number: int = 0
-    _struck: list[Struck] = field(default_factory=list)
+    _struck: list[InjectedFault] = field(default_factory=list)
 
     @property
     def shape(self) -> ClusterShape:
@@ -133,14 +140,14 @@ class Measurement:
                     await self._once(stage, blow)
         return await asyncio.to_thread(self._measured, stage.settings)
 
-    def _blows(self) -> Iterator[Blow]:
+    def _blows(self) -> Iterator[PlannedFault]:
         for turn in range(self.times):
             pick = turn / self.times
-            yield Blow(0.0, BlowKind.KILL, WORKER, 0.0, pick)
-            yield Blow(0.0, BlowKind.PAUSE, WORKER, PAUSE_SECONDS, pick)
-            yield Blow(0.0, BlowKind.KILL, LEADER, 0.0, pick)
-            yield Blow(0.0, BlowKind.KILL, REDIS, 0.0, pick)
-            yield Blow(0.0, BlowKind.KILL, RAY, 0.0, pick)
+            yield PlannedFault(0.0, InjectionKind.KILL, WORKER, 0.0, pick)
+            yield PlannedFault(0.0, InjectionKind.PAUSE, WORKER, PAUSE_SECONDS, pick)
+            yield PlannedFault(0.0, InjectionKind.KILL, LEADER, 0.0, pick)
+            yield PlannedFault(0.0, InjectionKind.KILL, REDIS, 0.0, pick)
+            yield PlannedFault(0.0, InjectionKind.KILL, RAY, 0.0, pick)
 
     async def _fill(self, stage: Stage) -> None:
         """Nodes, and tasks that run until the end."""
@@ -168,10 +175,10 @@ class Measurement:
         self._number += 1
         await stage.submit([one_job(f"short-{self._number}", duration=0.2)])
 
-    async def _once(self, stage: Stage, blow: Blow) -> None:
+    async def _once(self, stage: Stage, blow: PlannedFault) -> None:
         """One fault, from quiet to quiet."""
         await self._calm(stage)
-        striker = Striker(stage.parts, self.timeline, status=lambda: stage.status)
+        striker = FaultInjector(stage.parts, self.timeline, status=lambda: stage.status)
         try:
             await striker.strike(blow)
         finally:
@@ -230,7 +237,7 @@ async def _drain(stage: Stage, items: Iterator[Item]) -> None:
         await stage.submit(part)
 
 
-def _placed(evidence: Evidence, struck: Struck) -> float:
+def _placed(evidence: Evidence, struck: InjectedFault) -> float:
     """When the last of the jobs was placed that were submitted until the blow, or while a paused
     worker was still believed to work."""
     until = struck.at + (DETECTED.seconds if struck.over > struck.at else 0.0)

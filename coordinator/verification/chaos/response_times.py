@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import quantiles
 
-from coordinator.verification.chaos.faults import Struck
+from coordinator.verification.chaos.faults import InjectedFault
 from coordinator.verification.chaos.plan import (
     CLUSTER,
     LEADER,
@@ -14,7 +14,7 @@ from coordinator.verification.chaos.plan import (
     REDIS,
     STANDBY,
     WORKER,
-    BlowKind,
+    InjectionKind,
 )
 
 EXCUSED_SECONDS = {
@@ -34,7 +34,7 @@ class ResponseTimes:
 
     times: list[tuple[float, float]] = field(default_factory=list)
 
-    def p99(self, struck: Iterable[Struck]) -> tuple[float | None, int]:
+    def p99(self, struck: Iterable[InjectedFault]) -> tuple[float | None, int]:
         """The 99th percentile in seconds of those that no blow excuses, and how many these are;
         None for fewer than two."""
         excused = [_window(blow) for blow in struck]
@@ -46,7 +46,7 @@ class ResponseTimes:
         return (quantiles(waits, n=100)[98] if len(waits) > 1 else None), len(waits)
 
 
-def _window(struck: Struck) -> tuple[float, float]:
-    if struck.blow.kind is BlowKind.REWRITE:
+def _window(struck: InjectedFault) -> tuple[float, float]:
+    if struck.blow.kind is InjectionKind.REWRITE:
         return struck.at, struck.at
     return struck.at, struck.over + EXCUSED_SECONDS[struck.blow.target]

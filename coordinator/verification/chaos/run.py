@@ -10,7 +10,7 @@ from random import Random
 
 from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS
 from coordinator.verification.chaos.evidence import Evidence, read_evidence
-from coordinator.verification.chaos.faults import Striker, Struck, role_of
+from coordinator.verification.chaos.faults import FaultInjector, InjectedFault, role_of
 from coordinator.verification.chaos.hostile_tenant import Hostile
 from coordinator.verification.chaos.hostile_tenant import queue as hostile_queue
 from coordinator.verification.chaos.load import (
@@ -22,7 +22,7 @@ from coordinator.verification.chaos.load import (
     SubmitJob,
     cluster,
 )
-from coordinator.verification.chaos.plan import CLUSTER, LEADER, RAY, REDIS, STANDBY, Blow
+from coordinator.verification.chaos.plan import CLUSTER, LEADER, RAY, REDIS, STANDBY, PlannedFault
 from coordinator.verification.chaos.policies import draw_policy, evicts, write_policy
 from coordinator.verification.chaos.report import ChaosReport, RunFailed
 from coordinator.verification.chaos.stage import READY_SECONDS, Stage
@@ -50,7 +50,7 @@ class Chaos:
     seed: int
     duration: float
     """Seconds of load."""
-    blows: list[Blow]
+    blows: list[PlannedFault]
     timeline: ChaosTimeline
     hostile: bool = True
     """Whether a tenant beside the others does all the harm that it may."""
@@ -58,7 +58,7 @@ class Chaos:
     created: set[str] = field(default_factory=set)
     """Keys of jobs whose creation was acknowledged."""
     deleted: set[str] = field(default_factory=set)
-    struck: list[Struck] = field(default_factory=list)
+    struck: list[InjectedFault] = field(default_factory=list)
 
     async def run(self) -> ChaosReport:
         """Raises RunFailed; ApiError for load that is refused; ChildDied (in a group) for a process
@@ -80,7 +80,7 @@ class Chaos:
         return self.report
 
     async def _on(self, stage: Stage, tokens: Tokens) -> None:
-        striker = Striker(stage.parts, self.timeline, status=lambda: stage.status)
+        striker = FaultInjector(stage.parts, self.timeline, status=lambda: stage.status)
         load = await self._prepare(stage)
         self.timeline.begin()
         self.timeline.note("load and faults begin")
@@ -109,7 +109,7 @@ class Chaos:
         return Hostile(stage.parts.urls, tokens.view, tokens.submit) if self.hostile else None
 
     async def _storm(
-        self, stage: Stage, load: Load, striker: Striker, hostile: Hostile | None
+        self, stage: Stage, load: Load, striker: FaultInjector, hostile: Hostile | None
     ) -> None:
         """Blows at their times, whether or not earlier ones are overcome; load beside them."""
         async with asyncio.TaskGroup() as group:
@@ -197,7 +197,7 @@ LOST_WITHIN_SECONDS = max(START_SECONDS.values()) + 10.0
 dead, and started again, when its time to start is over."""
 
 
-def explains(struck: Struck, at: float, role: str) -> bool:
+def explains(struck: InjectedFault, at: float, role: str) -> bool:
     """Whether a blow may be why the process of a role was seen dead at this time."""
     blamed = {role, RAY, REDIS} if role in COORDINATORS else {role}
     target = struck.blow.target
@@ -205,7 +205,7 @@ def explains(struck: Struck, at: float, role: str) -> bool:
     return hit and struck.at <= at <= struck.over + LOST_WITHIN_SECONDS
 
 
-async def _at(blow: Blow, striker: Striker) -> None:
+async def _at(blow: PlannedFault, striker: FaultInjector) -> None:
     await asyncio.sleep(blow.at)
     await striker.strike(blow)
 

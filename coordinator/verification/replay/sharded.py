@@ -81,7 +81,7 @@ def run_sharded(
     _run(simulation, step)
     order = simulation.core.order
     words = {jid: state.reason for jid, state in order.jobs.items()}
-    dealt = replace(dealt, standings=[_let_in(s, order) for s in dealt.standings])
+    dealt = replace(dealt, standings=[_admitted(s, order) for s in dealt.standings])
     return result_of_log(name, dealt, simulation.ledger, began=began, policy=policy, words=words)
 
 
@@ -115,7 +115,7 @@ def deal(recorded: Recorded, seed: int) -> Recorded:
     return replace(recorded, nodes=sorted(nodes, key=lambda node: node.row), standings=standings)
 
 
-def _let_in(standing: PlacedJob, order: Order) -> PlacedJob:
+def _admitted(standing: PlacedJob, order: Order) -> PlacedJob:
     """The phase of a PodGroup moves when it passes the entry."""
     job = standing.job
     if job.phase not in ("", "Pending") or job.jid in order.entry.waiting:

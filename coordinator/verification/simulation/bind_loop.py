@@ -11,7 +11,7 @@ from coordinator.bind.binder import BindPlan, part_of, plan_binds, read_names, s
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, ClusterTimeout, Reports
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
-from coordinator.verification.simulation.ledger_writer import Seat
+from coordinator.verification.simulation.ledger_writer import SimulatedRecorder
 from coordinator.verification.simulation.process import Alarm, Lane, Process
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event, Place
 from shared.ledger.entries.stored import BindEntry
@@ -46,7 +46,7 @@ class SimulatedBinding:
         ledger: LedgerDouble,
         core: Coordinator,
         kubelets: Kubelets,
-        seat: Seat,
+        seat: SimulatedRecorder,
     ) -> None:
         self._process = process
         self._mean = process.network.cluster

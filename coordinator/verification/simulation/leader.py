@@ -13,20 +13,20 @@ from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import (
     Fail,
     Instruction,
-    Keep,
-    Lapse,
-    LeaveOut,
     Purge,
+    ReleaseNominations,
     Repartition,
     Reread,
     Stop,
+    StoreQuarantines,
+    StoreReservations,
 )
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.verification.simulation.bind_loop import CONSUMER, SimulatedBinding
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
-from coordinator.verification.simulation.ledger_writer import INTAKE, IntakeDesk, Seat
+from coordinator.verification.simulation.ledger_writer import INTAKE, IntakeDesk, SimulatedRecorder
 from coordinator.verification.simulation.ownership import unless_deposed
 from coordinator.verification.simulation.policy_file import LOOK_SECONDS, Policies
 from coordinator.verification.simulation.process import Alarm, Lane, Process
@@ -97,7 +97,7 @@ class Life:
             committed=self._committed,
             deposed=deposed,
         )
-        self._seat: Seat | None = None
+        self._seat: SimulatedRecorder | None = None
         self._generation = world.policies.generation
         """Of the policy that Order goes by."""
         self._worker_policy = core.order.session.policy
@@ -169,7 +169,7 @@ class Life:
         core, process, ledger = self.core, self.process, self._ledger
         self.shards.leader = epochs[COORDINATOR]
         core.validate()
-        self._seat = seat = Seat(
+        self._seat = seat = SimulatedRecorder(
             process=process,
             ledger=ledger,
             core=core,
@@ -235,7 +235,7 @@ class Life:
         self.shards.orphan()
 
     def validate(self) -> None:
-        """To be called between any two events; see :meth:`Seat.validate`."""
+        """To be called between any two events; see :meth:`SimulatedRecorder.validate`."""
         if self._seat is not None and self.process.alive:
             self._seat.validate()
 
@@ -280,7 +280,7 @@ class Life:
                 self.shards.call(instruction)
             case Reread():
                 self._seat.reread(instruction.jids)
-            case Lapse():
+            case ReleaseNominations():
                 jids = instruction.jids
                 self._seat.record([], jids, lambda: self._lapsed(jids))
             case Repartition():
@@ -292,12 +292,12 @@ class Life:
                 self._seat.record(items, [], lambda: self._failed(items))
             case Purge():
                 self.desk.purge(instruction.jids, instruction.pods, self._step)
-            case LeaveOut():
+            case StoreQuarantines():
                 self._leave_out(instruction)
-            case Keep():
+            case StoreReservations():
                 self._keep(instruction)
 
-    def _keep(self, instruction: Keep) -> None:
+    def _keep(self, instruction: StoreReservations) -> None:
         def stored() -> None:
             self.core.order.aging.stored(instruction.marks)
             self._step()
@@ -305,7 +305,7 @@ class Life:
         assert self.desk is not None
         self.desk.store(instruction.ops(), stored)
 
-    def _leave_out(self, instruction: LeaveOut) -> None:
+    def _leave_out(self, instruction: StoreQuarantines) -> None:
         def stored() -> None:
             self.core.left_out(instruction.marks)
             self._step()
@@ -318,7 +318,7 @@ class Life:
         self._step()
 
     def _lapsed(self, jids: list[int]) -> None:
-        self.core.order.lapse_recorded(jids)
+        self.core.order.nominations_released(jids)
         self._step()
 
     def _repartition(self) -> None:

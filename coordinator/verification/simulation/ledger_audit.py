@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from coordinator.ledger_audit.bind_watch import BindWatch
 from coordinator.ledger_audit.findings import Finding, Subject, confirmed
-from coordinator.ledger_audit.look import Look, Question
+from coordinator.ledger_audit.look import AuditPass, Question
 from coordinator.ledger_audit.repairing import Task, lost_binds, request_of
-from coordinator.verification.simulation.ledger_writer import Seat
+from coordinator.verification.simulation.ledger_writer import SimulatedRecorder
 from coordinator.verification.simulation.process import Process
 from shared.ledger.entries.repair import AuditPage, Table, named_in
 from shared.ledger.memory.ledger import LedgerDouble
@@ -28,7 +28,7 @@ BIND_SECONDS = 1.0
 
 
 class SimulatedAudit:
-    def __init__(self, *, process: Process, ledger: LedgerDouble, seat: Seat) -> None:
+    def __init__(self, *, process: Process, ledger: LedgerDouble, seat: SimulatedRecorder) -> None:
         self.found: list[Finding] = []
         """What was found twice."""
         self.looks = 0
@@ -42,8 +42,8 @@ class SimulatedAudit:
     def begin(self) -> None:
         self._process.round(PAGE_SECONDS, self._step, background=True)
 
-    def _new_look(self) -> Look:
-        return Look(since=at_once(self._ledger.log_tail()), count=PAGE_RECORDS)
+    def _new_look(self) -> AuditPass:
+        return AuditPass(since=at_once(self._ledger.log_tail()), count=PAGE_RECORDS)
 
     def _step(self) -> None:
         question = self._look.question

@@ -146,7 +146,7 @@ class IntakeDesk:
 _Request = tuple[list[StatusItem], list[int], Event]
 
 
-class Seat:
+class SimulatedRecorder:
     """Task states are recorded and read anew one request at a time, so that neither overtakes the
     other: what the service's recorder and its guard do."""
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 from coordinator.cluster.protocol import ClusterTimeout, Listed
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
-from coordinator.core.reconcile import Look, Reconciler, Task
-from coordinator.verification.simulation.ledger_writer import Seat
+from coordinator.core.reconcile import ReconcilePass, Reconciler, Task
+from coordinator.verification.simulation.ledger_writer import SimulatedRecorder
 from coordinator.verification.simulation.process import Lane, Process
 from coordinator.verification.simulation.virtual_time import Event, Place
 
@@ -26,7 +26,7 @@ class SimulatedReconciling:
         process: Process,
         core: Coordinator,
         kubelets: Kubelets,
-        seat: Seat,
+        seat: SimulatedRecorder,
         stop: Callable[[list[Task]], None],
         step: Event,
     ) -> None:
@@ -45,7 +45,7 @@ class SimulatedReconciling:
         """Now, and again and again."""
         if not self._looking:
             self._looking = True
-            self._list(Look(self._core), "")
+            self._list(ReconcilePass(self._core), "")
         self._process.round(LOOK_SECONDS, self.look, background=True)
 
     def _ask(self, what: str, ask: Callable[[], T], then: Callable[[T], None]) -> None:
@@ -65,7 +65,7 @@ class SimulatedReconciling:
 
         self._asking.push(what, asked, answered)
 
-    def _list(self, look: Look, token: str) -> None:
+    def _list(self, look: ReconcilePass, token: str) -> None:
         def listed(part: Listed) -> None:
             look.take(part)
             if part.token:
@@ -75,7 +75,7 @@ class SimulatedReconciling:
 
         self._ask("list", lambda: self._kubelets.listing(token), listed)
 
-    def _see_missing(self, look: Look) -> None:
+    def _see_missing(self, look: ReconcilePass) -> None:
         states = [*self._core.order.jobs.values(), *self._core.leaving.values()]
         names = [f"{jid}.{tix}" for jid, tix in look.missing(states)]
 
@@ -88,7 +88,7 @@ class SimulatedReconciling:
         else:
             self._judge(look)
 
-    def _judge(self, look: Look) -> None:
+    def _judge(self, look: ReconcilePass) -> None:
         repairs = self._reconciler.judge(look)
 
         def recorded() -> None:

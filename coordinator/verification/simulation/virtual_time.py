@@ -71,7 +71,7 @@ class Timeline:
         """Let an event happen so many seconds from now; equal times keep their order. What happens
         in the background has its consequences there."""
         if self._in_background:
-            event = self._aside(event)
+            event = self._as_background(event)
         self._push(seconds, event, what)
 
     def _push(self, seconds: float, event: Event, what: str) -> None:
@@ -110,7 +110,7 @@ class Timeline:
         """Let something happen that goes on for ever, and tells nothing of what is still to do.
         With ``background`` neither do the messages that follow from it."""
         if background:
-            self._push(seconds, self._aside(event), "")
+            self._push(seconds, self._as_background(event), "")
             return
 
         def happen() -> None:
@@ -120,7 +120,7 @@ class Timeline:
         self._rounds += 1
         self._push(seconds, happen, "")
 
-    def _aside(self, event: Event) -> Event:
+    def _as_background(self, event: Event) -> Event:
         self._rounds += 1
 
         def happen() -> None:

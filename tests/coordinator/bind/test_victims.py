@@ -15,7 +15,7 @@ from coordinator.cluster.protocol import (
     life_of,
 )
 from coordinator.core.coordinator import Coordinator
-from coordinator.dispatch.instructions import Lapse, Stop
+from coordinator.dispatch.instructions import ReleaseNominations, Stop
 from coordinator.intake.changes import Changes
 from coordinator.jobs.deletion import STOP_AGAIN_SECONDS
 from coordinator.jobs.state import Standing
@@ -337,9 +337,9 @@ def test_nominations_end_with_the_preemptor_or_their_time() -> None:
     nominated(core)
     held = {WINNER: Nomination(WINNER, 0, 0.0, 50.0, [])}
     core.stray_nominations(held, 49.0)
-    assert not [i for i in step(core) if isinstance(i, Lapse)]
+    assert not [i for i in step(core) if isinstance(i, ReleaseNominations)]
     core.stray_nominations(held, 50.0)
-    assert Lapse([WINNER]) in step(core)
+    assert ReleaseNominations([WINNER]) in step(core)
     core = filled()
     evict(core, 1, 2)
     nominated(core)

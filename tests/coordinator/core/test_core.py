@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
-from coordinator.dispatch.instructions import Lapse, Reread
+from coordinator.dispatch.instructions import ReleaseNominations, Reread
 from coordinator.intake.changes import Changes
 from coordinator.jobs.state import Standing
 from shared.ledger.entries.intake_batch import PutPartition
@@ -54,7 +54,7 @@ def test_a_reply_without_an_outcome_for_a_turn_does_not_forget_the_job() -> None
     assert (
         sends(core) == []
     )  # until the ledger has forgotten what the lost turns may have nominated
-    core.order.lapse_recorded([turn.jid for turn in rest])
+    core.order.nominations_released([turn.jid for turn in rest])
     assert [t.jid for again in sends(core) for t in again.turns] == [turn.jid for turn in rest]
     core.validate()
 
@@ -68,7 +68,7 @@ def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
     committed, *pending = lost
     core.reread({committed: truth(state=TaskState.BINDING)} | {jid: truth() for jid in pending})
     assert core.order.jobs[committed].standing is Standing.SETTLED
-    core.order.lapse_recorded(lost)
+    core.order.nominations_released(lost)
     (again,) = sends(core)
     assert again.shard == second.shard
     assert [turn.jid for turn in again.turns] == pending
@@ -221,9 +221,9 @@ def test_nominations_nobody_counts_on_are_given_up_before_the_job_is_tried_again
     core.worker_lost(0)
     held = Nomination(jid=0, priority=0, since=1.0, expiry=50.0, runs=[])
     core.stray_nominations({0: held, 99: held}, now=10.0)
-    lapses = [i.jids for i in core.step(10.0) if isinstance(i, Lapse)]
+    lapses = [i.jids for i in core.step(10.0) if isinstance(i, ReleaseNominations)]
     assert lapses == [[0, 99]]
     core.worker_up(0, EPOCH)
     assert sends(core, now=10.0) == []
-    core.order.lapse_recorded([0, 99])
+    core.order.nominations_released([0, 99])
     assert [t.jid for s in sends(core, now=11.0) for t in s.turns] == [0]

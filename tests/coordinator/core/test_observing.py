@@ -8,14 +8,14 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.dispatch.instructions import Repartition
 from coordinator.intake.changes import Changes
-from coordinator.jobs.state import LastTry
+from coordinator.jobs.state import LastTurn
 from coordinator.ledger_audit.findings import Finding
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import Epoch, Group, Outcome, OutcomeCode, StatusItem, TaskState, Turn
 from shared.messages.wire import decode_outcomes, encode_outcomes
 from shared.model.model import Node, Queue
 from shared.model.topology import HyperNode
-from shared.records.quarantine import Aside
+from shared.records.quarantine import Quarantine
 from shared.units.slots import CPU, PODS
 from tests.coordinator.order.helpers import ONE, answer, job, order, placed
 
@@ -41,8 +41,8 @@ class Notes:
     def shard_changed(self, shard: int, what: str) -> None:
         self.calls.append((what, shard))
 
-    def node_changed(self, name: str, aside: Aside | None) -> None:
-        self.calls.append((name, aside))
+    def node_changed(self, name: str, quarantine: Quarantine | None) -> None:
+        self.calls.append((name, quarantine))
 
     def ledger_contradicted(self, finding: Finding, message: str) -> str:
         self.calls.append(("contradicted", finding.name, message))
@@ -143,7 +143,7 @@ def test_the_last_try_says_who_found_what_and_when() -> None:
     )
     answered(core, outcome, send)
     state = core.order.jobs[1]
-    assert state.last == LastTry(
+    assert state.last == LastTurn(
         code=OutcomeCode.INFEASIBLE,
         reasons={"Insufficient cpu": 4},
         failed_role="worker",

@@ -8,7 +8,13 @@ from coordinator.bind.binder import BindPlan
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Listed, Phase
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.foreign_use import Use, counted, differences, observation, observed_of
-from coordinator.core.reconcile import FindingKind, Look, Reconciler, ReconcileRepairs, read_name
+from coordinator.core.reconcile import (
+    FindingKind,
+    ReconcilePass,
+    Reconciler,
+    ReconcileRepairs,
+    read_name,
+)
 from coordinator.intake.changes import Changes
 from shared.ledger.entries.intake_batch import Observe
 from shared.ledger.entries.snapshot import Snapshot
@@ -35,7 +41,7 @@ def books(*states: TaskState, row: int = 0) -> Coordinator:
             core.recorded([StatusItem(state, jid, [0], [row])], [[0]])
     for jid in list(core._unread):  # turns that came back without an outcome: nothing was placed
         core.order.resolve(jid, bytearray(1))
-        core.order.lapse_recorded([jid])
+        core.order.nominations_released([jid])
     core._unread.clear()
     return core
 
@@ -49,8 +55,8 @@ def listed(*rows: tuple[str, str, Phase], uid: str | None = None) -> Listed:
     )
 
 
-def look(core: Coordinator, found: Listed, asked: Listed | None = None) -> Look:
-    made = Look(core)
+def look(core: Coordinator, found: Listed, asked: Listed | None = None) -> ReconcilePass:
+    made = ReconcilePass(core)
     made.take(found)
     made.take_missing(asked or listed())
     return made
@@ -101,7 +107,7 @@ def test_states_that_fell_behind_are_recorded() -> None:
 
 def test_what_the_cluster_lost_is_recorded_so_and_no_failure() -> None:
     core = books(S.RUNNING, S.BOUND, S.RELEASING, S.BINDING)
-    missing = list(Look(core).missing(core.order.jobs.values()))
+    missing = list(ReconcilePass(core).missing(core.order.jobs.values()))
     assert missing == [(0, 0), (1, 0), (2, 0)]  # a bind may be on its way
     answers = listed(("0.0", "", P.NEVER), ("1.0", "", P.SUCCEEDED), ("2.0", "", P.FAILED))
     repairs = twice(core, listed(), answers)
@@ -118,7 +124,7 @@ def test_a_deleted_job_does_not_wait_for_a_bind_that_ended_on_another_node() -> 
     core = books(S.BINDING, S.BINDING, S.BINDING)
     core.admitted(Changes(jobs_gone=[0, 1]))
     states = [*core.order.jobs.values(), *core.leaving.values()]
-    assert sorted(Look(core).missing(states)) == [(0, 0), (1, 0)]
+    assert sorted(ReconcilePass(core).missing(states)) == [(0, 0), (1, 0)]
     asked = listed(("0.0", "", P.FAILED), ("1.0", "", P.NEVER))
     repairs = twice(core, listed(), asked)
     assert repairs.items == [StatusItem(S.FAILED, 0, [0], [0])]

@@ -217,7 +217,7 @@ def test_figures_follow_the_nodes() -> None:
     assert [shards[s].nodes for s in (0, 1)] == [2, 4]
     assert shards[0].idle[CPU] == 2 * 4000
     stage.look()
-    assert stage.core.borders.handover.moving
+    assert stage.core.partition.handover.moving
     assert [shards[s].nodes for s in (0, 1)] == [3, 3]
     assert shards[0].idle[CPU] == shards[1].idle[CPU] == 3 * 4000
 
@@ -278,7 +278,7 @@ def test_more_shards_take_their_part_at_once_and_in_two_phases() -> None:
 
 def test_a_rebalance_goes_on_in_pauses_until_it_is_done() -> None:
     stage = Stage(nodes=200)
-    stage.core.borders.rebalancer.__init__(60)  # type: ignore[misc]
+    stage.core.partition.rebalancer.__init__(60)  # type: ignore[misc]
     stage.core.dispatcher.used(range(200), ONE.requests, +1)
     gone = [row for row in range(200) if row % 2 == 0 and row < 170]
     stage.core.admitted(Changes(nodes_gone=gone))

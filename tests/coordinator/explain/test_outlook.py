@@ -6,8 +6,8 @@ from typing import Any
 
 from coordinator.cli.scheduling.explain_text import explanation
 from coordinator.explain.estimate import estimate, gang, quota, victims
-from coordinator.jobs.state import InVain, JobState
-from coordinator.jobs.wait_times import Likes
+from coordinator.jobs.state import FailedEviction, JobState
+from coordinator.jobs.wait_times import RecentWaits
 from shard_worker.dialects.volcano.actions.run import run_actions
 from shard_worker.harness import Cluster
 from shared.messages.messages import TaskState
@@ -58,7 +58,7 @@ def test_figures_of_the_queue_and_those_above_in_what_is_asked_for() -> None:
 
 def test_an_estimate_rests_on_jobs_that_had_waited_as_long() -> None:
     _, state = world_of(node("n0"), job("j", tasks=[task("w", replicas=4)]))
-    likes, created = Likes(), state.job.created
+    likes, created = RecentWaits(), state.job.created
     assert estimate(likes, state, created) is None
     for waited in range(10, 110, 10):
         likes.placed(state, float(waited))
@@ -72,11 +72,11 @@ def test_an_estimate_rests_on_jobs_that_had_waited_as_long() -> None:
 def test_only_the_last_waits_of_a_sort_count_and_sorts_are_bounded() -> None:
     _, narrow = world_of(node("n0"), job("j", tasks=[task("w", replicas=1)]))
     _, wide = world_of(node("n0"), job("j", tasks=[task("w", replicas=9)]))
-    likes = Likes()
+    likes = RecentWaits()
     for waited in range(100):
         likes.placed(narrow, float(waited))
     likes.placed(wide, 1.0)
-    assert len(likes.of(narrow)) == Likes.REMEMBERED
+    assert len(likes.of(narrow)) == RecentWaits.REMEMBERED
     assert likes.of(wide) == [1.0]
 
 
@@ -117,18 +117,20 @@ def test_the_text_has_a_line_for_each() -> None:
 def test_who_was_looked_at_and_which_rule_kept_them() -> None:
     _, state = world_of(node("n0"), job("j", tasks=[task("w", replicas=2)]))
     assert victims(state) is None
-    state.in_vain = InVain("preempt", {"kept by priority": 2, "kept by gang": 3}, 1.0)
+    state.failed_eviction = FailedEviction(
+        "preempt", {"kept by priority": 2, "kept by gang": 3}, 1.0
+    )
     assert victims(state) == {
         "action": "preempt",
         "considered": 5,
         "kept": [{"why": "kept by gang", "tasks": 3}, {"why": "kept by priority", "tasks": 2}],
     }
     for action in ("reclaim", "gangpreempt"):  # which had nobody to look at
-        state.in_vain = state.in_vain.then(action, {}, 2.0)
+        state.failed_eviction = state.failed_eviction.then(action, {}, 2.0)
         told = victims(state)
         assert told is not None
         assert (told["action"], told["considered"]) == ("preempt", 5)
-    state.in_vain = state.in_vain.then("preempt", {}, 3.0)
+    state.failed_eviction = state.failed_eviction.then("preempt", {}, 3.0)
     assert victims(state) == {"action": "preempt", "considered": 0, "kept": []}
 
 

@@ -10,7 +10,7 @@ from coordinator.bind.binder import read_names
 from coordinator.cluster.protocol import BindAnswer, BindRequests
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.core.coordinator import Coordinator
-from coordinator.dispatch.instructions import Fail, Lapse, Reread, Stop
+from coordinator.dispatch.instructions import Fail, ReleaseNominations, Reread, Stop
 from coordinator.intake.changes import Changes
 from coordinator.jobs.deletion import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
 from coordinator.jobs.state import Standing
@@ -391,4 +391,4 @@ def test_nominations_that_a_deleted_job_left_are_given_up() -> None:
     core = coordinator(job(1))
     drop(core, 1)
     core.order.give_up_nominations(1)
-    assert Lapse([1]) in step(core)
+    assert ReleaseNominations([1]) in step(core)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.ledger_audit.findings import Finding
-from coordinator.ledger_audit.look import Look, Question
+from coordinator.ledger_audit.look import AuditPass, Question
 from shared.ledger import records, replies
 from shared.ledger.entries.repair import AuditPage, Table
 from shared.ledger.keys import key
@@ -25,9 +25,9 @@ async def page(ledger: Ledger, question: Question, after: str = "0") -> AuditPag
     )
 
 
-async def look(ledger: Ledger) -> Look:
+async def look(ledger: Ledger) -> AuditPass:
     """Without giving way."""
-    looking = Look(since=await ledger.log_tail())
+    looking = AuditPass(since=await ledger.log_tail())
     while (question := looking.question) is not None:
         for _ in looking.take(await page(ledger, question, looking.log_id)):
             pass

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from coordinator.ledger_audit.figures import AuditFigures
-from coordinator.ledger_audit.look import Look, Question
-from coordinator.ledger_audit.looker import Looker
+from coordinator.ledger_audit.look import AuditPass, Question
+from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.loop_thread import LoopThread
 from coordinator.ledger_audit.picture import STEP_TASKS, Picture
 from coordinator.ledger_audit.step_meter import StepMeter
@@ -80,7 +80,7 @@ async def test_portions_of_an_entry_are_the_entry_without_what_no_total_depends_
 async def test_a_look_that_follows_large_entries_finds_nothing(desk: Desk) -> None:
     """Each of them comes after some pages were read, and before others."""
     await many_of_each(desk)
-    looking = Look(since=await desk.ledger.log_tail(), count=MANY // 4)
+    looking = AuditPass(since=await desk.ledger.log_tail(), count=MANY // 4)
     states = iter((TaskState.RUNNING, TaskState.RELEASING, TaskState.SUCCEEDED))
     pages = 0
     while (question := looking.question) is not None:
@@ -247,7 +247,7 @@ def burn(seconds: float) -> None:
 
 async def test_a_look_ends_though_the_loop_gives_nobody_a_turn(desk: Desk) -> None:
     ledger, figures = server_of(desk), AuditFigures()
-    looker = Looker(ledger.for_another_loop(), figures=figures)
+    looker = AuditReader(ledger.for_another_loop(), figures=figures)
     async with LoopThread("looks", closing=looker.close) as thread:
         looking = asyncio.create_task(thread.run(looker.look()))
         await asyncio.sleep(0)

@@ -12,8 +12,8 @@ import pytest
 from coordinator.ledger_audit import loop
 from coordinator.ledger_audit.figures import AuditFigures
 from coordinator.ledger_audit.findings import AuditKind, confirmed
-from coordinator.ledger_audit.look import Look
-from coordinator.ledger_audit.looker import Looker
+from coordinator.ledger_audit.look import AuditPass
+from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.loop import LedgerAudit
 from shared.ledger.entries.repair import RepairReply, RepairRequest, Table
 from shared.ledger.errors import LedgerAltered, LedgerFault
@@ -55,7 +55,7 @@ def audit(
 
     figures = AuditFigures()
     return LedgerAudit(
-        Looker(desk.ledger, figures=figures),
+        AuditReader(desk.ledger, figures=figures),
         repair=repaired,
         store_again=store_again,
         report=lambda finding, outcome: f"{finding.describe()}: {outcome}",
@@ -111,7 +111,7 @@ async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
     books = desk.ledger
     assert isinstance(books, LedgerDouble)
     page = await books.audit_page(Table.TASK, after=await books.log_tail())
-    picture = Look(since="0").picture
+    picture = AuditPass(since="0").picture
     with pytest.raises(LedgerAltered):
         picture.take(Table.TASK, [(b"seven", page.records[0][1])])
 

@@ -224,7 +224,7 @@ def test_a_lost_turn_takes_the_versions_from_the_ledger() -> None:
     assert o.spanning.out([2]) == [key]
     o.know([2], {key: 4})
     o.resolve(2, bytearray(1))
-    o.lapse_recorded([2])
+    o.nominations_released([2])
     (again,) = turns(o, 2.0)
     assert decode_excerpt(again.world).versions == {key: 4}
 

@@ -89,7 +89,7 @@ async def pull_together(service: Running, members: Sequence[int]) -> None:
 
     def done(status: dict[str, Any]) -> bool:
         known = core.hyper_nodes["rack"].nodes == named(members)
-        return known and settled(status) and core.borders.at_rest
+        return known and settled(status) and core.partition.at_rest
 
     await send(service, domain(*members))
     await service.until(done)
@@ -133,7 +133,7 @@ async def test_a_successor_finishes_what_was_between_two_phases(tmp_path: Path, 
     async with running(url, tmp_path) as service:
         status = await service.until(settled)
         assert sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes
-        handover = service.service.core.borders.handover
+        handover = service.service.core.partition.handover
         await service.until(lambda _: not handover.moving and not handover.storing)
         await owners(service, until=before | {given: 0})
 

@@ -21,7 +21,7 @@ from coordinator.objects.columns import pod_status
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import StatusItem, TaskState
-from shared.records.quarantine import aside_row
+from shared.records.quarantine import quarantined_row
 from shared.units.slots import CPU
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 from tests.end_to_end.one_process.test_deletion import Item, job, ledger_of, submit, tasks
@@ -250,9 +250,11 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         await submit(service, *nodes)
         await submit(service, *[job(f"j{i}", 1) for i in range(20)])
         await service.until(tasks(running=20))
-        await service.until(lambda _: {core.names[row] for row in core.aside.now} == broken)
+        await service.until(lambda _: {core.names[row] for row in core.quarantines.now} == broken)
         stored = (await ledger_of(service)).objects
-        assert [core.names[aside_row(key)] for key in stored if aside_row(key) >= 0] == [*broken]
+        assert [
+            core.names[quarantined_row(key)] for key in stored if quarantined_row(key) >= 0
+        ] == [*broken]
         shown = service.service.objects.get(NODE, "", *broken)
         assert shown is not None
         (condition,) = [c for c in shown["status"]["conditions"] if c["type"] == "SetAside"]
@@ -265,11 +267,14 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         refused = kubelets.drain()
         assert sum("REFUSED" in event.answers for event in refused) <= 20
         # Its time comes when all of this was seen, however long that took.
-        ((row, aside),) = core.aside.now.items()
-        assert aside.until - aside.since == pytest.approx(600.0)
-        core.aside.now[row], core.aside._due = replace(aside, until=0.0), [(0.0, row)]
-        await service.until(lambda _: not core.aside.now)
-        assert not any(aside_row(key) >= 0 for key in (await ledger_of(service)).objects)
+        ((row, quarantine),) = core.quarantines.now.items()
+        assert quarantine.until - quarantine.since == pytest.approx(600.0)
+        core.quarantines.now[row], core.quarantines._due = (
+            replace(quarantine, until=0.0),
+            [(0.0, row)],
+        )
+        await service.until(lambda _: not core.quarantines.now)
+        assert not any(quarantined_row(key) >= 0 for key in (await ledger_of(service)).objects)
 
 
 async def test_a_successor_knows_which_nodes_are_set_aside(tmp_path: Path, url: str) -> None:
@@ -278,11 +283,11 @@ async def test_a_successor_knows_which_nodes_are_set_aside(tmp_path: Path, url: 
     async with running(url, tmp_path, kubelets=kubelets, node_refusals=2) as service:
         await submit(service, *nodes, *[job(f"j{i}", 1) for i in range(12)])
         await service.until(tasks(running=11))
-        await service.until(lambda _: len(service.service.core.aside.now) == 1)
-        known = dict(service.service.core.aside.now)
+        await service.until(lambda _: len(service.service.core.quarantines.now) == 1)
+        known = dict(service.service.core.quarantines.now)
     kubelets.drain()
     async with running(url, tmp_path, kubelets=kubelets, node_refusals=2) as service:
-        assert service.service.core.aside.now == known
+        assert service.service.core.quarantines.now == known
         await asyncio.sleep(0.5)
         assert not any("REFUSED" in event.answers for event in kubelets.drain())
         await service.until(tasks(running=11, pending=1))

@@ -158,7 +158,7 @@ class LedgerSide:
 
     def _partition(self, event: dict[str, Any]) -> None:
         self._findings.checked[Rule.BORDER] += 1
-        for wrong in self.books.borders.put(event):
+        for wrong in self.books.ownership.put(event):
             self._findings.add(Rule.BORDER, wrong)
 
     def _lapsed(self, event: dict[str, Any]) -> None:

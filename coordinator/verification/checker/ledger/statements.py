@@ -83,7 +83,7 @@ class Statements:
 
     def _within(self, shard: str, jid: int, job: CheckedJob, operations: list[list[int]]) -> None:
         self._findings.checked[Rule.BORDER] += len(operations)
-        for row in self._books.borders.foreign(shard, operations):
+        for row in self._books.ownership.foreign(shard, operations):
             problem = f"job {jid} ({job.key}) was placed by shard {shard} on node row {row}"
             self._findings.add(Rule.BORDER, f"{problem}, which was not its own")
 
@@ -146,7 +146,7 @@ class Statements:
             self._findings.add(Rule.TRANSITION, f"class {cid} was never submitted")
 
     def _note_shard(self, jid: int, job: CheckedJob, group: int, row: int) -> None:
-        shard = self._books.borders.owner.get(row)
+        shard = self._books.ownership.owner.get(row)
         while group >= 0 and shard is not None:
             parent, minimum = job.groups[group]
             if job.shards[group] is None:

@@ -21,7 +21,7 @@ class CheckerBooks:
     jobs: dict[int, CheckedJob] = field(default_factory=dict)
     nodes: Nodes = field(default_factory=Nodes)
     queues: Queues = field(default_factory=Queues)
-    borders: RowOwnership = field(default_factory=RowOwnership)
+    ownership: RowOwnership = field(default_factory=RowOwnership)
     policies: CheckedPolicies = field(default_factory=CheckedPolicies)
     best_effort: set[int] = field(default_factory=set)
     """Classes that ask for nothing."""

@@ -87,7 +87,7 @@ def allocate_job(ssn: Session, job: SessionJob) -> AllocateResult:
 
 def admitted(ssn: Session, job: SessionJob) -> Sheet | None:
     """The worksheet of a job, None where it gets no turn in this session."""
-    if not let_in(ssn, job):
+    if not may_place(ssn, job):
         return None
     reason = ssn.job_valid(job, ssn.world)
     if reason is not None:
@@ -106,7 +106,7 @@ def admitted(ssn: Session, job: SessionJob) -> Sheet | None:
     return sheet if len(sheet) else None
 
 
-def let_in(ssn: Session, job: SessionJob) -> bool:
+def may_place(ssn: Session, job: SessionJob) -> bool:
     """May pods of the job be placed? Without the action enqueue every job is admitted."""
     if job.phase in PENDING:
         if "enqueue" in ssn.policy.actions:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shard_worker.dialects.volcano.actions.allocate import PENDING, let_in
+from shard_worker.dialects.volcano.actions.allocate import PENDING, may_place
 from shard_worker.framework.operation import Operation, OpKind
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import best
@@ -56,7 +56,7 @@ def _admitted(ssn: Session, job: SessionJob) -> bool:
     admits none."""
     if "allocate" not in ssn.policy.actions and job.phase in PENDING:
         return False
-    return let_in(ssn, job) and ssn.job_valid(job, ssn.world) is None
+    return may_place(ssn, job) and ssn.job_valid(job, ssn.world) is None
 
 
 def _tasks(job: SessionJob) -> tuple[list[TaskInfo], list[TaskInfo]]:

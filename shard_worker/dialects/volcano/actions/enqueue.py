@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from shard_worker.framework.extension_points import JOB_ENQUEUEABLE
 from shard_worker.session_model.priority_queue import PriorityQueue
-from shard_worker.session_model.queue_totals import let_in, waits_for_entry
+from shard_worker.session_model.queue_totals import mark_inqueue, waits_for_entry
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, QueueInfo
 from shared.messages.reason import Reason
 
@@ -69,7 +69,7 @@ def enqueue(
         job = line.popleft()
         entered = enqueueable(ssn, cluster, job)
         if entered:
-            let_in(cluster, job)
+            mark_inqueue(cluster, job)
             ssn.job_enqueued(job, cluster)
         queues.push(queue)
         yield job, entered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shard_worker.eviction.gang_eviction import GangHunt
+from shard_worker.eviction.gang_eviction import GangSearch
 from shard_worker.eviction.victims import by_turns, starving_jobs, waiting_tasks
 from shard_worker.framework.rules import Purpose
 from shard_worker.session_model.job import TaskInfo
@@ -44,4 +44,4 @@ def gangreclaim_job(ssn: Session, job: SessionJob) -> None:
         )
 
     whole = ssn.policy.configurations.get(NAME, {}).get("allowWholeBundle", True) is not False
-    GangHunt(ssn, job, NAME, Purpose.RECLAIM, may_go, whole=whole).run()
+    GangSearch(ssn, job, NAME, Purpose.RECLAIM, may_go, whole=whole).run()

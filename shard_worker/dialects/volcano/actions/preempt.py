@@ -55,10 +55,10 @@ def preempt_job(ssn: Session, job: SessionJob) -> None:
 def between_jobs(ssn: Session, job: SessionJob) -> bool:
     """Evict tasks of other jobs of its queue until the job no longer starves; all or nothing."""
     statement, tasks = WorldStatement(ssn), waiting_tasks(ssn, job)
-    hunt, failed = Hunt(ssn, statement, OF_ANOTHER_JOB), None
+    search, failed = Hunt(ssn, statement, OF_ANOTHER_JOB), None
     while tasks and ssn.job_starving(job):
         task = tasks.pop()
-        if not hunt.place(task):
+        if not search.place(task):
             failed = failed or task
     if settle(ssn, statement, job, NAME):
         return True

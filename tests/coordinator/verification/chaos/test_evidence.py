@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator.verification.chaos.evidence import Evidence, read_evidence
-from coordinator.verification.chaos.faults import Struck
-from coordinator.verification.chaos.plan import Blow, BlowKind
+from coordinator.verification.chaos.faults import InjectedFault
+from coordinator.verification.chaos.plan import InjectionKind, PlannedFault
 
 Event = dict[str, Any]
 
@@ -42,10 +42,10 @@ def read(path: Path, *events: Event, torn: str = "") -> Evidence:
     return read_evidence(file)
 
 
-def struck(kind: BlowKind, target: str, *, at: float, length: float = 0.0) -> Struck:
-    blow = Blow(0.0, kind, target, length, 0.0)
+def struck(kind: InjectionKind, target: str, *, at: float, length: float = 0.0) -> InjectedFault:
+    blow = PlannedFault(0.0, kind, target, length, 0.0)
     shard, number = (1, "e1") if target == "worker" else (None, "")
-    return Struck(blow, target, at, at + length, shard, number)
+    return InjectedFault(blow, target, at, at + length, shard, number)
 
 
 STORY = (
@@ -68,21 +68,31 @@ STORY = (
 @pytest.mark.parametrize(
     ("kind", "target", "length", "seconds"),
     [
-        (BlowKind.KILL, "worker", 0.0, 4.0),  # its next epoch's first commit, not its own last one
-        (BlowKind.PAUSE, "worker", 0.1, 0.2),  # it goes on by itself
-        (BlowKind.PAUSE, "worker", 3.5, 4.0),  # replaced while it was paused
-        (BlowKind.KILL, "leader", 0.0, 3.0),  # a commit before the next leader's does not count
-        (BlowKind.PAUSE, "leader", 0.05, 0.1),
-        (BlowKind.PAUSE, "leader", 5.0, 3.0),
-        (BlowKind.KILL, "redis", 0.0, 0.1),
-        (BlowKind.KILL, "ray", 0.0, 3.0),
-        (BlowKind.KILL, "cluster", 0.0, 0.3),
-        (BlowKind.KILL, "standby", 0.0, None),
-        (BlowKind.REWRITE, "redis", 0.0, None),  # nothing stands still for it
+        (
+            InjectionKind.KILL,
+            "worker",
+            0.0,
+            4.0,
+        ),  # its next epoch's first commit, not its own last one
+        (InjectionKind.PAUSE, "worker", 0.1, 0.2),  # it goes on by itself
+        (InjectionKind.PAUSE, "worker", 3.5, 4.0),  # replaced while it was paused
+        (
+            InjectionKind.KILL,
+            "leader",
+            0.0,
+            3.0,
+        ),  # a commit before the next leader's does not count
+        (InjectionKind.PAUSE, "leader", 0.05, 0.1),
+        (InjectionKind.PAUSE, "leader", 5.0, 3.0),
+        (InjectionKind.KILL, "redis", 0.0, 0.1),
+        (InjectionKind.KILL, "ray", 0.0, 3.0),
+        (InjectionKind.KILL, "cluster", 0.0, 0.3),
+        (InjectionKind.KILL, "standby", 0.0, None),
+        (InjectionKind.REWRITE, "redis", 0.0, None),  # nothing stands still for it
     ],
 )
 def test_recovery_is_the_first_work_after_a_blow(
-    tmp_path: Path, kind: BlowKind, target: str, length: float, seconds: float | None
+    tmp_path: Path, kind: InjectionKind, target: str, length: float, seconds: float | None
 ) -> None:
     found = read(tmp_path, *STORY).recovery(struck(kind, target, at=10.0, length=length))
     assert found == (None if seconds is None else pytest.approx(seconds))
@@ -90,9 +100,9 @@ def test_recovery_is_the_first_work_after_a_blow(
 
 def test_work_that_never_goes_on_has_no_recovery(tmp_path: Path) -> None:
     evidence = read(tmp_path, *STORY, torn='{"t": 99, "ev": "com')
-    assert evidence.recovery(struck(BlowKind.KILL, "worker", at=14.5)) is None
-    assert evidence.recovery(struck(BlowKind.KILL, "leader", at=14.5)) is None
-    assert evidence.recovery(struck(BlowKind.KILL, "redis", at=14.5)) is None
+    assert evidence.recovery(struck(InjectionKind.KILL, "worker", at=14.5)) is None
+    assert evidence.recovery(struck(InjectionKind.KILL, "leader", at=14.5)) is None
+    assert evidence.recovery(struck(InjectionKind.KILL, "redis", at=14.5)) is None
 
 
 def test_a_commit_behind_a_newer_epoch_of_its_shard_is_found(tmp_path: Path) -> None:

@@ -11,14 +11,22 @@ import pytest
 from coordinator.api.auth.token_file import read_tokens_file
 from coordinator.intake.principal import TokenRole
 from coordinator.supervisor.supervisor import COORDINATOR
-from coordinator.verification.chaos.faults import Struck
+from coordinator.verification.chaos.faults import InjectedFault
 from coordinator.verification.chaos.hostile_tenant import (
     DOCUMENT_BYTES,
     NAMESPACE,
     QUEUE,
     documents,
 )
-from coordinator.verification.chaos.plan import CLUSTER, LEADER, RAY, REDIS, WORKER, Blow, BlowKind
+from coordinator.verification.chaos.plan import (
+    CLUSTER,
+    LEADER,
+    RAY,
+    REDIS,
+    WORKER,
+    InjectionKind,
+    PlannedFault,
+)
 from coordinator.verification.chaos.report import ChaosReport
 from coordinator.verification.chaos.response_times import ResponseTimes
 from coordinator.verification.chaos.run import LOST_WITHIN_SECONDS, explains
@@ -26,9 +34,11 @@ from coordinator.verification.chaos.tokens import Tokens
 from shared.policy.volcano import load_yaml
 
 
-def struck(kind: BlowKind, target: str, at: float, over: float | None = None) -> Struck:
+def struck(kind: InjectionKind, target: str, at: float, over: float | None = None) -> InjectedFault:
     length = 0.0 if over is None else over - at
-    return Struck(Blow(at, kind, target, length, 0.0), target, at, at if over is None else over)
+    return InjectedFault(
+        PlannedFault(at, kind, target, length, 0.0), target, at, at if over is None else over
+    )
 
 
 def test_documents_are_of_the_size_that_is_taken_and_are_yaml() -> None:
@@ -54,15 +64,17 @@ def test_the_tenant_may_do_little(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("blow", "counted"),
     [
-        (struck(BlowKind.KILL, LEADER, 100.0), 2),
-        (struck(BlowKind.PAUSE, REDIS, 98.0, 101.0), 2),
-        (struck(BlowKind.KILL, RAY, 91.0), 2),
-        (struck(BlowKind.KILL, WORKER, 50.0), 3),
-        (struck(BlowKind.KILL, CLUSTER, 50.0), 3),
-        (struck(BlowKind.REWRITE, REDIS, 99.0), 3),
+        (struck(InjectionKind.KILL, LEADER, 100.0), 2),
+        (struck(InjectionKind.PAUSE, REDIS, 98.0, 101.0), 2),
+        (struck(InjectionKind.KILL, RAY, 91.0), 2),
+        (struck(InjectionKind.KILL, WORKER, 50.0), 3),
+        (struck(InjectionKind.KILL, CLUSTER, 50.0), 3),
+        (struck(InjectionKind.REWRITE, REDIS, 99.0), 3),
     ],
 )
-def test_a_request_in_the_time_of_a_recovery_is_not_counted(blow: Struck, counted: int) -> None:
+def test_a_request_in_the_time_of_a_recovery_is_not_counted(
+    blow: InjectedFault, counted: int
+) -> None:
     answers = ResponseTimes([(1.0, 1.1), (2.0, 2.2), (102.0, 110.0)])
     p99, count = answers.p99([blow])
     assert count == counted
@@ -74,13 +86,13 @@ def test_nothing_is_said_of_too_few() -> None:
 
 
 def test_a_death_is_explained_by_a_blow_before_it() -> None:
-    kill = struck(BlowKind.KILL, LEADER, 10.0)
+    kill = struck(InjectionKind.KILL, LEADER, 10.0)
     assert explains(kill, 10.1, COORDINATOR)
     assert not explains(kill, 9.9, COORDINATOR)
     assert not explains(kill, 11.0 + LOST_WITHIN_SECONDS, COORDINATOR)
     assert not explains(kill, 10.1, REDIS)
-    assert explains(struck(BlowKind.KILL, RAY, 10.0), 12.0, COORDINATOR)
-    assert not explains(struck(BlowKind.KILL, WORKER, 10.0), 12.0, COORDINATOR)
+    assert explains(struck(InjectionKind.KILL, RAY, 10.0), 12.0, COORDINATOR)
+    assert not explains(struck(InjectionKind.KILL, WORKER, 10.0), 12.0, COORDINATOR)
 
 
 def test_the_report_has_waits_and_answers() -> None:

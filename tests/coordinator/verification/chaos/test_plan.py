@@ -20,7 +20,7 @@ from coordinator.verification.chaos.plan import (
     TARGETS,
     WARM_UP,
     WORKER,
-    BlowKind,
+    InjectionKind,
     plan,
 )
 from coordinator.verification.chaos.policies import draw_policy, evicts
@@ -37,7 +37,7 @@ def test_every_role_is_killed_and_the_file_rewritten_within_the_time(
     seed: int, duration: float
 ) -> None:
     blows = plan(seed, duration)
-    killed = {blow.target for blow in blows if blow.kind is BlowKind.KILL}
+    killed = {blow.target for blow in blows if blow.kind is InjectionKind.KILL}
     assert killed == set(TARGETS) == {WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER}
     kinds = Counter(blow.name for blow in blows)
     assert kinds["rewrite redis"] == 1

@@ -46,9 +46,9 @@ def books(intake: Intake, core: Coordinator) -> dict[str, Any]:
         "hyper_nodes": core.hyper_nodes,
         "revision": core.revision,
         "shard_of": core.dispatcher.shard_of,
-        "in_use": core.borders.handover.in_use.tolist(),
-        "moving": (core.borders.handover.moving, core.borders.handover.strangers),
-        "aside": core.aside.now,
+        "in_use": core.partition.handover.in_use.tolist(),
+        "moving": (core.partition.handover.moving, core.partition.handover.strangers),
+        "aside": core.quarantines.now,
         "idle": {s: _amounts(state.idle) for s, state in core.dispatcher.shards.items()},
         "node_idle": {row: _amounts(core.dispatcher.idle_of(row)) for row in core.names},
     }
@@ -72,7 +72,7 @@ def _job(state: Any) -> tuple[Any, ...]:
     counts = (info.held, info.waiting, info.best_effort, info.pending, info.failed)
     used = (_amounts(info.allocated), _amounts(info.requested))
     where = (bytes(state.states), list(state.rows), state.standing, state.reason)
-    return (state.job, info.qid, *counts, *used, *where, state.lapsing, state.counted)
+    return (state.job, info.qid, *counts, *used, *where, state.releasing_nominations, state.counted)
 
 
 def _totals(core: Coordinator) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.dispatch.sharding import Borders
+from coordinator.dispatch.sharding import ClusterPartition
 from coordinator.jobs.state import JobState, Standing
 from coordinator.jobs.table import JobBook
 from coordinator.verification.scenarios.generate import scenario
@@ -75,7 +75,7 @@ def _run_until_seen(seen: Counter[str], *names: str) -> None:
 
 def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
-    gate, replaced, put = LedgerDouble._gate, JobBook._replace, Borders.put_node
+    gate, replaced, put = LedgerDouble._gate, JobBook._replace, ClusterPartition.put_node
 
     def counted_gate(self: LedgerDouble, batch: Batch) -> tuple[Verdict, First | None]:
         verdict, first = gate(self, batch)
@@ -86,14 +86,14 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
         seen[f"member, {state.standing.name}"] += 1
         replaced(self, state, job)
 
-    def counted_put(self: Borders, node: Node) -> None:
+    def counted_put(self: ClusterPartition, node: Node) -> None:
         shards = self._dispatcher.shards.values()
         seen["cordoned"] += node.row in self.nodes and any(s.open_turns for s in shards)
         put(self, node)
 
     monkeypatch.setattr(LedgerDouble, "_gate", counted_gate)
     monkeypatch.setattr(JobBook, "_replace", counted_replaced)
-    monkeypatch.setattr(Borders, "put_node", counted_put)
+    monkeypatch.setattr(ClusterPartition, "put_node", counted_put)
     _run_until_seen(
         seen,
         *("RUN CommitBatch", "RUN StatusBatch", "RUN IntakeBatch", "EPOCH CommitBatch"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from shard_worker.eviction.gang_slack import Spares
+from shard_worker.eviction.gang_slack import SurplusMembers
 from shard_worker.framework.rules import PERMIT, REJECT, Purpose
 from shard_worker.framework.session import Session
 from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
@@ -79,7 +79,7 @@ def evictable(_: TaskInfo, victims: Sequence[TaskInfo], world: World) -> list[Ta
     """Members beyond what their job needs, as many of each job as it can spare, in the
     given order."""
     del world
-    spares = Spares()
+    spares = SurplusMembers()
     return [victim for victim in victims if spares.take(victim)]
 
 
@@ -89,7 +89,7 @@ def evictable_together(
     """As :func:`evictable`; or a job as a whole, if all of it is named: then nothing of it is left
     to wait for the others."""
     del purpose, world
-    spares, named = Spares(), Counter(id(v.job) for v in victims if v.status & OCCUPYING)
+    spares, named = SurplusMembers(), Counter(id(v.job) for v in victims if v.status & OCCUPYING)
     return [v for v in victims if named[id(v.job)] >= v.job.census.of(OCCUPYING) or spares.take(v)]
 
 

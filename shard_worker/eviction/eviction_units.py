@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import TYPE_CHECKING
 
-from shard_worker.eviction.gang_slack import Spare
+from shard_worker.eviction.gang_slack import Surplus
 from shard_worker.framework.rules import Mask
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import EVICTABLE, OCCUPYING, Status
@@ -26,7 +26,7 @@ MayGo = Callable[[TaskInfo], bool]
 
 
 @dataclass(slots=True, eq=False)
-class Bundle:
+class EvictionUnit:
     job: SessionJob
     whole: bool
     named: tuple[TaskInfo, ...]
@@ -42,7 +42,7 @@ class Bundle:
         return [task for task in self.job.tasks if task.status & EVICTABLE]
 
 
-def bundles(
+def eviction_units(
     ssn: Session,
     evictor: SessionJob,
     rows: Mask,
@@ -50,7 +50,7 @@ def bundles(
     *,
     need: Amounts,
     whole: bool,
-) -> Iterator[Bundle]:
+) -> Iterator[EvictionUnit]:
     """The bundles of a domain, in the order of eviction.
 
     Safe ones first; then by the order of queues and jobs, last in it first; then by gain.
@@ -59,17 +59,17 @@ def bundles(
     groups = _ranked(ssn, evictor, _by_job(ssn, rows, may_go))
     for group in groups:
         yield from sorted(
-            (bundle for tasks in group for bundle in _safe(ssn, tasks, need)), key=_first_gain
+            (unit for tasks in group for unit in _safe(ssn, tasks, need)), key=_first_gain
         )
     for group in groups if whole else ():
         yield from sorted(
-            (bundle for tasks in group for bundle in _whole(ssn, tasks, may_go, need)),
+            (unit for tasks in group for unit in _whole(ssn, tasks, may_go, need)),
             key=_first_gain,
         )
 
 
-def _first_gain(bundle: Bundle) -> float:
-    return -bundle.gain
+def _first_gain(unit: EvictionUnit) -> float:
+    return -unit.gain
 
 
 def _ranked(
@@ -94,22 +94,26 @@ def _ranked(
     return groups
 
 
-def _safe(ssn: Session, tasks: list[TaskInfo], need: Amounts) -> list[Bundle]:
+def _safe(ssn: Session, tasks: list[TaskInfo], need: Amounts) -> list[EvictionUnit]:
     """One bundle for each spare member in the domain, the least important first."""
-    job, spare = tasks[0].job, Spare(tasks[0].job)
+    job, spare = tasks[0].job, Surplus(tasks[0].job)
     ordered = reversed(ssn.in_task_order(tasks))
     return [
-        Bundle(job, False, (task,), _gain([task], need, 1)) for task in ordered if spare.take(task)
+        EvictionUnit(job, False, (task,), _gain([task], need, 1))
+        for task in ordered
+        if spare.take(task)
     ]
 
 
-def _whole(ssn: Session, tasks: list[TaskInfo], may_go: MayGo, need: Amounts) -> list[Bundle]:
+def _whole(ssn: Session, tasks: list[TaskInfo], may_go: MayGo, need: Amounts) -> list[EvictionUnit]:
     """The bundle of all remaining tasks of the job, if any of them is in the domain."""
     job = tasks[0].job
     remaining = [task for task in tasks if task.status & EVICTABLE]
     if not remaining or not _may_go_whole(ssn, job, may_go):
         return []
-    return [Bundle(job, True, tuple(remaining), _gain(remaining, need, job.census.of(OCCUPYING)))]
+    return [
+        EvictionUnit(job, True, tuple(remaining), _gain(remaining, need, job.census.of(OCCUPYING)))
+    ]
 
 
 def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:

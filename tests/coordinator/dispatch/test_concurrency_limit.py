@@ -5,48 +5,50 @@ from __future__ import annotations
 from random import Random
 
 from coordinator.dispatch.dispatcher import Dispatcher
-from coordinator.dispatch.window import GROW, LEAST, SAMPLE, Pace
+from coordinator.dispatch.window import GROW, LEAST, SAMPLE, ConcurrencyLimit
 from shared.messages.messages import Epoch
 from tests.coordinator.dispatch.test_dispatch import turn
 
 
-def answered(pace: Pace, calls: range, *, statements: int, lost: int) -> list[int]:
+def answered(
+    concurrency: ConcurrencyLimit, calls: range, *, statements: int, lost: int
+) -> list[int]:
     limits = []
     for call in calls:
-        pace.judged(call=call, last_call=call, statements=statements, lost=lost)
-        limits.append(pace.limit)
+        concurrency.judged(call=call, last_call=call, statements=statements, lost=lost)
+        limits.append(concurrency.limit)
     return limits
 
 
 def test_many_conflicts_halve_it_down_to_one_turn_and_none_bring_it_back() -> None:
-    pace = Pace(512)
-    assert answered(pace, range(1, 12), statements=20, lost=10)[:4] == [256, 128, 64, 32]
-    assert pace.limit == LEAST
-    grown = answered(pace, range(12, 112), statements=20, lost=1)
+    concurrency = ConcurrencyLimit(512)
+    assert answered(concurrency, range(1, 12), statements=20, lost=10)[:4] == [256, 128, 64, 32]
+    assert concurrency.limit == LEAST
+    grown = answered(concurrency, range(12, 112), statements=20, lost=1)
     assert grown[:2] == [LEAST + GROW, LEAST + 2 * GROW]
     assert grown[-1] == 512
 
 
 def test_few_statements_are_judged_together() -> None:
-    pace = Pace(64)
-    assert set(answered(pace, range(1, SAMPLE), statements=1, lost=1)) == {64}
-    assert answered(pace, range(SAMPLE, SAMPLE + 1), statements=1, lost=1) == [32]
+    concurrency = ConcurrencyLimit(64)
+    assert set(answered(concurrency, range(1, SAMPLE), statements=1, lost=1)) == {64}
+    assert answered(concurrency, range(SAMPLE, SAMPLE + 1), statements=1, lost=1) == [32]
 
 
 def test_calls_sent_before_a_decrease_do_not_count_twice() -> None:
-    pace = Pace(512)
-    pace.judged(call=1, last_call=4, statements=40, lost=40)
+    concurrency = ConcurrencyLimit(512)
+    concurrency.judged(call=1, last_call=4, statements=40, lost=40)
     for call in (2, 3, 4):
-        pace.judged(call=call, last_call=6, statements=40, lost=40)
-    assert pace.limit == 256
-    pace.judged(call=5, last_call=6, statements=40, lost=40)
-    assert pace.limit == 128
+        concurrency.judged(call=call, last_call=6, statements=40, lost=40)
+    assert concurrency.limit == 256
+    concurrency.judged(call=5, last_call=6, statements=40, lost=40)
+    assert concurrency.limit == 128
 
 
 def test_shards_that_collide_lose_little_of_their_work_in_the_end() -> None:
     """Two shards that want the same 128 nodes: who takes longer over a call meets more of what the
     other committed meanwhile. Not both need to be slow for that: one writer loses nothing."""
-    rng, paces = Random(3), [Pace(512), Pace(512)]
+    rng, limits_of_shards = Random(3), [ConcurrencyLimit(512), ConcurrencyLimit(512)]
 
     def milliseconds(turns: int) -> float:
         return 1.0 + turns / 64
@@ -56,32 +58,32 @@ def test_shards_that_collide_lose_little_of_their_work_in_the_end() -> None:
 
     wasted: list[float] = []
     for call in range(1, 600):
-        limits = [pace.limit for pace in paces]
+        limits = [concurrency.limit for concurrency in limits_of_shards]
         rates = [limit / milliseconds(limit) for limit in limits]
         parts = [part_lost(limits[0], limits[1]), part_lost(limits[1], limits[0])]
         wasted.append(sum(r * p for r, p in zip(rates, parts, strict=True)) / sum(rates))
-        for pace, part in zip(paces, parts, strict=True):
+        for concurrency, part in zip(limits_of_shards, parts, strict=True):
             lost = sum(rng.random() < part for _ in range(SAMPLE))
-            pace.judged(call=call, last_call=call, statements=SAMPLE, lost=lost)
+            concurrency.judged(call=call, last_call=call, statements=SAMPLE, lost=lost)
     assert wasted[0] == 0.95
     assert sum(wasted[100:]) / len(wasted[100:]) < 0.25
     for call in range(600, 700):
-        for pace in paces:
-            pace.judged(call=call, last_call=call, statements=SAMPLE, lost=0)
-    assert [pace.limit for pace in paces] == [512, 512]
+        for concurrency in limits_of_shards:
+            concurrency.judged(call=call, last_call=call, statements=SAMPLE, lost=0)
+    assert [concurrency.limit for concurrency in limits_of_shards] == [512, 512]
 
 
 def test_a_small_limit_makes_small_calls() -> None:
     made = Dispatcher(1, calls_in_flight=2, turns_per_call=64)
     made.up(0, Epoch(1, "x"))
-    made.shards[0].pace.limit = 6
+    made.shards[0].concurrency.limit = 6
     for jid in range(20):
         made.route(turn(jid), {})
     sent = made.send()
     assert [len(send.turns) for send in sent] == [3, 3]
     assert made.send() == []
     made.returned(0, sent[0].call)
-    made.shards[0].pace.limit = LEAST
+    made.shards[0].concurrency.limit = LEAST
     assert made.send() == []
     made.returned(0, sent[1].call)
     assert [len(send.turns) for send in made.send()] == [1]
