@@ -41,7 +41,7 @@ from coordinator.api.write.bulk import BASE, BulkLimits, Lists, SubmitItems, cou
 from coordinator.errors import Problem
 
 STOPPING_SECONDS = 2.0
-"""Retry-After of what is refused because this process ends: another takes its seat."""
+"""Retry-After of what is refused because this process ends: another becomes leader."""
 
 
 Refresh = Callable[[], Awaitable[None]]

@@ -44,7 +44,8 @@ SLOW_SECONDS = 5.0
 CONNECTIONS_SECONDS = 3.0
 """How long connections may take to end, after their streams were told to."""
 STANDBY_CONNECTIONS_SECONDS = 0.5
-"""The same of a standby, which has no long answers, and takes the seat when they have ended."""
+"""The same of a standby, which has no long answers, and takes the leadership when they have
+ended."""
 STANDBY_SECONDS = 0.5
 """Retry-After of who does not lead: another does, or will soon."""
 
@@ -223,7 +224,7 @@ class StandbyServer:
 
     def _why(self) -> str:
         leader = self._leader()
-        return f"it stands by: {leader} leads" if leader else "it is taking the seat"
+        return f"it stands by: {leader} leads" if leader else "it is becoming the leader"
 
     async def _refuse(self, request: web.Request) -> web.StreamResponse:
         raise Problem(

@@ -65,9 +65,9 @@ class Quarantines:
         self.now: dict[int, Quarantine] = {}
         """By row: as the ledger has it."""
         self.count = 0
-        """Times that a node was set aside, since the start."""
+        """Number of quarantines."""
         self.withheld = 0
-        """Times that a node was not, because too many were."""
+        """Quarantines that were withheld because too many nodes are in one."""
         self._rows: dict[int, _Row] = {}
         self._due: list[tuple[float, int]] = []
         """Heap of (until, row)."""

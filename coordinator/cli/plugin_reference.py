@@ -56,8 +56,8 @@ MEANING: dict[str, dict[str, str]] = {
         "extender.reclaimableVerb": "path that is asked for victims of other queues",
         "extender.queueOverusedVerb": "path that is asked whether a queue has its share; by "
         "sessions alone",
-        "extender.jobEnqueueableVerb": "path that is asked whether a job is let in; in a replay "
-        "alone: the service lets jobs in without waiting for anybody",
+        "extender.jobEnqueueableVerb": "path that is asked whether a job is admitted; in a replay "
+        "alone: the service admits jobs without waiting for an extender",
         "extender.jobReadyVerb": "taken without effect",
         "extender.onSessionOpenVerb": "taken without effect: sessions are too many to tell of",
         "extender.onSessionCloseVerb": "taken without effect: sessions are too many to tell of",

@@ -103,7 +103,7 @@ def _without(check: FunnelCheck) -> str:
         case "affinity":
             return "without the required node affinity"
         case "aside":
-            return "mend the nodes that are set aside, which refuse binds"
+            return "repair the quarantined nodes, which refuse binds"
         case "foreign":
             return "nodes of other shards (mode soft)"
         case "promised":

@@ -49,7 +49,7 @@ async def serve(settings: Settings) -> None:
 
 def main() -> int:
     """0 = asked to stop, 1 = a part failed or the ledger is not ours, :data:`DEPOSED` = another
-    coordinator took the seat."""
+    coordinator took the leadership."""
     try:
         settings = load_settings()
         open_gate(settings)

@@ -45,14 +45,14 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 def exit_code(run: Callable[[], None]) -> int:
     """Run it to its end. 0 = it was asked to stop, 1 = a part failed or the ledger is not ours,
-    :data:`DEPOSED` = another coordinator took the seat. One line says why; what is not expected
-    goes on to whoever calls. What is printed meanwhile becomes log lines."""
+    :data:`DEPOSED` = another coordinator took the leadership. One line says why; what is not
+    expected goes on to whoever calls. What is printed meanwhile becomes log lines."""
     code = 0
     try:
         with contextlib.redirect_stdout(PrintedLines()):
             run()
     except* Deposed as group:
-        log.error("Another coordinator took the seat", why=first_of(group))
+        log.error("Another coordinator leads now", why=first_of(group))
         code = DEPOSED
     except* LedgerTrimmed as group:
         log.error("Stood still for too long to follow; started again, it does", why=first_of(group))

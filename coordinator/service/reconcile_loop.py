@@ -1,8 +1,8 @@
 """The loop that compares ledger, books and cluster, and repairs towards the cluster.
 
-The first look is right after the seat is taken; the second, which repairs, a moment later; then one
-every so often. In between the books are compared with the ledger, some jobs at a time. Workers
-compare their own views with the ledger (:mod:`shard_worker.worker.actor`).
+The first look is right after the leadership is taken; the second, which repairs, a moment later;
+then one every so often. In between the books are compared with the ledger, some jobs at a time.
+Workers compare their own views with the ledger (:mod:`shard_worker.worker.actor`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shared.ledger.retry import insist
 from shared.messages.messages import ENDED, HOLDING
 
 BEGIN_SECONDS = 1.0
-"""How long taking the seat may wait for the cluster."""
+"""How long taking the leadership may wait for the cluster."""
 
 AGAIN_SECONDS = 1.0
 """Between two looks where the first one found something: longer than any answer is on its way."""

@@ -1,8 +1,9 @@
 """The coordinator process: the state machine of :mod:`coordinator.core.coordinator` with I/O around
 it.
 
-It begins as a standby (:mod:`coordinator.service.leadership.standby`) and leads once the seat is
-its own. One task group holds everything; if one part fails, all stop and the supervisor sees it::
+It begins as a standby (:mod:`coordinator.service.leadership.standby`) and leads once the leadership
+is its own. One task group holds everything; if one part fails, all stop and the supervisor sees
+it::
 
     HTTP -> intake -----> ledger.store ---+
     worker replies -----------------------+--> core --> step --> executor: calls to workers, ...
@@ -119,7 +120,7 @@ class Service:
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.probes = Probes(loop_time)
         self.objects: Objects
-        """What the outside sees; there from the moment the seat is taken."""
+        """What the outside sees; there from the moment the leadership is taken."""
         self._guard = asyncio.Lock()
         self._kicked = asyncio.Event()
         self._settled = asyncio.Event()
@@ -205,7 +206,7 @@ class Service:
         self.intake.node_of = self.objects.node_of
         self.jobs.restored(self.intake.documents.values())
         await insist(self._bless, call_name="bless")
-        log.info("Took the coordinator's seat", epoch=str(epoch), jobs=len(self.core.order.jobs))
+        log.info("Became the leader", epoch=str(epoch), jobs=len(self.core.order.jobs))
         return Takeover(leadership, intake_epoch)
 
     async def _lead(self, group: asyncio.TaskGroup, lead: Takeover) -> None:

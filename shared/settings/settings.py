@@ -191,7 +191,7 @@ class Settings(BaseSettings):
         20, description="binds refused or turns lost in a row before a job is parked"
     )
     node_refusals: Count = Field(
-        5, description="binds that a node refuses in a row before it is set aside"
+        5, description="binds that a node refuses in a row before it is quarantined"
     )
     node_aside_seconds: Seconds = Field(
         60.0, description="how long such a node gets nothing the first time; doubles, up to 900"

@@ -83,7 +83,7 @@ def entry_figures(core: Coordinator, queue: QueueInfo, info: JobInfo, names: Seq
                 return (
                     f"; {quantity(resource, least[slot])} {resource}, queue {name} may have "
                     f"{quantity(resource, most)}, {quantity(resource, claimed)} of them taken or "
-                    "promised to jobs that were let in"
+                    "promised to admitted jobs"
                 )
     cluster = core.order.accounts.cluster
     for slot, amount in least.items():
@@ -93,7 +93,7 @@ def entry_figures(core: Coordinator, queue: QueueInfo, info: JobInfo, names: Seq
             return (
                 f"; {quantity(resource, amount)} {resource}, the cluster has "
                 f"{quantity(resource, max(0, free))} free, {quantity(resource, promised)} of them "
-                "promised to jobs that were let in"
+                "promised to admitted jobs"
             )
     return ""
 

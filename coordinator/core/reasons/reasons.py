@@ -163,7 +163,7 @@ class _Judge:
             return self._say(Reason.PENDING_EVALUATION, "enqueue has not judged it yet")
         _, text = refusal(self.order.session, self.order.accounts.cluster, self.state.info)
         figures = entry_figures(self.core, self._queue(), self.state.info, self.names)
-        return self._say(skip, f"not let in by enqueue: {text}{figures}")
+        return self._say(skip, f"not admitted by enqueue: {text}{figures}")
 
     def _waits(self, need: Need) -> Why:
         state = self.state
@@ -266,8 +266,8 @@ class _Judge:
         counts = (state.refusals, state.conflicts)
         parts = [text for text, count in zip(tried, counts, strict=True) if count]
         return (
-            f"placed again and again in vain: {', '.join(parts)}; it is tried again when it is "
-            "changed, or at times when room was freed"
+            f"every attempt to place it failed: {', '.join(parts)}; it is tried again when it is "
+            "changed, or now and then when capacity is freed"
         )
 
     def _who(self) -> str:

@@ -1,8 +1,9 @@
 """The coordinator's books from the ledger: once as a whole, then what moved.
 
-Who takes the seat builds them from a snapshot (:meth:`Following.take`). Who stands by does the
-same, then forgets what the log says has moved and takes it up anew as the ledger has it now: the
-same steps with fewer records, so that at any moment the books are those that a recovery would give.
+Who takes the leadership builds them from a snapshot (:meth:`Following.take`). Who stands by does
+the same, then forgets what the log says has moved and takes it up anew as the ledger has it now:
+the same steps with fewer records, so that at any moment the books are those that a recovery would
+give.
 
 No I/O and no clock. What only a leader may begin (stop deleted tasks, give up nominations) is left
 for :meth:`Following.finish`, until which nobody looks at order or departures.
@@ -199,7 +200,7 @@ class Following:
         self._again = 0
         self._core.order.adopt(self._core.order.session)
 
-    # --- the seat is taken --------------------------------------------------------------------
+    # --- the leadership is taken ----------------------------------------------------------------
 
     def finish(self, nominations: Iterable[int], versions: Mapping[str, int]) -> None:
         """From now on the books are the leader's. ``nominations``: jobs the ledger holds some for;

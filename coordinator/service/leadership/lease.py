@@ -4,9 +4,9 @@ The lease is renewed when a third of it has passed, by a thread
 (:mod:`coordinator.service.leadership.lease_keeper`): nothing that requests make the event loop do
 delays it. Its end is counted on our own monotonic clock, from before the request that began it: it
 is over here before it is over for the ledger. Then we stand still: no call goes to the cluster. If
-nobody claimed the seat meanwhile (the ledger was away, or we were paused), a renewal goes through
-and we go on; else we are deposed, and the process ends. What we write to the ledger needs no such
-care: there every batch is judged by its epoch.
+nobody claimed the leadership meanwhile (the ledger was away, or we were paused), a renewal goes
+through and we go on; else we are deposed, and the process ends. What we write to the ledger needs
+no such care: there every batch is judged by its epoch.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Leadership:
             await self._again.wait()
 
     async def renew(self) -> bool:
-        """Begin the lease anew; False where another claimed the seat. Raises LedgerUnavailable."""
+        """Begin the lease anew; False where another claimed the leadership. Raises
+        LedgerUnavailable."""
         sent = self._clock()
         if not await self._ledger.renew(COORDINATOR, self.epoch, lease=self.lease.seconds):
             return False
@@ -107,7 +108,7 @@ class Leadership:
             keeper.resume()
 
     async def release(self) -> None:
-        """Give the seat back, so that nobody waits for the end of the lease."""
+        """Give the leadership back, so that nobody waits for the end of the lease."""
         try:
             await self._ledger.release(COORDINATOR, self.epoch)
         except LedgerUnavailable as error:

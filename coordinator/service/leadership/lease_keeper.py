@@ -110,7 +110,7 @@ class LeaseKeeper:
             self._lease.renewed(sent)
             if self._unsure:
                 self._unsure = False
-                log.info("Nobody took the seat: going on", epoch=str(self._epoch))
+                log.info("No other coordinator leads: going on", epoch=str(self._epoch))
         else:
             self.refused = True
         self._report()

@@ -1,6 +1,6 @@
-"""Standby: follow the ledger while another leads, and take the seat when it is free.
+"""Standby: follow the ledger while another leads, and take the leadership when it is free.
 
-Every coordinator begins here; where nobody leads, it has the seat at once::
+Every coordinator begins here; where nobody leads, it has the leadership at once::
 
     claim --- held ---> follow for a moment --- claim ...
       |
@@ -27,7 +27,7 @@ from shared.ledger.schema import TakeUpProgress
 from shared.messages.messages import Epoch
 
 LOOKS = 6
-"""So often within a lease the log is followed and the seat asked for."""
+"""So often within a lease the log is followed and the leadership asked for."""
 
 ENTRIES = 1024
 """Entries of the log read at once."""
@@ -51,7 +51,7 @@ def _taken_up(progress: TakeUpProgress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The seat."""
+    """The leadership."""
 
     leadership: Leadership
     intake: Epoch
@@ -79,13 +79,13 @@ class Standby:
         return self._log_id or "0"
 
     async def wait(self) -> Leadership:
-        """Returns once the seat is ours."""
+        """Returns once the leadership is ours."""
         while True:
             sent = time.monotonic()
             try:
                 epoch = await insist(
                     lambda: self._ledger.claim(COORDINATOR, lease=self._lease, holder=self._holder),
-                    call_name="claim the seat",
+                    call_name="claim the leadership",
                 )
             except LeaseHeld as held:
                 await self._stand_by(held)
@@ -108,8 +108,8 @@ class Standby:
 
     async def _readable(self) -> bool:
         """Whether the ledger's records are of our version. Where a leader of the version before
-        leads, we wait for the seat without following. Errors: LedgerIdentity where it is a later
-        one that leads, which we cannot follow."""
+        leads, we wait for the leadership without following. Errors: LedgerIdentity where it is a
+        later one that leads, which we cannot follow."""
         state = await insist(self._ledger.schema, call_name="read the schema")
         state.check()
         return state.current

@@ -208,10 +208,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "action",
         ),
         _gauge("nodes_set_aside", "Nodes that get nothing now: they refused bind after bind"),
-        _counter("nodes_set_aside_total", "Times that a node was set aside"),
+        _counter("nodes_set_aside_total", "Quarantines of nodes that refused bind after bind"),
         _counter(
             "nodes_set_aside_withheld_total",
-            "Times that a node was not, because a tenth of all nodes is already: the fault may be "
+            "Quarantines withheld because a tenth of all nodes is in one already: the fault may be "
             "elsewhere",
         ),
         _counter(

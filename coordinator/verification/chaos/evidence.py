@@ -26,7 +26,7 @@ class Evidence:
     by_shard: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     """Shard -> (time, epoch) of its commits."""
     leaders: list[float] = field(default_factory=list)
-    """When a coordinator took the seat."""
+    """When a coordinator took the leadership."""
     binds: list[float] = field(default_factory=list)
     """When the cluster was told to bind."""
     void: list[str] = field(default_factory=list)

@@ -13,7 +13,7 @@ class ModelCheck(StrEnum):
     TASK = "task-state"
     IDEMPOTENCY = "idempotency"
     LEASE = "lease"
-    SEAT = "seat"
+    LEADERSHIP = "seat"
     LEADER = "leader"
     BEHIND = "behind"
     UNTOLD = "untold-claims"
@@ -29,7 +29,7 @@ MEANING = {
     ModelCheck.TASK: "a statement is refused where a task of it is not pending",
     ModelCheck.IDEMPOTENCY: "a batch that comes again gets its first answer",
     ModelCheck.LEASE: "a batch is refused when the writer's lease has run out",
-    ModelCheck.SEAT: "the coordinator's seat is not given away while its lease lasts",
+    ModelCheck.LEADERSHIP: "the leadership is not given away while its lease lasts",
     ModelCheck.LEADER: "only the leader claims shards and blesses",
     ModelCheck.BEHIND: "a leader that has seen more than the log holds does not bless",
     ModelCheck.UNTOLD: "the log of a run that nobody has accepted does not grow by claims",

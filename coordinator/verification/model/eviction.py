@@ -1,9 +1,9 @@
 """The explored model of one victim: ledger, leader and cluster, and every late word between them.
 
 A task is placed, evicted, stopped, and placed again as another incarnation, twice. Messages arrive
-in any order, some of them twice, and the seat may change hands at any moment. Each rule that keeps
-one incarnation from what was meant for another can be taken away: then a way to break a promise is
-found.
+in any order, some of them twice, and the leadership may change hands at any moment. Each rule that
+keeps one incarnation from what was meant for another can be taken away: then a way to break a
+promise is found.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class EvictionState(NamedTuple):
     """(kind, incarnation)"""
     echoes: int = 2
     """How many messages may still arrive once more, later."""
-    seats: int = 1
-    """How often the seat may still change hands."""
+    leaderships: int = 1
+    """How often the leadership may still change hands."""
     deletes: int = 1
 
 
@@ -137,8 +137,11 @@ def _own(s: EvictionState) -> Iterator[tuple[str, EvictionState]]:
         yield "it is evicted", s._replace(record=LEAVING)
     if s.record == LEAVING and not s.leader_knows:
         yield "the leader reads of it", _send(s._replace(leader_knows=True), STOP)
-    if s.seats:
-        yield "another takes the seat", _take_seat(s._replace(seats=s.seats - 1))
+    if s.leaderships:
+        yield (
+            "another takes the leadership",
+            _take_leadership(s._replace(leaderships=s.leaderships - 1)),
+        )
     if s.deletes:
         without_job = s._replace(deleted=True, deletes=0)
         yield (
@@ -151,7 +154,7 @@ def _send(s: EvictionState, kind: int, life: int | None = None) -> EvictionState
     return s._replace(messages=s.messages | {(kind, s.life if life is None else life)})
 
 
-def _take_seat(s: EvictionState) -> EvictionState:
+def _take_leadership(s: EvictionState) -> EvictionState:
     """The successor knows what the ledger has, and asks the cluster again."""
     if s.record == BINDING:
         s = _send(s, BIND)

@@ -79,7 +79,7 @@ def settled(s: State, checks: Set[ModelCheck]) -> ModelStep | None:
                 return ModelStep(text, worker.without(s, m))
         elif m.answer != FENCED:
             for index, c in enumerate(s.coordinators):
-                if not c.paused and c.seat == s.seat:
+                if not c.paused and c.leadership == s.leadership:
                     return leader.hear(s, index, m)
     return None
 

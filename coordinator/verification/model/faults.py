@@ -36,7 +36,9 @@ def _crashes(s: State) -> Iterator[ModelStep]:
     less = s._replace(crashes=0)
     for index, c in enumerate(s.coordinators):
         if c.role != STANDBY:
-            text = f"the coordinator of seat {c.seat} is killed and started again as a standby"
+            text = (
+                f"the coordinator of leadership {c.leadership} is killed, and starts as a standby"
+            )
             yield ModelStep(text, put(less, index, ModelCoordinator()))
     for shard in SHARDS:
         process = s.processes[shard]
@@ -61,7 +63,7 @@ def _pauses(s: State) -> Iterator[ModelStep]:
     less = s._replace(pauses=0)
     for index, c in enumerate(s.coordinators):
         if c.role != STANDBY:
-            text = f"the coordinator of seat {c.seat} is paused"
+            text = f"the coordinator of leadership {c.leadership} is paused"
             yield ModelStep(text, put(less, index, c._replace(paused=True)))
     for shard in SHARDS:
         if s.processes[shard].status == UP:
@@ -75,9 +77,9 @@ def _wakes(s: State) -> Iterator[ModelStep]:
     for index, c in enumerate(s.coordinators):
         if c.paused:
             after = put(s, index, c._replace(paused=False))
-            if s.seat == c.seat:
-                after = after._replace(seat_lasts=True)
-            yield ModelStep(f"the coordinator of seat {c.seat} wakes", after)
+            if s.leadership == c.leadership:
+                after = after._replace(lease_lasts=True)
+            yield ModelStep(f"the coordinator of leadership {c.leadership} wakes", after)
     for shard in SHARDS:
         process = s.processes[shard]
         if process.status == PAUSED:
@@ -90,9 +92,9 @@ def _wakes(s: State) -> Iterator[ModelStep]:
 
 def _leases_end(s: State) -> Iterator[ModelStep]:
     """Leases run out that nobody renews."""
-    renewed = any(c.seat == s.seat and not c.paused for c in s.coordinators)
-    if s.seat_lasts and not renewed:
-        yield ModelStep("the lease of the seat runs out", s._replace(seat_lasts=False))
+    renewed = any(c.leadership == s.leadership and not c.paused for c in s.coordinators)
+    if s.lease_lasts and not renewed:
+        yield ModelStep("the leader's lease expires", s._replace(lease_lasts=False))
     for shard in SHARDS:
         process = s.processes[shard]
         if s.lasts[shard] and process.status != UP and process.epoch == s.shards[shard]:
@@ -102,5 +104,5 @@ def _leases_end(s: State) -> Iterator[ModelStep]:
 
 def _accepted(s: State) -> Iterator[ModelStep]:
     """The operator takes an old copy as it is; nobody may lead meanwhile."""
-    if s.rolled and not s.counts and not s.seat_lasts:
+    if s.rolled and not s.counts and not s.lease_lasts:
         yield ModelStep("the operator says that the copy counts", s._replace(counts=True))

@@ -22,7 +22,12 @@ def broken(s: State) -> tuple[Promise, ...]:
     if set(s.places[0]) & set(s.places[1]):
         return (Promise.ROOM,)
     for c in s.coordinators:
-        if c.role == LEADING and c.seat == s.seat and c.run == s.run and not _right(s, c):
+        if (
+            c.role == LEADING
+            and c.leadership == s.leadership
+            and c.run == s.run
+            and not _right(s, c)
+        ):
             return (Promise.NOTHING_LOST,)
     return ()
 

@@ -1,4 +1,4 @@
-"""Coordinators: taking the seat, sending turns, giving workers up, handing a node over."""
+"""Coordinators: taking the leadership, sending turns, giving workers up, handing a node over."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from coordinator.verification.model.state import (
     BEFORE,
     CLAIMED,
     DESIRED,
+    ELECTED,
     FENCED,
     GONE,
     IN_USE,
@@ -22,7 +23,6 @@ from coordinator.verification.model.state import (
     PENDING,
     PLACED,
     RECOVERED,
-    SEATED,
     SHARDS,
     SINGLE,
     STANDBY,
@@ -46,7 +46,7 @@ def steps(s: State, checks: Checks) -> Iterator[ModelStep]:
             continue
         match c.role:
             case 0:
-                yield from _take_seat(s, index, checks)
+                yield from _take_leadership(s, index, checks)
             case 1:
                 yield from _claim_shards(s, index, checks)
             case 2:
@@ -66,21 +66,21 @@ def _step_down(s: State, index: int, text: str) -> ModelStep:
 
 
 def _name(c: ModelCoordinator) -> str:
-    return f"coordinator of seat {c.seat}" if c.role != STANDBY else "the standby"
+    return f"coordinator of leadership {c.leadership}" if c.role != STANDBY else "the standby"
 
 
-# --- taking the seat ------------------------------------------------------------------------------
+# --- taking the leadership ------------------------------------------------------------------------
 
 
-def _take_seat(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
-    if ModelCheck.SEAT in checks and s.seat_lasts:
+def _take_leadership(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
+    if ModelCheck.LEADERSHIP in checks and s.lease_lasts:
         return
-    seat = 1 + max(s.seat, *(c.seat for c in s.coordinators))
-    after = put(s, index, ModelCoordinator(SEATED, seat=seat))
-    broken = (Promise.FENCE,) if s.seat_lasts else ()
+    leadership = 1 + max(s.leadership, *(c.leadership for c in s.coordinators))
+    after = put(s, index, ModelCoordinator(ELECTED, leadership=leadership))
+    broken = (Promise.FENCE,) if s.lease_lasts else ()
     yield ModelStep(
-        f"the standby claims the seat: {seat}",
-        after._replace(seat=seat, seat_lasts=True),
+        f"the standby claims the leadership: {leadership}",
+        after._replace(leadership=leadership, lease_lasts=True),
         broken,
     )
 
@@ -146,7 +146,7 @@ def _start_over(s: State, index: int, text: str) -> ModelStep:
     """The ledger is an old copy: it ends, and begins anew."""
     after = put(s, index, ModelCoordinator())
     return ModelStep(
-        f"{text}: it lacks what was seen, all is read anew", after._replace(seat_lasts=False)
+        f"{text}: it lacks what was seen, all is read anew", after._replace(lease_lasts=False)
     )
 
 
@@ -312,7 +312,7 @@ def _change(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
 def _bind(s: State, index: int) -> Iterator[ModelStep]:
     """Tell the cluster what the bind stream says. A leader that was deposed reads the same."""
     c = s.coordinators[index]
-    if s.seat != c.seat or not s.crashes:
+    if s.leadership != c.leadership or not s.crashes:
         return
     for job in JOBS:
         if s.places[job] != () and s.cluster[job] == ():

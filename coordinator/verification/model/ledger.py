@@ -94,15 +94,15 @@ def apply(s: State, m: Message) -> State:
 
 def may_write(s: State, c: ModelCoordinator, checks: Checks) -> bool:
     """Whether an intake batch of this coordinator passes the gate."""
-    holds = s.seat == c.seat
+    holds = s.leadership == c.leadership
     return not fenced(
-        s, checks, run=c.run, epoch_holds=holds, lease_lasts=not holds or s.seat_lasts
+        s, checks, run=c.run, epoch_holds=holds, lease_lasts=not holds or s.lease_lasts
     )
 
 
 def leads(s: State, c: ModelCoordinator, checks: Checks) -> bool:
     """Whether it may claim shards and bless."""
-    return ModelCheck.LEADER not in checks or s.seat == c.seat
+    return ModelCheck.LEADER not in checks or s.leadership == c.leadership
 
 
 def behind(s: State, c: ModelCoordinator, checks: Checks) -> bool:

@@ -24,7 +24,7 @@ Place = tuple[int, ...]
 """Nodes of a job's tasks, in the order of the tasks; () where it is pending."""
 
 # What a coordinator does.
-STANDBY, SEATED, CLAIMED, RECOVERED, LEADING = range(5)
+STANDBY, ELECTED, CLAIMED, RECOVERED, LEADING = range(5)
 
 # What a coordinator believes of a job; 0 to 3 is in flight: 2 * shard + (sent before the new
 # revision of the partition was published).
@@ -66,7 +66,7 @@ class Message(NamedTuple):
 class ModelCoordinator(NamedTuple):
     role: int = STANDBY
     paused: bool = False
-    seat: int = 0
+    leadership: int = 0
     shards: tuple[int, int] = (0, 0)
     """The epochs it claimed for the shards."""
     run: int = 0
@@ -88,8 +88,8 @@ class State(NamedTuple):
     """This run began with an old copy: something acknowledged is missing in it."""
     counts: bool
     """Somebody has said that this copy counts."""
-    seat: int
-    seat_lasts: bool
+    leadership: int
+    lease_lasts: bool
     shards: tuple[int, int]
     lasts: tuple[bool, bool]
     """Whether the leases of the shards' epochs last."""
@@ -134,14 +134,14 @@ class FaultBudget(NamedTuple):
 
 def begin(faults: FaultBudget) -> State:
     """A coordinator leads, both workers are up, both jobs are pending, nothing is on its way."""
-    leader = ModelCoordinator(role=LEADING, seat=1, shards=(1, 1))
+    leader = ModelCoordinator(role=LEADING, leadership=1, shards=(1, 1))
     return State(
         run=0,
         blessed=0,
         rolled=False,
         counts=False,
-        seat=1,
-        seat_lasts=True,
+        leadership=1,
+        lease_lasts=True,
         shards=(1, 1),
         lasts=(True, True),
         phase=BEFORE,
@@ -168,21 +168,25 @@ def canonical(s: State) -> State:
     coordinators are alike, so their order does not count; nor does that of messages.
     """
     first, second = s.coordinators
-    first, second = _plain(first, s.seat), _plain(second, s.seat)
+    first, second = _plain(first, s.leadership), _plain(second, s.leadership)
     a, b = s.processes
-    seats = _ranks(s.seat, first.seat, second.seat)
+    leaderships = _ranks(s.leadership, first.leadership, second.leadership)
     # Of the coordinators only the leader counts: what the others send is over.
     leader_epochs = (
-        first.shards if first.seat == s.seat else second.shards if second.seat == s.seat else (0, 0)
+        first.shards
+        if first.leadership == s.leadership
+        else second.shards
+        if second.leadership == s.leadership
+        else (0, 0)
     )
     ranks = (
         _ranks(s.shards[0], a.epoch, leader_epochs[0]),
         _ranks(s.shards[1], b.epoch, leader_epochs[1]),
     )
-    waiting = first if first.seat == s.seat else second
-    first, second = _renamed(first, seats, ranks), _renamed(second, seats, ranks)
+    waiting = first if first.leadership == s.leadership else second
+    first, second = _renamed(first, leaderships, ranks), _renamed(second, leaderships, ranks)
     return s._replace(
-        seat=seats[s.seat],
+        leadership=leaderships[s.leadership],
         shards=(ranks[0][s.shards[0]], ranks[1][s.shards[1]]),
         coordinators=(first, second) if first <= second else (second, first),
         processes=(_of(a, ranks[0]), _of(b, ranks[1])),
@@ -201,12 +205,14 @@ def _ranks(*epochs: int) -> Ranks:
     return {epoch: rank for rank, epoch in enumerate(sorted({0, *epochs}))}
 
 
-def _renamed(c: ModelCoordinator, seats: Ranks, ranks: tuple[Ranks, Ranks]) -> ModelCoordinator:
-    seat = seats[c.seat]
+def _renamed(
+    c: ModelCoordinator, leaderships: Ranks, ranks: tuple[Ranks, Ranks]
+) -> ModelCoordinator:
+    leadership = leaderships[c.leadership]
     shards = (ranks[0].get(c.shards[0], 0), ranks[1].get(c.shards[1], 0))
-    if seat == c.seat and shards == c.shards:
+    if leadership == c.leadership and shards == c.shards:
         return c
-    return c._replace(seat=seat, shards=shards)
+    return c._replace(leadership=leadership, shards=shards)
 
 
 def _of(process: ModelProcess, ranks: Ranks) -> ModelProcess:
@@ -232,9 +238,9 @@ def awaits(c: ModelCoordinator, m: Message) -> bool:
     return c.shards[m.shard] == m.epoch and c.jobs[m.job] >> 1 == m.shard
 
 
-def _plain(c: ModelCoordinator, seat: int) -> ModelCoordinator:
+def _plain(c: ModelCoordinator, leadership: int) -> ModelCoordinator:
     """Who was deposed gets no more answers: it may still send what it believes pending."""
-    if c.role == STANDBY or c.seat == seat:
+    if c.role == STANDBY or c.leadership == leadership:
         return c
     first, second = c.jobs
     return c._replace(

@@ -47,7 +47,7 @@ _THEN = {Status.SUCCEEDED: TaskState.SUCCEEDED, Status.FAILED: TaskState.FAILED}
 
 @dataclass(frozen=True, slots=True)
 class FilledLedger:
-    """A ledger that has everything, and the seat of who filled it."""
+    """A ledger that has everything, and the leadership of who filled it."""
 
     leader: Epoch
     intake: Epoch

@@ -1,8 +1,8 @@
 """The same cluster decided with several shards: the real coordinator, workers and ledger's double.
 
 Everything recorded is put into a ledger, and the pods that run onto simulated kubelets. Then a
-coordinator takes the seat, as after a restart, and goes on. Time is virtual; the seed deals the
-nodes to the shards and delays every message.
+coordinator takes the leadership, as after a restart, and goes on. Time is virtual; the seed deals
+the nodes to the shards and delays every message.
 """
 
 from __future__ import annotations

@@ -46,14 +46,14 @@ class SimulatedBinding:
         ledger: LedgerDouble,
         core: Coordinator,
         kubelets: Kubelets,
-        seat: SimulatedRecorder,
+        task_recorder: SimulatedRecorder,
     ) -> None:
         self._process = process
         self._mean = process.network.cluster
         self._ledger = ledger
         self._core = core
         self._kubelets = kubelets
-        self._seat = seat
+        self._task_recorder = task_recorder
         self.elsewhere = 0
         """Tasks that the cluster has on another node than the ledger: never, if all is well."""
         self.redelivered = 0
@@ -223,7 +223,7 @@ class SimulatedBinding:
                 done()
 
         if result.items:
-            self._seat.record(result.items, [], recorded)
+            self._task_recorder.record(result.items, [], recorded)
         else:
             recorded()
 
@@ -256,7 +256,7 @@ class SimulatedBinding:
         def answered(never: list[str]) -> None:
             items = self._core.stopped(tasks, uids, read_names(never))
             if items:
-                self._seat.record(items, [], done)
+                self._task_recorder.record(items, [], done)
             else:
                 done()
 
@@ -275,7 +275,7 @@ class SimulatedBinding:
     def _report(self, reports: Reports) -> None:
         items = self._core.victims.read(reports, self._core.rows)
         if items:
-            self._seat.record(items, [], lambda: self._acknowledge(reports.last))
+            self._task_recorder.record(items, [], lambda: self._acknowledge(reports.last))
 
     def _acknowledge(self, last: int) -> None:
         """Durable: the next question lets the cluster forget them."""

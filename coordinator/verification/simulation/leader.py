@@ -1,4 +1,4 @@
-"""One coordinator of a seeded run, from taking the seat to its death: the service's part."""
+"""One coordinator of a seeded run, from taking the leadership to its death: the service's part."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Life:
     def __init__(
         self, core: Coordinator, world: World, *, holder: str, ready: Event, deposed: Event
     ) -> None:
-        """``ready``: objects may be submitted; ``deposed``: another one took the seat, or may."""
+        """``ready``: objects may be submitted; ``deposed``: another one took the leadership, or
+        may."""
         self.core = core
         self.process = process = Process(world.timeline)
         self.open = False
@@ -97,14 +98,14 @@ class Life:
             committed=self._committed,
             deposed=deposed,
         )
-        self._seat: SimulatedRecorder | None = None
+        self._task_recorder: SimulatedRecorder | None = None
         self._generation = world.policies.generation
         """Of the policy that Order goes by."""
         self._worker_policy = core.order.session.policy
         """What new workers go by: the one that the ledger was told last."""
         self.holder = holder
         self.term = 0
-        """Counts those that took the seat; 0 where it never did."""
+        """Counts those that took the leadership; 0 where it never did."""
         self._candidate = Candidate(
             process=process,
             ledger=world.ledger,
@@ -117,7 +118,7 @@ class Life:
     # --- birth and death ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Stand by until the seat is free."""
+        """Stand by until the leadership is free."""
         self._candidate.begin()
 
     def _elected(self, epoch: Epoch) -> None:
@@ -169,7 +170,7 @@ class Life:
         core, process, ledger = self.core, self.process, self._ledger
         self.shards.leader = epochs[COORDINATOR]
         core.validate()
-        self._seat = seat = SimulatedRecorder(
+        self._task_recorder = task_recorder = SimulatedRecorder(
             process=process,
             ledger=ledger,
             core=core,
@@ -192,19 +193,19 @@ class Life:
             ledger=ledger,
             core=core,
             kubelets=self._world.kubelets,
-            seat=seat,
+            task_recorder=task_recorder,
         )
         self._reconciling = SimulatedReconciling(
             process=process,
             core=core,
             kubelets=self._world.kubelets,
-            seat=seat,
+            task_recorder=task_recorder,
             stop=self.binding.stop,
             step=self._step,
         )
         policy = self._recorded_policy(core.order.session.policy)
         self.desk.store([policy_op(policy)], lambda: None)
-        self.audit = SimulatedAudit(process=process, ledger=ledger, seat=seat)
+        self.audit = SimulatedAudit(process=process, ledger=ledger, task_recorder=task_recorder)
         self.desk.admit([], self._open)
 
     def _recorded_policy(self, policy: Policy) -> Policy:
@@ -236,8 +237,8 @@ class Life:
 
     def validate(self) -> None:
         """To be called between any two events; see :meth:`SimulatedRecorder.validate`."""
-        if self._seat is not None and self.process.alive:
-            self._seat.validate()
+        if self._task_recorder is not None and self.process.alive:
+            self._task_recorder.validate()
 
     # --- events -------------------------------------------------------------------------------
 
@@ -272,24 +273,24 @@ class Life:
             self._alarm.set(max(due, self.process.now + IDLE_STEP_SECONDS))
 
     def _execute(self, instruction: Instruction) -> None:
-        assert self._seat is not None
+        assert self._task_recorder is not None
         assert self.desk is not None
         assert self.binding is not None
         match instruction:
             case SendTurns():
                 self.shards.call(instruction)
             case Reread():
-                self._seat.reread(instruction.jids)
+                self._task_recorder.reread(instruction.jids)
             case ReleaseNominations():
                 jids = instruction.jids
-                self._seat.record([], jids, lambda: self._lapsed(jids))
+                self._task_recorder.record([], jids, lambda: self._lapsed(jids))
             case Repartition():
                 self.desk.store([instruction.put], self._partition_stored)
             case Stop():
                 self.binding.stop(instruction.tasks)
             case Fail():
                 items = instruction.items
-                self._seat.record(items, [], lambda: self._failed(items))
+                self._task_recorder.record(items, [], lambda: self._failed(items))
             case Purge():
                 self.desk.purge(instruction.jids, instruction.pods, self._step)
             case StoreQuarantines():

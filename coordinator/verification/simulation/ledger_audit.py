@@ -28,13 +28,15 @@ BIND_SECONDS = 1.0
 
 
 class SimulatedAudit:
-    def __init__(self, *, process: Process, ledger: LedgerDouble, seat: SimulatedRecorder) -> None:
+    def __init__(
+        self, *, process: Process, ledger: LedgerDouble, task_recorder: SimulatedRecorder
+    ) -> None:
         self.found: list[Finding] = []
         """What was found twice."""
         self.looks = 0
         self._process = process
         self._ledger = ledger
-        self._seat = seat
+        self._task_recorder = task_recorder
         self._watch = BindWatch(BIND_SECONDS)
         self._before: list[Finding] = []
         self._look = self._new_look()
@@ -80,7 +82,7 @@ class SimulatedAudit:
         self.looks += 1
         if counted:
             tasks = [(f.name[0], f.name[1]) for f in counted if f.subject is Subject.TASK]
-            self._seat.repair(request_of(counted, self._tasks(tasks)))
+            self._task_recorder.repair(request_of(counted, self._tasks(tasks)))
         self._before, self._look = findings, self._new_look()
 
     def _last_page(self, question: Question) -> AuditPage:

@@ -26,7 +26,7 @@ class SimulatedReconciling:
         process: Process,
         core: Coordinator,
         kubelets: Kubelets,
-        seat: SimulatedRecorder,
+        task_recorder: SimulatedRecorder,
         stop: Callable[[list[Task]], None],
         step: Event,
     ) -> None:
@@ -34,7 +34,7 @@ class SimulatedReconciling:
         self._process = process
         self._core = core
         self._kubelets = kubelets
-        self._seat = seat
+        self._task_recorder = task_recorder
         self._stop = stop
         self._step = step
         self._reconciler = Reconciler(core)
@@ -98,6 +98,6 @@ class SimulatedReconciling:
 
         self._looking = False
         if repairs.items:
-            self._seat.record(repairs.items, [], recorded)
+            self._task_recorder.record(repairs.items, [], recorded)
         elif repairs.stop:
             recorded()

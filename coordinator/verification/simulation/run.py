@@ -100,7 +100,8 @@ class Simulation:
 
     @property
     def life(self) -> Life:
-        """The coordinator that took the seat last, dead or alive; the first one before that."""
+        """The coordinator that took the leadership last, dead or alive; the first one before
+        that."""
         return self._led
 
     @property
@@ -128,7 +129,7 @@ class Simulation:
         return self.life.over and not self._unanswered
 
     def _begin(self, holder: str) -> Life:
-        """A coordinator starts that knows nothing, and stands by until the seat is free."""
+        """A coordinator starts that knows nothing, and stands by until the leadership is free."""
         life = Life(
             self._make_core(),
             self._world,
@@ -163,7 +164,7 @@ class Simulation:
     def _ready(self, life: Life) -> None:
         """It leads now: what no coordinator has answered is submitted to it."""
         if life.term < self._led.term:
-            return  # it stood still when it had taken the seat, and another one has it by now
+            return  # it stood still when it had taken the leadership, and another one has it by now
         self.timeline.rose("leader")
         self._led = life
         for wish in list(self._unanswered):

@@ -1,4 +1,5 @@
-"""How a coordinator of a seeded run comes to lead: it follows the ledger until the seat is free."""
+"""How a coordinator of a seeded run comes to lead: it follows the ledger until the leadership is
+free."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LEASE_SECONDS = 0.4
 """Of the leader. All times of a seeded run are a fifth of what the settings say by default."""
 
 LOOK_SECONDS = LEASE_SECONDS / 4
-"""How often who stands by looks whether the seat is free, and what moved."""
+"""How often who stands by looks whether the leadership is free, and what moved."""
 
 EVERYTHING = 1_000_000
 

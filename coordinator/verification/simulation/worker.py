@@ -43,7 +43,7 @@ class _Link(LedgerDouble):
     """Where a worker renews its lease: the ledger, unless it cannot be reached."""
 
     def __init__(self, ledger: LedgerDouble, process: Process) -> None:
-        self.seats = ledger.seats
+        self.ownership = ledger.ownership
         self._process = process
 
     async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
@@ -51,7 +51,7 @@ class _Link(LedgerDouble):
         lost = timeline.strikes(timeline.network.request_lost, "request lost")
         if lost or not timeline.reaches(Place.LEDGER):
             raise LedgerUnavailable("the request was lost")
-        return self.seats.renew(writer, epoch, lease=lease)
+        return self.ownership.renew(writer, epoch, lease=lease)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Two formats are read: CSV (also gzip) with a header line, whose columns are named by the caller, and
 the Standard Workload Format (18 numbers per line, comment lines start with ``;``).
-A :class:`TraceError` is the user's to mend: it names file, line, column and what to do.
+A :class:`TraceError` is the user's to correct: it names file, line, column and what to do.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def parse_csv(lines: Iterable[str], columns: TraceColumns | None, name: str) -> 
             if len(cells) <= max(at):
                 raise TraceError(
                     f"{name}: line {reader.line_num} has {len(cells)} columns, "
-                    f"the header has {len(header)}; mend or remove the line"
+                    f"the header has {len(header)}; correct or remove the line"
                 )
             yield _csv_row(cells, at, columns, clock, f"{name}: line {reader.line_num}")
     except csv.Error as error:
@@ -197,7 +197,7 @@ def _number(text: str, where: str) -> float | None:
             return None
         raise TraceError(f"{where}: {text!r} is not a number; is it the right column?") from None
     if math.isinf(value):
-        raise TraceError(f"{where}: {text!r} is not a finite number; mend or remove the line")
+        raise TraceError(f"{where}: {text!r} is not a finite number; correct or remove the line")
     return None if math.isnan(value) else value
 
 

@@ -25,8 +25,8 @@ from shared.ledger.memory.form import check_items, copy_partition, update_specs
 from shared.ledger.memory.judge import Judge, named_things
 from shared.ledger.memory.log import Log, number_of
 from shared.ledger.memory.old_copy import LedgerCopy
+from shared.ledger.memory.ownership import WriterOwnership
 from shared.ledger.memory.repair import Repairing, page_of
-from shared.ledger.memory.seats import Seats
 from shared.ledger.memory.store import Specs, Storing, apply_item
 from shared.ledger.protocol import Leader
 from shared.ledger.redis.audit import refused
@@ -70,7 +70,7 @@ class LedgerDouble:
         self._rng = rng or random.Random(0)
         self._clock = clock
         self._books = Books()
-        self.seats = Seats(clock=clock, nonce=self._nonce)
+        self.ownership = WriterOwnership(clock=clock, nonce=self._nonce)
         self._windows: dict[str, dict[int, First]] = {}
         self._log = Log()
         self._binds: list[BindEntry] = []
@@ -88,15 +88,15 @@ class LedgerDouble:
         return "double"
 
     async def bless(self, leader: Epoch, *, after: str = "0") -> str:
-        if not self.seats.leads(leader):
+        if not self.ownership.leads(leader):
             raise Deposed(f"epoch {leader} does not lead any more")
         if not self._log.has(after):
             raise LedgerBehind(f"the ledger's log does not have {after}, which was seen in it")
-        self.seats.blessed = self.seats.run
-        for writer, epoch in sorted(self.seats.untold.items()):
+        self.ownership.blessed = self.ownership.run
+        for writer, epoch in sorted(self.ownership.untold.items()):
             self._log.append(EpochEntry(self._log.next_id(), writer, epoch))
-        self.seats.untold.clear()
-        return self.seats.run
+        self.ownership.untold.clear()
+        return self.ownership.run
 
     async def schema(self) -> SchemaState:
         return SchemaState(SCHEMA)
@@ -105,40 +105,40 @@ class LedgerDouble:
         """No effect: a double does not outlive its process, so its records are of this version."""
 
     async def run_id(self) -> str:
-        return self.seats.blessed
+        return self.ownership.blessed
 
     async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
-        return self.seats.renew(writer, epoch, lease=lease)
+        return self.ownership.renew(writer, epoch, lease=lease)
 
     async def release(self, writer: str, epoch: Epoch) -> None:
-        self.seats.release(writer, epoch)
+        self.ownership.release(writer, epoch)
 
     async def leader(self) -> Leader | None:
-        return self.seats.leader()
+        return self.ownership.leader()
 
     async def claim(
         self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""
     ) -> Epoch:
-        epoch = self.seats.claim(writer, leader=leader, lease=lease, holder=holder)
+        epoch = self.ownership.claim(writer, leader=leader, lease=lease, holder=holder)
         self._windows.pop(writer, None)
-        if writer not in self.seats.untold:  # a run that nobody has accepted gets no entries
+        if writer not in self.ownership.untold:  # a run that nobody has accepted gets no entries
             self._log.append(EpochEntry(self._log.next_id(), writer, epoch))
         return epoch
 
     def restart(self) -> None:
         """Behave as if the server had been killed and restarted: everything durable, no run
         blessed."""
-        self.seats.restart()
+        self.ownership.restart()
 
     def copy(self) -> LedgerCopy:
         lasting = {name: deepcopy(getattr(self, name)) for name in _LASTING}
-        return LedgerCopy(lasting, self.seats.copy(), self._log.copy())
+        return LedgerCopy(lasting, self.ownership.copy(), self._log.copy())
 
     def bring_back(self, copy: LedgerCopy) -> None:
         """Behave as if the server had been killed and restarted from a copy of its data."""
         for name, value in copy.lasting.items():
             setattr(self, name, deepcopy(value))
-        self.seats.bring_back(copy.seats)
+        self.ownership.bring_back(copy.ownership)
         self._log.bring_back(copy.log)
 
     # --- writes -----------------------------------------------------------------------------
@@ -264,9 +264,9 @@ class LedgerDouble:
 
     def _gate(self, batch: Batch) -> tuple[Verdict, First | None]:
         """The verdict on the whole batch, and the first answer where the batch was sent before."""
-        if not self.seats.blessed == self.seats.run == batch.run_id:
+        if not self.ownership.blessed == self.ownership.run == batch.run_id:
             return Verdict.RUN, None
-        if not self.seats.may_write(batch.writer, batch.epoch):
+        if not self.ownership.may_write(batch.writer, batch.epoch):
             return Verdict.EPOCH, None
         window = self._windows.setdefault(batch.writer, {})
         if batch.sequence in window:

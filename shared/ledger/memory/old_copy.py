@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.ledger.memory.log import LogCopy
-from shared.ledger.memory.seats import SeatsCopy
+from shared.ledger.memory.ownership import OwnershipCopy
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerCopy:
     lasting: dict[str, Any]
     """Everything else, by the name of the attribute."""
-    seats: SeatsCopy
+    ownership: OwnershipCopy
     log: LogCopy

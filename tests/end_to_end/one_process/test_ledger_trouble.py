@@ -142,7 +142,7 @@ async def test_killed_and_restarted_it_goes_on_and_has_all_that_was_acknowledged
 async def test_away_for_longer_than_every_lease_it_goes_on_under_the_same_leader(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
-    """Nobody else claimed the seat: there is nobody."""
+    """Nobody else claimed the leadership: there is nobody."""
     async with loaded(server.url, short_dir, shard_lease_seconds=1.0) as load:
         leadership = load.service.service.leadership
         assert leadership is not None

@@ -157,7 +157,7 @@ class World:
         return PutJob(jid, LEAF, version, [Group(-1, minimum)], b"")
 
     async def lead(self) -> None:
-        """Another coordinator takes the seat, and every writer."""
+        """Another coordinator takes the leadership, and every writer."""
         if COORDINATOR in self.own.epochs:
             await self.ledger.release(COORDINATOR, self.own.epochs[COORDINATOR])
         await self.claim(COORDINATOR)

@@ -72,7 +72,7 @@ async def place(
     flush(embedded_server)  # no lease of ours holds up the tests that follow
 
 
-# --- the coordinator's seat -------------------------------------------------------------------
+# --- the leadership -------------------------------------------------------------------
 
 
 async def test_only_one_leads_until_its_lease_runs_out(place: Place) -> None:

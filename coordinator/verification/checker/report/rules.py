@@ -29,8 +29,8 @@ class Rule(Enum):
     NUMBERING = 6, "no event is missing between two others"
     BINDING_ENDS = 8, "no task stays on its way to its node"
     EVICTION_REASON = 9, "evictions are for the job, and by the rules, that were said"
-    EVICTION_POLICY = 9, "nobody is evicted whom the policy spares"
-    NODE_RULES = 9, "what was bound tolerates its node's taints and is let in by its affinity"
+    EVICTION_POLICY = 9, "no task is evicted that the policy protects"
+    NODE_RULES = 9, "bound pods tolerate the taints of their node and match it by node affinity"
     POD_RULES = 9, "what was bound keeps pod affinity and topology spread"
     VOLUMES = 9, "what was bound reaches its volumes, within what its node takes"
 

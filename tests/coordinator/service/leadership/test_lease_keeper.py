@@ -67,8 +67,8 @@ async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[Leading
 
 
 class Rival:
-    """Another coordinator, in a thread and a loop of its own, that asks for the seat now and then
-    until it has it or is told to stop."""
+    """Another coordinator, in a thread and a loop of its own, that asks for the leadership now and
+    then until it has it or is told to stop."""
 
     def __init__(self, server: EmbeddedServer, lease: float) -> None:
         """``lease``: of the leader; it asks twenty times in one."""
@@ -104,7 +104,7 @@ class Rival:
 
     def hold_up(self, seconds: float) -> None:
         """Hold up the loop that calls this, as a long callback does: for so long, or until the
-        rival has the seat."""
+        rival has the leadership."""
         self._thread.join(seconds)
         self._stop.set()
         self._thread.join(PATIENCE)
@@ -133,7 +133,8 @@ async def undisturbed(server: EmbeddedServer, attempt: Attempt) -> None:
 
 
 async def test_a_loop_that_is_held_up_keeps_the_seat(server: EmbeddedServer) -> None:
-    """For four leases nothing of the loop runs; the lease is renewed, and nobody takes the seat."""
+    """For four leases nothing of the loop runs; the lease is renewed, and nobody takes the
+    leadership."""
 
     async def attempt(leader: Leading, rival: Rival) -> None:
         before = leader.leadership.lease.until

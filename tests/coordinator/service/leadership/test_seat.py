@@ -1,4 +1,5 @@
-"""Taking the seat: nothing may be acknowledged that the successor does not know (promise 6)."""
+"""Taking the leadership: nothing may be acknowledged that the successor does not know (promise
+6)."""
 
 from __future__ import annotations
 

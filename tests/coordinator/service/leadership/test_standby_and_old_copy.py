@@ -40,7 +40,7 @@ class Leading:
         self._sequence = 0
 
     async def claim(self) -> None:
-        """The seat, on whatever is there: the operator has said that it counts."""
+        """The leadership, on whatever is there: the operator has said that it counts."""
         leader = await self._ledger.claim(COORDINATOR)
         self._run = await self._ledger.bless(leader)
         self._epoch = await self._ledger.claim(INTAKE, leader=leader)

@@ -53,7 +53,7 @@ class Driven:
     ledger: Ledger
     restart: Callable[[], Awaitable[None]]
     runs: list[str] = field(default_factory=list)
-    seats: dict[int, Epoch] = field(default_factory=dict)
+    leaderships: dict[int, Epoch] = field(default_factory=dict)
     shards: dict[tuple[int, int], Epoch] = field(default_factory=dict)
     sequence: int = 0
     sent: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -62,10 +62,10 @@ class Driven:
 
     async def begin(self) -> None:
         await self.ledger.open()
-        self.seats[1] = await self.ledger.claim(COORDINATOR, lease=LONG)
+        self.leaderships[1] = await self.ledger.claim(COORDINATOR, lease=LONG)
         for shard in SHARDS:
-            await self._claim_shard(shard, 1, self.seats[1])
-        self.runs.append(await self.ledger.bless(self.seats[1]))
+            await self._claim_shard(shard, 1, self.leaderships[1])
+        self.runs.append(await self.ledger.bless(self.leaderships[1]))
         objects = [*cluster(3, FULL), job(JIDS[0], Group(-1, 2)), job(JIDS[1])]
         assert (await self.ledger.store(self._intake(1, 0, objects))).verdict is Verdict.COMMITTED
 
@@ -115,25 +115,25 @@ class Driven:
     # --- who leads ----------------------------------------------------------------------------
 
     async def _seat_moved(self, before: State, after: State) -> None:
-        if after.seat != before.seat:
-            self.seats[after.seat] = await self.ledger.claim(COORDINATOR, lease=LONG)
-            self.met["seat claimed"] += 1
+        if after.leadership != before.leadership:
+            self.leaderships[after.leadership] = await self.ledger.claim(COORDINATOR, lease=LONG)
+            self.met["leadership claimed"] += 1
 
     async def _coordinator_moved(
         self, before: State, after: State, old: ModelCoordinator, new: ModelCoordinator, label: str
     ) -> None:
         if "deposed" in label and old.role != STANDBY == new.role:
             with pytest.raises(Deposed):
-                await self.ledger.claim("0", leader=self.seats[old.seat], lease=LONG)
+                await self.ledger.claim("0", leader=self.leaderships[old.leadership], lease=LONG)
             with pytest.raises(Deposed):
-                await self.ledger.bless(self.seats[old.seat])
+                await self.ledger.bless(self.leaderships[old.leadership])
             self.met["deposed"] += 1
             return
         for shard in SHARDS:
             if new.shards[shard] != old.shards[shard] and new.role >= CLAIMED:
-                await self._claim_shard(shard, new.shards[shard], self.seats[new.seat])
+                await self._claim_shard(shard, new.shards[shard], self.leaderships[new.leadership])
         if "blesses" in label and new != old:
-            run_id = await self.ledger.bless(self.seats[new.seat])
+            run_id = await self.ledger.bless(self.leaderships[new.leadership])
             if new.run == len(self.runs):
                 self.runs.append(run_id)
             assert self.runs[new.run] == run_id
@@ -144,8 +144,10 @@ class Driven:
         self.shards[shard, number] = epoch
 
     async def _leases_moved(self, before: State, after: State) -> None:
-        if after.seat == before.seat and after.seat_lasts != before.seat_lasts:
-            await self._lease(COORDINATOR, self.seats[after.seat], lasts=after.seat_lasts)
+        if after.leadership == before.leadership and after.lease_lasts != before.lease_lasts:
+            await self._lease(
+                COORDINATOR, self.leaderships[after.leadership], lasts=after.lease_lasts
+            )
         for shard in SHARDS:
             same = after.shards[shard] == before.shards[shard]
             if same and after.lasts[shard] != before.lasts[shard]:
@@ -159,36 +161,42 @@ class Driven:
     # --- what the coordinator writes ----------------------------------------------------------
 
     async def _changed(self, before: State, after: State) -> None:
-        seat, run_number = after.seat, after.blessed
+        leadership, run_number = after.leadership, after.blessed
         if after.phase != before.phase:
-            await self._store(seat, run_number, PutPartition(after.phase, {0: [0], 1: [1, 2]}))
+            await self._store(
+                leadership, run_number, PutPartition(after.phase, {0: [0], 1: [1, 2]})
+            )
         if after.cordoned and not before.cordoned:
-            await self._store(seat, run_number, node(1, FULL, spec=2))
+            await self._store(leadership, run_number, node(1, FULL, spec=2))
         if after.change == 1 != before.change:
-            await self._store(seat, run_number, DropJob(JIDS[1]))
+            await self._store(leadership, run_number, DropJob(JIDS[1]))
         if after.change == 2 != before.change:
             self.sequence += 1
-            epoch, items = self.seats[seat], [StatusItem(TaskState.FAILED, JIDS[1], [0], [0])]
+            epoch, items = (
+                self.leaderships[leadership],
+                [StatusItem(TaskState.FAILED, JIDS[1], [0], [0])],
+            )
             batch = StatusBatch(COORDINATOR, epoch, self.sequence, self.runs[run_number], items, [])
             assert (await self.ledger.record(batch)).applied == [[0]]
 
-    async def _store(self, seat: int, run_number: int, op: object) -> None:
-        reply = await self.ledger.store(self._intake(seat, run_number, [op]))
+    async def _store(self, leadership: int, run_number: int, op: object) -> None:
+        reply = await self.ledger.store(self._intake(leadership, run_number, [op]))
         assert reply.verdict is Verdict.COMMITTED
 
-    def _intake(self, seat: int, run_number: int, ops: list) -> IntakeBatch:  # type: ignore[type-arg]
+    def _intake(self, leadership: int, run_number: int, ops: list) -> IntakeBatch:  # type: ignore[type-arg]
         self.sequence += 1
-        epoch = self.seats[seat]
+        epoch = self.leaderships[leadership]
         return IntakeBatch(COORDINATOR, epoch, self.sequence, self.runs[run_number], ops)
 
     async def _rights(self, s: State) -> None:
-        """Whoever may write in the model may write, and nobody else; nor is the seat given away."""
+        """Whoever may write in the model may write, and nobody else; nor is the leadership given
+        away."""
         for c in s.coordinators:
             if c.role >= CLAIMED and c.run < len(self.runs):
-                reply = await self.ledger.store(self._intake(c.seat, c.run, []))
+                reply = await self.ledger.store(self._intake(c.leadership, c.run, []))
                 may = reply.verdict is Verdict.COMMITTED
                 assert may == model.may_write(s, c, ALL), (reply.verdict, c)
                 self.met["may write" if may else "may not write"] += 1
-        if s.seat_lasts:
+        if s.lease_lasts:
             with pytest.raises(LeaseHeld):
                 await self.ledger.claim(COORDINATOR, lease=LONG)

@@ -31,7 +31,7 @@ MET = {
     "batch COMMITTED again",
     "batch EPOCH",
     "batch RUN",
-    "seat claimed",
+    "leadership claimed",
     "deposed",
     "blessed",
     "renewed",

@@ -27,7 +27,7 @@ MISSED = {
     ModelCheck.TASK: (CHANGE, Promise.NOTHING_LOST, 4),
     ModelCheck.IDEMPOTENCY: (CUT, Promise.REPLAY, 4),
     ModelCheck.LEASE: (PAUSE, Promise.FENCE, 5),
-    ModelCheck.SEAT: (NONE, Promise.FENCE, 1),
+    ModelCheck.LEADERSHIP: (NONE, Promise.FENCE, 1),
     ModelCheck.LEADER: (PAUSE, Promise.NOTHING_LOST, 11),
     ModelCheck.BEHIND: (CRASH, Promise.OLD_COPY, 6),
     ModelCheck.UNTOLD: (CRASH, Promise.OLD_COPY, 10),

@@ -35,7 +35,7 @@ def test_an_adopted_worker_leaves_calls_of_its_earlier_coordinator_alone(
 
 
 async def claimed(server: EmbeddedServer) -> tuple[Desk, Epoch]:
-    """A coordinator that takes the seat, and the epoch that it claims for shard 0."""
+    """A coordinator that takes the leadership, and the epoch that it claims for shard 0."""
     ledger = RedisLedger(server.url)
     desk = await Desk(ledger).open()
     await ledger.close()

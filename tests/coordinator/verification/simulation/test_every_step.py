@@ -14,7 +14,14 @@ from coordinator.verification.simulation.scenario import Fault, FaultKind, Scena
 from coordinator.verification.simulation.virtual_time import CALM
 
 STEPS = {
-    "take the seat": ("claim", "snapshot", "read moved", "read nominations", "bless", "renew"),
+    "take the leadership": (
+        "claim",
+        "snapshot",
+        "read moved",
+        "read nominations",
+        "bless",
+        "renew",
+    ),
     "start workers": ("worker started", "worker up"),
     "intake": ("store",),
     "order and place": ("call", "read log"),

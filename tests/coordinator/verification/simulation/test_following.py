@@ -70,7 +70,8 @@ def check(follower: Follower, ledger: LedgerDouble) -> None:
 def test_who_followed_knows_what_who_recovers_knows(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a few moments a follower that began earlier takes the seat, in the midst of everything."""
+    """At a few moments a follower that began earlier takes the leadership, in the midst of
+    everything."""
     followers: list[Follower] = []
     changes = read = checked = 0
 

@@ -12,7 +12,7 @@ from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import build
 from coordinator.verification.simulation.run import Simulation
 from shared.ledger.memory.log import Log
-from shared.ledger.memory.seats import Seats
+from shared.ledger.memory.ownership import WriterOwnership
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import Epoch
 
@@ -63,19 +63,21 @@ def served(seed: int) -> bool:
 
 
 def is_accepted(simulation: Simulation) -> bool:
-    return simulation.ledger.seats.blessed == simulation.ledger.seats.run
+    return simulation.ledger.ownership.blessed == simulation.ledger.ownership.run
 
 
 def test_claims_that_are_told_at_once_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads on has then seen an entry that is newer than all that is missing."""
-    claim = Seats.claim
+    claim = WriterOwnership.claim
 
-    def tell(self: Seats, writer: str, *, leader: Epoch | None, lease: float, holder: str) -> Epoch:
+    def tell(
+        self: WriterOwnership, writer: str, *, leader: Epoch | None, lease: float, holder: str
+    ) -> Epoch:
         epoch = claim(self, writer, leader=leader, lease=lease, holder=holder)
         self.untold.pop(writer, None)
         return epoch
 
-    monkeypatch.setattr(Seats, "claim", tell)
+    monkeypatch.setattr(WriterOwnership, "claim", tell)
     assert any(map(served, SEEDS))
 
 

@@ -18,11 +18,12 @@ class _Lease:
     given_back: bool = False
 
 
-SeatsCopy = tuple[dict[str, Epoch], dict[str, _Lease], dict[str, str], str, dict[str, Epoch]]
-"""Epochs, leases and holders of writers; the blessed run; epochs whose claim was not answered."""
+OwnershipCopy = tuple[dict[str, Epoch], dict[str, _Lease], dict[str, str], str, dict[str, Epoch]]
+"""Epochs, leases and holders of writers; the blessed run; epochs claimed in a run that is not
+accepted yet."""
 
 
-class Seats:
+class WriterOwnership:
     """``clock``: the server's, in seconds; it may jump. ``nonce``: the random part of epochs."""
 
     def __init__(self, *, clock: Callable[[], float], nonce: Callable[[], str]) -> None:
@@ -90,11 +91,11 @@ class Seats:
         blessed."""
         self.run = self._nonce()
 
-    def copy(self) -> SeatsCopy:
+    def copy(self) -> OwnershipCopy:
         """The durable part. The run id is not: it is that of the server's process."""
         return deepcopy((self._epochs, self._leases, self._holders, self.blessed, self.untold))
 
-    def bring_back(self, copy: SeatsCopy) -> None:
+    def bring_back(self, copy: OwnershipCopy) -> None:
         """Replace the state by a copy, as for a server that was started with it."""
         self._epochs, self._leases, self._holders, self.blessed, self.untold = deepcopy(copy)
         self.restart()
