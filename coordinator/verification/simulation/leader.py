@@ -203,6 +203,7 @@ class Life:
             stop=self.binding.stop,
             step=self._step,
         )
+        self._reconciling.begin(self._intake.registry)
         policy = self._recorded_policy(core.order.session.policy)
         self.desk.store([policy_op(policy)], lambda: None)
         self.audit = SimulatedAudit(process=process, ledger=ledger, task_recorder=task_recorder)

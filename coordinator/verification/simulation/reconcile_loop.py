@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from coordinator.cluster.protocol import ClusterTimeout, Listed
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import ReconcilePass, Reconciler, Task
+from coordinator.intake.admission.registry import Registry
 from coordinator.verification.simulation.ledger_writer import SimulatedRecorder
 from coordinator.verification.simulation.process import Lane, Process
 from coordinator.verification.simulation.virtual_time import Event, Place
@@ -40,6 +42,13 @@ class SimulatedReconciling:
         self._reconciler = Reconciler(core)
         self._asking = Lane(process, Place.CLUSTER)
         self._looking = False
+
+    def begin(self, registry: Registry) -> None:
+        """Before anything is taken in: give out no job number that the cluster knows already, as
+        an old copy of the ledger would. The service waits for this answer, so that nothing happens
+        meanwhile; without an answer it goes on."""
+        with suppress(ClusterTimeout):
+            registry.next_jid = max(registry.next_jid, self._kubelets.listing("").highest + 1)
 
     def look(self) -> None:
         """Now, and again and again."""

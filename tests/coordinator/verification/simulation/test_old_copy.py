@@ -6,8 +6,11 @@ about it can be kept. A run is judged by what may not happen, up to the operator
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
+from coordinator.cluster.protocol import ClusterTimeout
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import build
 from coordinator.verification.simulation.run import Simulation
@@ -51,6 +54,31 @@ def test_it_gets_no_service_until_the_operator_says_that_it_counts() -> None:
         assert at_once(ledger.log_tail()) != tail
         simulation.core.validate()
     assert looked > len(SEEDS) / 2
+
+
+def test_no_job_gets_a_number_that_the_cluster_knows_already() -> None:
+    """The old copy does not know the jobs that came since; their tasks may run."""
+    given = 0
+    for seed in SEEDS:
+        simulation, tail = with_old_copy(seed)
+        if simulation.ledger.seen == tail:
+            continue
+        simulation.run(until=START + AT + MEANWHILE)
+        known = highest(simulation)
+        simulation.ledger.accept()
+        before = set(at_once(simulation.ledger.snapshot()).jobs)
+        simulation.run(until=simulation.timeline.now + MEANWHILE)
+        after = set(at_once(simulation.ledger.snapshot()).jobs) - before
+        assert all(jid > known for jid in after), f"seed {seed}"
+        given += len(after)
+    assert given
+
+
+def highest(simulation: Simulation) -> int:
+    """Of the job numbers that the cluster knows, whatever its network loses."""
+    while True:
+        with suppress(ClusterTimeout):
+            return simulation.kubelets.listing("").highest
 
 
 def served(seed: int) -> bool:
