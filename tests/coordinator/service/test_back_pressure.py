@@ -79,8 +79,6 @@ async def test_who_asks_while_the_ledger_stands_still_is_turned_away_and_told_wh
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No request is kept beyond the bound, and what was acknowledged is in the ledger."""
-    # A batch takes more while it is judged: bounded, or how many would depend on who is quicker.
-    monkeypatch.setattr("coordinator.intake.writer.BATCH_OPS", QUEUE_REQUESTS)
     store, gate = RedisLedger.store, asyncio.Event()
 
     async def stands_still(self: RedisLedger, batch: IntakeBatch) -> IntakeReply:
