@@ -1,8 +1,8 @@
-"""What is to be done about Jobs, decided from their rules and from where their tasks stand.
+"""Actions on Jobs, decided from their lifecycle policies and the states of their tasks.
 
-No I/O and no clock. It knows only the jobs that have rules; for all others, what happened costs one
-look-up. What it asks for is executed by :mod:`coordinator.controllers.job_loop` and becomes durable
-with the document of the Job; what has been asked and not come back is not asked twice.
+No I/O and no clock. It knows only the jobs that have policies; for all others an event costs one
+look-up. :mod:`coordinator.controllers.job_loop` executes the actions, which become durable with the
+document of the Job; an action that is under way is not issued twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Live(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Stop every task of this incarnation; its document remembers ``state``."""
+    """Stop every task of this incarnation; ``state`` is stored in its document."""
 
     key: Key
     jid: int
@@ -54,7 +54,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The job ended by itself; its document remembers ``state``."""
+    """Store the ``state`` of a job that ended by itself in its document."""
 
     key: Key
     jid: int
@@ -72,7 +72,7 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Delete the Job, if it is still the one that was created then."""
+    """Delete the Job, if it is still the one created then."""
 
     key: Key
     created: float
@@ -87,14 +87,14 @@ class _Ruled:
     rules: Rules
     retries: int
     noted: bool
-    """Its end is in its document."""
+    """Whether its end is stored in its document."""
     created: float
     awaiting: bool = False
-    """Something was asked for that its next document will show."""
+    """Whether an action is under way whose result its next document will show."""
 
 
 class JobController:
-    """``known``: the jobs that live, by number."""
+    """``known``: the jobs that are not deleted, by number."""
 
     def __init__(self, live_of: Callable[[int], Live | None]) -> None:
         self._known = live_of
@@ -110,7 +110,7 @@ class JobController:
     # --- events -----------------------------------------------------------------------------------
 
     def published(self, documents: Iterable[Document], deleted: Iterable[Key], now: float) -> None:
-        """These documents are durable and the scheduler knows them; those are no more."""
+        """Take durable documents that the scheduler knows, and deleted keys."""
         for key in deleted:
             if key.kind == "Job":
                 self._forget(key)
@@ -119,27 +119,27 @@ class JobController:
                 self._look(document, now)
 
     def recorded(self, jids: Iterable[int], now: float) -> None:
-        """Tasks of these jobs moved."""
+        """Note that tasks of these jobs changed."""
         for jid in jids:
             if jid in self._ruled:
                 self._judge(jid, now)
 
     def failed(self, jid: int) -> None:
-        """What was asked for about this job could not be done: to be asked again when it moves."""
+        """Note that an action on this job failed: it is issued again when the job changes."""
         if (ruled := self._ruled.get(jid)) is not None:
             ruled.awaiting = False
 
     def next_due(self) -> float | None:
-        """When something is to be done though nothing happens."""
+        """When an action becomes due although nothing happens."""
         return self._due[0][0] if self._due else None
 
     @property
     def asks(self) -> bool:
-        """Whether there is something to be done."""
+        """Whether an action is due."""
         return bool(self._actions)
 
     def take(self, now: float) -> list[Action]:
-        """What is to be done now; each is handed out once."""
+        """The actions that are due; each is returned once."""
         while self._due and self._due[0][0] <= now:
             due, key = heapq.heappop(self._due)
             if self._ends.get(key, (_FAR, 0.0))[0] == due:
@@ -197,7 +197,7 @@ class JobController:
 
 
 def _ending(ruled: _Ruled, ruling: Ruling, live: Live, now: float) -> dict[str, Any]:
-    """What the document remembers while the job is stopped: where it is, and what comes then."""
+    """The state to store while the job is stopped: its phase, and what follows."""
     retries = ruled.retries
     if ruling.action == RESTART_JOB:
         retries += 1

@@ -1,4 +1,4 @@
-"""The job controller in the coordinator process: events go in, what it asks for is stored."""
+"""The job controller in the coordinator process: passes events in, executes its actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coordinator.ledger_refusals import StoreRefused
 from shared.messages.messages import StatusItem
 
 AT_ONCE = 64
-"""Actions that wait for the ledger together."""
+"""Limit on actions that wait for the ledger together."""
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class JobLoop:
     # --- what happens -----------------------------------------------------------------------------
 
     def restored(self, documents: Iterable[Document]) -> None:
-        """The start: what became due while nobody looked is found again."""
+        """At the start: find again what became due while no coordinator ran."""
         self.controller.published(documents, (), time.time())
         self._moved.set()
 

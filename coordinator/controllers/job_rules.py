@@ -1,7 +1,7 @@
-"""What a Job says about its own life, and what follows from where its tasks stand.
+"""The lifecycle policies of a Job, and the action that the states of its tasks call for.
 
-Pure: states in, verdict out. Judged by how things stand, not by what was told last, so that nothing
-is lost where a coordinator ends between the two.
+Pure: states in, verdict out. Judged by present states, not by events, so that nothing is lost where
+a coordinator ends between two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shared.messages.messages import UNSUCCESSFUL, TaskState
 from shared.model.model import Job
 
 _SIGNS = (b'"policies"', b'"ttlSecondsAfterFinished"', b'"dependsOn"')
-"""A body without any of these has no rules, and is not looked at closer."""
+"""A body without any of these has no policies, and is not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class RoleRules:
     policies: tuple[PolicyManifest, ...]
     count: int
     needed: int
-    """So many members run or succeeded: roles that wait for this one may begin."""
+    """Number of members that must run or have succeeded before dependent roles may start."""
     depends_on: DependsOn | None
 
 
@@ -46,7 +46,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What a policy asks for, and which event of which role made it."""
+    """The action of a policy, with the event and role that triggered it."""
 
     action: str
     event: str
@@ -54,7 +54,7 @@ class Ruling:
 
 
 def rules_of(document: Document) -> Rules | None:
-    """None where a Job has none: it is left alone."""
+    """The policies of a Job; None for a Job without any."""
     if not any(sign in document.body for sign in _SIGNS):
         return None
     manifest = parse(document.object())
@@ -76,7 +76,7 @@ def rules_of(document: Document) -> Rules | None:
 
 
 def verdict(rules: Rules, job: Job, states: bytearray) -> Ruling | None:
-    """What is to be done now; None: nothing. Failures come before completions."""
+    """The action due now; None for none. Failures come before completions."""
     ranges = _ranges(job)
     for event in (POD_FAILED, TASK_COMPLETED):
         for role in rules.roles:
@@ -89,7 +89,7 @@ def verdict(rules: Rules, job: Job, states: bytearray) -> Ruling | None:
 
 
 def _ranges(job: Job) -> dict[str, tuple[int, int]]:
-    """First task and end of every role by its name. The parts of a role follow one another."""
+    """First task and end of every role by its name. The parts of a role are adjacent."""
     ranges: dict[str, tuple[int, int]] = {}
     for role in job.roles:
         first, _ = ranges.get(role.name, (role.first, 0))
@@ -111,7 +111,7 @@ def _action(policies: tuple[PolicyManifest, ...], event: str) -> str | None:
 
 
 def may_begin(rules: Rules, job: Job, states: bytearray) -> list[str]:
-    """Roles that are not created yet, and whose turn it is."""
+    """Roles that are not created yet and whose dependencies are met."""
     ranges = _ranges(job)
     needed = {role.name: role.needed for role in rules.roles}
 
@@ -133,7 +133,7 @@ def may_begin(rules: Rules, job: Job, states: bytearray) -> list[str]:
 
 
 def _waits(rules: Rules, name: str) -> bool:
-    """Whether a role is one that waits for others and would have members."""
+    """Whether a role depends on others and would have members."""
     return any(role.name == name and role.depends_on and role.count for role in rules.roles)
 
 

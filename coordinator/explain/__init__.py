@@ -1,1 +1,1 @@
-"""Explanations and plans: ask the workers, word the answer, change nothing."""
+"""Explanations and plans: inquire at the workers, word the answer, change nothing."""

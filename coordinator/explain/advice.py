@@ -1,4 +1,5 @@
-"""What would help: the checks of a funnel left out one by one, smaller requests, fewer members."""
+"""Proposals that would let a job start: each check of a funnel left out, smaller requests, fewer
+members."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from shared.units.amount_text import listed, name_of
 from shared.units.quantity import quantity, unit_of
 
 LINES = 6
-"""Proposals at most, those that suffice first."""
+"""Most proposals; those that suffice come first."""
 
 
 def advice(
@@ -27,10 +28,11 @@ def advice(
     changes: Sequence[tuple[str, InquiryFinding]] = (),
     fits_now: bool,
 ) -> list[dict[str, Any]]:
-    """Each ``{change, fits, starts, nodes}``: with this change alone, would the tasks that have to
-    start together start now, how many would, and how many nodes more take one.
+    """Each ``{change, fits, starts, nodes}``: with this change alone, whether the tasks that must
+    start together would start now, how many would, and how many more nodes take one.
 
-    ``changes``: those that a worker has tried."""
+    ``changes``: those that a worker has tried.
+    """
     f, needed = role.funnel, role.needed
     if why.reason is Reason.WAITING_FOR_QUOTA:
         more = more_quota(why, job, names)
@@ -64,14 +66,14 @@ def _tried(change: tuple[str, InquiryFinding]) -> dict[str, Any]:
 
 
 def more_quota(why: Why, job: Job, names: Sequence[str]) -> str:
-    """By how much its queue falls short."""
+    """The quota that its queue lacks, as a proposal."""
     return f"{listed(why.short, names)} more for queue {job.queue}" if why.short else "more quota"
 
 
 def _within_quota(
     why: Why, role: RoleFunnel, names: Sequence[str], *, fits_now: bool
 ) -> list[dict[str, Any]]:
-    """A smaller request that quota and nodes allow; no other change helps while quota is short."""
+    """A smaller request that quota and nodes admit; no other change helps while quota is short."""
     if len(why.short) != 1:
         return []
     (slot,) = why.short

@@ -1,4 +1,5 @@
-"""What explain adds of the whole: gang by role, the queue's figures, how long it may take."""
+"""Parts of an explanation about the whole job: gang by role, the queue's figures, estimated
+wait."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ RUNS = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
 
 def gang(state: JobState) -> list[dict[str, Any]]:
-    """Each role: how many of its tasks there are, wait, run, leave and have ended, and how many
-    have to start together."""
+    """Each role: how many of its tasks exist, are pending, run, leave and have ended, and how many
+    must start together."""
     minima = dict(state.job.role_minima)
     rows: dict[str, dict[str, Any]] = {}
     for role in state.job.roles:
@@ -37,8 +38,8 @@ def gang(state: JobState) -> list[dict[str, Any]]:
 
 
 def quota(core: Coordinator, state: JobState, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The figures of the job's queue and of those above it, in the resources that it asks for; its
-    own first. A figure that nobody said is missing."""
+    """The figures of the job's queue, then of its ancestors, in the resources that the job
+    requests. A figure that is not set is missing."""
     accounts = core.order.accounts
     need = core_need(state, accounts.classes, list(state.job.roles)) if state.info.pending else ()
     requested = amounts(need, accounts.classes)
@@ -70,8 +71,8 @@ def _figures(
 
 
 def victims(state: JobState) -> dict[str, Any] | None:
-    """Who was looked at so that the job could take its place, and why they do not make way; None
-    where nobody was, or somebody was found."""
+    """The possible victims of the last attempt to evict for the job, and why they were not evicted;
+    None where none was considered, or some were evicted."""
     vain = state.failed_eviction
     if vain is None or not state.info.pending:
         return None
@@ -82,9 +83,10 @@ def victims(state: JobState) -> dict[str, Any] | None:
 
 
 def estimate(likes: RecentWaits, state: JobState, now: float) -> dict[str, Any] | None:
-    """How long it may wait still: what jobs like it waited that had waited as long already.
+    """The expected remaining wait: of jobs of its sort that had waited as long already.
 
-    ``p50`` and ``p90`` in seconds, and on what that is based; None where too few are known."""
+    ``p50`` and ``p90`` in seconds, and the sample they rest on; None where too few are known.
+    """
     waited = max(0.0, now - state.job.created)
     waits = sorted(wait - waited for wait in likes.of(state) if wait > waited)
     if len(waits) < RecentWaits.ENOUGH:

@@ -1,8 +1,7 @@
-"""Explain: why one job waits, or where it is, in figures that add up.
+"""Explain: why one job waits, or where it is placed, in figures that add up.
 
-What the coordinator knows (position, tries, totals) is joined with what a worker finds when it
-looks at every node for this job. Without a worker that answers, the stored facts are told, and that
-they are all there is.
+The coordinator's facts (position, attempts, totals) are combined with a worker's evaluation of
+every node for this job. If no worker answers, the stored facts are shown and marked as such.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from shared.units.quantity import quantity
 
 API_VERSION = "quadrant.dev/v1alpha1"
 NODES = 20
-"""Nodes named of a job that is placed."""
+"""Most nodes listed for a placed job."""
 
 _UID = 37
-"""Length of what follows a Job's name in that of its PodGroup: a dash and an uid."""
+"""Length of the suffix that a Job's PodGroup name has: a dash and a uid."""
 
 LEVEL_WORDS = {
     Level.IDLE_OWN: "idle, own shard",
@@ -53,7 +52,7 @@ LEVEL_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ExplainTarget:
-    """What is asked about: a job, or one member of it."""
+    """The subject of an explanation: a job, or one member of it."""
 
     jid: int
     tix: int = -1
@@ -106,7 +105,7 @@ class Explainer:
         return subject
 
     def _member(self, namespace: str, name: str) -> ExplainTarget | None:
-        """A pod of a Job, by its name ``{job}-{role}-{index}``."""
+        """The pod of a Job with the name ``{job}-{role}-{index}``."""
         registry = self._registry()
         head, _, index = name.rpartition("-")
         if not index.isdecimal():
@@ -154,7 +153,7 @@ class Explainer:
         return answer
 
     async def _here(self, state: JobState, tix: int) -> dict[str, Any]:
-        """Why its task is where it is, where that can be told."""
+        """Why its task is on its node, as far as known."""
         answer = await look_here(self._core, self._inquiries, state, tix)
         return {} if answer is None else {"here": here(self._core, state, answer[0])}
 
@@ -212,7 +211,7 @@ class Explainer:
         }
 
     def _places(self, state: JobState) -> list[dict[str, Any]]:
-        """Where its tasks are, by node; the level where only one shard ever placed it."""
+        """The nodes of its tasks; with levels where only one shard ever placed it."""
         core, by_row = self._core, Counter[int]()
         for row, code in zip(state.rows, state.states, strict=False):
             if row >= 0 and code in HOLDING:
@@ -223,7 +222,7 @@ class Explainer:
         ]
 
     def _level(self, state: JobState, row: int) -> dict[str, Any]:
-        """The shard of a node, and the level of a task there where it can be told for sure."""
+        """The shard of a node, and the level of a task there where it is certain."""
         shard = self._core.dispatcher.shard_of.get(row)
         if shard is None:
             return {}

@@ -1,4 +1,4 @@
-"""Turns that are only asked about: made as Order makes them, charged to nobody."""
+"""Turns for inquiries: built as Order builds them, without charging any queue."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from shared.messages.messages import Group, TaskState, Turn
 from shared.model.model import TaskClass
 
 TAIL = 2000
-"""Elastic tasks that one inquiry looks at: bounds how long it keeps a worker busy."""
+"""Elastic tasks per inquiry: bounds how long it keeps a worker busy."""
 
 
 def draft_turn(
     core: Coordinator, state: JobState, classes: dict[int, TaskClass], *, whole: bool = False
 ) -> tuple[Turn, dict[int, int]]:
-    """The turn the job would get, and how many tasks of each class have to start together.
+    """The turn the job would get, and the tasks of each class that must start together.
 
-    ``whole``: with all elastic tasks, up to a bound, instead of one."""
+    ``whole``: with all elastic tasks, up to a bound, instead of one.
+    """
     key = core.order.session.task_key
     roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
     need = core_need(state, classes, roles)
@@ -56,10 +57,11 @@ def session_turn(
     action: str = "allocate",
     relief: Amounts | None = None,
 ) -> Turn:
-    """The turn as one for a session, as if the job were let in.
+    """The turn in the form for a session, as if the job were admitted.
 
-    ``relief``: what its queue is taken to have less than it has. ``state`` may be a changed copy of
-    what Order has."""
+    ``relief``: amounts to subtract from the queue's usage. ``state`` may be a changed copy of
+    Order's.
+    """
     admitted = replace(state, info=replace(state.info, phase=INQUEUE))
     world, _ = core.order.excerpts.of(admitted, action, core.order.session)
     if relief:
@@ -73,7 +75,7 @@ def session_turn(
 def planned_turn(
     core: Coordinator, state: JobState, turn: Turn, classes: dict[int, TaskClass]
 ) -> Turn:
-    """The turn of a job that need not exist, as one for a session where it needs that."""
+    """The turn of a job that need not exist, in the form for a session where the job needs one."""
     if not state.info.pending:
         return session_turn(core, state, turn, action="backfill")
     job, order = state.job, core.order
@@ -95,7 +97,8 @@ def planned_turn(
 
 
 def here_turn(core: Coordinator, state: JobState, turn: Turn, tix: int = -1) -> Turn:
-    """Why this task is where it is; -1: where the first that is pending would go."""
+    """The turn that asks why this task is on its node; -1: where the first pending task would
+    go."""
     states, nominated = bytearray(state.states), {}
     if tix >= 0:
         states[tix], nominated = TaskState.PENDING, {tix: state.rows[tix]}
@@ -104,7 +107,7 @@ def here_turn(core: Coordinator, state: JobState, turn: Turn, tix: int = -1) -> 
 
 
 def best_shards(core: Coordinator, requested: Amounts, home: int = -1) -> list[int]:
-    """Shards that have a worker, the one to ask first: ``home``, else as Dispatch chooses."""
+    """Shards with a live worker, in the order to ask: ``home`` first, then as Dispatch chooses."""
     up = [state for state in core.dispatcher.shards.values() if state.epoch is not None]
     return [
         state.shard

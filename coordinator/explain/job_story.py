@@ -1,4 +1,4 @@
-"""The story of a job: everything that happened to it and its tasks, in order, from what is told."""
+"""The timeline of a job: what happened to it and its tasks, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared.units.amount_text import plural, some
 Entry = dict[str, Any]
 
 NAMED = 5
-"""Tasks of an entry that are named; the others are counted."""
+"""Tasks named per entry; the others are counted."""
 LEVELS = {level.value: f"L{level.value}" for level in Level}
 STATES = {
     TaskState.RUNNING: ("Started", "began to run"),
@@ -42,7 +42,7 @@ def story_of(core: Coordinator, state: JobState, story: Story | None, tix: int =
 
 
 def _of(happening: Happening, tix: int) -> bool:
-    """Is it about this task, or about the job as a whole?"""
+    """Whether it concerns this task, or the job as a whole."""
     if tix < 0 or happening.audience is not Audience.TASKS:
         return True
     return tix in happening.named()
@@ -64,7 +64,7 @@ def _happened(core: Coordinator, state: JobState, happening: Happening) -> Entry
 
 
 def _placed(core: Coordinator, happening: Happening) -> str:
-    """Where tasks were placed, and at which levels."""
+    """The nodes of the placed tasks, with their levels."""
     levels, nodes = Counter[int](), Counter[int]()
     for placement in happening.placements:
         levels.update(placement.levels)

@@ -1,4 +1,4 @@
-"""Why a task is where it is, for people: one row for each node, one column for each plugin."""
+"""The score of each node for a task: one row per node, one column per plugin."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ NOTE = "as nodes stand now, without this task"
 
 
 def here(core: Coordinator, state: JobState, scores: PlacementScores) -> dict[str, Any]:
-    """``nodes``: how many take it at each level. ``candidates``: the best first; ``level`` is None
-    where a node would not take it now."""
+    """``nodes``: how many take the task at each level. ``candidates``: the best first; ``level`` is
+    None where a node would not take it now."""
     return {
         "pod": state.job.pod_name(scores.tix),
         "note": NOTE,

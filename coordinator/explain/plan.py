@@ -1,4 +1,4 @@
-"""A plan as values: what would come of each job of a list."""
+"""The result of a plan: what would become of each job of a list."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BEST_FIRST = tuple(PlanVerdict)
 
 @dataclass(slots=True)
 class Planned:
-    """One job of the list, and what would come of it."""
+    """One job of the list and its expected result."""
 
     job: Job
     exists: bool
-    """It exists already and would be changed."""
+    """Whether it exists already and would be changed."""
     verdict: PlanVerdict = PlanVerdict.WAITS
     why: Why | None = None
     finding: InquiryFinding | None = None
@@ -38,7 +38,7 @@ class Planned:
 
 @dataclass(slots=True)
 class Plan:
-    """``revision``: the ledger's log, up to where the workers that were asked had read it."""
+    """``revision``: the log position of the workers that were asked."""
 
     admission: Admission
     names: list[str]

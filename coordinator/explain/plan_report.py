@@ -13,7 +13,7 @@ from shared.units.amount_text import by_name
 
 API_VERSION = "quadrant.dev/v1alpha1"
 NODES = 20
-"""Nodes named of one job."""
+"""Most nodes listed per job."""
 NOTE = "feasible at this revision, not a reservation: others may take the room first"
 
 
@@ -57,7 +57,7 @@ def _worst(counts: Counter[str], *, refused: bool) -> str:
 
 
 def _others(plan: Plan) -> list[str]:
-    """What else of the list would be kept, and that it was not counted on."""
+    """Notes on other objects of the list: stored by an apply, but not considered by the plan."""
     admission, remarks = plan.admission, []
     for word, objects in (("node", admission.nodes), ("hypernode", admission.hyper_nodes)):
         if objects:
@@ -133,6 +133,6 @@ def _after(core: Coordinator, rows: Counter[int]) -> list[str]:
 
 
 def _waiting(core: Coordinator, queue: str) -> int:
-    """Jobs that stand in the queue already: some may be looked at first."""
+    """Jobs in the queue that may be tried before these."""
     qid = core.order.queue_ids.get(queue)
     return 0 if qid is None else core.order.lines.queues[qid].waiting

@@ -1,8 +1,8 @@
-"""Plan: what would come of a list of objects, on the live state and without side effects.
+"""Plan: what would become of a list of objects, on the live state and without side effects.
 
-The list is judged as intake would judge it, with nothing kept. Each job that could have a turn is
-placed by a worker on its view, each on top of those before it, and everything is undone. A plan is
-what is feasible at one revision, and no reservation: others may be faster.
+The list is admitted as a dry run. Each job that could have a turn is placed by a worker on its
+view, each on top of those before it, and everything is undone. A plan shows what is feasible at one
+revision and reserves nothing: others may be faster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from shared.units.quantity import quantity
 from shared.units.slots import Slots
 
 JOBS = 200
-"""Jobs of one plan: bounds how long it keeps a worker from its turns."""
+"""Most jobs of one plan: bounds how long it keeps a worker from its turns."""
 
 
 TOO_MANY = "the shard had no time for so many jobs; plan fewer at once"
@@ -51,7 +51,7 @@ TOO_MANY = "the shard had no time for so many jobs; plan fewer at once"
 
 @dataclass(slots=True)
 class _Candidate:
-    """A job whose turn goes to a worker."""
+    """A job whose turn is sent to a worker."""
 
     planned: Planned
     turn: Turn
@@ -108,7 +108,7 @@ class Planner:
                     candidate.planned.why = Why(Reason.PENDING_EVALUATION, text)
 
     async def _anywhere(self, drawn: _Drawing, candidates: list[_Candidate]) -> None:
-        """Every worker sees every node: one of them places all."""
+        """Every worker sees every node: one of them places all jobs."""
         need: Amounts = {}
         for candidate in candidates:
             for slot, amount in amounts(tuple(candidate.needed.items()), drawn.classes).items():
@@ -122,7 +122,7 @@ class Planner:
             candidate.planned.why = Why(Reason.PENDING_EVALUATION, f"not looked at: {TOO_MANY}")
 
     async def _behind_walls(self, drawn: _Drawing, candidates: list[_Candidate]) -> None:
-        """Each worker sees its own nodes only: the first that has room for a job gets it, on top of
+        """Each worker sees its own nodes only: the first with room for a job gets it, on top of
         those it got before."""
         placed_on: dict[int, list[_Candidate]] = {}
         for candidate in candidates:
@@ -147,7 +147,7 @@ class Planner:
 
 
 class _Drawing:
-    """One plan being made."""
+    """A plan in progress."""
 
     def __init__(self, core: Coordinator, intake: Intake, admission: Admission) -> None:
         self._core = core
@@ -164,7 +164,7 @@ class _Drawing:
         """Queue -> what jobs of this plan would take of it."""
 
     def draw(self) -> Steps[list[_Candidate]]:
-        """Note every job; the ones whose turn a worker has to try."""
+        """Note every job; returns those whose turn a worker has to try."""
         candidates: list[_Candidate] = []
         jobs = self.plan.admission.jobs
         for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.jid)):
@@ -177,7 +177,7 @@ class _Drawing:
         return candidates
 
     def _queue(self, name: str) -> QueueInfo | None:
-        """As the list would make it, with what its jobs hold now."""
+        """The queue as the list would make it, with its present usage."""
         qid = self._core.order.queue_ids.get(name)
         live = None if qid is None else self._core.order.lines.queues[qid].info
         fresh = self._queues.get(name)
@@ -186,7 +186,7 @@ class _Drawing:
         return replace(live, queue=fresh.queue)
 
     def _judge(self, planned: Planned) -> _Candidate | None:
-        """What can be told without a worker; else what to ask one."""
+        """The result where no worker is needed; else the candidate to send to one."""
         job, queue = planned.job, self._queue(planned.job.queue)
         if queue is None:
             text = f"queue {job.queue} does not exist; create it, or name another in the job"
@@ -240,7 +240,8 @@ class _Drawing:
         return state
 
     def _over(self, queue: QueueInfo, requested: Amounts) -> Why | None:
-        """Why the queue may not take it now, jobs of this plan counted; else it is charged."""
+        """Why the queue does not admit it now, jobs of this plan included; None: it does, and is
+        charged."""
         for above in upwards(self._core.order.lines.queues, queue):
             qid = above.queue.qid
             charged = self._charged.get(qid, {})
@@ -287,7 +288,7 @@ class _Drawing:
         )
 
     def take(self, candidate: _Candidate, answers: list[tuple[int, InquiryFinding]]) -> None:
-        """Turn what one shard found, or several, into a verdict: the best of them counts."""
+        """Take the findings of one or several shards for a candidate: the best of them counts."""
         judged = [(*self._verdict(finding), shard, finding) for shard, finding in answers]
         verdict, why, shard, finding = min(judged, key=lambda entry: BEST_FIRST.index(entry[0]))
         apart = larger_than_shards([finding for _, finding in answers])
@@ -321,7 +322,7 @@ class _Drawing:
 
 
 def _worst(funnels: list[RoleFunnel]) -> RoleFunnel:
-    """The first role that no node could ever take, else the first of all."""
+    """The first role that no node can ever take, else the first of all."""
     return next((role for role in funnels if not can_ever(role)), funnels[0])
 
 

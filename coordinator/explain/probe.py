@@ -1,4 +1,4 @@
-"""What workers are asked for one explanation: the job's turn, and what would come of changes."""
+"""The inquiries behind one explanation: the job's turn, and its turn under proposed changes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from shared.model.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a worker found."""
+    """The workers' findings."""
 
     finding: InquiryFinding | None = None
     shard: int = -1
     silent: str = ""
-    """Why none answered."""
+    """Why no worker answered."""
     changes: list[tuple[str, InquiryFinding]] = field(default_factory=list)
-    """What would come of the job if this were changed."""
+    """The finding for each proposed change of the job."""
     placement_scores: PlacementScores | None = None
 
 
 async def look(
     core: Coordinator, inquiries: Inquiries, state: JobState, why: Why, names: Sequence[str]
 ) -> Seen:
-    """Ask about a job that waits. Where it finds no place, that is noted with the job as the last
-    that is known, as after a turn: everybody tells the same from then on."""
+    """Inquire about a waiting job. Where it finds no place, the result is stored as its last
+    turn's, so that all answers give the same reason from then on."""
     asks = why.reason not in KEPT or why.reason is Reason.EXCEEDS_CAPABILITY
     if not asks or not state.unplaced or state.info.qid < 0:
         return Seen()
@@ -81,8 +81,8 @@ async def look(
 async def look_here(
     core: Coordinator, inquiries: Inquiries, state: JobState, tix: int
 ) -> tuple[PlacementScores, int] | None:
-    """Why a task that has a node is there, and the shard that told; None where it has none, or
-    nobody tells. ``tix`` -1: of its first task that has one."""
+    """Why a placed task is on its node, and the shard that answered; None where it has no node, or
+    no worker answers. ``tix`` -1: the first placed task."""
     if tix < 0:
         tix = next((t for t, now in enumerate(state.states) if now in HOLDING), -1)
     placed = tix >= 0 and state.states[tix] in HOLDING
@@ -108,7 +108,8 @@ def _starts(finding: InquiryFinding) -> int:
 def _note(
     core: Coordinator, state: JobState, finding: InquiryFinding, shard: int, apart: str
 ) -> None:
-    """``apart``: behind walls, said where no shard could ever hold what all together could."""
+    """``apart``: the note, in hard mode, that no single shard could hold what all together
+    could."""
     if finding.code is not OutcomeCode.INFEASIBLE or not finding.reasons:
         return
     if state.standing is Standing.NOMINATED or state.job.jid not in core.order.jobs:
@@ -133,7 +134,7 @@ def _note(
 def _changes(
     core: Coordinator, state: JobState, turn: Turn, why: Why, names: Sequence[str]
 ) -> list[tuple[str, Turn]]:
-    """Changes that only a session can try: (what is changed, its turn)."""
+    """Proposed changes that only a session can try: (change, turn)."""
     changes: list[tuple[str, Turn]] = []
     if not turn.world or not state.info.pending:
         return changes
@@ -147,7 +148,7 @@ def _changes(
 
 
 def _topologies(job: Job) -> list[tuple[str, Job]]:
-    """The job with its domains one tier wider, and as a wish only."""
+    """The job with domains one tier wider, and with soft topology."""
     rules = [job.topology, *(group.topology for group in job.sub_groups)]
     hard = [rule for rule in rules if rule is not None and rule.hard]
     if not hard:

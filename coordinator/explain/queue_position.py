@@ -1,4 +1,4 @@
-"""Where a job stands in its queue, and who holds the nodes it would like to have."""
+"""A job's position in its queue, and the holders of the nodes it could use."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from coordinator.jobs.state import JobState, Standing
 from shared.messages.messages import HOLDING, TaskState
 
 AHEAD = 5
-"""Jobs named that stand before another."""
+"""Most jobs listed that come before another."""
 HOLDERS = 3
-"""Jobs named that hold a node."""
+"""Most jobs listed that hold a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """``position`` counts from 1; 0 where the job stands in no line (its turn is out, it waits for
+    """``position`` counts from 1; 0 where the job is in no line (its turn is open, or it waits for
     something else)."""
 
     position: int
     of: int
     ahead: list[str] = field(default_factory=list)
-    """The first of those before it, in order."""
+    """The first of the jobs before it, in order."""
 
 
 def place_in_queue(core: Coordinator, state: JobState) -> QueuePosition:
-    """A walk over all jobs that wait in the queue: for one question, not for every job."""
+    """The position of a job; walks over all jobs that wait in the queue, so for single questions
+    only."""
     queue = core.order.lines.queues.get(state.info.qid)
     if queue is None:
         return QueuePosition(0, 0)
@@ -48,7 +49,7 @@ def place_in_queue(core: Coordinator, state: JobState) -> QueuePosition:
 
 
 def _standing(core: Coordinator, line: Line) -> Iterator[Entry]:
-    """Entries that are not void."""
+    """The valid entries of a line."""
     for entry in line.heap:
         state = core.order.jobs.get(entry[2])
         if (
@@ -62,14 +63,14 @@ def _standing(core: Coordinator, line: Line) -> Iterator[Entry]:
 
 @dataclass(slots=True)
 class Holders:
-    """Of one node: who holds it, and who is leaving it."""
+    """The jobs that hold a node, and those that are leaving it."""
 
     jobs: list[str] = field(default_factory=list)
     leaving: list[str] = field(default_factory=list)
 
 
 def holders(core: Coordinator, rows: Iterable[int]) -> dict[int, Holders]:
-    """By row. A search through the tasks of the jobs that hold something, until enough is found."""
+    """Holders by row. Searches the tasks of jobs that hold nodes until enough are found."""
     holders_of = {row: Holders() for row in rows}
     for state in core.order.jobs.values():
         if state.standing is Standing.DONE or not any(state.info.held):

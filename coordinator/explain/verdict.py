@@ -1,4 +1,4 @@
-"""From the figures of a funnel to the one reason, with what is short."""
+"""From the figures of a funnel to one reason, with the shortfall."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ KEPT = frozenset(
         Reason.WAITING_FOR_VICTIMS,
     }
 )
-"""Reasons that no look at the nodes can change."""
+"""Reasons that do not depend on the nodes."""
 
 
 ROOM = frozenset({Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED})
-"""Which of the two it is follows from the totals of the cluster."""
+"""Two reasons that the totals of the cluster decide between."""
 
 
 def settled(why: Why, finding: InquiryFinding, requests: Requests, names: Sequence[str]) -> Why:
-    """The reason as it stands after a worker's finding, with the figures of its funnel. The word
-    stays the one that all other answers use for the job.
+    """Refine ``why`` with a worker's funnel; keep the reason already published.
 
-    ``requests``: of one task of the role that the finding's first funnel is about.
+    ``requests``: of one task of the role that the first funnel is about.
     """
     if why.reason in KEPT or finding.code is OutcomeCode.STALE:
         return why
@@ -56,7 +55,7 @@ def settled(why: Why, finding: InquiryFinding, requests: Requests, names: Sequen
 
 
 def _fits(why: Why) -> Why:
-    """There is room now: what it waits for is its quota or its turn."""
+    """The reason of a job that has room now: it waits for quota or for its turn."""
     if why.reason in (
         Reason.ATTEMPTS_EXHAUSTED,
         Reason.WAITING_FOR_QUOTA,
@@ -70,7 +69,7 @@ def _fits(why: Why) -> Why:
 
 
 def from_funnel(role: RoleFunnel, requests: Requests, names: Sequence[str]) -> Why:
-    """The reason that the figures of one role give; nobody's quota is looked at."""
+    """The reason by the figures of one role; ignores quota."""
     f, needed = role.funnel, role.needed
     if not f.total:
         return Why(Reason.NOT_ENOUGH_RESOURCES, "the cluster has no nodes")
@@ -108,8 +107,8 @@ def from_funnel(role: RoleFunnel, requests: Requests, names: Sequence[str]) -> W
 
 
 def _asks(requested: Mapping[int, float], give: Mapping[int, float], names: Sequence[str]) -> str:
-    """What a task asks for and what a node could give. A single resource is not named again: the
-    sentence before did."""
+    """What a task requests and what a node could give. A single resource is not named again,
+    because the previous sentence did."""
     if len(requested) != 1:
         return f"asks {listed(requested, names)}, could give {listed(give, names)}"
     (slot,) = requested
@@ -127,19 +126,19 @@ def from_session(finding: InquiryFinding, role: RoleFunnel) -> Why | None:
 
 
 def _beyond(role: RoleFunnel) -> bool:
-    """Is it more than amounts that holds the tasks back?"""
+    """Is something other than resources blocking the tasks?"""
     live = any(check.kind == "live" for check in role.funnel.checks)
     return live or role.funnel.starts >= role.needed
 
 
 def can_ever(role: RoleFunnel) -> bool:
-    """Whether the matching nodes, all empty, would hold the tasks that have to start together."""
+    """Whether the matching nodes, all empty, would hold the tasks that must start together."""
     return role.funnel.empty >= role.needed
 
 
 def larger_than_shards(findings: Sequence[InquiryFinding]) -> str:
-    """Behind walls: what to say where no shard could ever hold what all of them together could;
-    "" where one could, or they could not either."""
+    """Hard mode: the sentence for a job that no single shard could ever hold although all together
+    could; "" otherwise."""
     roles = [finding.funnels[0] for finding in findings if finding.funnels]
     if len(roles) < 2 or any(map(can_ever, roles)):
         return ""

@@ -22,7 +22,7 @@ from shared.telemetry.tracing import configure_tracing
 
 
 async def serve(settings: Settings) -> None:
-    """Attach to ledger, cluster and Ray, serve until SIGTERM or SIGINT, let go of them."""
+    """Connect to ledger, cluster and Ray, serve until SIGTERM or SIGINT, disconnect."""
     identity, loop_time = expected(settings.data_dir, settings.cluster_id), LoopTime()
     loop_time.watch(asyncio.get_running_loop())
     async with contextlib.AsyncExitStack() as ended:

@@ -1,4 +1,4 @@
-"""The coordinator's jobs, as :mod:`coordinator.intake.pending_limit` asks for them."""
+"""Counts of the coordinator's jobs for :mod:`coordinator.intake.pending_limit`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shared.messages.messages import ENDED
 
 
 class Backlog:
-    """Jobs of queues that do not exist count together."""
+    """Jobs of queues that do not exist are counted together."""
 
     def __init__(self, order: Order) -> None:
         self._order = order

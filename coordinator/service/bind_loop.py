@@ -1,8 +1,7 @@
 """The two loops between ledger and cluster: binds go out, reports come in.
 
-Both only move data between adapters and the pure functions of :mod:`coordinator.bind.binder`;
-everything that must be remembered is in the ledger (unacknowledged binds) or in the cluster
-(reports).
+Both only move data between adapters and the pure functions of :mod:`coordinator.bind.binder`; the
+durable state is in the ledger (unacknowledged binds) and in the cluster (reports).
 """
 
 from __future__ import annotations
@@ -23,23 +22,25 @@ from shared.ledger.protocol import Ledger
 from shared.ledger.retry import insist
 
 CONSUMER = "coordinator"
-"""One name for every coordinator: what a dead one had not acknowledged is its successor's."""
+"""One consumer name for every coordinator, so that a new leader inherits a dead one's
+unacknowledged entries."""
 
 ENTRIES = 64
 """Entries of the bind stream in one call to the cluster."""
 
 CALLS = 4
-"""Calls to the cluster under way at once."""
+"""Limit on concurrent calls to the cluster."""
 
 ASK_AGAIN_SECONDS = 0.2
-"""Pause before asking again where the cluster did not answer."""
+"""Pause before a retry where the cluster did not answer."""
 
 DELETE_TASKS = 1000
-"""Tasks of one call that deletes."""
+"""Tasks per delete call."""
 
 LOOK_BACK_SECONDS = 5.0
-"""How often we ask for entries that were given out in our name and that nobody drives: the answer
-to a read was lost, or a deposed coordinator read them. Else their tasks would wait for ever."""
+"""Interval of searches for entries that were delivered in our name and that nobody processes: the
+answer to a read was lost, or a deposed coordinator read them. Without it their tasks would wait for
+ever."""
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +56,7 @@ class Binding:
         surely: Callable[[], Awaitable[None]],
         probes: Probes | None = None,
     ) -> None:
-        """``surely`` waits until nobody else can lead."""
+        """``surely`` waits until this coordinator is certain to lead."""
         self._surely = surely
         self._ledger = ledger
         self._cluster = cluster
@@ -66,7 +67,7 @@ class Binding:
         self._under_way: set[str] = set()
 
     async def bind_forever(self) -> None:
-        """Drive the cluster from the bind stream, first with what was never acknowledged."""
+        """Process the bind stream, first the unacknowledged entries."""
         async with asyncio.TaskGroup() as group:
             while entries := await self._unattended():
                 await self._bind_again(entries)
@@ -80,7 +81,8 @@ class Binding:
     async def _begin(
         self, group: asyncio.TaskGroup, entries: list[BindEntry], *, again: bool
     ) -> None:
-        """See entries through beside others. ``again``: somebody may have driven them before."""
+        """Process entries concurrently with others. ``again``: they may have been processed
+        before."""
         if entries:
             await self._slots.acquire()
             self._under_way.update(entry.id for entry in entries)
@@ -94,8 +96,8 @@ class Binding:
         )
 
     async def _unattended(self) -> list[BindEntry]:
-        """Entries that were given out and are not acknowledged, without those we drive. What was
-        acknowledged while we asked is not among them: its tasks may be placed again by now."""
+        """Delivered entries that are neither acknowledged nor being processed. Entries acknowledged
+        during the read are excluded: their tasks may be placed again by now."""
         attended = set(self._under_way)
         entries = [entry for entry in await self._read(own=True) if entry.id not in attended]
         return entries[:ENTRIES]
@@ -123,8 +125,8 @@ class Binding:
             plan = await self._drive(plan)
 
     async def _evict(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
-        """Have the cluster stop what was evicted, until it answers: these incarnations and no later
-        ones. What is gone already has reported so, or will."""
+        """Have the cluster stop evicted incarnations, until it answers; later incarnations are not
+        affected. One that is gone already has reported so, or will."""
         while tasks:
             if await self._stop(tasks[:DELETE_TASKS], uids[:DELETE_TASKS]):
                 tasks, uids = tasks[DELETE_TASKS:], uids[DELETE_TASKS:]
@@ -132,14 +134,14 @@ class Binding:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def _acknowledge(self, entries: list[BindEntry]) -> None:
-        """After the answers are recorded, never before; nor by who may have been deposed: an entry
-        with nothing to do for our books may be of a job that they do not know yet."""
+        """Acknowledge after the answers are recorded, never before, and only while certain to lead:
+        an entry without work for our books may be of a job that they do not know yet."""
         await self._surely()
         await insist(lambda: self._ledger.ack_binds([e.id for e in entries]), call_name="ack binds")
 
     async def _still_wanted(self, entries: list[BindEntry]) -> list[BindEntry]:
-        """Without what a dead coordinator had recorded but not acknowledged: such a task may have
-        been placed elsewhere since."""
+        """Drop binds that a dead coordinator had recorded but not acknowledged: such a task may
+        have been placed elsewhere since."""
         jids = sorted({jid for entry in entries for jid, *_ in entry.binds})
         truth = await insist(lambda: self._ledger.read_tasks(jids), call_name="read tasks")
         return still_wanted(entries, {jid: tasks for jid, (_, tasks) in truth.items()})
@@ -152,7 +154,7 @@ class Binding:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def _drive(self, plan: BindPlan) -> BindPlan:
-        """One call; returns what must be asked again."""
+        """Make one call to the cluster; returns the part to ask again."""
         started = time.monotonic()
         try:
             answers = await self._cluster.bind(plan.requests)
@@ -178,8 +180,9 @@ class Binding:
         return part_of(plan, result.again)
 
     async def stop(self, tasks: list[tuple[int, int]]) -> None:
-        """Have the cluster end tasks (jid, tix). What it never had will never report, and failed
-        with that. Where the cluster does not answer, the coordinator will say so again."""
+        """Have the cluster end tasks (jid, tix). Tasks that it never had will not report; they are
+        recorded as failed. Where the cluster does not answer, the coordinator repeats the
+        instruction."""
         uids = self._core.victims.uids(tasks)
         for at in range(0, len(tasks), DELETE_TASKS):
             end = at + DELETE_TASKS
@@ -199,7 +202,7 @@ class Binding:
         return True
 
     async def report_forever(self) -> None:
-        """Record what the cluster reports; asking for what comes after a report acknowledges it."""
+        """Record the cluster's reports; reading the next ones acknowledges the previous."""
         after = 0
         while True:
             try:

@@ -1,7 +1,7 @@
 """Execution of the core's instructions: calls to workers, records, deletions, a new partition.
 
-``guard`` orders the reads of the ledger's truth about tasks (``reread``) against its changes
-(``recorder``): without it an old reading could overwrite a newer record.
+``guard`` serializes reads of the ledger's task records (``reread``) with their changes
+(``recorder``): otherwise an old reading could overwrite a newer record.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from shared.ledger.retry import insist
 from shared.records.specs import encode_node
 
 REPARTITION_SECONDS = 0.25
-"""Nodes that arrive in a burst are partitioned together, this long after the last of them."""
+"""Delay after the last of a burst of new nodes, so that they are partitioned together."""
 
 AGAIN_SECONDS = 30.0
-"""How often what the ledger refused to store for us is tried again: it is a defect, or damage that
-the audit repairs meanwhile, and each try is logged."""
+"""Interval of retries for operations that the ledger refused: a defect, or damage that the audit
+repairs meanwhile; each retry is logged."""
 
 SWEEP_SECONDS = 1.0
-"""How often nominations in the ledger are compared with what jobs count on."""
+"""Interval of comparisons between the ledger's nominations and the jobs that rely on them."""
 
 log = structlog.get_logger(__name__)
 
 
 class Executor:
-    """Every instruction is a task of ``group``: if one fails, all do."""
+    """Every instruction runs as a task of ``group``: if one fails, all do."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Executor:
         workers: Workers,
         kick: Callable[[], None],
     ) -> None:
-        """``kick``: the core has news."""
+        """``kick`` is called when the core has changed."""
         self._group = group
         self._ledger = ledger
         self._core = core
@@ -167,7 +167,7 @@ class Executor:
         self._kick()
 
     def reconciling(self, cluster: ClusterDriver, intake: Intake, *, every: float) -> Reconciling:
-        """What compares the books with ledger and cluster, every so many seconds."""
+        """The loop that compares the books with ledger and cluster every ``every`` seconds."""
         return Reconciling(
             self._ledger,
             cluster,
@@ -182,11 +182,12 @@ class Executor:
         )
 
     def ledger_audit(self, *, every: float) -> LedgerAudit:
-        """What compares totals of the ledger with its task records, pausing so many seconds."""
+        """The loop that compares the ledger's totals with its task records, with pauses of
+        ``every`` seconds."""
         core = self._core
 
         async def store_again(rows: Sequence[int]) -> None:
-            """Capacity and foreign use of these nodes, as they are known here."""
+            """Store the known capacity and foreign usage of these nodes again."""
             ops: list[IntakeOp] = []
             for row in rows:
                 if (node := core.nodes.get(row)) is not None:
@@ -212,7 +213,7 @@ class Executor:
     # --- from time to time --------------------------------------------------------------------
 
     async def repartition(self) -> None:
-        """Where nodes came or went, or shards are uneven."""
+        """Repartition where nodes came or went, or shards are uneven."""
         instruction = self._core.repartition(time.time())
         if instruction is not None:
             await self._store_partition(instruction)
@@ -227,7 +228,8 @@ class Executor:
             previous = count
 
     async def sweep_forever(self, then: Callable[[], None]) -> None:
-        """Find nominations that nobody counts on; see :meth:`Coordinator.stray_nominations`."""
+        """Find nominations without a job that relies on them; see
+        :meth:`Coordinator.stray_nominations`."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             nominations = await insist(self._ledger.read_nominations, call_name="read nominations")

@@ -1,4 +1,4 @@
-"""Trim: the log is cut below what every follower has read."""
+"""Trimming of the log below what every follower has read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from shared.ledger.protocol import Ledger
 from shared.ledger.retry import insist
 
 TRIM_SECONDS = 5.0
-"""How often the log is cut."""
+"""Interval of trims."""
 
 PATIENCE_SECONDS = 120.0
-"""Who is so far behind is dead, or will never keep up: neither a standby nor the ledger audit is
-waited for any longer. Until then the server keeps what they have not read: 2 minutes of its log."""
+"""A reader this far behind is dead, or will never catch up: neither a standby nor the ledger audit
+holds the trim back any longer. Until then the server keeps 2 minutes of its log for them."""
 
 
 async def trim_forever(
@@ -26,11 +26,10 @@ async def trim_forever(
     workers: Callable[[], list[str] | None],
     audit: Callable[[], str | None],
 ) -> None:
-    """Cut the log below its slowest follower: a worker, the history, a standby, or the audit.
+    """Trim the log below its slowest follower: a worker, the history, a standby, or the audit.
 
-    ``workers``: the log ids up to which each has read; None while one is starting: it has no
-    position yet, so nothing is cut while it reads the ledger. ``audit``: up to where a look of the
-    ledger audit has read; None between two looks.
+    ``workers`` returns the log id of each; None while one is starting, so that nothing is trimmed
+    while it reads the ledger. ``audit`` returns that of the audit pass under way; None between two.
     """
     while True:
         await asyncio.sleep(TRIM_SECONDS)
@@ -49,8 +48,8 @@ async def trim_forever(
 
 
 async def _waited_for_readers(ledger: Ledger, audit: Callable[[], str | None]) -> list[str]:
-    """Up to where each standby has read, and the audit. Those that are too far behind are not
-    waited for: a standby is forgotten, a look of the audit begins anew."""
+    """The positions of the standbys and of the audit. Those too far behind are dropped: a standby
+    is forgotten, an audit pass starts again."""
     newest = await ledger.log_tail()
     positions = []
     looking = audit()
@@ -65,7 +64,7 @@ async def _waited_for_readers(ledger: Ledger, audit: Callable[[], str | None]) -
 
 
 async def _waited_for(ledger: Ledger, log_id: str, newest: str) -> bool:
-    """Whether the oldest entry that a standby has not read yet is not too old. Its own position may
+    """Whether the oldest entry that a standby has not read is recent enough. Its own position may
     be old where nothing happened for long."""
     if _age(log_id, newest) <= PATIENCE_SECONDS:
         return True

@@ -1,10 +1,10 @@
-"""The policy file while the scheduler runs: looked at each second, taken up where it is good.
+"""The policy file at run time: read every second, adopted where it is valid.
 
-A change counts once two looks found the same content, so that a file that is being written is not
-taken for a shorter one. A file that cannot be used changes nothing but what the status says.
+A change takes effect once two reads found the same content, so that a partly written file is not
+used. An invalid file only changes the reported status.
 
-What was taken up last is kept in the run directory too. A coordinator that is started anew while
-the file is bad goes on with that, as its predecessor did; one that has none refuses to start.
+The last valid policy is also kept in the run directory. A coordinator that starts while the file is
+invalid uses that, as its predecessor did; without one it refuses to start.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ log = structlog.get_logger(__name__)
 
 
 class PolicyFollower:
-    """``content``: the policy that counts, None = the default. ``generation``: moves with it."""
+    """``content``: the policy in force, None = the default. ``generation``: rises with each
+    change."""
 
     def __init__(self, settings: Settings) -> None:
-        """Takes up the file. Raises SettingsError where it is bad and none was taken up before."""
+        """Reads the file. Raises SettingsError where it is invalid and no earlier policy is
+        kept."""
         self.file = settings.policy
         self.content: dict[str, Any] | None = None
         self.generation = 0
@@ -40,7 +42,7 @@ class PolicyFollower:
         self._kept = settings.run_dir / ACCEPTED_FILE
         self._loaded = time.time()
         self._text: str | None = None
-        """What the last look found; None where it found nothing that can be read."""
+        """The text of the last read; None where it failed."""
         self._settled = True
         if self.file is not None:
             self._begin(settings)
@@ -59,11 +61,11 @@ class PolicyFollower:
         self._text, _ = self._read()
 
     def session(self) -> Session:
-        """A session of the policy that counts."""
+        """A session of the policy in force."""
         return open_session(DEFAULT_POLICY if self.content is None else parse_policy(self.content))
 
     def look(self) -> Session | None:
-        """Look at the file; a session where another policy counts from now on. It may block."""
+        """Read the file; returns a session where the policy changed. May block."""
         if self.file is None:
             return None
         text, error = self._read()
@@ -101,7 +103,7 @@ class PolicyFollower:
         return session
 
     def status(self) -> dict[str, Any]:
-        """``error``: why the file does not count as it is now, None where it does."""
+        """``error``: why the file's present content is not in force, None where it is."""
         return {
             "file": None if self.file is None else str(self.file),
             "loaded_at": round(self._loaded, 3),
@@ -111,7 +113,7 @@ class PolicyFollower:
     # --- files --------------------------------------------------------------------------------
 
     def _read(self) -> tuple[str | None, str | None]:
-        """The text, or what keeps it from being read."""
+        """(the text, the read error)."""
         assert self.file is not None
         try:
             return read_text(self.file), None
@@ -121,13 +123,13 @@ class PolicyFollower:
             return None, _told(self.file, error)
 
     def _refuse(self, error: str) -> None:
-        """Say it once; the policy that counts stays."""
+        """Report the error once; the policy in force stays."""
         if error != self.error:
             log.error("Kept the old policy: the file cannot be used", error=error)
         self.error = error
 
     def _keep(self) -> None:
-        """Write down what counts, for a coordinator that comes after us."""
+        """Keep the policy in force for a later start."""
         record = {"file": str(self.file), "policy": self.content}
         draft = self._kept.with_suffix(".new")
         try:
@@ -141,7 +143,7 @@ class PolicyFollower:
             )
 
     def _recall(self) -> dict[str, Any] | None:
-        """What was taken up last from this very file; None where nothing was, or it is bad too."""
+        """The kept policy of this very file; None where there is none, or it is invalid too."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             record = orjson.loads(self._kept.read_bytes())
             if record["file"] == str(self.file):
@@ -152,8 +154,8 @@ class PolicyFollower:
 
 
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
-    """The same as values that every message can carry (YAML knows dates; where we let them stand,
-    they have no effect)."""
+    """The document as plain values that every message can carry (YAML has dates; they have no
+    effect here)."""
     plain: dict[str, Any] = orjson.loads(
         orjson.dumps(document, default=str, option=orjson.OPT_NON_STR_KEYS)
     )

@@ -30,8 +30,8 @@ def address_of(host: str, port: int) -> str:
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first SIGTERM or SIGINT asks to stop, the second ends the process as it stands: the
-    ledger knows everything that was acknowledged."""
+    """The first SIGTERM or SIGINT asks to stop, the second ends the process at once: the ledger has
+    everything that was acknowledged."""
     loop = asyncio.get_running_loop()
 
     def asked(number: int) -> None:

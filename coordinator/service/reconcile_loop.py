@@ -33,22 +33,23 @@ from shared.ledger.retry import insist
 from shared.messages.messages import ENDED, HOLDING
 
 BEGIN_SECONDS = 1.0
-"""How long taking the leadership may wait for the cluster."""
+"""How long becoming the leader may wait for the cluster."""
 
 AGAIN_SECONDS = 1.0
-"""Between two looks where the first one found something: longer than any answer is on its way."""
+"""Pause between two passes where the first one found something: longer than any answer is under
+way."""
 
 JOBS_AT_ONCE = 2000
-"""Jobs looked through for missing tasks without giving way to others."""
+"""Jobs searched for missing tasks per step of the loop."""
 
 LOOK_TASKS = 2000
-"""Missing tasks of one question."""
+"""Missing tasks per question to the cluster."""
 
 AUDIT_SECONDS = 1.0
 AUDIT_TASKS = 500
-"""So many tasks of the books are compared with the ledger in so many seconds: about 5 ms of the
-coordinator's time where each is a job of its own. A larger job is compared as a whole, and pays for
-it with a longer pause."""
+"""Rate of comparing the books with the ledger: this many tasks in :data:`AUDIT_SECONDS`; about 5 ms
+of the coordinator's time where each is a job of its own. A larger job is compared as a whole,
+followed by a longer pause."""
 
 OBSERVE_OPS = 2000
 """Nodes of one batch."""
@@ -71,7 +72,7 @@ class Reconciling:
         every: float,
         kick: Callable[[], None],
     ) -> None:
-        """``every``: seconds between two looks. ``guard``: as of the recorder."""
+        """``every``: seconds between two passes. ``guard``: the recorder's."""
         self._ledger = ledger
         self._cluster = cluster
         self._core = core
@@ -84,14 +85,14 @@ class Reconciling:
         self._kick = kick
         self._reconciler = Reconciler(core)
         self._unaudited: list[int] = []
-        """Jobs that are still to be compared with the ledger in this round."""
+        """Jobs that this round has not compared with the ledger yet."""
         self._knows_observed = False
 
     # --- against the cluster ------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Before anything is taken in: numbers that the cluster knows are not given out again (an
-        old copy of the ledger does not know them)."""
+        """Before anything is admitted: skip numbers that the cluster knows, because an old copy of
+        the ledger may not have them."""
         registry = self._intake.registry
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
@@ -118,7 +119,7 @@ class Reconciling:
                 soon = False
 
     async def once(self) -> bool:
-        """One look and what follows from it; whether another should come soon."""
+        """One pass and its repairs; returns whether another should follow soon."""
         await self._observe()
         with contextlib.suppress(StoreRefused):  # logged; the next look tries again
             await free_unused_names(self._ledger, self._intake, self._writer)
@@ -135,7 +136,7 @@ class Reconciling:
         return bool(self._reconciler.suspects) and not repairs.counts
 
     def _ended(self, jid: int, tix: int) -> bool:
-        """By the books as they are now; they may have been put right since the look."""
+        """By the books as they are now; they may have been corrected since the pass."""
         state = self._core.order.known(jid)
         return state is None or state.states[tix] in ENDED
 
@@ -167,7 +168,8 @@ class Reconciling:
     # --- what others use ----------------------------------------------------------------------
 
     async def _observe(self) -> None:
-        """Foreign pods become what others use on a node; kept in the ledger, so that it counts."""
+        """Store the usage of foreign pods in the ledger, so that placements take it into
+        account."""
         core, slots = self._core, self._intake.registry.slots
         if not self._knows_observed:
             read = partial(self._ledger.snapshot, workload=False)
@@ -204,7 +206,7 @@ class Reconciling:
             await self.audit(jids)
 
     def _next(self) -> tuple[list[int], int]:
-        """The jobs whose turn it is, in a circle; and how many tasks they have."""
+        """The next jobs, round robin, and their number of tasks."""
         jobs, jids, size = self._core.order.jobs, [], 0
         if not self._unaudited:
             self._unaudited = [*jobs]
@@ -215,7 +217,7 @@ class Reconciling:
         return jids, size
 
     async def audit(self, jids: Sequence[int]) -> int:
-        """Compare these jobs with the ledger; what differs is taken up anew. Returns how many."""
+        """Compare these jobs with the ledger and reread those that differ; returns how many."""
         jobs, going = self._core.order.jobs, self._core.order.departures.members
         async with self._guard:  # nothing is recorded between the reading and the comparison
             before = {jid: jobs[jid].stamp for jid in jids if _still(jobs.get(jid))}
@@ -240,14 +242,15 @@ class Reconciling:
 
 
 def _still(state: JobState | None) -> TypeGuard[JobState]:
-    """Whether nothing of the job is on its way: else the ledger may know more than the books."""
+    """Whether no message about the job is under way: otherwise the ledger may be ahead of the
+    books."""
     if state is None or state.standing in (Standing.OPEN, Standing.NOMINATED):
         return False
     return not (state.unread or state.releasing_nominations)
 
 
 def _differs(state: JobState, truth: dict[int, TaskRecord]) -> bool:
-    """Word of an eviction may be on its way to the books."""
+    """Whether records and books differ, except for evictions that may still be reported."""
     states = state.states
     expected = {
         tix: states[tix] if task.by >= 0 and states[tix] in HOLDING else task.state

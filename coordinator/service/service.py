@@ -75,7 +75,7 @@ from shared.settings.settings import Settings
 log = structlog.get_logger(__name__)
 
 INTAKE = "intake"
-"""Writer name of the objects' batches: with a sequence of its own it waits for no status."""
+"""Writer name for batches of objects: with its own sequence it does not wait for status batches."""
 
 SETTLE_SECONDS = 5.0
 """How long calls to workers may take to come back once we are asked to stop."""
@@ -91,7 +91,7 @@ class Service:
         shards: Shards,
         loop_time: LoopTime | None = None,
     ) -> None:
-        """``loop_time``: where the callbacks of the loop are counted that this runs in."""
+        """``loop_time``: counts the callbacks of the event loop that runs this."""
         self._settings = settings
         self._shards = shards
         self._ledger = ledger
@@ -120,11 +120,11 @@ class Service:
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.probes = Probes(loop_time)
         self.objects: Objects
-        """What the outside sees; there from the moment the leadership is taken."""
+        """What the API serves; set as soon as we lead."""
         self._guard = asyncio.Lock()
         self._kicked = asyncio.Event()
         self._settled = asyncio.Event()
-        """We were asked to stop, and no worker is at work for us any more."""
+        """Set when we were asked to stop and no worker has an open call."""
         self.leadership: Leadership | None = None
         """None while another leads."""
         self.standby = Standby(
@@ -163,7 +163,7 @@ class Service:
                 await insist(self._ledger.open, call_name="open")
                 door = StandbyServer(lambda: self.standby.leader, self._listener)
                 async with door.open(settings.listen_host, settings.listen_port, group):
-                    lead = await self._take_seat(group)
+                    lead = await self._take_leadership(group)
                 await self._lead(group, lead)
         except* _Stopped:
             log.info("Stopped")
@@ -172,11 +172,12 @@ class Service:
                 await self._shards.give_up(shard)
             await self.leadership.release()
 
-    async def _take_seat(self, group: asyncio.TaskGroup) -> Takeover:
-        """Claim every writer's epoch, know all that the ledger holds, accept its server's run.
+    async def _take_leadership(self, group: asyncio.TaskGroup) -> Takeover:
+        """Claim every writer's epoch, read everything the ledger holds, bless its server's run.
 
-        In this order: what an earlier coordinator or its workers write after the last look at the
-        ledger would be acknowledged and unknown here."""
+        In this order: what an earlier coordinator or its workers wrote after our last read would be
+        acknowledged and unknown here.
+        """
         self.leadership = leadership = await self.standby.wait()
         lease = leadership.lease.seconds  # a later answer is of no use
         renewal = RedisRenewal(self._settings.access(), timeout=lease)
@@ -210,7 +211,7 @@ class Service:
         return Takeover(leadership, intake_epoch)
 
     async def _lead(self, group: asyncio.TaskGroup, lead: Takeover) -> None:
-        """Begin everything that a leader does."""
+        """Start everything that a leader runs."""
         self._recorder = recorder = Recorder(
             self._ledger,
             epoch=lead.leadership.epoch,
@@ -297,7 +298,7 @@ class Service:
         group.create_task(reconciling.audit_forever())
 
     async def _bless(self) -> str:
-        """Accept the run of the server, which must know all that is known here."""
+        """Accept the run of the server, which must have everything that we have read."""
         assert self.leadership is not None
         newest = max(self.standby.log_id, self.workers.newest, key=log_position)
         return await self._ledger.bless(self.leadership.epoch, after=newest)
@@ -309,7 +310,7 @@ class Service:
         return run_id
 
     async def _until(self, stop: asyncio.Event) -> None:
-        """Stop in steps: nothing new comes in, what is under way comes back, the door closes."""
+        """Stop in steps: no new work, wait for open calls, close the listener."""
         await stop.wait()
         if self._serving is None:
             raise _Stopped
@@ -379,7 +380,7 @@ class Service:
         self._told_jobs.note(job.jid for job in changes.jobs)
 
     async def _keep_policy(self, policy: Policy) -> None:
-        """The history tells by which policy was evicted: before anybody goes by a new one."""
+        """Store a policy before anybody uses it, so that the history shows which policy evicted."""
         assert self._writer is not None
         await self._writer.store([policy_op(policy)])
 

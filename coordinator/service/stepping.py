@@ -22,8 +22,8 @@ async def step_forever(
     stopping: Callable[[], bool],
     settled: asyncio.Event,
 ) -> None:
-    """Events that come while one step is taken are taken together. Once ``stopping`` is true no
-    turn goes out any more; ``settled`` is set when none is under way."""
+    """Step on every event; events during a step are handled together by the next. Once ``stopping``
+    is true no turn goes out any more; ``settled`` is set when none is open."""
     while True:
         # Not wait_for: before Python 3.12 it may swallow the cancellation that stops us.
         with contextlib.suppress(TimeoutError):

@@ -1,8 +1,9 @@
-"""What nodes really use, asked of a Prometheus server every half minute: for the plugin ``usage``.
+"""Measured usage of nodes, read from a Prometheus server every half minute: for the plugin
+``usage``.
 
-The figures are means over five minutes of what node exporters tell. Those of a server that stops
-answering are kept for a while, then forgotten: a node of which nothing is known is neither busy nor
-idle. Nothing here is durable; the next leader asks anew.
+The figures are means over five minutes of node exporter metrics. If the server stops answering,
+they are kept for a while, then dropped: a node without figures is neither busy nor idle. Nothing
+here is durable; the next leader reads again.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ MEMORY_QUERY = (
 )
 PERCENT = 100.0
 FORGET_AFTER = 300.0
-"""Seconds without an answer until old figures count no more: what they average over."""
+"""Seconds without an answer until the figures are dropped: the window they average over."""
 IDLE = 1.0
-"""Seconds until it is looked again whether the policy names a source."""
+"""Seconds between checks whether the policy names a source."""
 TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 Usage = dict[str, dict[str, float]]
-"""Node name -> ``cpu`` and ``memory``, percent of what it has."""
+"""Node name -> ``cpu`` and ``memory``, percent of its capacity."""
 
 _log = structlog.get_logger(__name__)
 
 
 class UsageSource:
-    """Keeps the newest figures at hand. :meth:`follow_forever` runs until it is cancelled."""
+    """Keeps the newest figures. :meth:`follow_forever` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class UsageSource:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``source``: what the policy names now."""
+        """``source`` returns the one that the policy names now."""
         self._source = source
         self._clock = clock
         self._asked: MetricsSource | None = None
@@ -58,12 +59,12 @@ class UsageSource:
         self._failing = ""
 
     def usage(self) -> Usage:
-        """The figures as they count now: none where the policy names another source, or none."""
+        """The valid figures: none where the policy names another source, or none."""
         fresh = self._clock() - self._at <= FORGET_AFTER
         return self._usage if fresh and self._asked == self._source() else {}
 
     async def follow_forever(self) -> None:
-        """Ask again and again; a failure is told once, and when it is over."""
+        """Read repeatedly; a failure is logged once, and again when it is over."""
         async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
             while True:
                 source = self._source()
@@ -103,7 +104,7 @@ class UsageSource:
 async def _ask(
     session: aiohttp.ClientSession, source: MetricsSource, query: str
 ) -> dict[str, float]:
-    """Share in use by node name. Raises ValueError where the answer is none of a Prometheus."""
+    """Usage as a fraction by node name. Raises ValueError for an invalid response."""
     url = f"{source.address}/api/v1/query"
     async with session.get(url, params={"query": query}, ssl=not source.insecure) as response:
         response.raise_for_status()
@@ -128,7 +129,7 @@ def _node(labels: Mapping[str, str]) -> str:
 
 
 def usage_of(core: Coordinator) -> UsageSource:
-    """The source that a coordinator's policy names; what it tells goes out with excerpts."""
+    """The usage source of a coordinator's policy; its figures are part of excerpts."""
     source = UsageSource(lambda: core.order.session.policy.metrics)
     core.order.excerpts.usage = source.usage
     return source

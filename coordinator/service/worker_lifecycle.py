@@ -1,7 +1,7 @@
-"""The lifecycle of the shard workers: started under an epoch, called, lost, replaced, rolled over.
+"""The lifecycle of the shard workers: started under an epoch, called, lost, replaced, updated.
 
 A worker that does not answer, or whose epoch or run the ledger refuses, is given up. Its epoch is
-voided before the ledger is read about its turns; then another worker takes its place.
+revoked before the ledger is read about its turns; then another worker takes its place.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Workers:
         probes: Probes,
         kick: Callable[[], None],
     ) -> None:
-        """``kick``: the coordinator has news."""
+        """``kick`` is called when the core has changed."""
         self._settings = settings
         self._ledger = ledger
         self._shards = shards
@@ -68,13 +68,13 @@ class Workers:
         self._log_ids: dict[int, str] = {}
         self._idle_since: dict[int, float] = {}
         self._policy = policies.content, policies.generation
-        """What workers are started with: the last one that the ledger was told, so that its history
-        says by which policy each shard placed and evicted."""
+        """The policy that workers are started with: the last one stored in the ledger, so that its
+        history shows by which policy each shard placed and evicted."""
         self._generations: dict[int, int] = {}
         """Shard -> generation of the policy that its worker runs."""
 
     def leads(self, epoch: Epoch, bless: Callable[[], Awaitable[str]]) -> None:
-        """Begin a leadership under this epoch; ``bless`` accepts a new run of the server."""
+        """Start leading under this epoch; ``bless`` accepts a new run of the server."""
         self._leader = epoch
         self._bless = bless
 
@@ -84,14 +84,14 @@ class Workers:
         return max(self._log_ids.values(), key=log_position, default="0")
 
     def read(self) -> list[str] | None:
-        """Up to where each worker has read the log, None where one is not up."""
+        """The log position of each worker; None where one is not up."""
         ids = list(self._log_ids.values())
         return ids if len(ids) == self._settings.shards else None
 
     # --- a call -------------------------------------------------------------------------------
 
     async def call(self, send: SendTurns) -> None:
-        """Carry turns to their worker and its answer back. Without turns it is a heartbeat."""
+        """Send turns to their worker and take its answer. Without turns it is a heartbeat."""
         shard = send.shard
         state = self._core.dispatcher.shards[shard]
         if state.epoch != send.epoch:
@@ -116,8 +116,8 @@ class Workers:
             await self._lost(shard, send, "the ledger refused its epoch or run", alive=True)
 
     async def _take_up(self, send: SendTurns, outcomes: list[Outcome]) -> None:
-        """Tell the core the outcomes of a call, a part at a time: other callbacks run between two
-        parts, and this worker may be given up there."""
+        """Pass the outcomes of a call to the core, a part at a time: other callbacks run between
+        two parts, and this worker may be given up there."""
         for first in range(0, max(1, len(outcomes)), PART_OUTCOMES):
             await asyncio.sleep(0)
             rest = first + PART_OUTCOMES
@@ -132,8 +132,8 @@ class Workers:
     # --- given up and started -----------------------------------------------------------------
 
     async def _lost(self, shard: int, send: SendTurns, why: str, *, alive: bool) -> None:
-        """Void the worker's epoch, then let the next step read what became of its turns. ``alive``:
-        it answered, and may begin anew."""
+        """Revoke the worker's epoch, then let the next step reread its turns. ``alive``: it
+        answered, and its process may be reused."""
         state = self._core.dispatcher.shards[shard]
         if state.epoch != send.epoch:
             return  # several calls were in flight: the first one to fail did this
@@ -163,7 +163,7 @@ class Workers:
         )
 
     async def start(self, shard: int) -> None:
-        """Until one is up. Raises RayLost where none can be."""
+        """Retry until one is up. Raises RayLost where none can be."""
         assert self._bless is not None
         while True:
             epoch = await self.claim(shard)
@@ -191,7 +191,7 @@ class Workers:
     # --- looked after -------------------------------------------------------------------------
 
     async def heartbeat_forever(self) -> None:
-        """Call the workers that nobody calls: they follow the log, and their death is noticed."""
+        """Call the idle workers: they follow the log, and their death is noticed."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._beat(group)
@@ -208,9 +208,9 @@ class Workers:
                 group.create_task(self.call(beat))
 
     async def follow_policy_forever(self, keep: Callable[[Policy], Awaitable[None]]) -> None:
-        """A good new policy counts for Order at the next step, then for one worker after the other:
-        the ledger checks what is placed meanwhile as it always does. ``keep`` stores it, before
-        Order or a worker goes by it."""
+        """Adopt a valid new policy: by Order at the next step, then by one worker after the other;
+        the ledger checks the placements meanwhile as always. ``keep`` stores it before Order or a
+        worker uses it."""
         while True:
             await asyncio.sleep(POLICY_SECONDS)
             session = await asyncio.to_thread(self._policies.look)

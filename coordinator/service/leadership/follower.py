@@ -37,13 +37,13 @@ from shared.model.model import Job, TaskClass
 from shared.records.specs import HYPER_NODE_KEY
 
 COMPACT_EVERY = 50_000
-"""Jobs taken up anew until the lines are cleared of the entries that those left in them."""
+"""Replaced jobs after which the lines are cleared of stale entries."""
 
 Tasks = Mapping[int, TaskRecord]
 
 
 class Following:
-    """``intake`` and ``core`` know nothing yet, and are nobody else's until :meth:`finish`."""
+    """``intake`` and ``core`` are empty at first, and not used by others until :meth:`finish`."""
 
     def __init__(self, intake: Intake, core: Coordinator) -> None:
         self._intake = intake
@@ -55,9 +55,10 @@ class Following:
     # --- what the ledger has ------------------------------------------------------------------
 
     def take(self, part: Snapshot) -> None:
-        """Add what is there. Nothing of it may be known.
+        """Add the content of a snapshot; none of it may be present yet.
 
-        A job whose class is not known is newer than what was read with it: the log will name it."""
+        A job whose class is unknown is newer than the rest of the snapshot: the log will name it.
+        """
         content, core = decode(part), self._core
         content.jobs = [job for job in content.jobs if self._understood(job, content.classes)]
         registry = self._intake.registry
@@ -97,7 +98,7 @@ class Following:
         return all(role.cid in classes or role.cid in more for role in job.roles)
 
     def _place(self, state: JobState, tasks: Tasks) -> None:
-        """The tasks are on their nodes; the states tell it already."""
+        """Count the tasks on their nodes; the states are set already."""
         at, end = state.rows, len(state.rows)
         for tix, task in tasks.items():
             if tix < end and task.state != TaskState.PENDING:
@@ -106,7 +107,7 @@ class Following:
         self._core.victims.known(state, tasks)
 
     def _occupy(self, state: JobState, sign: int) -> None:
-        """Keep the shards' idle sums."""
+        """Update the shards' idle sums."""
         states, rows = state.states, state.rows
         classes, used = self._core.order.accounts.classes, self._core.dispatcher.used
         for role in state.job.roles:
@@ -118,9 +119,11 @@ class Following:
     # --- what moved ---------------------------------------------------------------------------
 
     def follow(self, changed: Moved, part: Snapshot) -> set[int]:
-        """``part`` holds what there is of all that moved; the rest of it is gone.
+        """Replace everything that ``changed`` names: ``part`` has what still exists, the rest is
+        deleted.
 
-        Returns jobs that must be read as a whole: only tasks of them were said to have moved."""
+        Returns jobs that must be read as a whole, because only some of their tasks were read.
+        """
         self._forget(changed, part)
         self.take(part)
         unknown = {
@@ -161,7 +164,7 @@ class Following:
         )
 
     def _forget_job(self, jid: int) -> JobState | None:
-        """The job as it was known; nothing of it counts any more."""
+        """Remove a job from all books; returns its last state."""
         state = self._core.order.jobs.get(jid)
         if state is not None:
             self._occupy(state, -1)
@@ -169,7 +172,7 @@ class Following:
         return state
 
     def _move(self, jid: int, tasks: set[int], records: Tasks) -> bool:
-        """Some tasks of a job moved. False where the job is not known."""
+        """Update some tasks of a job. False where the job is unknown."""
         if jid in self._leaving:
             records_left = self._leaving[jid][1]
             for tix in tasks:
@@ -196,19 +199,20 @@ class Following:
         return True
 
     def _line_up(self) -> None:
-        """Queue anew who waits: by the totals of now, and without the entries of those who left."""
+        """Queue the waiting jobs again: by present totals, and without stale entries."""
         self._again = 0
         self._core.order.adopt(self._core.order.session)
 
     # --- the leadership is taken ----------------------------------------------------------------
 
     def finish(self, nominations: Iterable[int], versions: Mapping[str, int]) -> None:
-        """From now on the books are the leader's. ``nominations``: jobs the ledger holds some for;
-        ``versions``: of what spans nodes, as it stands now that nobody else writes.
+        """From now on the books are the leader's. ``nominations``: jobs with nominations in the
+        ledger; ``versions``: those of cross-node constraints, final because nobody else writes.
 
-        They are given up (the step that follows records it): who waited for what is not worth
+        The nominations are released (the next step records it): their context is not worth
         recovering, and each of these jobs is tried again at once. Deleted jobs and members go on
-        leaving: what holds a node is stopped again."""
+        leaving: tasks that hold a node are stopped again.
+        """
         order = self._core.order
         order.spanning.versions = dict(versions)
         if self._again:

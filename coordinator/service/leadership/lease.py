@@ -46,7 +46,8 @@ class Leadership:
         asked: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``seconds``: the length of the lease. ``asked``: when it was asked for, by ``clock``."""
+        """``seconds``: the length of the lease. ``asked``: the time of the request for it, by
+        ``clock``."""
         self.epoch = epoch
         self.lease = LeaderLease(seconds=seconds, asked=asked)
         self._ledger = ledger
@@ -56,17 +57,17 @@ class Leadership:
 
     @property
     def sure(self) -> bool:
-        """Whether nobody else can lead now."""
+        """Whether this coordinator is certain to lead."""
         return self.lease.sure(self._clock())
 
     async def surely(self) -> None:
-        """Wait until nobody else can lead."""
+        """Wait until this coordinator is certain to lead."""
         while not self.sure:
             self._again.clear()
             await self._again.wait()
 
     async def renew(self) -> bool:
-        """Begin the lease anew; False where another claimed the leadership. Raises
+        """Restart the lease; False where another claimed the leadership. Raises
         LedgerUnavailable."""
         sent = self._clock()
         if not await self._ledger.renew(COORDINATOR, self.epoch, lease=self.lease.seconds):
@@ -76,8 +77,8 @@ class Leadership:
         return True
 
     async def keep_forever(self, renewal: Renewal) -> None:
-        """Have a thread renew, and show it that the loop is at work. Raises Deposed where another
-        leads, and LedgerError where the ledger is not ours any more."""
+        """Run the thread that renews, and signal it that the loop is alive. Raises Deposed where
+        another leads, and LedgerError where the ledger is not ours any more."""
         loop = asyncio.get_running_loop()
 
         def report() -> None:
@@ -101,14 +102,15 @@ class Leadership:
             keeper.stop()
 
     async def _judge(self, keeper: LeaseKeeper) -> None:
-        """The thread was refused: ask once more, by the client that knows whose ledger it is."""
+        """After a refusal to the thread: ask once more by the client, which checks the ledger's
+        identity."""
         with contextlib.suppress(LedgerUnavailable):  # then it is asked again with the next tick
             if not await self.renew():
                 raise Deposed(f"epoch {self.epoch} does not lead any more")
             keeper.resume()
 
     async def release(self) -> None:
-        """Give the leadership back, so that nobody waits for the end of the lease."""
+        """Release the leadership, so that nobody waits for the end of the lease."""
         try:
             await self._ledger.release(COORDINATOR, self.epoch)
         except LedgerUnavailable as error:
@@ -116,7 +118,7 @@ class Leadership:
 
 
 class LedCluster:
-    """A cluster that is only told to do something by who is sure to lead."""
+    """A cluster driver that makes calls only while this coordinator is certain to lead."""
 
     def __init__(self, cluster: ClusterDriver, leadership: Leadership) -> None:
         self._cluster = cluster

@@ -21,7 +21,7 @@ from shared.ledger.redis.renewal import Renewal
 from shared.messages.messages import Epoch
 
 JOIN_SECONDS = 5.0
-"""How long its end may take: an answer that is under way, whose wait is bounded by the lease."""
+"""Deadline for its end: for an answer under way, whose wait is bounded by the lease."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,13 +58,13 @@ class LeaseKeeper:
         self._thread.start()
 
     def resume(self) -> None:
-        """The loop has renewed after a refusal: go on."""
+        """Go on after the loop has renewed the lease itself."""
         self.refused = False
         self._resumed.set()
 
     def stop(self) -> None:
-        """End it. It blocks until the request under way is answered: whoever gives the lease back
-        afterwards must not have it renewed by a late one."""
+        """End the thread. Blocks until the request under way is answered, so that a late one does
+        not renew a lease that is released next."""
         self._stop.set()
         self._resumed.set()
         if self._thread.is_alive():
@@ -85,7 +85,7 @@ class LeaseKeeper:
             self._renewal.close()
 
     def _held_up(self) -> bool:
-        """True where the loop is silent: whoever hangs does not lead."""
+        """True where the loop is silent: a hanging leader must not keep its lease."""
         silent = self._lease.silent(self._clock())
         if silent != self._silent:
             self._silent = silent

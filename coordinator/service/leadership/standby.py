@@ -27,14 +27,14 @@ from shared.ledger.schema import TakeUpProgress
 from shared.messages.messages import Epoch
 
 LOOKS = 6
-"""So often within a lease the log is followed and the leadership asked for."""
+"""Times per lease that the log is followed and the leadership requested."""
 
 ENTRIES = 1024
 """Entries of the log read at once."""
 
 FEW = 200
-"""So many records are taken up in passing; more of them in a thread, so that probes are answered
-meanwhile, and the lease is kept."""
+"""Up to this many records are applied on the loop; more of them in a thread, so that probes are
+answered meanwhile and the lease is kept."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,22 +51,22 @@ def _taken_up(progress: TakeUpProgress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The leadership."""
+    """The result of becoming the leader."""
 
     leadership: Leadership
     intake: Epoch
-    """The epoch of the writer of objects."""
+    """The epoch of the writer that stores objects."""
 
 
 class Standby:
-    """``intake`` and ``core`` know nothing yet; they know everything after :meth:`finish`."""
+    """``intake`` and ``core`` are empty at first; they are complete after :meth:`finish`."""
 
     def __init__(
         self, ledger: Ledger, intake: Intake, core: Coordinator, *, lease: float, holder: str
     ) -> None:
-        """``lease``: seconds of leading without renewing. ``holder``: who we are, for people."""
+        """``lease``: seconds of leading without renewing. ``holder``: our name for people."""
         self.leader = ""
-        """Who leads, "" where that is not known or we do."""
+        """The present leader; "" where it is unknown or we are."""
         self._ledger = ledger
         self._following = Following(intake, core)
         self._lease = lease
@@ -75,7 +75,7 @@ class Standby:
 
     @property
     def log_id(self) -> str:
-        """Up to where the log was followed, "0" where it was not."""
+        """How far the log was followed, "0" where it was not."""
         return self._log_id or "0"
 
     async def wait(self) -> Leadership:
@@ -115,13 +115,13 @@ class Standby:
         return state.current
 
     async def take_up(self, leader: Epoch) -> None:
-        """Bring the ledger to our version, when nobody else may write to it any more."""
+        """Migrate the ledger to our version, once nobody else may write to it."""
         await insist(
             lambda: self._ledger.take_up(leader, _taken_up), call_name="take up the ledger"
         )
 
     async def catch_up(self) -> None:
-        """Know all that the ledger holds. Nobody else may write to it any more."""
+        """Read everything up to the end of the log. Nobody else may write to it any more."""
         while await self._follow():
             pass
 
@@ -135,12 +135,13 @@ class Standby:
     # --- following ----------------------------------------------------------------------------
 
     async def _follow(self) -> int:
-        """Take up a portion of what moved, at first everything. Returns how many entries of the log
-        it was, at most :data:`ENTRIES`.
+        """Apply a portion of the changes, at first everything. Returns the number of log entries,
+        at most :data:`ENTRIES`.
 
-        The process has to begin anew where this raises: LedgerTrimmed, where we were away for
-        minutes, and the log is gone; LedgerBehind, where an old copy was accepted meanwhile, which
-        never had some of what we know."""
+        The process must restart where this raises: LedgerTrimmed, where we were away for minutes
+        and the log is gone; LedgerBehind, where an old copy was accepted meanwhile, which never had
+        some of what we read.
+        """
         if self._log_id is None:
             await self._tell(await insist(self._ledger.log_tail, call_name="log tail"))
             snapshot = await insist(self._ledger.snapshot, call_name="snapshot")
@@ -170,13 +171,13 @@ class Standby:
         return len(entries)
 
     async def _tell(self, log_id: str | None) -> None:
-        """So that the log is not cut before we have read it."""
+        """Report our position, so that the log is not trimmed before we have read it."""
         await insist(
             lambda: self._ledger.tell_reader(self._holder, log_id), call_name="tell reader"
         )
 
     async def _take_up(self, changed: Moved) -> set[int]:
-        """Returns jobs that have to be read as a whole."""
+        """Returns jobs that must be read as a whole."""
         part = await insist(lambda: self._ledger.read_moved(changed), call_name="read what moved")
         if len(changed) <= FEW:
             return self._following.follow(changed, part)

@@ -1,6 +1,6 @@
-"""Who waits, and for what: every job that has tasks pending, counted in one pass.
+"""Waiting jobs and tasks by status and reason, counted in one pass over all jobs.
 
-Nothing of this is kept while jobs move; the pass takes a fraction of a microsecond a job.
+Nothing is maintained while jobs change; the pass takes a fraction of a microsecond per job.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from coordinator.jobs.state import JobState, Standing
 from shared.messages.reason import Hold, Reason
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
-"""``active``: its turn comes, or is under way. ``backoff``: tried in vain, tried again soon.
-``unschedulable``: no room, or no quota. ``gated``: a person has to give what is missing.
-``nominated``: it has places that others still have to leave."""
+"""``active``: its turn comes, or is open. ``backoff``: an attempt failed, the next comes soon.
+``unschedulable``: no room, or no quota. ``gated``: a person has to provide what is missing.
+``nominated``: it has places that victims still have to leave."""
 
 _BY_REASON = {
     Reason.WAITING_FOR_QUOTA: "unschedulable",
@@ -57,8 +57,8 @@ def count_waiting(core: Coordinator, now: float, *, names: Sequence[str]) -> Pen
 def waiting_in_steps(
     core: Coordinator, now: float, *, names: Sequence[str]
 ) -> Generator[None, None, PendingTotals]:
-    """:func:`count_waiting`, with a pause after every few. What moves meanwhile may be counted as
-    it was before."""
+    """:func:`count_waiting`, with a pause after every few jobs. Jobs that change meanwhile may be
+    counted in their old state."""
     order = core.order
     totals, jobs = PendingTotals(), order.jobs
     back: dict[Line, _HeldLine] = {}
@@ -98,7 +98,8 @@ def waiting_in_steps(
 
 
 def pending_reasons(core: Coordinator, now: float, *, names: Sequence[str]) -> dict[str, int]:
-    """Why jobs wait, counted by line and not by job: for what is asked many times a second."""
+    """Number of jobs by pending reason, counted by line instead of by job: cheap enough for
+    frequent calls."""
     return done(reasons_in_steps(core, now, names=names))
 
 
@@ -133,8 +134,8 @@ def done(steps: Generator[None, None, T]) -> T:
 
 
 def _untried_line(core: Coordinator, line: Line | None) -> Reason | None:
-    """The word for jobs of a line that is kept in order and was not found, because its queue may
-    not have so much: who scans comes by and notes it with the job."""
+    """The reason of jobs in a sorted line that the search skipped, because its queue has no room
+    for it."""
     if line is None or line.order is None:
         return None
     allowed = core.order.picking.allowed(line.queue.info, line.need)
@@ -143,7 +144,7 @@ def _untried_line(core: Coordinator, line: Line | None) -> Reason | None:
 
 @dataclass(slots=True)
 class _HeldLine:
-    """A line that is not tried, and what stands in it."""
+    """A blocked line and its jobs' reason."""
 
     qid: int
     status: str

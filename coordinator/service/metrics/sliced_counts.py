@@ -1,7 +1,8 @@
-"""Who waits, and for what, counted in slices where there are many: nobody who asks holds the loop.
+"""Counts of waiting jobs, computed in slices where there are many, so that no request blocks the
+loop.
 
-A walk over 20,000 lines takes 0.4 s, and progress displays ask ten times a second. So those who ask
-at once share one walk, which gives the loop back every few milliseconds, and its counts are told
+A walk over 20,000 lines takes 0.4 s, and progress displays ask ten times a second. So concurrent
+callers share one walk, which yields to the loop every few milliseconds, and its counts are valid
 for ten times as long as it took.
 """
 
@@ -26,17 +27,18 @@ SLICE_SECONDS = 0.004
 """Processor time of one slice: a fifth of what a callback may take."""
 
 GOOD_FOR = 10
-"""Counts are told for so many times as long as they took, so that they take a tenth of the time."""
+"""Counts are valid for this multiple of their walk's time, so that walks take a tenth of the
+time."""
 
 FEW_LINES = 200
-"""So many lines are counted at once, in some 4 ms."""
+"""Up to this many lines are counted at once, in some 4 ms."""
 
 FEW_JOBS = 5_000
-"""So many jobs likewise."""
+"""Up to this many jobs likewise."""
 
 
 class InSlices(Generic[T]):
-    """What a walk found out."""
+    """The cached result of a walk."""
 
     def __init__(self, walk: Callable[[], Generator[None, None, T]]) -> None:
         self.latest: T | None = None
@@ -45,7 +47,8 @@ class InSlices(Generic[T]):
         self._good_until = float("-inf")
 
     async def refresh(self) -> None:
-        """Walk, unless what is known is good still. Who comes meanwhile waits for the same walk."""
+        """Walk, unless the last result is still valid. Concurrent callers wait for the same
+        walk."""
         async with self._lock:
             if time.monotonic() < self._good_until:
                 return
@@ -77,24 +80,25 @@ class WaitingCounts:
         self._waiting = InSlices(self._waiting_in_steps)
 
     async def refresh_reasons(self) -> None:
-        """To be awaited before :meth:`reasons` is asked for somebody outside."""
+        """Await this before :meth:`reasons` is called for an outside request."""
         if self._many_lines():
             await self._reasons.refresh()
 
     async def refresh_waiting(self) -> None:
-        """To be awaited before :meth:`waiting` is asked for somebody outside."""
+        """Await this before :meth:`waiting` is called for an outside request."""
         if self._many_lines() or self._many_jobs():
             await self._waiting.refresh()
 
     def reasons(self) -> Mapping[str, int]:
-        """Why jobs wait; as of the last :meth:`refresh_reasons` where there are many lines."""
+        """Number of jobs by reason; as of the last :meth:`refresh_reasons` where there are many
+        lines."""
         latest = self._reasons.latest
         if latest is not None and self._many_lines():
             return latest
         return done(self._reasons_in_steps())
 
     def waiting(self) -> PendingTotals:
-        """Who waits; as of the last :meth:`refresh_waiting` where there are many."""
+        """Counts of waiting jobs; as of the last :meth:`refresh_waiting` where there are many."""
         latest = self._waiting.latest
         if latest is not None and (self._many_lines() or self._many_jobs()):
             return latest

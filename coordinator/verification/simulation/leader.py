@@ -162,11 +162,11 @@ class Life:
             if run is None:
                 self._deposed()
             else:
-                self._take_seat(epochs)
+                self._take_leadership(epochs)
 
         self._asking.push("bless", unless_deposed(ask), blessed)
 
-    def _take_seat(self, epochs: dict[str, Epoch]) -> None:
+    def _take_leadership(self, epochs: dict[str, Epoch]) -> None:
         core, process, ledger = self.core, self.process, self._ledger
         self.shards.leader = epochs[COORDINATOR]
         core.validate()

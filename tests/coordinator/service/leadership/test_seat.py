@@ -43,13 +43,13 @@ async def test_every_earlier_writer_is_deposed_before_the_snapshot_is_read(
     flush(embedded_server)
     ledger = Overtaken(embedded_server.url)
     try:
-        await _take_seat(ledger, embedded_server.url, short_dir)
+        await _take_leadership(ledger, embedded_server.url, short_dir)
     finally:
         await ledger.close()
     assert ledger.verdicts == [Verdict.EPOCH] * 3
 
 
-async def _take_seat(ledger: Overtaken, url: str, path: Path) -> None:
+async def _take_leadership(ledger: Overtaken, url: str, path: Path) -> None:
     leader = await ledger.claim(COORDINATOR)
     ledger.run = await ledger.bless(leader)
     ledger.earlier = {name: await ledger.claim(name, leader=leader) for name in (INTAKE, "0")}
@@ -61,6 +61,6 @@ async def _take_seat(ledger: Overtaken, url: str, path: Path) -> None:
         shards=DirectShards(url),
     )
     async with asyncio.TaskGroup() as group:
-        await service._take_seat(group)
+        await service._take_leadership(group)
         for task in set(asyncio.all_tasks()) - {asyncio.current_task()}:
             task.cancel()
