@@ -79,7 +79,7 @@ class Coordinator:
         self.dispatcher = dispatcher
         self.tally = CoordinatorTally()
         self.observer: Observer = Unobserved()
-        order.moved = self._moved
+        order.moved = lambda jid: self.observer.job_moved(jid)  # whoever observes by then
         self.partition = cluster_partition = ClusterPartition(
             dispatcher,
             order.accounts,
@@ -87,12 +87,8 @@ class Coordinator:
             moves_per_minute=moves_per_minute,
             on_moved=self._nodes_moved,
         )
-        self.nodes, self.names, self.rows = (
-            cluster_partition.nodes,
-            cluster_partition.names,
-            cluster_partition.rows,
-        )
-        self.hyper_nodes = cluster_partition.hyper_nodes
+        self.nodes, self.hyper_nodes = cluster_partition.nodes, cluster_partition.hyper_nodes
+        self.names, self.rows = cluster_partition.names, cluster_partition.rows
         self.quarantines = Quarantines()
         self.places = Places(order, dispatcher)
         self.victims = Victims(order, self.places, self.tally)
@@ -272,8 +268,7 @@ class Coordinator:
         stays open until :meth:`worker_lost`, which must follow.
 
         ``now`` (seconds since 1970): count how long the placed tasks had waited.
-        ``more``: a part of the answer, others of the same call follow. A worker that is lost
-        between two parts is lost with the turns of the parts that have not been taken up.
+        ``more``: others of the same call follow; a worker lost before them loses their turns.
         """
         tally = self.tally.of(shard)
         at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
@@ -306,9 +301,6 @@ class Coordinator:
         now_judged, now_lost = tally.judged
         self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
 
-    def _moved(self, jid: int) -> None:
-        self.observer.job_moved(jid)
-
     # --- workers ------------------------------------------------------------------------------
 
     def worker_up(self, shard: int, epoch: Epoch) -> None:
@@ -335,9 +327,7 @@ class Coordinator:
         self._unread += [*(turn.jid for turn in sent), *self._fenced.pop(shard, ())]
         for turn in unsent:
             # Nothing was sent, so nothing can have been committed: as if it had been fenced.
-            self.order.outcome(
-                Outcome(jid=turn.jid, code=OutcomeCode.FENCED, placements=[], reasons={})
-            )
+            self.order.outcome(Outcome(turn.jid, OutcomeCode.FENCED, placements=[], reasons={}))
 
     def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> int:
         """Take the ledger's records of jobs whose turns were lost. Returns the number of tasks that

@@ -219,8 +219,7 @@ class Registration:
     # --- victims: per tier the intersection, the first tier that names any decides ----------------
 
     def add_preemptable_fn(self, fn: Votes) -> None:
-        """(preemptor, candidates, world) -> the candidates that may be evicted for it; None to
-        abstain."""
+        """(preemptor, candidates, world) -> those that may be evicted for it; None to abstain."""
         self.add(PREEMPTABLE, None, scalar=fn)
 
     def add_reclaimable_fn(self, fn: Votes) -> None:
@@ -291,13 +290,12 @@ class Registration:
         self.add(SUB_JOB_PIPELINED, None, scalar=fn)
 
     def add_job_starving_fn(self, fn: Callable[[JobInfo], bool]) -> None:
-        """Whether others may be evicted for this job. The first tier with a rule decides, and all
-        of its rules must agree; without any rule no job starves."""
+        """Whether others may be evicted for this job. All rules of the first tier that has one must
+        agree; without any rule no job starves."""
         self.add(JOB_STARVING, fn, scalar=None)
 
     def add_job_valid_fn(self, fn: Callable[[JobInfo, ClusterInfo], str | None]) -> None:
-        """Why the job cannot be scheduled in its present form, or None. The first failure
-        counts."""
+        """Why the job cannot be scheduled as it is, or None. The first failure counts."""
         self.add(JOB_VALID, fn, scalar=None)
 
     def add_job_enqueueable_fn(self, fn: Callable[[JobInfo, ClusterInfo], int]) -> None:
@@ -340,8 +338,7 @@ class Registration:
 
         ``fn`` returns None or the reason. It is called once per pair of class and kind of node
         (nodes that differ in name and amounts only are one kind), never per task and node.
-        ``masks`` is the same over all rows at once: [(reason, True where it passes)].
-        """
+        ``masks`` is the same over all rows at once: [(reason, True where it passes)]."""
         if masks is None:
             masks = by_kind(there(fn))
         self.add(PREDICATE, masks, scalar=None, scope=Scope.STATIC)
@@ -413,8 +410,7 @@ class Registration:
         self.add(NODE_REDUCE, None, scalar=fn)
 
     def add_best_node_fn(self, fn: Callable[[TaskInfo, Any, Any, World], int | None]) -> None:
-        """(task, rows, scores, world) -> the row to take, None for the highest score. The first
-        answer that is not None counts."""
+        """(task, rows, scores, world) -> the row to take, None to abstain. The first row counts."""
         self.add(BEST_NODE, None, scalar=fn)
 
     def add_hyper_node_order_fn(
@@ -431,8 +427,7 @@ class Registration:
     def add_hyper_node_gradient_for_job_fn(
         self, fn: Callable[[SessionJob, Domain, Purpose, World], list[list[Domain]]]
     ) -> None:
-        """The domains to try for a job, below the given one, best group first. Only the first
-        plugin is asked."""
+        """The domains below the given one to try, best group first. Only one plugin is asked."""
         self.add(HYPER_NODE_GRADIENT_FOR_JOB, None, scalar=fn)
 
     def add_hyper_node_gradient_for_sub_job_fn(
@@ -444,8 +439,7 @@ class Registration:
     # --- events -------------------------------------------------------------------------------
 
     def add_event_handler(self, handler: EventHandler) -> None:
-        """Called with every allocation, nomination and eviction of the session, and their
-        undoing."""
+        """Called with every allocation, nomination and eviction, and when one is undone."""
         self.add(EVENT_HANDLER, None, scalar=handler)
 
 
