@@ -79,7 +79,7 @@ class Coordinator:
         self.dispatcher = dispatcher
         self.tally = CoordinatorTally()
         self.observer: Observer = Unobserved()
-        order.moved = lambda jid: self.observer.job_moved(jid)  # whoever observes by then
+        order.moved = lambda jid: self.observer.job_moved(jid)  # noqa: PLW0108  (observer is set later)
         self.partition = cluster_partition = ClusterPartition(
             dispatcher,
             order.accounts,
