@@ -1,4 +1,4 @@
-"""One policy dialect to a folder: its actions and plugins, over the shared engine.
+"""Policy dialects, one folder each: actions and plugins on top of the shared engine.
 
-``open_session`` makes the plugins that a policy names. KAI will stand beside ``volcano``.
+``open_session`` creates the plugins that a policy names. KAI will be a folder beside ``volcano``.
 """

@@ -1,4 +1,4 @@
-"""Open a session: make the plugins that a policy names, and let them register."""
+"""Open a session: create the plugins that a policy names and let them register their rules."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from shared.policy.model import PluginOption, Policy
 def open_session(
     policy: Policy, *, makers: Mapping[str, Callable[[PluginOption], Plugin]] | None = None
 ) -> Session:
-    """Create the plugins of a policy and let each register, in the order of the tiers.
-
-    ``makers``: plugins that only the caller knows, by name.
-    Raises PolicyError where a plugin does not accept an argument.
+    """Create the policy's plugins and let each register, in the order of the tiers. ``makers``:
+    factories of plugins that only the caller has, by name. Raises PolicyError if a plugin does not
+    accept an argument.
     """
     local_makers = makers or {}
     session = Session(policy)

@@ -1,1 +1,2 @@
-"""The result of a turn without doing it: for explanations and plans."""
+"""Inquiries: dry runs of turns that return their results and the reasons, for explanations and
+plans."""

@@ -26,32 +26,33 @@ _FINDINGS = b"findings"
 
 @dataclass(frozen=True, slots=True)
 class NodeCandidate:
-    """A node that a task could be on, with the score of each plugin."""
+    """A node that the task could run on, with its score from each plugin."""
 
     row: int
     level: int
-    """1 to 4; 0 where it would not be taken as things are now."""
+    """Level of the gradient, 1 to 4; 0 if the node would not be chosen in the current state."""
     scores: list[float]
     """In the order of :attr:`PlacementScores.plugins`; the sum decides within a level."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementScores:
-    """Why one task is where it is: the nodes that it could be on now, as if it were not placed."""
+    """Why one task is on its node: the nodes it could run on now, judged as if it were not
+    placed."""
 
     tix: int
     row: int
-    """Where it is, or would be; -1 where nothing takes it."""
+    """Row of its node, or of the node it would get; -1 if no node takes it."""
     plugins: list[str]
     nodes: list[int]
-    """How many nodes there are of each level, 1 to 4."""
+    """Number of nodes per level, index 0 for level 1."""
     candidates: list[NodeCandidate]
-    """The best few, best first, and the one where it is."""
+    """The best few nodes, best first, and the one that the task is on."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleFunnel:
-    """The funnel of one role's class."""
+    """The funnel of one role's task class."""
 
     cid: int
     role: str
@@ -70,15 +71,15 @@ class InquiryFinding:
     displaced: list[int] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     funnels: list[RoleFunnel] = field(default_factory=list)
-    """The role that found no place first."""
+    """One funnel, of the first role that found no place; none if every role did."""
     placement_scores: list[PlacementScores] = field(default_factory=list)
-    """Of a turn that asks why a task is where it is, one."""
+    """One entry for a turn that asks why a task is on its node; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class InquiryFindings:
-    """``log_id``: how far the view had followed the ledger's log. Fewer findings than turns if
-    there was no time for the others."""
+    """The findings of an inquiry, in the order of its turns. ``log_id``: position in the ledger's
+    log up to which the view had read. Shorter than the list of turns if the time ran out."""
 
     log_id: str
     findings: list[InquiryFinding]

@@ -1,9 +1,9 @@
-"""The funnel: why each node of the cluster does not take a task of a class now, counted.
+"""The funnel: counts of the reasons why nodes of the cluster do not take a task of a class now.
 
-Every check is one array of booleans over all rows, True where the node passes. A node is counted
-for the first check that it fails, so that the counts and the fitting nodes add up to all nodes.
-ANDs of all checks before one and of all after it give the nodes that only this check keeps out, and
-what could start without it: all checks together cost three passes, whatever their number.
+Every check is an array of booleans over all rows, True where the node passes. A node is counted
+under the first check that it fails, so that the counts and the fitting nodes add up to all nodes.
+Cumulative ANDs from both ends give, for each check, the nodes that fail only this one, and the
+tasks that could start without it. So all checks together cost three passes, whatever their number.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from shared.units.slots import CPU, MEMORY, PODS
 from shared.units.things import Things, is_port, port_text
 
 EXAMPLES = 5
-"""Nodes named for a check."""
+"""Maximum number of example nodes per check."""
 NEAREST = 5
-"""Nodes told that nearly take the task."""
+"""Maximum number of nodes reported as nearly fitting."""
 APART = 8
-"""So many different taints are told one by one; more are told as one check."""
+"""Up to this many taints are reported one by one; more are reported as a single check."""
 
 PROMISED = "promised to nominated jobs"
 Counts = NDArray[np.int64]
@@ -40,64 +40,67 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class FunnelCheck:
-    """One line of the funnel. ``slot`` is -1 where it is no amount of a slot."""
+    """One line of the funnel. ``slot`` is -1 unless the check is about the amount of a slot."""
 
     kind: str
-    """foreign, stale, aside, selector, affinity, taint, check (any other by class and node), live
-    (by what runs), amount, thing (a host port) or promised."""
+    """foreign, stale, aside (quarantined or reserved), selector, affinity, taint, check (any other
+    by class and node), live (depends on running pods), amount, thing (a host port) or promised."""
     name: str
     slot: int
     count: int
-    """Nodes that fail it and passed all before it."""
+    """Nodes that fail this check and passed all checks before it."""
     only: int
-    """Nodes that pass all others: they would take a task if this check were not."""
+    """Nodes that pass all other checks, and so would take a task without this one."""
     starts: int
-    """Tasks that could start now, on all nodes, if this check were not."""
+    """Tasks that could start now on all nodes if this check were dropped."""
     examples: list[int]
     """Rows of some of the nodes counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A node that passes every check but those of amounts: what it lacks."""
+    """A node that passes every check except those of amounts, with the amounts it lacks."""
 
     row: int
     lacks: list[tuple[int, int, int, int]]
-    """(slot, needs, idle now, idle when all that leaves has left and all promises are kept)."""
+    """(slot, requested, idle now, idle once leaving tasks have ended and nominations are
+    placed)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Funnel:
-    """One class on all nodes of one view. ``total`` = the checks' counts + ``fits``."""
+    """The funnel of one class over all nodes of a view. The counts of all checks and ``fits`` add
+    up to ``total``."""
 
     total: int
     fits: int
     """Nodes that take at least one task now."""
     starts: int
-    """Tasks that could start now, each node filled up."""
+    """Tasks that could start now if every node were filled."""
     later: int
-    """Tasks that could start once all that is leaving has left."""
+    """Tasks that could start once all leaving tasks have ended."""
     matching: int
-    """Nodes that pass every check but those of amounts, and of what runs."""
+    """Nodes that pass every check except those of amounts and of running pods."""
     empty: int
     """Tasks that the matching nodes would take if nothing ran on them."""
     idle: list[tuple[int, int]]
-    """(slot, amount): what matching nodes have idle together."""
+    """(slot, amount): total idle amount on matching nodes."""
     scarce: list[int] = field(default_factory=list)
-    """Slots that hold tasks back: more could start if a task asked for nothing of this one."""
+    """Slots that limit the number of tasks: more could start if a task requested nothing of this
+    slot."""
     named: list[str] = field(default_factory=list)
-    """The same of named things: host ports."""
+    """Host ports that limit the number of tasks in the same way."""
     checks: list[FunnelCheck] = field(default_factory=list)
-    """Those that keep out a node, in the order in which nodes are judged."""
+    """The checks that at least one node fails, in the order in which nodes are checked."""
     near: list[Near] = field(default_factory=list)
     smaller: list[tuple[int, int]] = field(default_factory=list)
-    """(slot, amount): the largest smaller request of this slot with which ``wanted`` could start
-    now, each slot on its own."""
+    """(slot, amount): for each slot by itself, the largest smaller request with which the wanted
+    number of tasks could start now."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A check before counting."""
+    """A check and the rows that pass it, before counting."""
 
     kind: str
     name: str
@@ -107,9 +110,9 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True)
 class _SlotRoom:
-    """The room that one requested slot, or named thing, allows. Arrays over rows.
+    """The tasks that one requested slot, or named thing, has room for. Arrays over rows.
 
-    Several dimensions of a thing count as one: in tasks, one of which asks for 1.
+    The dimensions of a thing are combined: amounts are then in tasks, and a task requests 1.
     """
 
     slot: int
@@ -118,7 +121,7 @@ class _SlotRoom:
     future: Counts
     whole: Counts
     name: str
-    """Of its check."""
+    """The name of its check."""
 
     def tasks(self) -> Counts:
         """Tasks that each node could start now as far as this slot is concerned."""
@@ -136,7 +139,7 @@ def funnel(
     live: Sequence[Live] = (),
 ) -> Funnel:
     """Count why nodes do not take a class. ``needed``: how many tasks of the class have to start
-    together. ``live``: checks that depend on what runs, for the first of these tasks."""
+    together. ``live``: checks that depend on running pods, for the first of these tasks."""
     view.reserve(cls.requests)
     rooms = [_room(view, slot, amount) for slot, amount in cls.requests]
     every = [*rooms, *_things(view, cls.things)]
@@ -205,7 +208,7 @@ def _pairs(cls: TaskClass, view: View, session: Session) -> Iterator[_Judged]:
 
 
 def _taints(cls: TaskClass, view: View, passes: Mask) -> Iterator[_Judged]:
-    """One check for each taint that repels the class, if they are few."""
+    """One check per taint that repels the class, or a single one if there are more than APART."""
     column = view.taints()
     repelling: set[Taint] = {
         taint
@@ -241,7 +244,8 @@ def _things(view: View, things: Things) -> Iterator[_SlotRoom]:
 
 
 def _amounts(rooms: list[_SlotRoom], view: View) -> Iterator[_Judged]:
-    """Idle amounts slot by slot, then thing by thing, then what is idle but promised."""
+    """A check per slot, then one per thing, then one for room that is idle but promised by
+    nominations."""
     unpromised = np.ones(view.size, dtype=np.bool_)
     for room in rooms:
         idle = room.free >= room.amount
@@ -284,7 +288,7 @@ def _count(
 
 
 def _without(rooms: list[_SlotRoom], check: _Judged) -> list[Counts]:
-    """Tasks per node and slot without this check."""
+    """Tasks per node for each slot, with this check dropped."""
     if check.kind == "promised":
         return [np.maximum(room.free // room.amount, 0) for room in rooms]
     return [room.tasks() for room in rooms if (room.slot, room.name) != (check.slot, check.name)]
@@ -301,7 +305,7 @@ def _sum(rows: Mask, tasks: list[Counts]) -> int:
 
 
 def _nearest(rows: Mask, rooms: list[_SlotRoom]) -> list[Near]:
-    """The nodes that lack the least, relative to the request."""
+    """The nodes whose shortfall is the smallest relative to the request."""
     at = np.flatnonzero(rows)
     if not len(at):
         return []
@@ -321,8 +325,8 @@ def _nearest(rows: Mask, rooms: list[_SlotRoom]) -> list[Near]:
 
 
 def _smaller(rows: Mask, rooms: list[_SlotRoom], needed: int) -> list[tuple[int, int]]:
-    """Per slot the largest request below the written one with which ``needed`` tasks
-    could start."""
+    """Per slot, the largest request below the written one with which ``needed`` tasks could
+    start."""
     smaller: list[tuple[int, int]] = []
     for room in rooms:
         if room.slot in (PODS, -1) or _sum(rows, [r.tasks() for r in rooms]) >= needed:
@@ -343,7 +347,8 @@ def _smaller(rows: Mask, rooms: list[_SlotRoom], needed: int) -> list[tuple[int,
 
 
 def _step(slot: int, amount: int) -> int:
-    """Requests are proposed in steps that people write: 0.1 core, 64 Mi, one whole device."""
+    """The step in which smaller requests are proposed, as people write them: 0.1 core, 64 Mi, one
+    device."""
     if slot == CPU:
         return 100 if amount > 100 else 10
     if amount > 1 << 26:

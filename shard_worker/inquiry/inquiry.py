@@ -1,8 +1,8 @@
-"""An inquiry: the results of these turns on this shard's view, and the reasons, without doing them.
+"""An inquiry: the results of given turns on this shard's view, with reasons, as a dry run.
 
 The turns are placed one after the other, each on top of those before it, as real turns are; then
-everything is undone. Nothing goes to the ledger, no figure is counted, and the worker's own
-compiled classes stay as they are.
+everything is undone. Nothing is written to the ledger, no metric is counted, and the worker's own
+compiled classes do not change.
 """
 
 from __future__ import annotations
@@ -39,26 +39,27 @@ if TYPE_CHECKING:
 _INQUIRY = b"inquiry"
 
 HERE = "here"
-"""Action of a turn that asks why one task is where it is. ``nominated`` tells both; without it, the
-question is where the first pending task would go. Its excerpt has the task pending."""
+"""Action of a turn that asks why one task is on its node. ``nominated`` names the task and the
+node; without it, the question is where the first pending task would go. In the turn's context the
+task is pending."""
 
 ROLES = 4
-"""Roles of a job that get a funnel."""
+"""Maximum number of a job's roles that get a funnel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """A question to one worker."""
+    """A request to one worker to try some turns."""
 
     turns: list[Turn]
     needed: list[dict[int, int]]
-    """Of each turn: class -> tasks of it that have to start together."""
+    """For each turn: class -> number of its tasks that have to start together."""
     classes: dict[int, bytes] = field(default_factory=dict)
-    """Classes that nothing accepted has yet, encoded; they are forgotten again."""
+    """Encoded classes that the view does not have yet; known only for the inquiry."""
     funnels: bool = False
-    """Funnels also for turns that find a place, where they are the first."""
+    """Compute funnels for the first turn even if it finds a place."""
     apart: bool = False
-    """Each turn on the view as it is, not on top of those before it."""
+    """Try each turn on the view as it is, not on top of the turns before it."""
 
     def encode(self) -> bytes:
         turns, flags = encode_turns(self.turns), [self.funnels, self.apart]
@@ -109,10 +110,9 @@ def examine(
 
 @contextmanager
 def _known(view: View, inquiry: Inquiry) -> Iterator[dict[int, int]]:
-    """Make the classes that travelled with the inquiry known to the view inside the block.
-
-    Yields the number of each class here: not the one it was sent with, which another class may have
-    by now.
+    """Add the classes that came with the inquiry to the view, inside the block. Yields each class
+    number of the inquiry -> its number in this view, where the sent number may belong to another
+    class.
     """
     numbers = {cid: -1 - i for i, cid in enumerate(inquiry.classes)}
     try:
@@ -125,7 +125,7 @@ def _known(view: View, inquiry: Inquiry) -> Iterator[dict[int, int]]:
 
 
 class _Trial:
-    """Turns on a view, each on top of those before."""
+    """The turns of one inquiry placed on a view, each on top of those before it."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Trial:
         sessions: SessionTurns | None,
         now: float,
     ) -> None:
-        """``numbers``: what the view calls the classes that came with the inquiry."""
+        """``numbers``: class number in the inquiry -> class number in the view."""
         self._inquiry = inquiry
         self._view = classes.view
         self._session = classes.session
@@ -186,7 +186,7 @@ class _Trial:
     # --- turns that are not flat --------------------------------------------------------------
 
     def _by_session(self, index: int, turn: Turn) -> InquiryFinding:
-        """Run the turn as the worker would, over the excerpt that it carries."""
+        """Run the turn as a session, as the worker would, over the context that it carries."""
         if self._sessions is None or self._asks_others():
             return InquiryFinding(turn.jid, OutcomeCode.STALE)
         if turn.action == HERE:
@@ -201,12 +201,13 @@ class _Trial:
         return self._finding(turn, placed, funnels)
 
     def _asks_others(self) -> bool:
-        """Would the session have to wait for an extender? An inquiry may not."""
+        """Whether the session would have to wait for an extender's answer, which an inquiry may
+        not."""
         return self._session.has_rule_of(Extender.name)
 
     def _funnels_of(self, turn: Turn, needed: dict[int, int]) -> list[RoleFunnel]:
-        """Funnels of each role with pending tasks, including the checks that depend on
-        what runs."""
+        """A funnel for each role with pending tasks, with the checks that depend on running
+        pods."""
         own_turns = Statement(self._view)
         give_back_own(own_turns, self._view, turn)
         try:
@@ -233,8 +234,8 @@ class _Trial:
         return RoleFunnel(cid, task.role.name, need, role_funnel)
 
     def _here(self, turn: Turn) -> InquiryFinding:
-        """Why the turn's task is where ``turn.nominated`` says, with the nodes as if it were not
-        placed."""
+        """Explain why the turn's task is on the node that ``turn.nominated`` names, as if not
+        placed yet."""
         assert self._sessions is not None
         opened = self._sessions.opened(turn, now=self._now)
         pending = [] if opened is None else opened[1].pending_tasks()
@@ -264,7 +265,7 @@ class _Trial:
         ]
 
     def _funnels(self, turn: Turn, needed: dict[int, int]) -> list[RoleFunnel]:
-        """Funnels of each role, with the job's own nominations given back."""
+        """A funnel for each role, computed with the job's own nominations released."""
         view = self._view
         sent = {number: cid for cid, number in self._numbers.items()}
         own_turns = Statement(view)

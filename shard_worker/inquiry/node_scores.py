@@ -1,4 +1,4 @@
-"""Why a task is where it is: the nodes it could be on now, with the score of each plugin."""
+"""Why a task is on its node: the nodes it could run on now, with their scores from each plugin."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import TaskInfo
 
 TOP = 5
-"""Nodes told beside the one where the task is."""
+"""Nodes reported besides the one that the task is on."""
 SCORED = 4096
-"""Nodes of a level that are scored at most, those of the lowest rows: what a question may cost."""
+"""Maximum number of nodes of a level that are scored, lowest rows first; bounds an inquiry's
+cost."""
 
 
 def why_here(ssn: Session, task: TaskInfo, row: int) -> PlacementScores:
-    """The scores of the nodes that the task could be on. ``row``: where it is, -1 for where it
-    would be put. The world has it as not placed."""
+    """Score the nodes that the task could run on. ``row``: the node it is on; -1 asks for the node
+    it would get. In the session's world the task is not placed."""
     mask = feasible(ssn, task).mask
     if ssn.pre_predicate(task) is not None:
         mask = np.zeros_like(mask)
@@ -55,7 +56,7 @@ def _some(rows: NDArray[np.intp], row: int) -> NDArray[np.intp]:
 def _scored(
     ssn: Session, task: TaskInfo, rows: NDArray[np.intp], level: int
 ) -> tuple[list[str], list[NodeCandidate]]:
-    """(plugins, candidates), best first; of equals the first row."""
+    """(plugins, candidates): the best first; ties by the lower row."""
     parts = ssn.score_parts(task, rows)
     total = sum(parts.values(), np.zeros(len(rows)))
     order = np.argsort(-total, kind="stable")

@@ -1,1 +1,1 @@
-"""kube-scheduler's rules, which every dialect shares: filters, scores, devices, CEL."""
+"""kube-scheduler's rules, shared by all dialects: filters, scores, devices, CEL."""

@@ -1,1 +1,1 @@
-"""Search by hyper node domains, from the closest tier up."""
+"""Placement by network topology: searches the domains of hyper nodes from the closest tier up."""

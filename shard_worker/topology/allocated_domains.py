@@ -1,9 +1,9 @@
-"""The domain that a job, and each of its sub jobs, is in already.
+"""The domain that a job, and each of its sub jobs, is already in.
 
-A job's domain is stored as an annotation of its PodGroup; if that is missing or out of date, it
-follows from the nodes of its tasks. It binds the tasks that come later: they stay below the widest
-domain that its topology allows above it. If all waiting tasks have nominated nodes, those give a
-promised domain.
+A job's domain is stored as an annotation of its PodGroup. If that is missing or out of date, it is
+the lowest domain that holds the nodes of all placed tasks. It constrains the tasks placed later:
+they stay below the widest domain that the job's topology allows above it. If all waiting tasks have
+nominated nodes, those give the nominated domain.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def tree_of(world: World) -> HyperTree:
-    """The world's tree; one with nothing but the root if it has none."""
+    """The world's tree of hyper nodes; one with only the root if the world has none."""
     if world.tree is None:
         world.tree = build_tree((), world.view.nodes)
     return world.tree
 
 
 def asks_for_domains(job: SessionJob) -> bool:
-    """Has the job, or any of its sub jobs, a topology?"""
+    """Whether the job, or any of its sub jobs, has a topology."""
     return any(sub.topology is not None for sub in job.subs.values()) or bool(job.job.topology)
 
 
 def placed_by_domains(world: World, job: SessionJob) -> bool:
-    """Is it placed domain by domain? Else it is flat: all nodes at once."""
+    """Whether the job is placed domain by domain; otherwise all nodes are searched at once."""
     if job.has_sub_groups:
         return True
     if not asks_for_domains(job):
@@ -42,7 +42,7 @@ def placed_by_domains(world: World, job: SessionJob) -> bool:
 
 
 def recover(job: SessionJob, tree: HyperTree) -> None:
-    """Update a job's domains from where its tasks are."""
+    """Set the job's domains from the nodes of its placed tasks."""
     for sub in job.subs.values():
         reached = _reached(sub.tasks, tree)
         if not reached or sub.allocated_hyper_node not in tree.domains:
@@ -60,7 +60,7 @@ def _reached(tasks: Iterable[TaskInfo], tree: HyperTree) -> str:
 
 
 def _promised(job: SessionJob, sub: SubJob, tree: HyperTree) -> str:
-    """The domain in which an earlier session promised a node to each of its tasks that wait."""
+    """The lowest domain that holds all nominated nodes of its waiting tasks."""
     rows = {task.nominated for task in sub.tasks if task.status is Status.PENDING}
     allowed = [tree.highest(topology) for topology in (sub.topology, job.job.topology)]
     if not rows or min(rows) < 0:

@@ -1,7 +1,7 @@
 """Why no domain takes a job, in one sentence with figures.
 
-Too little is free anywhere; or no domain of the allowed tiers has enough of it; or, if amounts
-would do, checks of single nodes leave too few of them.
+One of three: too little is free in the whole cluster; or no domain of the allowed tiers has enough;
+or amounts suffice, but node checks leave too few nodes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _short(room: DomainRoom, tasks: Sequence[TaskInfo], domain: Domain) -> bool:
 
 
 def shortfall(room: DomainRoom, tasks: Sequence[TaskInfo], among: Sequence[Domain]) -> str:
-    """What is free, and how much of it the best of these domains has."""
+    """The amounts free in all, and in the one of these domains that has the most."""
     tier = max(domain.tier for domain in among)
     indices = [domain.index for domain in among]
     most = {slot: int(room.free(slot)[indices].max()) for slot in _sum(tasks)}
@@ -121,7 +121,7 @@ def _everywhere(room: DomainRoom, tasks: Sequence[TaskInfo]) -> str:
 
 
 def _scarcest(tasks: Sequence[TaskInfo], most: dict[int, int]) -> int | None:
-    """The slot that falls short the furthest; None where none does."""
+    """The slot with the largest relative shortfall; None if no slot falls short."""
     short = {s: n / (most[s] + 1) for s, n in _sum(tasks).items() if s != PODS and most[s] < n}
     return max(short, key=lambda slot: short[slot]) if short else None
 

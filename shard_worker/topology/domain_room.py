@@ -1,9 +1,9 @@
-"""How many tasks of each class every domain has room for, counted before anything is tried.
+"""The number of tasks of each class that each domain has room for, computed before any dry run.
 
 The count is an upper bound: nodes that fail a static check, or are out of reach, have no room, and
-each class counts as if the others were not there. A domain in which the job could not even be
-pipelined if all that room were filled is not tried, which costs one sum over all domains instead
-of a dry run in each.
+each class counts as if the others were not there. A domain is skipped if the job could not even be
+pipelined with all that room filled. That costs one sum over all domains instead of a dry run in
+each.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Alike = list[list["TaskInfo"]]
-"""Tasks in groups of which all members are alike."""
+"""Groups of tasks with the same role and class."""
 
 
 class DomainRoom:
-    """The room for one job in one turn; what the turn itself takes is not followed."""
+    """The room for one job in one turn, as it was before the turn placed anything."""
 
     def __init__(self, ssn: Session, tree: HyperTree) -> None:
         self._ssn = ssn
         self._tree = tree
         self._reach = ssn.world.in_reach()
         self._rooms: dict[int, Ints] = {}
-        """Class -> tasks of it that fit each domain."""
+        """Class -> number of its tasks that fit each domain, by domain index."""
         self._free: dict[int, Ints] = {}
         self._judged: dict[tuple[object, ...], bool] = {}
 
     def of(self, task: TaskInfo) -> Ints:
-        """Tasks like this one that fit each domain, by its index."""
+        """The number of tasks of this class that fit each domain, by domain index."""
         room = self._rooms.get(task.cid)
         if room is None:
             room = self._rooms[task.cid] = self._tree.sums(self._per_row(task.cls))
@@ -63,9 +63,8 @@ class DomainRoom:
     def hopeless(
         self, domain: Domain, alike: Alike, enough: Callable[[], bool], question: str = ""
     ) -> bool:
-        """Would even filling all the room with these tasks not be enough?
-
-        ``question``: whose question it is; the answer for the same tasks is cached.
+        """Whether the job would fail even if these tasks filled all room of the domain.
+        ``question``: distinguishes callers' ``enough`` in the cache of answers for the same tasks.
         """
         rooms = [min(len(group), int(self.of(group[0])[domain.index])) for group in alike]
         if not any(rooms):
@@ -80,7 +79,7 @@ class DomainRoom:
         return judged
 
     def free(self, slot: int) -> Ints:
-        """The amount of a slot that is idle, or will be, in each domain."""
+        """The amount of a slot that is idle now or once leaving tasks have ended, per domain."""
         sums = self._free.get(slot)
         if sums is None:
             idle = np.maximum(self._ssn.world.future_idle(slot), 0)
@@ -92,7 +91,7 @@ class DomainRoom:
 
 
 def alike(tasks: Iterable[TaskInfo]) -> Alike:
-    """Tasks that are alike: of one role (of one sub job) and one class."""
+    """Group tasks by role (which belongs to one sub job) and class."""
     groups: dict[tuple[int, int], list[TaskInfo]] = {}
     for task in tasks:
         groups.setdefault((id(task.role), task.cid), []).append(task)
@@ -100,7 +99,7 @@ def alike(tasks: Iterable[TaskInfo]) -> Alike:
 
 
 def _would(tasks: Sequence[TaskInfo], enough: Callable[[], bool]) -> bool:
-    """The result of ``enough()`` if these pending tasks had a place."""
+    """The result of ``enough()`` with these pending tasks counted as placed."""
     job: SessionJob = tasks[0].job
     for task in tasks:
         job.move(task, Status.ALLOCATED)

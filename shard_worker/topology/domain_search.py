@@ -1,9 +1,10 @@
-"""A job, or its sub jobs, placed domain by domain: dry runs in each of a gradient, the best kept.
+"""Search for the best domain of a job, or of its sub jobs, by dry runs.
 
-The widest domain that may be looked at is cut into gradients: groups of domains, the closest tier
-first. In each domain of a group the job is placed for a try, sub job by sub job, and each of those
-by gradients of its own inside that domain. What a try did is undone and remembered as operations;
-those of the domain whose sub jobs scored most are done once more. Nothing is copied for it.
+The widest domain that may be searched is split into gradients: groups of domains, the closest tier
+first. In each domain of a group the job is placed in a dry run, sub job by sub job, and each of
+those by gradients of its own inside that domain. A dry run is rolled back and remembered as a list
+of operations; those of the domain whose sub jobs scored highest are applied again. No state is
+copied.
 """
 
 from __future__ import annotations
@@ -30,29 +31,29 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tried:
-    """A successful try in one domain."""
+    """A dry run of a job that succeeded in one domain."""
 
     domain: Domain
     operations: list[Operation]
     mark: Mark
     score: float = 0.0
     reached: dict[str, str] = field(default_factory=dict)
-    """Sub job -> the domain it is in then."""
+    """Sub job -> the domain that it is then in."""
 
 
 @dataclass(slots=True)
 class TriedSub:
-    """A successful try of one sub job in one domain."""
+    """A dry run of one sub job that succeeded in one domain."""
 
     domain: Domain
     operations: list[Operation]
     at: int
-    """How far it brought the sub job's sheet."""
+    """The position in the sub job's sheet that it reached."""
     score: float = 0.0
 
 
 class DomainSearch:
-    """One turn of one job."""
+    """The search for one job in one turn."""
 
     def __init__(self, ssn: Session, sheet: Sheet, tree: HyperTree) -> None:
         self.ssn = ssn
@@ -62,15 +63,15 @@ class DomainSearch:
         self.room = DomainRoom(ssn, tree)
         self.statement = WorldStatement(ssn)
         self.filled: FillResult | None = None
-        """How the last try of a sub job that failed went."""
+        """The result of the last dry run of a sub job that failed."""
         self.counted_out = 0
-        """Domains that were not tried, for they have too little room."""
+        """Number of domains skipped because they have too little room."""
         self.best: Tried | None = None
 
     # --- the job ------------------------------------------------------------------------------
 
     def run(self, within: Domain) -> bool:
-        """Place as much as a turn places; True if the job is ready or pipelined with it."""
+        """Place as much as one turn may; True if that makes the job ready or pipelined."""
         for group in self.ssn.job_gradients(self.job, within, Purpose.ALLOCATE):
             open_to = self._with_room(group)
             if self._try_all(self._promised(open_to)) or self._try_all(open_to):
@@ -98,20 +99,21 @@ class DomainSearch:
         return [d for d in domains if promised and all(below.within(d) for below in promised)]
 
     def good(self) -> bool:
-        """May the job keep its placements?"""
+        """Whether the job is ready or pipelined, so that it may keep its placements."""
         return self.ssn.ready(self.job) or self.ssn.pipelined(self.job)
 
     def _with_room(self, group: Sequence[Domain]) -> list[Domain]:
-        """The domains that have room for the job as far as counts tell."""
+        """The domains of the group whose room does not rule the job out."""
         groups = alike(t for sub in self.sheet.queued for t in sub.left())
         possible = [domain for domain in group if not self.room.hopeless(domain, groups, self.good)]
         self.counted_out += len(group) - len(possible)
         return possible
 
     def _in_order(self, domains: list[Domain]) -> list[tuple[Domain, float]]:
-        """The domains by the highest score the job can reach there, best first.
+        """The domains by an upper bound of the job's score there, best first.
 
-        That is known only if one sub job gets one try, and each domain below has one score for it.
+        The bound is known only if a single sub job is placed whole and scores do not depend on
+        other placements; otherwise it is infinite and the order stays.
         """
         subs = self.sheet.queued
         whole = len(subs) == 1 and self.job.minimum >= len(self.job.tasks)
@@ -134,7 +136,7 @@ class DomainSearch:
         return self.ssn.hyper_node_scores(sub, rows) if rows else {}
 
     def keep(self) -> None:
-        """The turn was committed: the job stays where it was placed."""
+        """Commit the domain: the job's later tasks are placed relative to it."""
         best, job, tree = self.best, self.job, self.tree
         if best is None:
             return
@@ -145,7 +147,7 @@ class DomainSearch:
             sub.nominated_hyper_node = ""
 
     def _try_job(self, domain: Domain) -> Tried | None:
-        """A dry run of the whole job in a domain; everything is as before afterwards."""
+        """Place the whole job in a domain as a dry run, and roll it back."""
         before = self.sheet.mark()
         at = {name: sub.allocated_hyper_node for name, sub in self.job.subs.items()}
         score, reached = self._fill_job(domain)
@@ -177,7 +179,8 @@ class DomainSearch:
     # --- a sub job ----------------------------------------------------------------------------
 
     def _place_sub(self, sheet: SubSheet, within: Domain) -> float | None:
-        """Place one sub job somewhere below a domain; its score, None where it has no place."""
+        """Place one sub job in the best domain below ``within``; returns its score, None if it has
+        no place."""
         sub = sheet.sub
         if (
             sub.nominated_hyper_node
@@ -203,7 +206,7 @@ class DomainSearch:
         return possible
 
     def _best_of(self, sheet: SubSheet, domains: list[Domain]) -> TriedSub | None:
-        """The successful try with the highest score, the first of equals."""
+        """The dry run with the highest score; the first one on ties."""
         sub = sheet.sub
         if self.ssn.scored_alone(sub):
             scores = self._scores(sub, domains)
@@ -220,7 +223,7 @@ class DomainSearch:
         return max(tried, key=lambda attempt: attempt.score, default=None)
 
     def _try_sub(self, sheet: SubSheet, domain: Domain) -> TriedSub | None:
-        """A dry run of a sub job in a domain; everything is as before afterwards."""
+        """Place a sub job in a domain as a dry run, and roll it back."""
         start, at = self.statement.checkpoint, sheet.at
         sheet.failed = {}
         filled = Filling(self.ssn, self.statement, sheet, tree=self.tree, domain=domain).run()
@@ -234,12 +237,13 @@ class DomainSearch:
     # --- promised domains ---------------------------------------------------------------------
 
     def _promised_in(self, sub: SubJob, within: Domain) -> bool:
-        """Is the nominated domain below the one that is tried? A deleted domain is dropped."""
+        """Whether the nominated domain is below the one being tried. True for a deleted one, which
+        :meth:`_as_nominated` drops."""
         domain = self.tree.domains.get(sub.nominated_hyper_node)
         return domain is None or domain.within(within)
 
     def _as_nominated(self, sheet: SubSheet) -> bool:
-        """Use the domain and nodes of the nomination; all of them, or none."""
+        """Place the sub job on its nominated nodes; all tasks or none."""
         sub = sheet.sub
         domain = self.tree.domains.get(sub.nominated_hyper_node)
         start = self.statement.checkpoint
@@ -268,7 +272,7 @@ class DomainSearch:
 
 
 def fits_nominated(ssn: Session, task: TaskInfo, cache: ErrorCache) -> bool:
-    """Does the task pass every check on the node of its nomination?"""
+    """Whether the task passes every check on its nominated node."""
     if ssn.pre_predicate(task) is not None:
         return False
     alone = ssn.world.view.exists()
@@ -278,7 +282,8 @@ def fits_nominated(ssn: Session, task: TaskInfo, cache: ErrorCache) -> bool:
 
 
 def put_on_nominated(ssn: Session, statement: WorldStatement, task: TaskInfo) -> bool:
-    """Place it on the nominated node: now, later, or not at all."""
+    """Place the task on its nominated node: allocated, pipelined, or False if neither is
+    possible."""
     row = task.nominated
     if ssn.world.fits_idle(task.cls)[row]:
         statement.allocate(task, row)

@@ -1,7 +1,7 @@
-"""Totals of the nodes of each hyper node; index of every array: the domain's.
+"""Sums over the nodes of each hyper node's domain; arrays are indexed by domain.
 
-Two views, as in Volcano: room as it was when the session opened, by which domains are considered,
-and usage as it is now, by which they are scored.
+Two sets, as in Volcano: room when the session opened, which decides what domains are considered,
+and current usage, by which they are scored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class DomainTotals:
-    """The totals of one world, from the moment it is created."""
+    """The sums over one world, from the moment this object is created."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -42,21 +42,22 @@ class DomainTotals:
         return int(sums[slot][domain.index]) if slot < len(sums) else 0
 
     def had_room(self, domain: Domain, needed: Requests) -> bool:
-        """Did the request fit what was idle in the domain when the session opened, or would be?"""
+        """Whether the request fitted what was idle, or about to be, in the domain when the session
+        opened."""
         return any(
             all(self._at(sums, slot, domain) >= amount for slot, amount in needed)
             for sums in (self._idle, self._future)
         )
 
     def could_hold(self, domain: Domain, needed: Requests) -> bool:
-        """Would the request fit if nothing ran in the domain?"""
+        """Whether the request would fit the domain if it were empty."""
         return all(
             int(self._sums("allocatable", slot)[domain.index]) >= amount for slot, amount in needed
         )
 
     def used(self, slot: int) -> Ints:
-        """Usage now. The session's nominations count, its evictions do not; tasks that were leaving
-        or nominated before it opened count as they did then."""
+        """Amounts in use now, per domain. Includes the session's nominations, not its evictions;
+        tasks that were leaving or nominated before it opened count as they did then."""
         now = self._sums("used", slot) + self._sums("nominated", slot)
         now -= self._sums("releasing", slot)
         if slot < len(self._promised):
@@ -64,7 +65,8 @@ class DomainTotals:
         return now
 
     def fullness(self, requested: Mapping[int, int], weights: Mapping[int, int]) -> Floats:
-        """The weighted mean of (used + asked) / allocatable over slots, 0 where one overflows."""
+        """The weighted mean over slots of (used + requested) / allocatable; 0 if a slot
+        overflows."""
         total = np.zeros(len(self.tree.listed), np.float64)
         over = np.zeros(len(total), np.bool_)
         sum_weights = 0
@@ -79,7 +81,7 @@ class DomainTotals:
         return np.where(over | (sum_weights <= 0), 0.0, total / (sum_weights or 1))
 
     def at_tier(self, tier: int) -> Ints:
-        """Row -> index of the domain of this tier that has it, else NOWHERE."""
+        """Row -> index of the domain of this tier that contains it, or NOWHERE."""
         indices = self._by_tier.get(tier)
         if indices is None:
             indices = self._by_tier[tier] = np.full(self.world.size, NOWHERE, np.int64)
@@ -89,7 +91,7 @@ class DomainTotals:
         return indices
 
     def share(self, sub: SubJob, domain: Domain) -> float:
-        """The part of the sub job's tasks that the domain already has."""
+        """The fraction of the sub job's tasks that are already in the domain."""
         if not sub.tasks:
             return 1.0
         rows = set(domain.rows.tolist())

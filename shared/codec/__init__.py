@@ -1,1 +1,1 @@
-"""Sealed bytes read strictly, and dataclasses as arrays."""
+"""Encoding: sealed bytes with strict checks, and dataclasses as msgpack arrays."""

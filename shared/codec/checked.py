@@ -1,10 +1,10 @@
-"""Bytes that are taken only whole and unaltered: a seal behind them, and checks of what is in them.
+"""Strict decoding of stored and sent bytes: a checksum seal, and checks of every value.
 
-A seal is the CRC-32 of the kind of thing and of its bytes: one that was cut, grown, altered, or is
-of another kind is refused. It guards against accidents, not against who can write as we do: whoever
-may write to the ledger or speak as a part of the scheduler can seal as well (docs/security.md).
-
-Every reader of such bytes raises :class:`Malformed` and nothing else, whatever it is given.
+A seal is the CRC-32 of the kind of record and its bytes, appended to them. Truncated, extended or
+altered bytes, or those of another kind, are refused. It guards against accidents, not against
+attackers: whoever may write to the ledger, or speak as a part of the scheduler, can compute seals
+too (docs/security.md). Every reader raises :class:`Malformed` and nothing else, whatever bytes it
+is given.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import msgpack
 T = TypeVar("T")
 
 SEAL = 4
-"""Bytes of a seal."""
+"""Length of a seal in bytes."""
 
 _ONLY_TEXT = frozenset((str,))
 
 LARGEST = 2**53 - 1
-"""Of a whole number that counts something: the scripts' numbers hold no more."""
+"""The largest counting integer: numbers in the ledger's scripts are doubles, exact up to here."""
 
 
 class Malformed(ValueError):
-    """The bytes are not what they should be; says what, and where in it."""
+    """The bytes do not decode as expected; the message says what is wrong, and where."""
 
 
 # --- the seal -----------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def seal(kind: bytes, body: bytes) -> bytes:
 
 
 def unseal(kind: bytes, data: bytes) -> bytes:
-    """The bytes without their seal."""
+    """Check the seal and return the bytes without it."""
     body = data[:-SEAL]
     if crc32(body, crc32(kind)).to_bytes(SEAL, "little") != data[-SEAL:]:
         name = kind.decode(errors="replace")
@@ -53,12 +53,13 @@ def pack_sealed(kind: bytes, value: Any) -> bytes:
 
 
 def unpack_sealed(kind: bytes, data: bytes, *, lists: bool = True) -> Any:
-    """What :func:`pack_sealed` packed; arrays as lists, or as tuples."""
+    """Decode what :func:`pack_sealed` encoded; arrays become lists or, without ``lists``,
+    tuples."""
     return unpack(kind, unseal(kind, data), lists=lists)
 
 
 def unpack(kind: bytes, data: bytes, *, lists: bool = True) -> Any:
-    """Plain values of msgpack; no other types are ever built."""
+    """Decode msgpack into plain values; extension types are refused."""
     try:
         return msgpack.unpackb(data, raw=False, use_list=lists, strict_map_key=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -79,7 +80,7 @@ def integer(value: object, at: str) -> int:
 
 
 def count(value: object, at: str) -> int:
-    """A whole number that is not negative."""
+    """Check for an integer that is not negative."""
     if type(value) is not int:
         raise wrong(value, at, "integer")
     if not 0 <= value <= LARGEST:
@@ -88,7 +89,7 @@ def count(value: object, at: str) -> int:
 
 
 def number(value: object, at: str) -> float:
-    """Whole or not; neither infinite nor undefined."""
+    """Check for a finite number, integer or not."""
     if type(value) is not float and type(value) is not int:
         raise wrong(value, at, "number")
     if not -1e300 < value < 1e300:
@@ -115,7 +116,7 @@ def binary(value: object, at: str) -> bytes:
 
 
 def row(value: object, at: str, size: int) -> Any:
-    """An array of so many items."""
+    """Check for an array of exactly ``size`` items."""
     if type(value) not in (list, tuple) or len(value) != size:  # type: ignore[arg-type]
         raise Malformed(f"{at}: array of {size} wanted")
     return value
@@ -128,7 +129,7 @@ def each(value: object, at: str, item: Callable[[object, str], T]) -> list[T]:
 
 
 def indices(value: object, at: str) -> list[int]:
-    """A list of whole numbers below 2**32; costs 6 ns each."""
+    """Check for a list of integers from 0 to 2**32 - 1; costs 6 ns per item."""
     if type(value) is not list:
         raise wrong(value, at, "array")
     try:
@@ -139,7 +140,7 @@ def indices(value: object, at: str) -> list[int]:
 
 
 def texts(value: object, at: str) -> list[str]:
-    """A list of texts; costs 20 ns each."""
+    """Check for a list of strings; costs 20 ns per item."""
     if type(value) is not list:
         raise wrong(value, at, "array")
     if not set(map(type, value)) <= _ONLY_TEXT:

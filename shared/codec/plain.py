@@ -1,7 +1,7 @@
-"""Frozen dataclasses as plain arrays for msgpack, and back, strictly by the types of their fields.
+"""Frozen dataclasses as arrays for msgpack, and back, checked strictly by their fields' types.
 
-For what is read seldom. A class must have only fields of int, float, str and bool, of other such
-classes, of tuples, and of a union of those; every field counts, in the order of the class.
+For records that are read rarely. Fields may be int, float, str, bool, other such dataclasses,
+tuples, and unions of these; all fields are encoded, in the order of the class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCALARS: dict[Any, Reader] = {int: integer, float: number, str: text, bool: boo
 
 
 def plain(value: Any) -> Any:
-    """The value with every dataclass in it as an array of its fields."""
+    """Replace every dataclass in the value by the list of its fields."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     if dataclasses.is_dataclass(value):
@@ -30,7 +30,8 @@ def plain(value: Any) -> Any:
 
 @cache
 def reader(kind: Any) -> Reader:
-    """Reads what :func:`plain` made of a value of this type. It raises Malformed for all else."""
+    """A reader of what :func:`plain` made of a value of this type. It raises Malformed for all
+    else."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     origin = get_origin(kind)
@@ -62,7 +63,7 @@ def _tuple(kinds: tuple[Any, ...]) -> Reader:
 
 
 def _union(kinds: tuple[Any, ...]) -> Reader:
-    """One of several scalars, or of one type or nothing."""
+    """A reader of a union: of several scalars, or of one type and None."""
     some = [kind for kind in kinds if kind is not types.NoneType]
     optional = len(some) < len(kinds)
     by_type = {kind: reader(kind) for kind in some} if len(some) > 1 else {}

@@ -1,4 +1,4 @@
-"""Objects as they are submitted, turned into checked, frozen values or refused.
+"""Parsing of submitted objects: each becomes a checked, frozen value or is refused.
 
-One file for each group of kinds; :mod:`shared.manifests.parse` has the table of all kinds.
+One file per group of kinds; :mod:`shared.manifests.parse` has the table of all kinds.
 """

@@ -1,6 +1,6 @@
-"""Objects as they are submitted, turned into checked, frozen values or refused.
+"""The parser of submitted objects: each becomes a checked, frozen value or is refused.
 
-``parse`` is a function of its argument only; the service's API and ``replay`` both read through it.
+``parse`` is a pure function; the service's API and ``replay`` both use it.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("resource.k8s.io/v1", "DeviceClass"): read_device_class,
     ("nodeinfo.volcano.sh/v1alpha1", "Numatopology"): read_numatopology,
 }
-"""(apiVersion, kind) of every object this version takes."""
+"""(apiVersion, kind) -> parser, for every kind that this version accepts."""
 _FLAT = (read_priority_class, read_storage_class)
-"""Their fields stand beside ``metadata``, not below ``spec``."""
+"""Parsers of kinds whose fields are at the top level, not below ``spec``."""
 _TOP = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 
 
 def parse(item: object) -> Manifest | Refusal:
-    """One object of a list. A refusal names the first field that is wrong, and the remedy."""
+    """Parse one object. A refusal names the first wrong field and the remedy."""
     if type(item) is not dict:
         return Refusal("object", "", "", shown(item), "not an object; write it between { and }")
     try:
@@ -102,7 +102,8 @@ def _kind(item: dict[str, object]) -> str:
 
 
 def _name(item: dict[str, object]) -> str:
-    """The name to show in an error, as far as one can be read: ``namespace/name`` or ``name``."""
+    """The object's name for an error message, as far as it can be read: ``namespace/name`` or
+    ``name``."""
     meta = item.get("metadata")
     if type(meta) is not dict:
         return ""

@@ -1,1 +1,1 @@
-"""Nodes, jobs, queues, volumes, devices and topology as values."""
+"""Nodes, jobs, queues, volumes, devices and topology as immutable values."""

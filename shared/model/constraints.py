@@ -1,4 +1,4 @@
-"""What a task asks of the nodes and of the other tasks around it, beyond amounts."""
+"""A task's constraints on nodes and on other tasks, other than amounts."""
 
 from __future__ import annotations
 
@@ -31,66 +31,65 @@ class Requirement:
 
 
 Selector = tuple[Requirement, ...]
-"""All hold; matchLabels are In requirements of one value. () matches everything.
-
-Where a field is ``Selector | None``, None (no selector written) matches nothing."""
+"""All requirements must hold; matchLabels become In requirements with one value. () matches
+everything. Where a field is ``Selector | None``, None (no selector written) matches nothing."""
 
 Terms = tuple[tuple[Requirement, ...], ...]
-"""Alternatives of node requirements; those of one term all hold. () matches no node."""
+"""Node selector terms: at least one must match, by all of its requirements. () matches no node."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """One term of inter-pod affinity (or with ``anti`` of anti-affinity)."""
+    """One term of pod affinity, or of anti-affinity with ``anti``."""
 
     topology_key: str
     selector: Selector | None = None
     namespaces: tuple[str, ...] = ()
-    """() = the namespace of the pod that has the term."""
+    """() means the namespace of the pod with this term."""
     all_namespaces: bool = False
     anti: bool = False
     weight: int = 0
-    """0 = required, 1 to 100 = preferred so much."""
+    """0 = required; 1 to 100 = the weight of a preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One topology spread constraint: how uneven the matching pods may be over the domains."""
+    """One topology spread constraint: the maximum skew of matching pods between domains."""
 
     topology_key: str
     max_skew: int = 1
     hard: bool = True
-    """DoNotSchedule; else ScheduleAnyway, a wish."""
+    """DoNotSchedule; else ScheduleAnyway, a preference."""
     selector: Selector | None = None
     min_domains: int = 1
     honor_affinity: bool = True
-    """Count only domains of nodes that the pod's node affinity and selector let in."""
+    """Count only domains of nodes that match the pod's node affinity and selector."""
     honor_taints: bool = False
     """Count only domains of nodes whose taints the pod tolerates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a task class asks for beyond requests, selector, node affinity and tolerations."""
+    """A task class's constraints other than requests, selector, node affinity and tolerations."""
 
     pod_terms: tuple[PodTerm, ...] = ()
     spreads: tuple[Spread, ...] = ()
     preferred_nodes: tuple[tuple[int, tuple[Requirement, ...]], ...] = ()
-    """(weight 1 to 100, requirements that all hold)."""
+    """(weight 1 to 100, requirements that must all hold)."""
     volumes: tuple[str, ...] = ()
     """Names of PersistentVolumeClaims in the job's namespace, sorted."""
     claims: tuple[str, ...] = ()
     """Names of ResourceClaims in the job's namespace, sorted."""
     claim_templates: tuple[str, ...] = ()
-    """Names of ResourceClaimTemplates: every task gets a claim of its own from each."""
+    """Names of ResourceClaimTemplates: each task gets its own claim from each template."""
     images: tuple[str, ...] = ()
-    """One for each container, with its tag (``:latest`` where none is written), in their order."""
+    """One image per container, in order, with its tag (``:latest`` if none is written)."""
     preempts: bool = True
-    """False: preemptionPolicy Never, it waits and evicts nobody."""
+    """False: preemptionPolicy Never, so the task waits and never causes evictions."""
 
     @property
     def flat(self) -> bool:
-        """Nothing but images and ``preempts``: whether a node fits depends on the node alone."""
+        """Only images and ``preempts`` are set: whether a node fits depends on that node alone."""
         return not (
             self.pod_terms
             or self.spreads

@@ -1,4 +1,4 @@
-"""Devices by dynamic resource allocation: what nodes have, what claims ask for and got."""
+"""Objects of dynamic resource allocation: device slices of nodes, claims, and their allocations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from shared.model.constraints import Taint, Terms, Toleration
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of a device. ``kind``: int, bool, string or version (text too)."""
+    """One attribute of a device. ``kind``: int, bool, string or version (both with text values)."""
 
     name: str
-    """With its domain, where one is written."""
+    """Includes the domain, if one is written."""
     kind: str
     value: int | bool | str
 
@@ -30,14 +30,15 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
-    """Devices of one pool of a driver, on one node, on those a selector lets in, or on all."""
+    """Devices of one pool of a driver, reachable from one node, from nodes matching a selector, or
+    from all."""
 
     name: str
     driver: str
     pool: str
     generation: int = 0
     slices: int = 1
-    """How many slices make the pool whole."""
+    """Number of slices of the complete pool."""
     node: str = ""
     all_nodes: bool = False
     selector: Terms | None = None
@@ -48,31 +49,31 @@ class ResourceSlice:
 class DeviceClass:
     name: str
     selectors: tuple[str, ...] = ()
-    """CEL, all must hold."""
+    """CEL expressions that must all hold."""
     extended_resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceAsk:
-    """So many devices of a class."""
+    """A request for a number of devices of a class."""
 
     device_class: str
     name: str = ""
-    """Of an alternative; "" where there is one only."""
+    """The name of an alternative; "" if the request has only one."""
     selectors: tuple[str, ...] = ()
-    """CEL, all must hold beside those of the class."""
+    """CEL expressions that must all hold, in addition to those of the class."""
     count: int = 1
     everything: bool = False
-    """allocationMode All: every device that fits; ``count`` means nothing."""
+    """allocationMode All: every matching device; ``count`` is ignored."""
     admin: bool = False
     tolerations: tuple[Toleration, ...] = ()
     capacity: tuple[tuple[str, int], ...] = ()
-    """Of a shared device, in thousandths."""
+    """Capacity taken of a shared device, in thousandths."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """One request of a claim: the first of its alternatives that can be had."""
+    """One request of a claim, served by the first alternative that is available."""
 
     name: str
     asks: tuple[DeviceAsk, ...]
@@ -80,8 +81,8 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMatch:
-    """The devices of these requests (() = all) have the same value, or with ``distinct`` each
-    another value, of an attribute."""
+    """A constraint on the devices of these requests (() = all): an attribute has the same value for
+    all, or with ``distinct`` a different one for each."""
 
     attribute: str
     requests: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ class DeviceMatch:
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """One device that a claim got. ``request`` is ``name`` or ``name/alternative``."""
+    """A device allocated to a claim. ``request`` is ``name`` or ``name/alternative``."""
 
     request: str
     driver: str
@@ -104,7 +105,7 @@ class DeviceResult:
 class Allocation:
     results: tuple[DeviceResult, ...] = ()
     nodes: Terms | None = None
-    """Nodes that can reach the devices; None = all."""
+    """Nodes that reach the devices; None = all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +116,12 @@ class ResourceClaim:
     matches: tuple[DeviceMatch, ...] = ()
     allocation: Allocation | None = None
     reserved: tuple[str, ...] = ()
-    """uids of the pods that use it."""
+    """uids of the pods that use the claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimTemplate:
-    """A claim of this form is made for every pod that names it."""
+    """A template: every pod that names it gets its own claim of this form."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""Does a label selector take a set of labels? As Kubernetes defines it."""
+"""Label selectors with Kubernetes' semantics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shared.model.constraints import Selector
 
 
 def matches(selector: Selector | None, labels: Mapping[str, str]) -> bool:
-    """Does a label selector take this set of labels? None takes nothing, an empty one all."""
+    """Whether the selector matches these labels. None matches nothing, an empty one everything."""
     if selector is None:
         return False
     return all(_meets(labels.get(r.key), r.operator, r.values) for r in selector)

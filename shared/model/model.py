@@ -1,4 +1,4 @@
-"""The objects the scheduler works with, after parsing: what a node offers, what a job asks for."""
+"""The scheduler's main objects after parsing: nodes, queues, jobs and classes of tasks."""
 
 from __future__ import annotations
 
@@ -24,34 +24,33 @@ Pairs = tuple[tuple[str, str], ...]
 """Labels or annotations, sorted by key."""
 
 Requests = tuple[tuple[int, int], ...]
-"""(slot, amount) pairs sorted by slot, amounts > 0. Every task asks for one of slot ``pods``."""
+"""(slot, amount) pairs sorted by slot, amounts > 0. Every task requests one of slot ``pods``."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskClass:
-    """Everything about a task that decides where it may run. Equal classes are one class."""
+    """Everything about a task that decides where it may run. Tasks with equal classes are alike."""
 
     requests: Requests
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[tuple[Requirement, ...], ...] | None = None
-    """Required node affinity: the terms are alternatives, the requirements of a term all hold.
-
-    None = none asked for; an empty tuple matches no node (as Kubernetes has it)."""
+    """Required node affinity: at least one term must match, by all its requirements. None = no
+    affinity; an empty tuple matches no node, as in Kubernetes."""
     tolerations: tuple[Toleration, ...] = ()
     constraints: Constraints | None = None
-    """None: nothing beyond the fields above."""
+    """None: no constraints other than the fields above."""
     things: Things = ()
     """Named things of the node that every task takes: its host ports."""
 
     @property
     def flat(self) -> bool:
-        """Whether a node fits depends on the node alone: no other task, volume or device counts,
+        """Whether a node fits depends on the node alone: not on other tasks, volumes or devices;
         and no node is preferred."""
         return self.constraints is None or self.constraints.flat
 
     @property
     def best_effort(self) -> bool:
-        """Asks for nothing but its place among the node's pods (slot 2)."""
+        """Whether the class requests nothing except one pod (slot 2)."""
         if self.things:
             return False
         return not self.requests or (len(self.requests) == 1 and self.requests[0][0] == PODS)
@@ -66,16 +65,16 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     spec: int = 0
-    """Specification version: moves when labels, taints or schedulability change (not amounts)."""
+    """Specification version: changes with labels, taints or schedulability, not with amounts."""
     annotations: Pairs = ()
-    """Those that mean something here: of Volcano's domains and of plugins."""
+    """Only annotations that are used: of Volcano's domains, and those that plugins read."""
     images: tuple[tuple[str, int], ...] = ()
-    """(name with tag or digest, bytes) of the images that are there."""
+    """(name with tag or digest, bytes) of the images on the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroupAffinity:
-    """Which groups of nodes (label ``volcano.sh/nodegroup-name``) a queue's tasks go to."""
+    """The node groups (label ``volcano.sh/nodegroup-name``) that a queue's tasks may use."""
 
     required: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
@@ -95,11 +94,11 @@ class Queue:
     capability: Requests | None = None
     """None = unlimited; slots that are absent are unlimited too."""
     deserved: Requests = ()
-    """With what is written as 0."""
+    """Includes resources written as 0."""
     guarantee: Requests = ()
     spec: int = 0
     deserved_set: bool = False
-    """``deserved`` is written, if only as {} or with zeros."""
+    """``deserved`` is present in the manifest, even if only as {} or with zeros."""
     created: float = 0.0
     annotations: Pairs = ()
     affinity: NodeGroupAffinity | None = None
@@ -107,37 +106,38 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Identical members of a job: tasks ``first .. first + count - 1``."""
+    """Identical members of a job: the tasks ``first .. first + count - 1``."""
 
     name: str
     cid: int
     first: int
     count: int
     group: int = 0
-    """The group its members count for: 0, or the group of this role's own minimum."""
+    """The group whose minimum its members count for: 0, or that of this role's own minimum."""
     priority: int = 1
     names: tuple[str, ...] = ()
-    """Pod names; empty where they follow from the job: ``{job}-{role}-{i}``."""
+    """Pod names; empty if they follow the pattern ``{job}-{role}-{i}``."""
     duration: float | None = None
-    """Seconds a member runs (annotation ``quadrant.dev/duration``); None = until deleted."""
+    """Seconds that a member runs (annotation ``quadrant.dev/duration``); None = until deleted."""
     exit_code: int = 0
-    """What a member ends with (annotation ``quadrant.dev/exit-code``); all but 0 is a failure."""
+    """Exit code of a simulated member (annotation ``quadrant.dev/exit-code``); nonzero is a
+    failure."""
     labels: Pairs = ()
     annotations: Pairs = ()
-    """Those that mean something here: of Volcano's domains and of plugins."""
+    """Only annotations that are used: of Volcano's domains, and those that plugins read."""
     gated: bool = False
-    """Has scheduling gates: it is not placed before they are gone."""
+    """Has scheduling gates, and is not placed until they are removed."""
     own_gate: bool = False
     """Its only gate is Volcano's own (``scheduling.volcano.sh/queue-allocation-gate``), which the
-    scheduler takes away itself."""
+    scheduler itself removes."""
     created: tuple[float, ...] = ()
-    """Of each member; () = all when the job was."""
+    """Creation time of each member; () = all when the job was created."""
     uids: tuple[str, ...] = ()
-    """Of each member's pod, as submitted, "" where none was; () = none was at all."""
+    """Pod uid of each member as submitted, "" if it has none; () = none has one."""
     priority_class: str = ""
     start: int = 0
-    """Number of its first member among those of this name: a role may be written as several, of
-    members that differ in labels."""
+    """Index of its first member among those of the same name: a role may be split into several
+    entries when members differ in labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,34 +147,36 @@ class Job:
     name: str
     kind: str  # Pod | PodGroup | Job
     uid: str
-    """The incarnation: a deleted and recreated job of the same name has another."""
+    """Identifies the incarnation: a job deleted and recreated under the same name gets a new
+    one."""
     queue: str
-    """Name as written; the queue may not exist (yet)."""
+    """The name as written; the queue may not exist (yet)."""
     created: float
     """Seconds since 1970; ties are broken by ``jid``."""
     priority: int = 0
     groups: tuple[Group, ...] = (Group(parent=-1, minimum=1),)
     roles: tuple[Role, ...] = ()
     spec: int = 0
-    """Specification version: moves with every change of tasks, minima, queue or priority."""
+    """Specification version: changes with tasks, minima, queue or priority."""
     dangling: bool = False
-    """Its pods name a PodGroup that does not exist (yet): they wait, nothing of it is placed."""
+    """Its pods name a PodGroup that does not exist (yet): they wait, and nothing is placed."""
     role_minima: tuple[tuple[str, int], ...] = ()
-    """Roles that have a minimum of their own, as written; ``groups[1 + i]`` is that of entry i.
-
-    Its minimum there is 0 where the job's is below their sum: Volcano looks at no role then."""
+    """Roles with a minimum of their own, as written; ``groups[1 + i]`` is the group of entry i.
+    That group's minimum is 0 if the job's minimum is below their sum: then Volcano ignores role
+    minima."""
     min_resources: Requests | None = None
-    """What the PodGroup says it needs before it is let in (``minResources``); None = not said."""
+    """Amounts that the PodGroup needs before admission (``minResources``); None = not set."""
     labels: Pairs = ()
     annotations: Pairs = ()
-    """Those that mean something here: of Volcano's domains and of plugins."""
+    """Only annotations that are used: of Volcano's domains, and those that plugins read."""
     phase: str = ""
-    """Of the PodGroup as submitted: "" | Pending | Inqueue | Running | Unknown | Completed."""
+    """Phase of the PodGroup as submitted: "" | Pending | Inqueue | Running | Unknown |
+    Completed."""
     topology: Topology | None = None
     sub_groups: tuple[SubGroupPolicy, ...] = ()
     priority_class: str = ""
     preempts: bool = True
-    """False: its priority class says that it evicts nobody (preemptionPolicy Never)."""
+    """False: its priority class has preemptionPolicy Never, so it causes no evictions."""
 
     @property
     def key(self) -> str:
@@ -217,4 +219,4 @@ WorldObject = (
     | Volume
     | VolumeClaim
 )
-"""Objects that placement may look at, beside nodes, queues and jobs."""
+"""Objects that placement may read besides nodes, queues and jobs."""

@@ -1,4 +1,4 @@
-"""The objects that a session looks at beside nodes, queues and jobs."""
+"""The objects that sessions read besides nodes, queues and jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ClusterObjects:
-    """Each by its key: ``namespace/name``, or the name where the kind has no namespace."""
+    """Objects by key: ``namespace/name``, or the name for kinds without a namespace."""
 
     budgets: dict[str, Budget] = field(default_factory=dict)
     volumes: dict[str, Volume] = field(default_factory=dict)
@@ -38,9 +38,9 @@ class ClusterObjects:
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     device_classes: dict[str, DeviceClass] = field(default_factory=dict)
     devices: int = 0
-    """Moves with every change of ``slices`` and ``device_classes``."""
+    """Version: changes whenever ``slices`` or ``device_classes`` change."""
     numa: dict[str, Numatopology] = field(default_factory=dict)
     usage: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Node name -> what is in use of it by a metrics source: ``cpu`` and ``memory``, percent."""
+    """Node name -> its usage as reported by a metrics source: ``cpu`` and ``memory`` in percent."""
     extender: dict[str, object] = field(default_factory=dict)
-    """Answers of an HTTP extender that were fetched before the session, by question."""
+    """Question -> answer of an HTTP extender, fetched before the session."""

@@ -1,4 +1,4 @@
-"""Volumes, quotas of namespaces and disruption budgets: objects beside nodes and jobs."""
+"""Volumes, resource quotas, disruption budgets and NUMA domains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget. Shares are as written: "3" or "50%", "" = not said."""
+    """A PodDisruptionBudget. Limits are as written: "3" or "50%", "" = not set."""
 
     namespace: str
     name: str
@@ -20,7 +20,7 @@ class Budget:
     min_available: str = ""
     max_unavailable: str = ""
     allowed: int | None = None
-    """``status.disruptionsAllowed``, where somebody else counts; None = not told."""
+    """``status.disruptionsAllowed``, if another controller computes it; None = not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Volume:
     access_modes: tuple[str, ...] = ()
     mode: str = "Filesystem"
     claim: str = ""
-    """``namespace/name`` of the claim it is bound to, or kept for; "" = free."""
+    """``namespace/name`` of the claim that it is bound to or reserved for; "" = free."""
     claim_uid: str = ""
     affinity: Terms | None = None
-    """Nodes that can reach it; None = all."""
+    """Nodes that reach it; None = all."""
     labels: tuple[tuple[str, str], ...] = ()
     phase: str = ""
     driver: str = ""
-    """The CSI driver, "" where it has none: what limits of volumes per node are counted by."""
+    """The CSI driver, by which volumes per node are limited; "" if it has none."""
     handle: str = ""
 
 
@@ -55,18 +55,18 @@ class VolumeClaim:
     request: int = 0
     """Bytes."""
     storage_class: str | None = None
-    """None = not said (the default class), "" = none wanted."""
+    """None = not set (the default class); "" = explicitly no class."""
     access_modes: tuple[str, ...] = ()
     mode: str = "Filesystem"
     volume: str = ""
     """``spec.volumeName``."""
     selector: Selector | None = None
-    """Of volumes, where one is written; None = any volume."""
+    """Selects volumes; None = any volume."""
     phase: str = ""
     bound: bool = False
-    """Volume and claim know of each other (annotation ``pv.kubernetes.io/bind-completed``)."""
+    """Volume and claim are bound to each other (annotation ``pv.kubernetes.io/bind-completed``)."""
     node: str = ""
-    """The node chosen for it (annotation ``volume.kubernetes.io/selected-node``)."""
+    """The node selected for it (annotation ``volume.kubernetes.io/selected-node``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class StorageClass:
     waits: bool = False
     """volumeBindingMode WaitForFirstConsumer; else Immediate."""
     topologies: Terms | None = None
-    """allowedTopologies: alternatives, each of In requirements; None = everywhere."""
+    """allowedTopologies: alternatives, each a list of In requirements; None = everywhere."""
     default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CSINode:
-    """How many volumes of each CSI driver a node takes."""
+    """The maximum number of volumes per CSI driver on a node."""
 
     name: str
     limits: tuple[tuple[str, int], ...] = ()
@@ -90,26 +90,26 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """What a namespace may use in all; names may begin with ``requests.`` or ``limits.``."""
+    """Limits for a namespace. Resource names may begin with ``requests.`` or ``limits.``."""
 
     namespace: str
     name: str
     hard: Amounts = ()
-    """``status.hard``, or ``spec.hard`` where nobody counts."""
+    """``status.hard``, or ``spec.hard`` if there is no status."""
     used: Amounts = ()
     scoped: bool = False
-    """Counts only some pods (scopes, scopeSelector)."""
+    """Applies only to some pods (scopes, scopeSelector)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numatopology:
-    """The NUMA domains of a node, as an agent tells them. ``name`` is the node's."""
+    """The NUMA domains of a node, as an agent reports them. ``name`` is the node's."""
 
     name: str
     policies: tuple[tuple[str, str], ...] = ()
     """``CPUManagerPolicy`` and ``TopologyManagerPolicy``."""
     resources: tuple[tuple[str, str, int], ...] = ()
-    """(resource, allocatable as a set of ids such as "0-3,8", capacity)."""
+    """(resource, allocatable ids such as "0-3,8", capacity)."""
     cpus: tuple[tuple[int, int, int, int], ...] = ()
     """(cpu, numa, socket, core)."""
     reserved: Amounts = ()

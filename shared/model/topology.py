@@ -1,4 +1,4 @@
-"""Network domains (hyper nodes), and what a job asks of them."""
+"""Network domains (hyper nodes), and the topology constraints of jobs."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from shared.model.constraints import Selector
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """``networkTopology``: all tasks within one hyper node of at most this tier."""
+    """``networkTopology``: all tasks must be within one hyper node of at most this tier."""
 
     hard: bool
     highest_tier: int | None = None
-    """None: not said, the whole cluster will do."""
+    """None: not set; the whole cluster is allowed."""
     highest_tier_name: str = ""
-    """Stands for the tier of the hyper nodes that have this ``tierName``."""
+    """Alternative to the number: the tier of hyper nodes with this ``tierName``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubGroupPolicy:
-    """Tasks that match, split by the values of label keys: each value's tasks are a sub job."""
+    """Matching tasks are split by the values of label keys, one sub job per combination of
+    values."""
 
     name: str
     size: int = 1
-    """subGroupSize: tasks that a sub job needs to start."""
+    """subGroupSize: number of tasks that a sub job needs to start."""
     minimum: int = 0
-    """minSubGroups: sub jobs that the job needs to start."""
+    """minSubGroups: number of sub jobs that the job needs to start."""
     topology: Topology | None = None
     selector: Selector | None = None
-    """None matches every task of the job, as () does: a policy without a selector is for all."""
+    """None matches every task of the job, and so does ()."""
     match_label_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Members of a hyper node, by name, by pattern or by labels."""
+    """Members of a hyper node, selected by name, pattern or labels."""
 
     hyper: bool
-    """Members are hyper nodes; else nodes."""
+    """True: members are hyper nodes; False: nodes."""
     kind: str  # exact | regex | label
     value: str = ""
-    """The name, or the pattern; "" for labels."""
+    """The name or the pattern; "" for labels."""
     selector: Selector | None = None
-    """Of kind label: what the labels of a node must be."""
+    """For kind label: selects nodes by their labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +56,19 @@ class HyperNode:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Nodes that are named."""
+        """Nodes listed by name."""
         return tuple(m.value for m in self.members if m.kind == "exact" and not m.hyper)
 
     @property
     def children(self) -> tuple[str, ...]:
-        """Hyper nodes that are named."""
+        """Hyper nodes listed by name."""
         return tuple(m.value for m in self.members if m.kind == "exact" and m.hyper)
 
     @classmethod
     def of(
         cls, name: str, tier: int, nodes: tuple[str, ...] = (), children: tuple[str, ...] = ()
     ) -> HyperNode:
-        """A hyper node whose members are all named."""
+        """A hyper node whose members are all listed by name."""
         members = [Member(False, "exact", node) for node in nodes]
         members += [Member(True, "exact", child) for child in children]
         return cls(name, tier, tuple(members))

@@ -1,1 +1,1 @@
-"""A policy as values (``model``), and the reader of Volcano's file (``volcano``)."""
+"""The scheduling policy: its values (``model``), and the reader of Volcano's file (``volcano``)."""

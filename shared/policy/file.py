@@ -1,7 +1,7 @@
-"""A policy file: Volcano's own format, or the Kubernetes ConfigMap that holds one.
+"""Policy files: Volcano's own format, or the Kubernetes ConfigMap that contains it.
 
-The running scheduler and ``quadrant config check`` read through here, so that both accept the same
-files.
+The running scheduler and ``quadrant config check`` both read through here, so that they accept the
+same files.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from shared.policy.model import Policy, PolicyError, PolicyProblem
 from shared.policy.volcano import load_yaml, parse_policy
 
 KEY = "volcano-scheduler.conf"
-"""Where Volcano's installation keeps the policy in its ConfigMap."""
+"""Key of the policy in the ConfigMap of Volcano's installation."""
 
 ACCEPTED_FILE = "policy.accepted.json"
-"""In the run directory: the policy that the last coordinator accepted."""
+"""File in the run directory with the policy that the last coordinator accepted."""
 
 _ENDINGS = (".conf", ".yaml", ".yml")
 _LIMIT = 1 << 20
-"""Bytes; a ConfigMap cannot hold more."""
+"""Maximum bytes; a ConfigMap cannot hold more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """The text of a policy, and the ConfigMap it came from, if any."""
+    """The text of a policy, and the ConfigMap that it came from, if any."""
 
     text: str
     document: dict[str, object]
-    """The mapping that the text stands for."""
+    """The mapping that the text contains."""
     config_map: str = ""
-    """``namespace/name`` of the ConfigMap."""
+    """``namespace/name`` of the ConfigMap; "" if there is none."""
     key: str = ""
 
     def parse(self) -> Policy:
-        """Raises PolicyError; fields of a ConfigMap's policy are those inside the key."""
+        """Parse the policy. Raises PolicyError; for a ConfigMap, fields are relative to the
+        policy's key."""
         return parse_policy(self.document)
 
 
 def read_text(name: Path | str) -> str:
-    """The content of a file; ``-`` is standard input. Raises OSError, PolicyError."""
+    """The content of a file; ``-`` is standard input. Raises OSError or PolicyError."""
     if str(name) == "-":
         data = sys.stdin.buffer.read(_LIMIT + 1)
     else:
@@ -57,7 +58,7 @@ def read_text(name: Path | str) -> str:
 
 
 def unwrap(text: str) -> PolicyText:
-    """The policy in a text. Raises PolicyError where it holds none, or more than one."""
+    """Extract the policy from a text. Raises PolicyError unless it contains exactly one."""
     document = load_yaml(text)
     if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
         return _from_config_map(document)
@@ -88,8 +89,8 @@ def _from_config_map(document: Mapping[str, object]) -> PolicyText:
 
 
 def _key(keys: list[str]) -> str:
-    """The ConfigMap key that holds the policy: Volcano's, or the only one that looks like a policy
-    file."""
+    """The ConfigMap key that has the policy: Volcano's, or the only one that looks like a
+    policy."""
     if KEY in keys:
         return KEY
     files = [key for key in keys if key.endswith(_ENDINGS)]

@@ -1,4 +1,4 @@
-"""The ``metrics`` part of a policy file: the source of real usage figures of nodes."""
+"""The ``metrics`` part of a policy file: the source of the nodes' actual usage."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from shared.secrets.credentials import hide_credentials
 
 INTERVAL = 30.0
-"""Seconds between two looks, as in Volcano."""
+"""Default seconds between two queries, as in Volcano."""
 HERE = ("prometheus",)
 VOLCANO = ("prometheus", "prometheus_adaptor", "prometheus_adapt", "elasticsearch")
 
 
 class SourceError(ValueError):
-    """What is wrong with the part, and what to write instead; begins with the field."""
+    """The message begins with the field, and says what is wrong and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,16 @@ class MetricsSource:
     """A Prometheus server."""
 
     address: str
-    """Its URL, without a path of a query."""
+    """Its URL, without the path of a query."""
     interval: float = INTERVAL
     """Seconds."""
     insecure: bool = False
-    """Its certificate is not checked."""
+    """Do not verify its TLS certificate."""
 
 
 def read_metrics_source(fields: Mapping[str, object], duration: object) -> MetricsSource | None:
-    """The source that a policy names; None where it names none.
-
-    ``duration``: the seconds of ``interval``, None where that is not a duration."""
+    """The source that a policy names, or None. ``duration``: the parsed ``interval`` in seconds,
+    None if it is not a duration."""
     if not fields:
         return None
     kind = fields.get("type") or "prometheus"

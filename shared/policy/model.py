@@ -1,4 +1,4 @@
-"""A policy as values: actions in order, plugins in tiers, and the arguments of each."""
+"""The policy as values: actions in order, plugins in tiers, and their arguments."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from shared.policy.volcano_names import OFF_BY_DEFAULT
 
 @dataclass(frozen=True, slots=True)
 class PolicyProblem:
-    """One mistake in a policy: where, what (with the remedy), and the name that may be meant."""
+    """One mistake in a policy: field, message with remedy, and the name probably meant."""
 
     field: str
-    """Path from the top of the file (``tiers[1].plugins[0].name``); "" for the file as a whole."""
+    """Path from the top of the file (``tiers[1].plugins[0].name``); "" for the whole file."""
     message: str
     value: str = ""
     nearest: str = ""
@@ -25,7 +25,7 @@ class PolicyProblem:
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be used. The message has a line per problem, each with its remedy."""
+    """The policy cannot be used. The message has one line per problem, with its remedy."""
 
     def __init__(self, *problems: PolicyProblem | str) -> None:
         self.problems = tuple(
@@ -36,14 +36,14 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PluginOption:
-    """One plugin of a tier: its arguments, and the switches that the file sets."""
+    """A plugin of a tier, with the arguments and switches that the file sets."""
 
     name: str
     arguments: dict[str, object] = field(default_factory=dict)
     flags: dict[str, bool] = field(default_factory=dict)
 
     def enabled(self, flag: str) -> bool:
-        """The switch as the file has it, else Volcano's default."""
+        """The switch as set in the file, else Volcano's default."""
         return self.flags.get(flag, flag not in OFF_BY_DEFAULT)
 
     def whole(self, argument: str, default: int) -> int:
@@ -97,16 +97,16 @@ class PluginOption:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Actions in the order in which they run, plugins in tiers."""
+    """Actions in the order in which they run, and plugins in tiers."""
 
     actions: tuple[str, ...]
     tiers: tuple[tuple[PluginOption, ...], ...]
     configurations: dict[str, dict[str, object]] = field(default_factory=dict)
     """Action -> its arguments."""
     warnings: tuple[str, ...] = ()
-    """Parts of the file that were accepted but have no effect in this version."""
+    """Parts of the file that are accepted but have no effect in this version."""
     metrics: MetricsSource | None = None
-    """Where figures about what nodes really use come from."""
+    """The source of the nodes' actual usage."""
 
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
@@ -123,7 +123,7 @@ _SECONDS = {
 
 
 def read_duration(text: str) -> float | None:
-    """Seconds of a duration as Go writes it (``1h30m``); None where the text is none."""
+    """Parse a duration in Go's notation (``1h30m``) to seconds; None if it is not one."""
     parts = _DURATION.findall(text.strip())
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():
         return None

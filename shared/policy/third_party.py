@@ -1,4 +1,5 @@
-"""Plugins of others: what installed packages offer at the entry point ``quadrant.plugins``."""
+"""Third-party plugins: those that installed packages offer at the entry point
+``quadrant.plugins``."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ GROUP = "quadrant.plugins"
 
 
 def third_party_plugins() -> dict[str, EntryPoint]:
-    """By the name that a policy file uses. Nothing is loaded yet."""
+    """Entry points by the name that a policy file uses. None is loaded yet."""
     return _found(tuple(sys.path))
 
 
 @lru_cache(maxsize=4)
 def _found(path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Looked for once for each search path: it reads the metadata of every installed package."""
+    """Read entry points once per search path, since that reads every installed package's
+    metadata."""
     del path
     return {entry.name: entry for entry in entry_points(group=GROUP)}

@@ -1,8 +1,8 @@
-"""The scheduler's policy: which actions run and which plugins speak, in Volcano's file format.
+"""The reader of policies in Volcano's file format: actions, and plugins with their arguments.
 
-The file is read strictly. Volcano ignores what it does not know; here a misspelt switch or argument
-is an error that names the field and the nearest name, because a policy that silently means
-something else is worse than one that is refused.
+It is strict. Volcano ignores unknown names; here a misspelt switch or argument is an error that
+names the field and the nearest valid name, because a policy that silently means something else is
+worse than a refused one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ T = TypeVar("T")
 
 
 class _Report:
-    """Collects the problems of all parts of a file, so that one reading reports them all."""
+    """Collects the problems of all parts of a file, so that one run reports them all."""
 
     def __init__(self) -> None:
         self.problems: list[PolicyProblem] = []
 
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:
-        """A part of the file: its first problem does not keep later parts from being read."""
+        """Read one part: its first problem does not stop the reading of later parts."""
         try:
             yield
         except PolicyError as error:
@@ -56,11 +56,11 @@ DEFAULT_POLICY = Policy(
         ),
     ),
 )
-"""What counts without a file: Volcano's built-in configuration."""
+"""The policy without a file: Volcano's built-in configuration."""
 
 
 def parse_policy(source: str | Mapping[str, object]) -> Policy:
-    """Read a policy from YAML text or from the mapping such a text stands for.
+    """Read a policy from YAML text, or from the mapping that such text contains.
 
     Raises PolicyError with every problem found, each by field (``tiers[1].plugins[0].name``).
     """
@@ -77,7 +77,7 @@ def parse_policy(source: str | Mapping[str, object]) -> Policy:
 
 
 class _Strict(yaml.SafeLoader):
-    """Refuses a duplicate key in a mapping: the first value would silently be lost."""
+    """Refuses duplicate keys in a mapping, since the first value would silently be lost."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[str] = set()
@@ -134,7 +134,7 @@ def _tiers(report: _Report, value: object) -> tuple[tuple[PluginOption, ...], ..
 def _tier(
     report: _Report, value: object, path: str, place_of: dict[str, str]
 ) -> tuple[PluginOption, ...]:
-    """``place_of``: plugin -> where it was named before."""
+    """Read one tier. ``place_of``: plugin -> path where it was already named; updated."""
     options: list[PluginOption] = []
     for j, plugin in enumerate(_list(report, value, path)):
         at = f"{path}[{j}]"
@@ -219,7 +219,8 @@ def _arguments(
 
 
 def _argument(argument: object, kind: type, path: str) -> object:
-    """An argument as its type; as in Volcano, text that reads as a number or switch is one."""
+    """An argument converted to its type. As in Volcano, text that reads as a number or bool
+    is one."""
     if isinstance(argument, str) and kind is not str:
         read = _reads(argument.strip(), kind)
         argument = argument if read is None else read
@@ -240,7 +241,7 @@ def _reads(text: str, kind: type) -> object:
 
 
 def _kind(key: str, types: dict[str, type], prefixes: dict[str, type], path: str) -> type:
-    """The type an argument must have. Raises PolicyError where the plugin has no such argument."""
+    """The required type of an argument. Raises PolicyError if the plugin has no such argument."""
     if key in types:
         return types[key]
     for prefix, kind in prefixes.items():
@@ -277,7 +278,8 @@ def _mapping(value: object, path: str) -> dict[str, object]:
 
 
 def _list(report: _Report, value: object, path: str) -> list[object]:
-    """The entries of a list; where the value is no list, none, and the problem is noted."""
+    """The entries of a list. If the value is not a nonempty list, record the problem and
+    return []."""
     if isinstance(value, list) and value:
         return value
     report.problems += _wrong(path, value, "is not a list with at least one entry").problems

@@ -1,4 +1,4 @@
-"""The names a policy file may use: what Volcano has, and which part of it this version has."""
+"""The names that a policy file may use: all of Volcano's, and those that this version supports."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ FLAGS = frozenset(
         "enabledVictim",
     }
 )
-"""Switches of a plugin. That some begin with enable and some with enabled is Volcano's spelling."""
+"""Switches of a plugin. The mix of enable and enabled is Volcano's spelling."""
 
 ARGUMENTS: dict[str, dict[str, type]] = {
     "binpack": {
@@ -174,14 +174,14 @@ ARGUMENTS: dict[str, dict[str, type]] = {
         "usage.weight": float,
     },
 }
-"""Plugin -> argument -> type. A plugin that is not listed takes none."""
+"""Plugin -> argument -> type. Plugins that are not listed take no arguments."""
 ARGUMENT_PREFIXES: dict[str, dict[str, type]] = {
     "binpack": {"binpack.resources.": int},
     "network-topology-aware": {"hypernode.binpack.resources.": int},
     "resource-strategy-fit": {"sra.proportional.": float, "sra.retention.": float},
     "tdm": {"tdm.revocable-zone.": str},
 }
-"""Plugin -> beginning of arguments that end in a name of the user's."""
+"""Plugin -> prefix of arguments that end in a user-defined name."""
 ACTION_ARGUMENTS: dict[str, dict[str, type]] = {
     "allocate": {"predicateErrorCacheEnable": bool},
     "backfill": {"predicateErrorCacheEnable": bool},
@@ -197,4 +197,4 @@ ACTION_ARGUMENTS: dict[str, dict[str, type]] = {
     },
     "reclaim": {"predicateErrorCacheEnable": bool},
 }
-"""Action -> argument -> type, as ``configurations`` may give them."""
+"""Action -> argument -> type, as accepted in ``configurations``."""

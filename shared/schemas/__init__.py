@@ -1,4 +1,4 @@
-"""The fields of each kind and what they mean: for parsers, merging and ``kubectl explain``.
+"""Schemas: the fields of each kind with descriptions, for parsers, merging and ``kubectl explain``.
 
-One file for each API group; ``catalogue`` has all of them.
+One file per API group; ``catalogue`` combines them.
 """

@@ -1,4 +1,4 @@
-"""What belongs to the whole cluster: nodes, domains, namespaces, priorities, shards; and events."""
+"""Schemas of cluster-wide kinds (nodes, domains, namespaces, priorities, shards) and of events."""
 
 CLUSTER = """
 Node - A machine that tasks run on.

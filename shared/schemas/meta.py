@@ -1,4 +1,4 @@
-"""What every object has, and what stands around objects."""
+"""Schemas of metadata and of the envelopes around objects."""
 
 META = """
 ObjectMeta - What every object has beside its specification: its name, and who and when.

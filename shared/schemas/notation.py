@@ -54,16 +54,16 @@ _PLAIN: dict[str, Schema] = {
 
 @dataclass(slots=True)
 class Table:
-    """The fields of one kind of object, or of a part of it."""
+    """The fields of a kind of object, or of a part of one."""
 
     schema: Schema
     known: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)
-    """Fields that are accepted only while they are empty; the schema does not show them."""
+    """Fields that are accepted only if empty. The schema does not list them."""
 
 
 def read(text: str) -> dict[str, Table]:
-    """Raises ValueError where a line is in no form that is known."""
+    """Parse schemas. Raises ValueError for a line that does not follow the notation."""
     found: dict[str, Table] = {}
     schema: Schema = {}
     described: Schema = schema

@@ -1,4 +1,4 @@
-"""What a cluster has beside nodes and jobs: volumes, devices, quotas, and how nodes are built."""
+"""Schemas of volumes, devices, quotas and NUMA domains."""
 
 OBJECTS = """
 ResourceQuota - What the jobs of a namespace may use in all.

@@ -1,4 +1,4 @@
-"""Pods and what is in them."""
+"""Schemas of pods and their parts."""
 
 PODS = """
 Pod - A task: containers that run on one node together.

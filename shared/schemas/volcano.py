@@ -1,4 +1,4 @@
-"""Gangs, queues and jobs, in the groups of Volcano."""
+"""Schemas of Volcano's kinds: PodGroups, queues and jobs."""
 
 VOLCANO = """
 PodGroup - A gang: pods of which a minimum runs together, or none. Pods name it in the annotation

@@ -1,1 +1,1 @@
-"""Slots, quantities, named things, and amounts in words."""
+"""Slots, quantities, named things, comparison of amounts, and amounts as text."""

@@ -1,4 +1,4 @@
-"""Amounts as text for people, written as Kubernetes writes quantities."""
+"""Amounts as text for people, in Kubernetes' notation of quantities."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from shared.units.quantity import quantity
 
 
 def name_of(slot: int, names: Sequence[str]) -> str:
-    """The resource's name; a slot that no accepted object named is shown by its number."""
+    """The resource's name; "slot N" for a number without a name."""
     return names[slot] if slot < len(names) else f"slot {slot}"
 
 
 def listed(amounts: Mapping[int, float], names: Sequence[str], limit: int = 3) -> str:
-    """``24 nvidia.com/gpu, 8 cpu``: the first ``limit`` slots, and how many more there are."""
+    """``24 nvidia.com/gpu, 8 cpu``: the first ``limit`` slots, and the number of others."""
     texts = [f"{quantity(n, a)} {n}" for s, a in amounts.items() for n in [name_of(s, names)]]
     return some(texts, limit)
 
 
 def some(words: Iterable[str], limit: int = 3) -> str:
-    """A list of words cut to ``limit``, with the number of the others."""
+    """The first ``limit`` words, and the number of others."""
     words = list(words)
     more = len(words) - limit
     return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""Kubernetes quantities (``100m``, ``1.5``, ``4Gi``, ``1e3``) as whole numbers of a slot's unit.
+"""Kubernetes quantities (``100m``, ``1.5``, ``4Gi``, ``1e3``) as integers in a slot's unit.
 
-The arithmetic is exact. What is finer than the unit rounds up, as Kubernetes rounds it, so that a
-request is never counted for less than it is.
+The arithmetic is exact. Fractions of the unit round up, as in Kubernetes, so that a request never
+counts for less than it is.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _REMEDY = "write a number with an optional suffix, such as 500m, 2, 1.5 or 4Gi"
 
 
 def unit_of(resource: str) -> int:
-    """How many units of its slot one whole of a resource is (see :mod:`shared.units.slots`).
+    """Units per whole of a resource, e.g. 1000 per core (see :mod:`shared.units.slots`).
 
-    Quotas count under longer names: ``requests.memory`` is of memory."""
+    Prefixed names of quotas are handled: ``requests.memory`` has the unit of memory.
+    """
     if resource in _WHOLE or resource.startswith("hugepages-"):
         return 1
     if resource.startswith(("requests.", "limits.")):
@@ -41,9 +42,8 @@ def unit_of(resource: str) -> int:
 
 
 def amount(resource: str, value: object, field: str) -> int:
-    """A quantity as units of the resource's slot.
-
-    Raises :class:`InvalidInput` for what is malformed, negative, or 2**53 units and more.
+    """Parse a quantity to units of the resource's slot. Raises :class:`InvalidInput` if it is
+    malformed, negative, or at least 2**53 units.
     """
     if type(value) is str:
         units = _parse(value, unit_of(resource))
@@ -64,7 +64,7 @@ def amount(resource: str, value: object, field: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, unit: int) -> int | None:
-    """Units, rounded up; None where the text is not a quantity; LIMIT stands for all above it."""
+    """Units, rounded up; None if the text is not a quantity; LIMIT for everything above it."""
     match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None
@@ -85,7 +85,7 @@ _SIZES = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def quantity(resource: str, amount: float) -> str:
-    """An amount in its slot's unit as a quantity: ``1500m``, ``24``, ``64Gi``."""
+    """Format an amount in its slot's unit as a quantity: ``1500m``, ``24``, ``64Gi``."""
     whole = round(amount)
     if resource.startswith(_SIZES):
         return _size(whole)

@@ -23,7 +23,7 @@ Amounts = Mapping[int, Amount]
 
 
 class Missing(Enum):
-    """What a scalar means that the right-hand side lacks."""
+    """The meaning of a scalar that the right-hand side lacks."""
 
     ZERO = "nothing of it"
     INFINITY = "no limit on it"
@@ -52,11 +52,11 @@ def exceeding(left: Amounts, right: Amounts, missing: Missing = Missing.ZERO) ->
 def exceeding_on(
     left: Amounts | None, right: Amounts | None, requested: Amounts | None
 ) -> list[int]:
-    """LessEqualWithDimensionAndResourcesName: as :func:`exceeding`, on the requested slots only.
+    """LessEqualWithDimensionAndResourcesName: :func:`exceeding` limited to the requested slots.
 
-    Exact, without EPSILON; ``pods`` is never looked at; a ``left`` without any scalar passes on
-    scalars. Without ``left`` nothing exceeds, without ``right`` everything does, and without
-    ``requested`` it is :func:`exceeding`.
+    Exact, without EPSILON. ``pods`` is ignored. If ``left`` has no scalars, scalars pass. Without
+    ``left`` nothing exceeds, without ``right`` every slot does, and without ``requested`` it is
+    :func:`exceeding`.
     """
     if left is None:
         return []
@@ -76,8 +76,8 @@ def exceeding_on(
 
 
 def less_equal_partly_on(left: Amounts, right: Amounts, requested: Amounts) -> bool:
-    """LessEqualPartlyWithDimensionZeroFiltered: some requested slot that either side has something
-    of, and where ``left`` is at most ``right``."""
+    """LessEqualPartlyWithDimensionZeroFiltered: whether ``left`` is at most ``right`` in some
+    requested slot in which either is above zero."""
     return any(
         at_most(left.get(slot, 0), right.get(slot, 0))
         for slot, amount in requested.items()
@@ -86,9 +86,8 @@ def less_equal_partly_on(left: Amounts, right: Amounts, requested: Amounts) -> b
 
 
 def greater_partly_on(left: Amounts, right: Amounts, requested: Amounts) -> bool:
-    """GreaterPartlyWithRelevantDimensions: some requested slot where ``left`` is above ``right``.
-
-    Skipped: cpu and memory where ``right`` is about 0, scalars that ``right`` lacks.
+    """GreaterPartlyWithRelevantDimensions: whether ``left`` is above ``right`` in some requested
+    slot. Skips cpu and memory where ``right`` is about 0, and scalars that ``right`` lacks.
     """
     return any(
         left.get(slot, 0) > right.get(slot, 0)
@@ -98,13 +97,13 @@ def greater_partly_on(left: Amounts, right: Amounts, requested: Amounts) -> bool
 
 
 def exceeded(left: Amounts, right: Amounts) -> dict[int, Amount]:
-    """ExceededPart: what ``left`` has more than ``right``, per slot; never negative."""
+    """ExceededPart: ``left`` minus ``right`` per slot, at least 0."""
     return {slot: max(left.get(slot, 0) - right.get(slot, 0), 0) for slot in {*left, *right}}
 
 
 def min_dimension(left: Amounts, right: Amounts, missing: Missing) -> dict[int, Amount]:
-    """MinDimensionResource: ``left`` cut to ``right``; a scalar that ``right`` lacks is cut to 0
-    (ZERO) or kept (INFINITY)."""
+    """MinDimensionResource: the minimum of both per slot; a scalar that ``right`` lacks becomes 0
+    (ZERO) or stays (INFINITY)."""
     return {
         slot: amount
         if missing is Missing.INFINITY and slot > MEMORY and slot not in right
@@ -124,9 +123,9 @@ def maximum(left: Amounts, right: Amounts) -> dict[int, Amount]:
 
 
 def subtract(left: Amounts, right: Amounts) -> dict[int, Amount]:
-    """Sub: ``left`` without ``right``. A ``left`` without any scalar ignores those of ``right``.
+    """Sub: ``left`` minus ``right``. If ``left`` has no scalars, those of ``right`` are ignored.
 
-    Raises ArithmeticError where ``right`` is more than ``left``: a total has been miscounted.
+    Raises ArithmeticError if ``right`` exceeds ``left``: then a total was miscounted.
     """
     if over := exceeding(right, left):
         raise ArithmeticError(f"cannot take more than there is of slots {over}")
@@ -134,13 +133,13 @@ def subtract(left: Amounts, right: Amounts) -> dict[int, Amount]:
 
 
 def subtract_below_zero(left: Amounts, right: Amounts) -> dict[int, Amount]:
-    """SubWithoutAssert: :func:`subtract` that may go below zero."""
+    """SubWithoutAssert: :func:`subtract` with negative results allowed."""
     slots = {*left, *right} if _scalars(left) else {*left, *({CPU, MEMORY} & right.keys())}
     return {slot: left.get(slot, 0) - right.get(slot, 0) for slot in slots}
 
 
 def share(part: Amount, whole: Amount) -> float:
-    """Share: ``part / whole``; of nothing, nothing is 0 and anything is 1."""
+    """Share: ``part / whole``; if ``whole`` is 0, 0 for a part of 0, else 1."""
     if whole == 0:
         return 0.0 if part == 0 else 1.0
     return part / whole
@@ -156,7 +155,7 @@ def dominant_share(part: Amounts, whole: Amounts) -> float:
 
 
 def at_most(left: Amount, right: Amount) -> bool:
-    """Less than, or about equal to."""
+    """Less than or about equal to ``right``."""
     return left < right or abs(left - right) < EPSILON
 
 

@@ -22,21 +22,25 @@ MEMORY = 1
 PODS = 2
 BASE = ("cpu", "memory", "pods")
 FREE = ""
-"""The name of a number that no resource has any more."""
+"""The name of a slot number that is not in use."""
 MOST_RESOURCES = 64
-"""Names of resources that a cluster may have at once. A node's and a queue's record have numbers
-for each of them, and every commit reads and writes whole records: a task costs the ledger's server
-19 us with 3 names, 24 with 16, 43 with 64, 70 with 128 and 130 with 256, of 30 us that it may cost;
-and a node has 2.6, 5.2 and 10.3 KB with the last three. Nodes of real clusters offer up to 20."""
+"""Maximum number of resource names in the cluster at a time.
+
+Node and queue records hold numbers for each name, and every commit reads and writes whole records.
+The ledger server's time per task is 19 us with 3 names, 24 with 16, 43 with 64, 70 with 128 and 130
+with 256, of a budget of 30 us; a node record has 2.6, 5.2 and 10.3 KB with the last three. Nodes of
+real clusters offer up to 20 resources.
+"""
 MOST_ASKED = 32
-"""Names that only pods ask for, and no node or queue has named: who may submit pods cannot use up
-those that nodes need."""
+"""Maximum number of names that only pods request, and no node or queue names: so whoever may submit
+pods cannot exhaust the names that nodes need."""
 LIMIT = 2**53
-"""Amounts of one node stay below this: what a double (the script's number) holds exactly."""
+"""Amounts per node stay below this, so that a double (the script's number type) holds them
+exactly."""
 
 
 class Slots:
-    """The cluster's slot names by number; FREE stands for a number that no name has any more."""
+    """The cluster's slot names by number; FREE marks a number that is not in use."""
 
     __slots__ = ("_index", "names")
 
@@ -48,7 +52,7 @@ class Slots:
         return len(self.names)
 
     def intern(self, name: str) -> int:
-        """The slot of ``name``, given a number now if it had none."""
+        """The slot of ``name``; assigns a number to a new name."""
         slot = self._index.get(name)
         if slot is None:
             slot = (
@@ -59,11 +63,11 @@ class Slots:
         return slot
 
     def free(self, name: str) -> None:
-        """Free the number of a name under which nothing is counted any more."""
+        """Free the number of a name; nothing may be counted under it any more."""
         self.names[self._index.pop(name)] = FREE
 
     def assign(self, names: Iterable[str]) -> None:
-        """Restore the names of another time."""
+        """Restore an earlier list of names."""
         self.names[:] = names
         self._index = {name: i for i, name in enumerate(self.names) if name != FREE}
 

@@ -19,34 +19,38 @@ every other                 up to 4     what the node declares
 from __future__ import annotations
 
 Vector = tuple[int, ...]
-"""Amounts of one thing, by dimension; whole numbers below 2**53."""
+"""Amounts of one thing, by dimension; integers below 2**53."""
 Things = tuple[tuple[str, Vector], ...]
-"""(name, amounts) sorted by name, some amount of each above 0: what one task takes."""
+"""What a task takes: (name, amounts) sorted by name, with at least one amount above 0 each."""
 
 DIMENSIONS = 4
-"""The most that a thing has: a device with memory, cores, and two to spare."""
+"""Maximum number of dimensions of a thing: a device has memory and cores, and two are spare."""
 LONGEST_NAME = 128
-"""Bytes of a name. A host port takes 14; a device is named by driver, pool and device."""
+"""Maximum bytes of a name. A host port takes 14; a device is named by driver, pool and device."""
 
 PORT = "port/"
 PORTS_OF_A_POD = 32
-"""Host ports that one pod may ask for.
+"""Maximum number of host ports of a pod.
 
 Each is a record that the ledger's script reads, checks and writes in the commit: 6 us of the
-server's thread apiece, measured on 2 cores with Valkey 9.1 (16 ports: 24 ms a batch of 256 such
-pods; 64: 102 ms). With this bound a full batch holds it for 50 ms. Pods that publish more are
-proxies; they take the network of the host and tell their clients the ports by another way."""
+server's thread apiece, measured on 2 cores with Valkey 9.1 (16 ports: 24 ms for a batch of 256 such
+pods; 64: 102 ms). With this bound a full batch takes 50 ms. Pods that publish more are proxies;
+they use the host's network and announce their ports in another way.
+"""
 
 
 def port_name(protocol: str, number: int) -> str:
-    """The thing that a host port is. Its address is left out: see :func:`is_port`."""
+    """The thing name of a host port. The address is left out: see :func:`is_port`."""
     return f"{PORT}{protocol}/{number}"
 
 
 def is_port(name: str) -> bool:
-    """Host ports are compared by protocol and number. Kubernetes lets two pods share a number on
-    two different addresses (``hostIP``); here the first pod takes it on all of them, which never
-    binds what the kubelet would refuse."""
+    """Whether the thing is a host port.
+
+    Host ports are compared by protocol and number. Kubernetes lets two pods use one number on
+    different addresses (``hostIP``); here a pod takes it on all addresses, which is stricter and
+    never binds what the kubelet would refuse.
+    """
     return name.startswith(PORT)
 
 
@@ -57,11 +61,11 @@ def port_text(name: str) -> str:
 
 
 NO_FREE_PORTS = "node(s) didn't have free ports for the requested pod ports"
-"""As Kubernetes' plugin NodePorts says it."""
+"""The text of Kubernetes' plugin NodePorts."""
 
 
 def lacking(name: str) -> str:
-    """The reason text where a node lacks this thing."""
+    """The reason text for a node that lacks this thing."""
     return NO_FREE_PORTS if is_port(name) else f"Insufficient {name}"
 
 

@@ -1,1 +1,1 @@
-"""Volcano's dialect: the registry of its plugins, its actions, the words of its reasons."""
+"""Volcano's dialect: the registry of its plugins, its actions, and its pending reasons."""

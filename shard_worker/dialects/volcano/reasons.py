@@ -1,4 +1,4 @@
-"""Which pending reasons end by themselves, and which name a missing object."""
+"""Classes of pending reasons: those that other tasks can end, and those about missing objects."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PASSING = frozenset(
         NO_FREE_PORTS,
     }
 )
-"""Reasons that other tasks can end, by coming or by going, with the cluster as it is."""
+"""Reasons that can end because other tasks start or end, with the nodes as they are."""
 
 
 def is_missing(reason: str) -> bool:
-    """Does the reason name an object that does not exist, or is invalid?"""
+    """Whether the reason is that an object does not exist or is invalid."""
     ends = reason.endswith((" not found", " does not exist"))
     return ends or reason == NO_VOLUME or reason.startswith(claims.UNJUDGED)

@@ -1,4 +1,4 @@
-"""Which plugins this version has, and how one is made from its option in the policy."""
+"""The plugins of this version, and their creation from a policy's options."""
 
 from __future__ import annotations
 
@@ -58,13 +58,15 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "extender": Extender,
     "deviceshare": DeviceShare,
 }
-"""Name in the policy file -> maker."""
+"""Name in the policy file -> factory."""
 
 
 def build_plugin(option: PluginOption) -> Plugin:
-    """The plugin of one option: ours, else one that an installed package offers by entry point.
+    """Create the plugin of one option: a built-in one, else one from an installed package's entry
+    point.
 
-    Raises PolicyError where there is none, it cannot be loaded, or an argument is wrong."""
+    Raises PolicyError if no such plugin exists, it cannot be loaded, or an argument is wrong.
+    """
     make = PLUGINS.get(option.name) or _third_party(option.name)
     return make(option)
 

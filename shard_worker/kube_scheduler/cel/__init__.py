@@ -1,1 +1,1 @@
-"""CEL: syntax, values, functions and evaluation."""
+"""The Common Expression Language (CEL): syntax, values, functions and evaluation."""

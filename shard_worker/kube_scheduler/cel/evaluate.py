@@ -1,7 +1,7 @@
-"""CEL, the language in which device classes and claims say which devices they mean.
+"""Evaluation of CEL, the language in which device classes and claims select devices.
 
-An evaluator of its own (see docs/decisions/0033): strict in kinds, bounded in depth, size and
-steps, so that no selector can hold up a scheduler. It knows one variable, ``device``.
+A separate implementation (docs/decisions/0033): strictly typed and bounded in depth, size and
+steps, so that no selector can stall a scheduler. The only variable is ``device``.
 """
 
 from __future__ import annotations
@@ -33,30 +33,29 @@ from shard_worker.kube_scheduler.cel.tree import (
 from shard_worker.kube_scheduler.cel.values import arithmetic, as_whole, equal, kind, ordered
 
 STEPS = 20_000
-"""What one evaluation may cost: a step for each part that is looked at, and for each 64 characters
-or elements that it makes."""
+"""Maximum cost of one evaluation: a step for each node visited, and for each 64 characters or
+elements produced."""
 ORDER = frozenset({"<", "<=", ">", ">="})
 
 
 class Domains(dict[str, object]):
-    """Attributes or capacities by domain; a domain that a device lacks is empty."""
+    """Attributes or capacities by domain. A domain that the device lacks is an empty map."""
 
 
 class Program:
-    """An expression over ``device``, parsed and ready to evaluate. Raises CelError if it
-    is none."""
+    """A parsed expression over ``device``. Raises CelError if the text is not an expression."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._tree = parse(text, variables=frozenset({"device"}), functions=frozenset(FUNCTIONS))
 
     def value(self, device: object) -> object:
-        """The value for a device. Raises CelError."""
+        """The expression's value for a device. Raises CelError."""
         return _Evaluation({"device": device}).value(self._tree)
 
     def holds(self, device: object) -> bool:
-        """Is the expression true of the device? Raises CelError, also where the value is neither
-        true nor false."""
+        """Whether the expression is true for the device. Raises CelError, also if the value is not
+        a bool."""
         value = self.value(device)
         if isinstance(value, bool):
             return value
@@ -65,7 +64,7 @@ class Program:
 
 @lru_cache(maxsize=1024)
 def compiled(text: str) -> Program | CelError:
-    """The parsed program, or the error why there is none. Cached."""
+    """The parsed program, or the parse error. Cached."""
     try:
         return Program(text)
     except CelError as error:
@@ -124,7 +123,7 @@ class _Evaluation:
     # --- operators ------------------------------------------------------------------------------
 
     def _logic(self, node: Logic) -> bool:
-        """One operand that decides is enough, even if others fail."""
+        """``&&`` and ``||``: an operand that decides the result overrules errors of others."""
         decides = node.op == "||"
         failure: CelError | None = None
         for operand in node.operands:
@@ -184,7 +183,7 @@ class _Evaluation:
         return result
 
     def _with(self, name: str, value: object, body: Node) -> object:
-        """Evaluate ``body`` with the variable set to this value."""
+        """Evaluate ``body`` with the variable bound to this value."""
         outer = self._variables
         self._variables = {**outer, name: value}
         try:
@@ -207,7 +206,7 @@ class _Evaluation:
         return self._quantified(node, items)
 
     def _quantified(self, node: Fold, items: list[object]) -> bool:
-        """``all`` and ``exists``: as ``&&`` and ``||`` of the elements."""
+        """``all`` and ``exists``, with the error rules of ``&&`` and ``||``."""
         decides = node.kind == "exists"
         failure: CelError | None = None
         for item in items:
@@ -282,5 +281,5 @@ def _contains(value: object, item: object) -> bool:
 
 
 def _length(value: object) -> int:
-    """The cost of handling a value."""
+    """The cost in steps of producing a value."""
     return len(value) // 64 if isinstance(value, str | bytes | list | dict) else 0

@@ -1,6 +1,6 @@
-"""The functions of CEL that device selectors may call.
+"""The CEL functions that device selectors may call.
 
-Each takes the value it is called on first, then its arguments. A wrong type raises CelError.
+Each takes its receiver first, then its arguments. A wrong type raises CelError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shard_worker.kube_scheduler.cel.values import (
 
 Function = Callable[..., object]
 MOST_TEXT = 1 << 16
-"""Characters of a string that a function makes."""
+"""Maximum length in characters of a string that a function returns."""
 
 
 def _of(name: str, args: tuple[object, ...], *kinds: str) -> None:
@@ -37,7 +37,7 @@ def _of(name: str, args: tuple[object, ...], *kinds: str) -> None:
 
 
 def _texts(name: str, fn: Callable[..., object], *more: str) -> Function:
-    """A function of a string, and of arguments of these kinds."""
+    """Wrap ``fn`` as a function of a string and of arguments of these kinds."""
 
     def call(*args: object) -> object:
         _of(name, args, "string", *more)
@@ -171,7 +171,7 @@ def _made(name: str, make: Callable[[str], Quantity | Semver | None]) -> Functio
 
 
 def _sign(left: object, right: object) -> int:
-    """-1, 0 or 1: how two quantities, or versions, compare."""
+    """-1, 0 or 1: the comparison of two quantities or of two versions."""
     if isinstance(left, Quantity) and isinstance(right, Quantity):
         return (left.units > right.units) - (left.units < right.units)
     if isinstance(left, Semver) and isinstance(right, Semver):
@@ -233,7 +233,7 @@ def _extreme(op: str) -> Function:
 
 
 def _where(value: object, item: object, *, last: bool) -> int:
-    """The first or last place of a part of a text, or of an element; -1 where there is none."""
+    """The first or last index of a substring or element; -1 if it does not occur."""
     if isinstance(value, str) and isinstance(item, str):
         return value.rfind(item) if last else value.find(item)
     places = [i for i, element in enumerate(_items(value)) if equal(element, item)]
@@ -283,4 +283,4 @@ FUNCTIONS: dict[str, Function] = {
     ".minor": _version_number(1),
     ".patch": _version_number(2),
 }
-"""Those that are called on a value begin with a dot."""
+"""Names of functions called on a receiver begin with a dot."""

@@ -1,7 +1,7 @@
-"""Regular expressions of CEL's ``matches``: RE2, in time that grows with pattern times text.
+"""Regular expressions for CEL's ``matches``: RE2, whose time is bounded by pattern size times text
+size.
 
-No pattern can make the scheduler wait, as one with nested repetitions does in a matcher that goes
-back.
+A backtracking matcher could stall the scheduler on a pattern with nested repetitions.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import re2
 from shard_worker.kube_scheduler.cel.tree import CelError
 
 LONGEST = 512
-"""Characters of a pattern."""
+"""Maximum length of a pattern in characters."""
 MEMORY = 1 << 20
-"""Bytes that a pattern may take, with what is remembered of its states."""
+"""Maximum memory of a compiled pattern in bytes, its cached states included."""
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Does any part of the text match? Raises CelError where the pattern is none."""
+    """Whether any part of the text matches. Raises CelError if the pattern is invalid."""
     try:
         return _compiled(pattern).search(text) is not None
     except UnicodeEncodeError as error:

@@ -1,8 +1,8 @@
-"""The syntax of CEL: text into a tree.
+"""The CEL parser: from text to a tree.
 
-Left-associative operators become one node with all their operands, so that the tree is no deeper
-than the text is nested; nesting has a bound. Names of functions and variables are judged here:
-a selector that means nothing is a mistake of the selector, whatever device it is asked about.
+A chain of left-associative operators becomes one node with all operands, so that the tree is no
+deeper than the text's nesting, which is bounded. Names of functions and variables are checked here:
+an unknown name is an error of the selector, whatever device it is applied to.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from shard_worker.kube_scheduler.cel.tree import (
 )
 
 LONGEST = 10 << 10
-"""Characters of an expression."""
+"""Maximum length of an expression in characters."""
 DEEPEST = 32
-"""Brackets, calls and signs within each other."""
+"""Maximum nesting of brackets, calls and signs."""
 LONGEST_PATH = 64
-"""Selections and calls after each other."""
+"""Maximum number of selections and calls in a row."""
 
 
 _FOLDS = frozenset({"all", "exists", "exists_one", "filter", "map"})
@@ -72,9 +72,10 @@ class _Token:
 
 
 def parse(text: str, *, variables: frozenset[str], functions: frozenset[str]) -> Node:
-    """Raises CelError where the text is no expression, or names what is not there.
+    """Parse an expression. Raises CelError if it is malformed or uses unknown names.
 
-    ``functions``: those of values as ``.name``, others by their name."""
+    ``functions``: those called on a receiver as ``.name``, others by their name.
+    """
     if len(text) > LONGEST:
         raise CelError(f"longer than {LONGEST} characters")
     return _Parser(_tokens(text), variables, functions).whole()
@@ -126,7 +127,7 @@ class _Parser:
         return self._advance()
 
     def _accept(self, *texts: str) -> str:
-        """The operator that comes next, if it is one of these; else ""."""
+        """Consume and return the next operator if it is one of these; else ""."""
         token = self._next
         if (token.kind == "op" and token.text in texts) or (
             token.kind == "name" and token.text == "in" and "in" in texts
@@ -189,7 +190,7 @@ class _Parser:
         return self._path()
 
     def _plain(self) -> bool:
-        """Is a number not followed by a selection?"""
+        """Whether the number that was just read is not followed by a selection."""
         return self._tokens[self._at + 1].text not in (".", "[")
 
     def _minus(self) -> Node:
@@ -217,7 +218,7 @@ class _Parser:
         return name
 
     def _member(self, of: Node, name: str) -> Node:
-        """A call of ``of``; its bracket is open."""
+        """Parse a call on the receiver ``of``, after its opening bracket."""
         if name in _FOLDS:
             return self._fold(of, name)
         if name == "bind" and of == Name("cel"):
@@ -246,7 +247,7 @@ class _Parser:
         return Bind(name, value, body)
 
     def _with(self, name: str) -> Node:
-        """An expression in which there is one more variable."""
+        """Parse an expression in which this variable is defined too."""
         was_bound = name in self._names
         self._names.add(name)
         node = self._expression()
@@ -334,7 +335,7 @@ class _Parser:
 
 
 def _number(text: str) -> object:
-    """int64, uint64 or a double."""
+    """The value of a number token: int64, uint64 or double."""
     body, unsigned = text.rstrip("uU"), text[-1] in "uU"
     if "x" not in body and any(mark in body for mark in ".eE"):
         return float(body)
@@ -347,7 +348,7 @@ def _number(text: str) -> object:
 
 
 def _text(token: str) -> object:
-    """A string, or with ``b`` bytes."""
+    """The value of a string token: bytes with the prefix ``b``, else a string."""
     quote = min(token.find("'") % (len(token) + 1), token.find('"') % (len(token) + 1))
     prefix = token[:quote].lower()
     width = 3 if token[quote : quote + 3] in ("'''", '"""') and len(token) >= quote + 6 else 1

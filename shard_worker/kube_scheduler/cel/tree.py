@@ -1,4 +1,4 @@
-"""The tree of a CEL expression: what :mod:`.syntax` makes and :mod:`.evaluate` walks."""
+"""The tree of a CEL expression: built by :mod:`.syntax`, evaluated by :mod:`.evaluate`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class CelError(Exception):
-    """An expression is no CEL, or comes to no answer. The text says why."""
+    """An expression is malformed or has no value. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``target`` is None for a function that is not of a value."""
+    """A function call. ``target``: the receiver; None for a global function."""
 
     name: str
     target: Node | None
@@ -57,7 +57,7 @@ class Fold:
     name: str
     body: Node
     where: Node | None = None
-    """Of map: the elements that are taken."""
+    """Of ``map`` with a filter: the condition on elements to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """``&&`` or ``||`` of all operands."""
+    """``&&`` or ``||`` with all operands of a chain."""
 
     op: str
     operands: tuple[Node, ...]
@@ -87,7 +87,7 @@ class Logic:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Operators of one rank, from left to right."""
+    """Operators of equal precedence, from left to right."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -126,6 +126,6 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Uint:
-    """An unsigned whole number."""
+    """An unsigned integer (uint64)."""
 
     value: int

@@ -1,7 +1,7 @@
-"""The values of CEL and what may be done with them: kinds, equality, order, arithmetic.
+"""The values of CEL and their operations: kinds, equality, order, arithmetic.
 
-Kinds are never turned into each other, but that whole numbers, unsigned ones and doubles compare as
-numbers. What has no meaning raises CelError.
+Kinds are never converted into each other; int, uint and double compare with each other as numbers.
+An undefined operation raises CelError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEMVER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """In thousandths."""
+    """A Kubernetes quantity, in thousandths."""
 
     units: int
 
@@ -36,7 +36,7 @@ class Semver:
 
     numbers: tuple[int, int, int]
     early: tuple[str, ...] = ()
-    """What a pre-release is called, in parts."""
+    """The dot-separated identifiers of the pre-release part."""
 
     @property
     def _key(self) -> tuple[object, ...]:
@@ -54,7 +54,7 @@ class Semver:
 
 
 def semver(text: str) -> Semver | None:
-    """None where the text is no version."""
+    """Parse a version; None if the text is not one."""
     match = _SEMVER.fullmatch(text) if len(text) <= 256 else None
     if match is None or any(len(match[i]) > 19 for i in (1, 2, 3)):
         return None
@@ -65,7 +65,7 @@ def semver(text: str) -> Semver | None:
 
 
 def quantity(text: str) -> Quantity | None:
-    """The quantity in a text, None if it is none."""
+    """Parse a quantity; None if the text is not one."""
     negative = text.startswith("-")
     try:
         units = amount("device", text[negative:], "quantity")
@@ -99,7 +99,7 @@ def kind(value: object) -> str:
 
 
 def number(value: object) -> int | float | None:
-    """A number as Python has it, None for what is none."""
+    """The value as a Python number; None if it is not numeric."""
     match value:
         case bool():
             return None
@@ -126,7 +126,7 @@ def equal(left: object, right: object) -> bool:
 
 
 def ordered(op: str, left: object, right: object) -> bool:
-    """``<``, ``<=``, ``>``, ``>=`` of numbers, strings, bytes and truth values."""
+    """The operators ``<``, ``<=``, ``>``, ``>=`` on numbers, strings, bytes and bools."""
     left_number, right_number = number(left), number(right)
     if left_number is None or right_number is None:
         if kind(left) != kind(right) or kind(left) not in ("string", "bytes", "bool"):
@@ -148,7 +148,7 @@ def ordered(op: str, left: object, right: object) -> bool:
 
 
 def arithmetic(op: str, left: object, right: object) -> object:
-    """``+ - * / %`` of numbers of one kind; ``+`` of strings, bytes and lists too."""
+    """``+ - * / %`` of numbers of the same kind; ``+`` also of strings, bytes and lists."""
     if op == "+" and kind(left) == kind(right) and isinstance(left, str | bytes | list):
         return left + right  # type: ignore[operator]
     if kind(left) != kind(right) or number(left) is None:
@@ -197,7 +197,7 @@ def _doubles(op: str, left: float, right: float) -> float:
 
 
 def as_whole(value: int, *, unsigned: bool = False) -> object:
-    """An int64 or uint64, if it fits."""
+    """The value as int64 or uint64. Raises CelError if it does not fit."""
     if unsigned:
         if 0 <= value < 2**64:
             return Uint(value)

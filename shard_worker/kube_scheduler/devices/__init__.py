@@ -1,1 +1,1 @@
-"""Dynamic resource allocation: pools of devices, claims, and the search for a fit."""
+"""Dynamic resource allocation (DRA): pools of devices, claims, and the search for devices."""

@@ -1,9 +1,9 @@
-"""Devices by dynamic resource allocation: on which nodes a task's claims can be served.
+"""The filter for dynamic resource allocation: the nodes on which a task's claims can be served.
 
-A claim that has its devices keeps the task where they can be reached. Any other is served from the
-free devices of a node; a device that a task got is not given again, in this session or a later one,
-as long as the claim's allocation is not written down yet. Nodes whose devices are alike, and alike
-in use, are judged once.
+A claim that is allocated keeps the task on nodes that reach its devices. Any other is served from a
+node's free devices. A device that a task got is not given out again, in this session or a later
+one, while the claim's allocation is not stored yet. Nodes with equal devices and equal usage are
+evaluated once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ NONE_FREE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
 UNJUDGED = "claim cannot be judged: "
 REMEMBERED = 1 << 14
-"""Answers for kinds of nodes that are kept from one session to the next."""
+"""Maximum number of answers per kind of node that are cached across sessions."""
 MOST_USERS = 256
-"""Pods that may share a claim."""
+"""Maximum number of pods that may share a claim."""
 
 
 def concerned(cls: TaskClass) -> bool:
@@ -43,14 +43,14 @@ def concerned(cls: TaskClass) -> bool:
 
 
 class _Layout:
-    """Which nodes reach which devices, as long as neither nodes nor slices change."""
+    """The devices that each node reaches; valid as long as neither nodes nor slices change."""
 
     def __init__(self, world: World) -> None:
         self._objects, self._devices = world.objects, world.objects.devices
         self._view, self._revision = world.view, world.view.revision
         self.pools = Pools(world.objects)
         self.local: dict[int, list[Offer]] = {}
-        """Row -> the devices that it alone reaches."""
+        """Row -> the devices that only this node reaches."""
         self.row_of: dict[Key, int] = {}
         for name, offers in self.pools.local.items():
             row = world.row_of(name)
@@ -58,14 +58,14 @@ class _Layout:
                 self.local[row] = offers
                 self.row_of.update((offer.key, row) for offer in offers)
         self.wide: list[tuple[DeviceShelf, Mask]] = []
-        """Devices of many nodes, and which."""
+        """Devices that several nodes reach, with the mask of these nodes."""
         for shelf in self.pools.wide:
             every = np.ones(world.size, np.bool_)
             reach = every if shelf.reach is None else terms_mask(shelf.reach, world.view)
             self.wide.append((shelf, reach))
 
     def of(self, world: World) -> bool:
-        """Is this the layout of this world, too?"""
+        """Whether this layout is still valid for the world."""
         return (
             world.objects is self._objects
             and world.objects.devices == self._devices
@@ -83,7 +83,7 @@ class _Served:
 
 
 class DeviceClaims:
-    """The claims of one session; starts anew with every world that the session enters."""
+    """The claims of one session; reset for every world that the session enters."""
 
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
@@ -121,11 +121,12 @@ class DeviceClaims:
                 self._take(task)
 
     def _code(self, state: object) -> int:
-        """A number for the node's own devices and their use; equal numbers mean equal nodes."""
+        """A code for the node's own devices and their usage; nodes with equal codes are
+        interchangeable."""
         return self._states.setdefault(state, len(self._states) + 1)
 
     def _use(self, got: Got, by: int = 1) -> None:
-        """Mark a device as used, or with -1 as free."""
+        """Mark a device as used; with -1 as free again."""
         usage = self._usage
         (usage.add if by > 0 else usage.drop)(got)
         row = self._row_of.get(got.offer.key, -1)
@@ -135,7 +136,7 @@ class DeviceClaims:
             self._codes[row] = self._code(tuple(state))
 
     def _allocated(self, claim: ResourceClaim) -> Iterable[Got]:
-        """The devices of an allocated claim, as far as they are still offered."""
+        """The devices of an allocated claim that slices still offer."""
         for result in () if claim.allocation is None else claim.allocation.results:
             offer = self._pools.offers.get((result.driver, result.pool, result.device))
             if offer is not None:
@@ -144,7 +145,7 @@ class DeviceClaims:
     # --- before any node ----------------------------------------------------------------------
 
     def pre_predicate(self, task: TaskInfo, world: World) -> str | None:
-        """Why the task can run nowhere, None if it may."""
+        """The reason why the task can run on no node; None if it may."""
         constraints, space = task.cls.constraints, task.job.job.namespace
         if constraints is None:
             return None
@@ -181,7 +182,7 @@ class DeviceClaims:
         return [*found, *self._free(wanted)] if wanted else found
 
     def _reached(self, task: TaskInfo, world: World) -> Mask:
-        """Nodes that reach the devices which the task's claims have already."""
+        """Nodes that reach the devices of the task's allocated claims."""
         passes: Mask = np.ones(world.size, np.bool_)
         for claim in _named(task, world):
             if claim.allocation is not None and claim.allocation.nodes is not None:
@@ -193,7 +194,7 @@ class DeviceClaims:
         return passes
 
     def _reach_of(self, served: _Served, world: World) -> Mask:
-        """Nodes that reach the devices which a claim got in this session."""
+        """Nodes that reach the devices that a claim got in this session."""
         passes: Mask = np.ones(world.size, np.bool_)
         for got in served.got:
             for shelf, mask in self._wide:
@@ -205,7 +206,7 @@ class DeviceClaims:
         return passes
 
     def _free(self, open_claims: list[OpenClaim]) -> list[Check]:
-        """Nodes whose free devices serve these claims together."""
+        """Check for nodes whose free devices serve these claims together."""
         ask = tuple((each.requests, each.matches) for each in open_claims)
         alike = np.stack([self._codes, *(mask.astype(np.int64) for _, mask in self._wide)], axis=1)
         kinds, first, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
@@ -283,13 +284,13 @@ class DeviceClaims:
                 self._use(got, -1)
 
     def got(self, task: TaskInfo) -> list[Got]:
-        """The devices that this session gave to the claims of a task that has a node."""
+        """The devices that this session gave to the claims of a placed task."""
         self._begin(self._ssn.world)
         return [one for served in self._claims.of(task) for one in served.got]
 
 
 def _parts(usage: DeviceUsage, offer: Offer) -> tuple[tuple[str, int], ...]:
-    """The consumed part of a shared device."""
+    """The parts of a shared device that are in use."""
     parts = usage.parts.get(offer.key, {})
     return tuple(sorted((name, units) for name, units in parts.items() if units))
 

@@ -1,7 +1,7 @@
-"""The devices of a cluster: pools assembled from slices, and whether selectors match each device.
+"""The devices of a cluster: pools assembled from ResourceSlices, and matching by selectors.
 
-Of a pool only the newest generation counts, and only if all its slices are there. Whether a
-selector matches a device never changes in a session, so each pair is evaluated once.
+Only the newest generation of a pool counts, and only if all its slices exist. A selector's result
+for a device cannot change during a session, so each pair is evaluated once.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from shared.model.devices import Device, DeviceAsk, DeviceClass, ResourceSlice
 from shared.model.objects import ClusterObjects
 
 Key = tuple[str, str, str]
-"""Driver, pool, device."""
+"""(driver, pool, device)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offer:
-    """A device as it is offered. Compared by identity."""
+    """A device that a slice offers. Compared by identity."""
 
     driver: str
     pool: str
     device: Device
     kind: int
-    """Devices of one kind differ in their names and pools alone."""
+    """Devices of the same kind differ only in name and pool."""
 
     @property
     def key(self) -> Key:
@@ -38,8 +38,8 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class DeviceShelf:
-    """Devices that the same nodes reach: one node by name, or those that ``reach`` selects (None =
-    all)."""
+    """Devices that the same nodes reach: one named node, or the nodes that ``reach`` selects (None
+    = all)."""
 
     node: str
     reach: Terms | None
@@ -47,7 +47,7 @@ class DeviceShelf:
 
 
 class Pools:
-    """All shelves of a world, in the order in which devices are tried."""
+    """All device groups of a world, in the order in which devices are tried."""
 
     def __init__(self, objects: ClusterObjects) -> None:
         self._classes = objects.device_classes
@@ -55,11 +55,11 @@ class Pools:
         self._said: dict[tuple[str, str, int], bool | CelError] = {}
         self.offers: dict[Key, Offer] = {}
         self.local: dict[str, list[Offer]] = {}
-        """Node -> the devices that it alone reaches."""
+        """Node -> the devices that only it reaches."""
         self.wide: list[DeviceShelf] = []
-        """Devices that several nodes reach."""
+        """Groups of devices that several nodes reach."""
         self.broken = False
-        """Some pool is not whole: who wants every device cannot know which those are."""
+        """Some pool lacks slices, so a request for all devices cannot be served."""
         for slices in _generations(objects.slices.values()):
             if len(slices) != slices[0].slices:
                 self.broken = True
@@ -92,7 +92,7 @@ class Pools:
         return self._classes.get(name)
 
     def suits(self, ask: DeviceAsk, offer: Offer) -> bool:
-        """Does the device match the request? Raises CelError if a selector fails."""
+        """Whether the device matches the request. Raises CelError if a selector fails."""
         cls = self._classes.get(ask.device_class)
         if cls is None:
             return False
@@ -115,7 +115,7 @@ class Pools:
 
 
 def _generations(slices: Iterable[ResourceSlice]) -> list[list[ResourceSlice]]:
-    """The slices of each pool's newest generation; pools and slices by name."""
+    """The slices of each pool's newest generation, ordered by the names of pools and slices."""
     pools: dict[tuple[str, str], list[ResourceSlice]] = {}
     for resource_slice in sorted(slices, key=lambda s: (s.driver, s.pool, s.name)):
         pools.setdefault((resource_slice.driver, resource_slice.pool), []).append(resource_slice)
@@ -139,7 +139,8 @@ def _ask(expression: str, offer: Offer) -> bool | CelError:
 
 
 def variable(offer: Offer) -> dict[str, object]:
-    """``device`` as selectors see it. A name without a domain is in the driver's."""
+    """The variable ``device`` for selectors. Names without a domain belong to the driver's
+    domain."""
     attributes, capacity = Domains(), Domains()
     for attribute in offer.device.attributes:
         value: object = attribute.value
@@ -164,7 +165,7 @@ def _enter(domains: Domains, name: str, driver: str, value: object) -> None:
 
 
 def attribute_of(offer: Offer, name: str) -> object:
-    """(kind, value) of a fully named attribute, None where the device has none."""
+    """(kind, value) of a fully qualified attribute; None if the device does not have it."""
     for attribute in offer.device.attributes:
         full = attribute.name if "/" in attribute.name else f"{offer.driver}/{attribute.name}"
         if full == name:

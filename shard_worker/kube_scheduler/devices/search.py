@@ -1,7 +1,8 @@
-"""Which devices the claims of a task get on one node: a backtracking search.
+"""Backtracking search for the devices that a task's claims get on one node.
 
-Requests are served in the order in which they are written, a request's alternatives likewise, the
-devices in the order of their pools; the first solution is taken. The search is bounded in steps.
+Requests are served in the order in which they are written, so are the alternatives of a request;
+devices are tried in the order of their pools. The first solution is used. The number of steps is
+bounded.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from shard_worker.kube_scheduler.devices.pools import Key, Offer, Pools, attribu
 from shared.model.devices import DeviceAsk, DeviceMatch, DeviceRequest
 
 MOST_DEVICES = 32
-"""Of one claim."""
+"""Maximum number of devices of a claim."""
 STEPS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class OpenClaim:
-    """One claim that has no devices yet."""
+    """A claim without devices."""
 
     key: str
     requests: tuple[DeviceRequest, ...]
@@ -29,11 +30,11 @@ class OpenClaim:
 
 @dataclass(slots=True)
 class DeviceUsage:
-    """Which devices, or parts of them, are in use."""
+    """The devices, and parts of devices, that are in use."""
 
     whole: set[Key] = field(default_factory=set)
     parts: dict[Key, dict[str, int]] = field(default_factory=dict)
-    """Of shared devices: capacity -> what is taken of it, in thousandths."""
+    """Shared device -> capacity -> amount in use, in thousandths."""
 
     def add(self, got: Got) -> None:
         if got.admin:
@@ -58,7 +59,7 @@ class DeviceUsage:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """A device that a request of a claim gets."""
+    """A device assigned to a request of a claim."""
 
     claim: str
     request: str
@@ -66,12 +67,12 @@ class Got:
     offer: Offer
     admin: bool = False
     capacity: tuple[tuple[str, int], ...] = ()
-    """Taken of a shared device."""
+    """The parts taken of a shared device."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Alternative:
-    """One alternative of a request of a claim."""
+    """One alternative of one request."""
 
     claim: OpenClaim
     ask: DeviceAsk
@@ -79,10 +80,10 @@ class _Alternative:
 
 
 class Search:
-    """One search. ``usage`` changes while it runs and is as before when it is done."""
+    """One search. It changes ``usage`` while it runs, and restores it."""
 
     def __init__(self, pools: Pools, offers: Sequence[Offer], usage: DeviceUsage) -> None:
-        """``offers``: what the node reaches, in the order in which it is tried."""
+        """``offers``: the devices that the node reaches, in the order to try them."""
         self._pools = pools
         self._offers = offers
         self._usage = usage
@@ -90,7 +91,7 @@ class Search:
         self._got: list[Got] = []
 
     def run(self, claims: Sequence[OpenClaim]) -> list[Got] | None:
-        """The devices of all claims, None if not all can be served. Raises CelError if a selector
+        """Find devices for all claims; None if not all can be served. Raises CelError if a selector
         that had to be evaluated fails."""
         todo = [(claim, request) for claim in claims for request in claim.requests]
         try:
@@ -111,7 +112,7 @@ class Search:
                 yield from self._requests(rest)
 
     def _served(self, alternative: _Alternative) -> Iterator[None]:
-        """Try each way to serve one request; its devices are taken at each yield."""
+        """Try each way to serve one request. At each yield its devices are taken."""
         if not alternative.ask.everything:
             yield from self._some(alternative, alternative.ask.count, 0)
             return
@@ -125,7 +126,7 @@ class Search:
             self._back()
 
     def _some(self, alternative: _Alternative, count: int, start: int) -> Iterator[None]:
-        """Each choice of ``count`` devices from place ``start`` on."""
+        """Try each choice of ``count`` devices from index ``start`` on."""
         if not count:
             yield
             return
@@ -145,7 +146,7 @@ class Search:
         return self._left > 0 and self._pools.suits(ask, offer)
 
     def _take(self, alternative: _Alternative, offer: Offer) -> bool:
-        """Take a device if it is free and keeps to what has to match."""
+        """Take a device if it is free and meets the match conditions."""
         claim, ask, shared = alternative.claim, alternative.ask, offer.device.shared
         claim_devices = [got for got in self._got if got.claim == claim.key]
         if len(claim_devices) >= MOST_DEVICES:
@@ -178,8 +179,8 @@ class Search:
 
 
 def _consumed(ask: DeviceAsk, offer: Offer) -> tuple[tuple[str, int], ...] | None:
-    """The capacities that a request takes of a shared device: as asked, else all. None if it asks
-    for a capacity that the device lacks."""
+    """The capacities that a request takes of a shared device: as asked, else all. None if the
+    device lacks a requested capacity."""
     requested = dict(ask.capacity)
     offered = dict(offer.device.capacity)
     if not requested.keys() <= offered.keys():
@@ -188,7 +189,7 @@ def _consumed(ask: DeviceAsk, offer: Offer) -> tuple[tuple[str, int], ...] | Non
 
 
 def _agrees(match: DeviceMatch, got: Got, others: Sequence[Got]) -> bool:
-    """Does the device meet the match condition, beside those that the claim already got?"""
+    """Whether the device meets the match condition together with those the claim already has."""
     if not _concerns(match, got):
         return True
     value = attribute_of(got.offer, match.attribute)

@@ -1,4 +1,4 @@
-"""Which tasks use what a session gave to a claim: it is free again after the last of them."""
+"""The tasks that use what a session assigned to a claim; it is freed after the last of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class ClaimUsers(Generic[T]):
-    """``given``: key of a claim -> what it got."""
+    """``given``: key of a claim -> what was assigned to it."""
 
     def __init__(self) -> None:
         self.given: dict[str, T] = {}
@@ -22,7 +22,7 @@ class ClaimUsers(Generic[T]):
         return task in self._keys
 
     def add(self, task: TaskInfo, keys: list[str]) -> None:
-        """The task uses these claims, which all got something."""
+        """Record that the task uses these claims, all of which have an assignment."""
         self._keys[task] = keys
         self._users.update(keys)
 
@@ -30,7 +30,7 @@ class ClaimUsers(Generic[T]):
         return [self.given[key] for key in self._keys.get(task, ())]
 
     def remove(self, task: TaskInfo) -> list[T]:
-        """What nobody uses any more without this task."""
+        """Remove the task; returns the assignments that no task uses any more."""
         free = []
         for key in self._keys.pop(task, ()):
             self._users[key] -= 1

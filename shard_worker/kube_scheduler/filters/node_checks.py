@@ -1,8 +1,8 @@
-"""Static checks of a class against what nodes declare (labels, taints, cordon).
+"""Static checks of a class against the nodes' specifications (labels, taints, cordon).
 
-The checks depend on the class and the nodes' specs alone, not on what runs there. Each is computed
-once per distinct value of a label or set of taints and then spread over the rows, so that it costs
-as much as the values differ, and one array lookup for all nodes.
+They depend only on the class and the specifications, not on running pods. Each is evaluated once
+per distinct label value or set of taints and then mapped to the rows: the cost is one evaluation
+per distinct value and one array lookup for all nodes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ AFFINITY = "node(s) didn't match Pod's node affinity"
 TAINT = "node(s) had untolerated taints"
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
-"""What a cordoned node counts as: tolerating this taint is tolerating the cordon."""
+"""The taint that a cordoned node has: tolerating it means tolerating the cordon."""
 WHOLE = re.compile(r"[+-]?[0-9]+")
 REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
 def unschedulable_checks(cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
-    """Cordoned nodes, for classes that do not tolerate the cordon."""
+    """The check for cordoned nodes, if the class does not tolerate the cordon."""
     cordoned = view.unschedulable()
     if not cordoned.any() or tolerated(CORDON, cls.tolerations):
         return []
@@ -39,7 +39,7 @@ def unschedulable_checks(cls: TaskClass, view: NodeColumns) -> list[tuple[str, M
 
 
 def affinity_checks(cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
-    """Node selector, and required node affinity."""
+    """The checks of node selector and required node affinity."""
     checks = []
     if cls.selector:
         checks.append((SELECTOR, _every(_pair(pair, view) for pair in cls.selector)))
@@ -49,13 +49,13 @@ def affinity_checks(cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]
 
 
 def taint_checks(cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
-    """Taints that repel the class."""
+    """The check for taints that the class does not tolerate."""
     passes = bearable_mask(cls, view)
     return [] if passes.all() else [(TAINT, passes)]
 
 
 def affinity_mask(cls: TaskClass, view: NodeColumns) -> Mask:
-    """Nodes that match the selector and required affinity."""
+    """Nodes that match the selector and the required affinity."""
     passes: Mask = np.ones(view.size, np.bool_)
     for _, mask in affinity_checks(cls, view):
         passes &= mask
@@ -71,7 +71,7 @@ def bearable_mask(cls: TaskClass, view: NodeColumns) -> Mask:
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    """Does one of the tolerations match the taint?"""
+    """Whether one of the tolerations matches the taint."""
     return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
@@ -84,7 +84,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _bearable(taints: tuple[Taint, ...] | None, tolerations: Sequence[Toleration]) -> bool:
-    """Is every taint that repels tolerated?"""
+    """Whether every taint with a repelling effect is tolerated."""
     return all(t.effect not in REPELLING or tolerated(t, tolerations) for t in taints or ())
 
 
@@ -97,7 +97,8 @@ def _pair(pair: tuple[str, str], view: NodeColumns) -> Mask:
 
 
 def terms_mask(terms: Terms, view: NodeColumns) -> Mask:
-    """One term suffices; in a term all must hold. No terms, and an empty term, match no node."""
+    """Nodes that meet at least one term; a term needs all its requirements. No terms, and an empty
+    term, match no node."""
     passes = np.zeros(view.size, dtype=np.bool_)
     for term in terms:
         if term:
@@ -106,7 +107,7 @@ def terms_mask(terms: Terms, view: NodeColumns) -> Mask:
 
 
 def requirements_mask(requirements: Sequence[Requirement], view: NodeColumns) -> Mask:
-    """Rows where all of them hold; there is at least one."""
+    """Rows that meet all requirements, of which there is at least one."""
     return _every(_requirement(requirement, view) for requirement in requirements)
 
 
@@ -119,7 +120,7 @@ def _requirement(requirement: Requirement, view: NodeColumns) -> Mask:
 
 
 def _named(requirement: Requirement, nodes: Sequence[Node | None]) -> Mask:
-    """matchFields: the only field is metadata.name, which every node has."""
+    """matchFields: the only supported field is metadata.name, which every node has."""
     names = frozenset(requirement.values)
     among = requirement.operator == "In"
     flags = (node is not None and (node.name in names) is among for node in nodes)
@@ -127,7 +128,7 @@ def _named(requirement: Requirement, nodes: Sequence[Node | None]) -> Mask:
 
 
 def matcher(requirement: Requirement) -> Callable[[str | None], bool]:
-    """The requirement as a test of one label value; None is a node without the label."""
+    """The requirement as a predicate on one label value; None: the node lacks the label."""
     values = frozenset(requirement.values)
     match requirement.operator:
         case "In":
@@ -145,7 +146,7 @@ def matcher(requirement: Requirement) -> Callable[[str | None], bool]:
 
 
 def _compared(requirement: Requirement) -> Callable[[str | None], bool]:
-    """Gt and Lt compare whole numbers; any other text, or a missing label, matches nothing."""
+    """Gt and Lt compare integers; other text, or a missing label, never matches."""
     bound = _whole(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
         return lambda value: False
@@ -159,7 +160,7 @@ def _compared(requirement: Requirement) -> Callable[[str | None], bool]:
 
 
 def _whole(text: str | None) -> int | None:
-    """A decimal whole number with an optional sign, as Kubernetes reads it."""
+    """Parse an integer with an optional sign, as Kubernetes does."""
     return int(text) if text is not None and WHOLE.fullmatch(text) else None
 
 
@@ -167,13 +168,14 @@ def _whole(text: str | None) -> int | None:
 
 
 def per_value(column: Coded[V], test: Callable[[V | None], bool]) -> Mask:
-    """Ask once per distinct value, and once for the rows without one (code -1: the last)."""
+    """Evaluate once per distinct value, and once for rows without a value (code -1: the last
+    element)."""
     answers = [*map(test, column.values), test(None)]
     return np.array(answers, dtype=np.bool_)[column.codes]
 
 
 def among(column: Coded[V], values: Sequence[V]) -> Mask:
-    """Rows with one of the values: as :func:`per_value`, without evaluating every value."""
+    """Rows with one of the values; as :func:`per_value` without evaluating every value."""
     if len(values) == 1:
         mask: Mask = column.codes == column.code(values[0])
         return mask

@@ -38,8 +38,8 @@ def required(cls: TaskClass) -> list[PodTerm]:
 
 
 class InterPod:
-    """``checks`` is asked of every task: anti-affinity of others concerns tasks without
-    terms, too."""
+    """The filter. It checks every task: anti-affinity of other pods concerns tasks without terms
+    too."""
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours = neighbours
@@ -81,8 +81,7 @@ class InterPod:
         return passes
 
     def _others(self, task: TaskInfo, world: World) -> Mask | None:
-        """Rows without a pod whose anti-affinity selects the task; None if there is no
-        such term."""
+        """Rows without a pod whose anti-affinity selects the task; None if no such term exists."""
         against = [
             (term, counts)
             for term, counts in self._neighbours.holders(task)

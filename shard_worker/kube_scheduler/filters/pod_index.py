@@ -34,13 +34,13 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PodQuestion:
-    """The pods that match all ``terms``. ``staying``: pods that leave do not count."""
+    """Selects the pods that match all ``terms``. ``staying``: leaving pods do not count."""
 
     terms: tuple[LabelTerm, ...]
     staying: bool = False
 
     def counts(self, kind: _Kind) -> bool:
-        """Do all pods of this kind match?"""
+        """Whether the pods of this kind match."""
         if self.staying and kind.leaving:
             return False
         return all(term.selects(kind.namespace, kind.labels) for term in self.terms)
@@ -48,7 +48,7 @@ class PodQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A pod's term with its namespaces resolved."""
+    """A pod's affinity term with its namespaces resolved."""
 
     topology_key: str
     asks: LabelTerm
@@ -58,16 +58,16 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class _Kind:
-    """Pods of one namespace, labels and terms."""
+    """Pods with the same namespace, labels and terms."""
 
     namespace: str
     labels: dict[str, str]
     terms: tuple[Held, ...]
     leaving: bool
     rows: dict[int, int] = field(default_factory=dict)
-    """Row -> how many of them are there."""
+    """Row -> number of such pods on it."""
     columns: list[Counts] = field(default_factory=list)
-    """Counts that they are counted in."""
+    """The columns of counts that include these pods."""
 
     def add(self, row: int, by: int) -> None:
         self.rows[row] = self.rows.get(row, 0) + by
@@ -76,7 +76,7 @@ class _Kind:
 
 
 class Neighbours:
-    """The counts of one session; start anew with every world that the session enters."""
+    """The counts of one session; reset for every world that the session enters."""
 
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
@@ -88,23 +88,23 @@ class Neighbours:
         self._read = False
         self._at: dict[TaskInfo, tuple[_Kind, int]] = {}
         self._gone: set[TaskInfo] = set()
-        """Evicted by this session."""
+        """Tasks evicted by this session."""
         self._kinds: dict[tuple[str, Pairs, tuple[PodTerm, ...], bool], _Kind] = {}
         self._of_role: dict[tuple[int, int, bool], tuple[SessionJob, Role, _Kind]] = {}
         self._labels = LabelIndex[_Kind]()
-        """All kinds by label: a question finds whom it counts."""
+        """All kinds by label, to find those that a question counts."""
         self._counts: dict[PodQuestion, Counts] = {}
         self._asking = TermIndex[PodQuestion]()
-        """Those by the first thing they ask: a kind finds where it is counted."""
+        """Questions by their first term, to find those that count a new kind."""
         self._holders: dict[Held, Counts] = {}
         self._holding = TermIndex[Held]()
-        """Those by whom they mean: a task finds who has something against it."""
+        """Terms of pods by what they select, to find those that select a task."""
         self._concern: dict[tuple[str, Pairs], list[tuple[Held, Counts]]] = {}
 
     # --- questions ----------------------------------------------------------------------------
 
     def count(self, question: PodQuestion) -> Counts:
-        """How many such pods are on each row. Not to be changed by the caller."""
+        """Number of such pods per row. Callers must not change it."""
         self._catch_up()
         counts = self._counts.get(question)
         if counts is None:
@@ -116,8 +116,10 @@ class Neighbours:
         return counts
 
     def holders(self, task: TaskInfo) -> list[tuple[Held, Counts]]:
-        """Terms of other pods that select this task, with how many on each row have them:
-        conditions against it (weight 0) and wishes for and against it."""
+        """Terms of other pods that select this task, with the number of such pods per row.
+
+        Both requirements (weight 0) and preferences, positive and negative.
+        """
         self._catch_up()
         key = (task.job.job.namespace, task.role.labels)
         holders = self._concern.get(key)
@@ -129,14 +131,14 @@ class Neighbours:
     # --- what happens -------------------------------------------------------------------------
 
     def add(self, task: TaskInfo) -> None:
-        """Count a task that is on its row, or will be; nothing if it is counted already."""
+        """Count a task on its current or future row; does nothing if it is counted already."""
         self._begin()
         self._gone.discard(task)
         if self._read and task not in self._at and task.row >= 0:
             self._settle(task, leaving=False)
 
     def remove(self, task: TaskInfo) -> None:
-        """Stop counting a task that left its row, or will not come."""
+        """Stop counting a task that left its row, or will not be placed there."""
         self._begin()
         if task.status is Status.RELEASING:
             self._gone.add(task)
@@ -146,7 +148,7 @@ class Neighbours:
             kind.add(row, -1)
 
     def take(self, task: TaskInfo) -> None:
-        """A dry run takes the task off its node; :meth:`add` puts it back."""
+        """Take the task off its node in a dry run; :meth:`add` puts it back."""
         self._catch_up()
         self.remove(task)
 
@@ -157,7 +159,7 @@ class Neighbours:
             self._world = world
 
     def _catch_up(self) -> None:
-        """Read once which pods are on which node."""
+        """Read the pods of all nodes; done once per world."""
         self._begin()
         if not self._read:
             self._read = True
@@ -207,14 +209,14 @@ class Neighbours:
 
 
 def _join(kind: _Kind, counts: Counts) -> None:
-    """Count the kind in this column from now on."""
+    """Include the kind in this column from now on."""
     kind.columns.append(counts)
     for row, count in kind.rows.items():
         counts[row] += count
 
 
 def neighbours_of(ssn: Session) -> Neighbours:
-    """The counts shared by all plugins of a session; the first caller registers them for its
+    """The counts that all plugins of a session share; the first call registers them for its
     events."""
     neighbours = ssn.shared.get(SHARED)
     if not isinstance(neighbours, Neighbours):
@@ -226,7 +228,7 @@ def neighbours_of(ssn: Session) -> Neighbours:
 
 
 def hold(term: PodTerm, namespace: str) -> Held:
-    """A term of a pod of this namespace, with its namespaces resolved."""
+    """The term with the namespaces resolved for a pod of this namespace."""
     return Held(term.topology_key, label_term(term, namespace), term.anti, term.weight)
 
 
@@ -240,7 +242,7 @@ def label_term(term: PodTerm, namespace: str) -> LabelTerm:
 
 
 def by_domain(column: Coded[str], counts: Counts) -> Counts:
-    """Sums per value of a label; index: code. Pods on rows without the label are left out."""
+    """Sum the counts per value of a label; index: code. Rows without the label are left out."""
     codes = column.codes
     labelled = codes >= 0
     sums = np.bincount(codes[labelled], weights=counts[labelled], minlength=len(column.values))
@@ -248,7 +250,7 @@ def by_domain(column: Coded[str], counts: Counts) -> Counts:
 
 
 def on_rows(column: Coded[str], per_code: NDArray[np.int64]) -> Counts:
-    """The number of each row's domain; 0 on rows without the label."""
+    """The value of each row's domain; 0 for rows without the label."""
     padded = np.append(per_code, 0)
     domain_counts: Counts = padded[column.codes]
     return domain_counts

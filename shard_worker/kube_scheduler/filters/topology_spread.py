@@ -1,9 +1,9 @@
-"""Hard topology spread: the domains of a label may differ by ``maxSkew`` pods at most.
+"""Hard topology spread: domains of a label may differ by at most ``maxSkew`` pods.
 
-Counted are the pods of the task's namespace that the constraint selects and that are not leaving,
-on nodes that have the keys of all hard constraints and, as each constraint's policies say, that
-the task's node affinity lets in and whose taints it bears. The emptiest of those domains is the
-measure; with fewer domains than ``minDomains`` it counts as empty.
+Counted are pods of the task's namespace that the constraint selects and that are not leaving. Their
+nodes must have the keys of all hard constraints and, depending on each constraint's policies, match
+the task's node affinity and have only taints that it tolerates. Skew is measured from the emptiest
+of those domains; with fewer domains than ``minDomains`` from 0.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ class TopologySpread:
         return [Check(MISSING, labelled, curable=False), Check(SKEW, even)]
 
     def _even(self, task: TaskInfo, spread: Spread, labelled: Mask, world: World) -> Mask:
-        """Rows where one more pod keeps within ``maxSkew``; rows without the label are
-        not judged."""
+        """Rows where one more pod stays within ``maxSkew``. Rows without the label pass."""
         column = world.view.label(spread.topology_key)
         counted = labelled & included(task.cls, spread, world)
         pods = self.counts(task, spread) * counted
@@ -67,7 +66,7 @@ class TopologySpread:
         return passes | (column.codes < 0)
 
     def counts(self, task: TaskInfo, spread: Spread) -> Counts:
-        """Pods per row that a constraint of this task counts."""
+        """Number of pods per row that a constraint of this task counts."""
         return self._neighbours.count(spread_question(task, spread))
 
 
@@ -76,7 +75,7 @@ def spread_question(task: TaskInfo, spread: Spread) -> PodQuestion:
 
 
 def included(cls: TaskClass, spread: Spread, world: World) -> Mask:
-    """Nodes whose pods and domain count for a constraint, by its two policies."""
+    """Nodes whose pods and domain count for a constraint, by its two node policies."""
     passes = world.view.exists()
     if spread.honor_affinity:
         passes = passes & affinity_mask(cls, world.view)

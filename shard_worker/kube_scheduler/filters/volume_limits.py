@@ -36,7 +36,7 @@ NEWER = {
 }
 ZONES = (*NEWER, *NEWER.values())
 BETWEEN = "__"
-"""Between the zones of a volume that can be reached from several."""
+"""Separator of the zones of a volume that several zones reach."""
 NO_LIMIT = 1 << 62
 Counts = NDArray[np.int64]
 Attachment = tuple[str, str]
@@ -44,7 +44,7 @@ Attachment = tuple[str, str]
 
 
 def zone_checks(task: TaskInfo, world: World) -> Sequence[Check]:
-    """Nodes outside the zones of the task's bound volumes."""
+    """Check that nodes are in the zones of the task's bound volumes."""
     labels = [
         (key, value)
         for volume in _bound_volumes(task, world.objects)
@@ -63,7 +63,7 @@ def zone_checks(task: TaskInfo, world: World) -> Sequence[Check]:
 
 
 def _in_zone(key: str, value: str, world: World) -> Mask:
-    """Rows with one of the zones, told by the same label or, where a node lacks it, the newer."""
+    """Rows in one of the zones, by the same label or, if a node lacks it, its newer name."""
     zones = frozenset(value.split(BETWEEN))
     column = world.view.label(key)
     mask = per_value(column, lambda zone: zone in zones)
@@ -74,7 +74,7 @@ def _in_zone(key: str, value: str, world: World) -> Mask:
 
 
 class VolumeLimits:
-    """Of one session; starts anew with every world that the session enters."""
+    """The filter by volume limits; its counts are reset for every world that the session enters."""
 
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
@@ -86,11 +86,11 @@ class VolumeLimits:
             return
         self._world = world
         self._limits: dict[str, Counts] = {}
-        """Driver -> how many a row takes."""
+        """Driver -> maximum number of volumes per row."""
         self._counts: dict[str, Counts] = {}
-        """Driver -> how many are on a row."""
+        """Driver -> number of volumes per row."""
         self._users: dict[Attachment, Counter[int]] = {}
-        """Volume -> row -> tasks that use it there."""
+        """Volume -> row -> number of tasks that use it there."""
         self._of_task: dict[TaskInfo, tuple[int, set[Attachment]]] = {}
         for name, node in world.objects.csi_nodes.items():
             row = world.row_of(name)
@@ -102,7 +102,7 @@ class VolumeLimits:
             self._attach(task)
 
     def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
-        """Nodes that take no more volumes of a driver."""
+        """Check that nodes can attach the task's volumes, per driver."""
         self._begin(world)
         volumes = attachments(task, world.objects)
         passes: Mask = np.ones(world.size, np.bool_)
@@ -145,8 +145,8 @@ class VolumeLimits:
 
 
 def attachments(task: TaskInfo, objects: ClusterObjects) -> set[Attachment]:
-    """The volumes that a task uses; a volume still to be created goes by its claim, and its class's
-    provisioner is the driver."""
+    """The volumes that a task uses. A volume that is still to be created is named by its claim,
+    with the provisioner of its class as the driver."""
     used: set[Attachment] = set()
     for key in claim_keys(task):
         claim = objects.volume_claims.get(key)

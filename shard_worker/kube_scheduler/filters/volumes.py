@@ -1,10 +1,10 @@
-"""Volumes: on which nodes a task can have its PersistentVolumeClaims.
+"""Volume binding: the nodes on which a task can use its PersistentVolumeClaims.
 
-A bound claim keeps the task where its volume can be reached. A claim that waits for its first
-consumer goes where a free volume fits (the smallest does), or where its class can create one. Any
-other unbound claim, and a missing one, keep the task off every node. A volume that a task took is
-not given again until the task is undone. Tasks that already have a node, and whose claims are still
-to be bound, are recorded first.
+A bound claim keeps the task on nodes that reach its volume. A claim that waits for its first
+consumer needs a free volume that fits (the smallest is chosen), or a class that can create one. Any
+other unbound claim, or a missing one, fits no node. A volume chosen for a task is not chosen again
+unless the task is undone. Tasks that have a node already, with claims still to be bound, choose
+first.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent
 AFFINITY = "node(s) had volume node affinity conflict"
 NOTHING_FREE = "node(s) didn't find available persistent volumes to bind"
 NOT_MADE = frozenset({"", "kubernetes.io/no-provisioner"})
-"""Provisioners that make no volumes."""
+"""Provisioners that create no volumes."""
 LOOKED_AT = 64
-"""Kinds of reach up to which rows are grouped by them; beyond, they are judged one by one."""
+"""Rows are grouped by the volumes that they reach up to this many distinct sets of nodes; beyond
+that they are evaluated one by one."""
 
 
 def concerned(cls: TaskClass) -> bool:
@@ -43,7 +44,7 @@ def concerned(cls: TaskClass) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choice for a claim: this volume, or (None) a new one on the row's node."""
+    """The choice for a claim: this volume, or (None) a new one created for the row's node."""
 
     claim: str
     volume: str | None
@@ -52,37 +53,37 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """The options for one claim."""
+    """The possible volumes for one claim."""
 
     claim: str
     makeable: Mask
-    """Nodes for which a volume can be made."""
+    """Nodes for which a volume can be created."""
     free: list[tuple[str, Mask]]
-    """(volume, nodes that reach it), the best first."""
+    """(volume, nodes that reach it), best first."""
 
     @property
     def reach(self) -> Iterable[Mask]:
-        """The nodes that reach the volumes, each distinct set once."""
+        """The sets of nodes that reach the volumes, without duplicates."""
         return {id(mask): mask for _, mask in self.free}.values()
 
 
 class VolumeBinding:
-    """The choices of one session; start anew with every world that the session enters."""
+    """The choices of one session; reset for every world that the session enters."""
 
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
         self._world: World | None = None
         self._reach: dict[Terms | None, Mask] = {}
-        """Nodes that terms mean; kept as long as no node changes."""
+        """Nodes selected by terms; cached as long as no node changes."""
         self._nodes: tuple[object, int] = (None, -1)
         self._reset()
         ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
 
     def _reset(self) -> None:
         self._claims: ClaimUsers[Choice] = ClaimUsers()
-        """What this session chose for them."""
+        """This session's choices by claim."""
         self._taken: set[str] = set()
-        """Volumes among those choices."""
+        """The volumes that are chosen."""
 
     def _begin(self, world: World) -> None:
         nodes = (world.view, world.view.revision)
@@ -98,7 +99,7 @@ class VolumeBinding:
     # --- before any node ----------------------------------------------------------------------
 
     def pre_predicate(self, task: TaskInfo, world: World) -> str | None:
-        """Why the task can run nowhere, None if it may."""
+        """The reason why the task can run on no node; None if it may."""
         for key in claim_keys(task):
             claim = world.objects.volume_claims.get(key)
             name = key.partition("/")[2]
@@ -142,11 +143,11 @@ class VolumeBinding:
         return checks
 
     def _reachable(self, volume: Volume, world: World) -> Mask:
-        """Nodes that can reach a volume."""
+        """Nodes that reach a volume."""
         return self._within(volume.affinity, world)
 
     def _within(self, terms: Terms | None, world: World) -> Mask:
-        """The nodes that the terms select, None = all. Cached."""
+        """Nodes that the terms select; None selects all. Cached."""
         mask = self._reach.get(terms)
         if mask is None:
             every = np.ones(world.size, np.bool_)
@@ -165,7 +166,7 @@ class VolumeBinding:
         ]
 
     def _loose_mask(self, claims: list[VolumeClaim], world: World) -> Mask:
-        """Nodes where all of these claims can be had together."""
+        """Nodes where volumes can be found or created for all of these claims together."""
         options = self._options(claims, world)
         if len(options) > 1 and not all(option.makeable.all() for option in options):
             return _together(options, world.size)
@@ -178,7 +179,7 @@ class VolumeBinding:
         return passes
 
     def _made_mask(self, claim: VolumeClaim, world: World) -> Mask:
-        """Nodes for which the claim's class can have a volume made."""
+        """Nodes for which the claim's class can create a volume."""
         cls = class_of(claim, world.objects)
         if cls is None or cls.provisioner in NOT_MADE:
             return np.zeros(world.size, np.bool_)
@@ -188,8 +189,8 @@ class VolumeBinding:
         return self._within(cls.topologies, world)
 
     def _free_for(self, claim: VolumeClaim, world: World) -> list[Volume]:
-        """Volumes that fit the claim, the best first: one reserved for it, then the smallest. A
-        claim with a chosen node gets a new one."""
+        """Volumes that fit the claim: first one reserved for it, then the smallest. Empty for a
+        claim with a chosen node, which gets a new volume."""
         if claim.node:
             return []
         fitting = [
@@ -232,14 +233,14 @@ class VolumeBinding:
                 self._taken.discard(choice.volume)
 
     def choices(self, task: TaskInfo) -> list[Choice]:
-        """The choices of this session for the unbound claims of a task that has a node."""
+        """This session's choices for the unbound claims of a placed task."""
         self._begin(self._ssn.world)
         return self._claims.of(task)
 
 
 def _together(options: list[_Option], size: int) -> Mask:
-    """Rows where the claims can be satisfied together, though they may want the same volume: rows
-    that reach the same volumes and provisioners are judged once."""
+    """Rows where all claims can be satisfied, though they may compete for a volume. Rows that reach
+    the same volumes and provisioners are evaluated once."""
     reach = {id(mask): mask for option in options for mask in option.reach}
     if len(reach) > LOOKED_AT:
         judged = (_plan(options, row) is not None for row in range(size))
@@ -252,7 +253,7 @@ def _together(options: list[_Option], size: int) -> Mask:
 
 
 def _plan(options: list[_Option], row: int) -> list[Choice] | None:
-    """The volumes of all claims on a node; None if one gets none."""
+    """A volume for each claim on a node; None if some claim gets none."""
     plan: list[Choice] = []
     chosen: set[str] = set()
     for option in options:
@@ -269,9 +270,9 @@ def _plan(options: list[_Option], row: int) -> list[Choice] | None:
 def placed(world: World) -> list[TaskInfo]:
     """Tasks that have a node, in an order that does not depend on when they got it.
 
-    Tasks that were leaving when the session began are included: their devices and volumes are
-    theirs until they have ended. Tasks that the session itself evicts are not: they make room for
-    pipelined tasks.
+    Tasks that were leaving when the session began are included: they hold their devices and volumes
+    until they end. Tasks that the session itself evicts are not: they make room for pipelined
+    tasks.
     """
     placed_tasks = [
         task
@@ -299,19 +300,19 @@ def claim_keys(task: TaskInfo) -> Iterable[str]:
 
 
 def bound(claim: VolumeClaim) -> bool:
-    """Is the claim bound to its volume for good?"""
+    """Whether the claim is bound to its volume for good."""
     return bool(claim.volume) and (claim.bound or claim.phase == "Bound")
 
 
 def waits(claim: VolumeClaim, objects: ClusterObjects) -> bool:
-    """Does the claim get its volume only when a task that uses it has a node? A claim that names
-    its volume does not."""
+    """Whether the claim is bound only once a task that uses it has a node. A claim that names its
+    volume is not."""
     cls = class_of(claim, objects)
     return cls is not None and cls.waits and not claim.volume
 
 
 def class_name(claim: VolumeClaim, objects: ClusterObjects) -> str:
-    """The class as written; where none is, the default one."""
+    """The storage class that the claim names, else the default class."""
     if claim.storage_class is not None:
         return claim.storage_class
     defaults = [cls.name for cls in objects.storage_classes.values() if cls.default]
@@ -323,7 +324,7 @@ def class_of(claim: VolumeClaim, objects: ClusterObjects) -> StorageClass | None
 
 
 def fits(volume: Volume, claim: VolumeClaim, objects: ClusterObjects) -> bool:
-    """Is the volume free, or reserved for the claim, and does it match the claim?"""
+    """Whether the volume is free, or reserved for the claim, and matches the claim."""
     if volume.capacity < claim.request or volume.mode != claim.mode:
         return False
     if volume.claim:

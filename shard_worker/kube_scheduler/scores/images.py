@@ -1,8 +1,8 @@
-"""The scorer by images that are on a node already: the more bytes need no download, the better.
+"""The score for images already present on a node: the more bytes need no download, the higher.
 
-An image counts by its size times the share of the nodes that have it, so that a pod does not pile
-up where a rare large image happens to be. Below 23 MiB the score is 0, from 1000 MiB for each
-container on it is 100, in kube-scheduler's whole-number arithmetic.
+An image counts with its size times the fraction of nodes that have it, so that pods do not pile up
+on the few nodes with a rare large image. In kube-scheduler's integer arithmetic: 0 below 23 MiB,
+100 from 1000 MiB per container on.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ FULL = 100
 MIB = 1024 * 1024
 LEAST = 23 * MIB
 MOST = 1000 * MIB
-"""For each container."""
+"""Bytes per container that give the full score."""
 
 Images = tuple[tuple[str, int], ...]
 
 
 class ImageLocality:
     node_local = True
-    """As long as no node's images change."""
+    """Valid as long as no node's images change."""
 
     def __init__(self, *, weight: int) -> None:
         self._weight = weight
         self._known: dict[tuple[str, ...], tuple[Coded[Images], int, Scores]] = {}
-        """Images of a class -> the column, its revision, the score of each row."""
+        """Images of a class -> the column, its revision, the score per row."""
         self._column: Coded[Images] | None = None
         self._sizes: list[dict[str, int]] = []
 
     def by_look(self, cls: TaskClass, view: NodeColumns) -> bool:
-        """Do nodes that look alike score alike? Only if no image counts: images are not part of the
-        look."""
+        """Whether nodes that look alike score alike: only if no image counts, as images are not
+        part of the look."""
         return not _images(cls) or not any(view.images().values)
 
     def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ class ImageLocality:
         return float(self._scores(images, view).item(row)) if images else 0.0
 
     def _scores(self, images: tuple[str, ...], view: NodeColumns) -> Scores:
-        """Of every row."""
+        """The score of every row."""
         column = view.images()
         entry = self._known.get(images)
         if entry is not None and entry[0] is column and entry[1] == column.revision:
@@ -62,15 +62,14 @@ class ImageLocality:
         return scores
 
     def _sizes_of(self, column: Coded[Images]) -> list[dict[str, int]]:
-        """Image -> bytes, for each set of images; a column's sets never change, they only grow
-        in number."""
+        """Image -> bytes, for each set of images. A column only appends new sets."""
         if self._column is not column:
             self._column, self._sizes = column, []
         self._sizes += [dict(images) for images in column.values[len(self._sizes) :]]
         return self._sizes
 
     def _per_code(self, images: tuple[str, ...], column: Coded[Images]) -> NDArray[np.float64]:
-        """The score of each set of images that nodes have."""
+        """The score of each distinct set of images."""
         codes = column.codes
         present = codes[codes >= 0]
         nodes = np.bincount(present, minlength=len(column.values)).tolist()

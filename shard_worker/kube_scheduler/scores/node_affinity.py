@@ -1,7 +1,6 @@
-"""The scorer by preferred node affinity: the sum of the weights of the terms that a node meets.
+"""The score for preferred node affinity: the sum of the weights of the terms that a node matches.
 
-Volcano adds the plain sum, times the scorer's weight; it does not scale it to 100 as
-kube-scheduler does.
+Volcano adds this sum times the scorer's weight; kube-scheduler would scale it to 100 first.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from shared.model.model import TaskClass
 
 HOSTNAME = "kubernetes.io/hostname"
 REMEMBERED = 256
-"""Classes whose scores are kept; each costs 8 bytes a node."""
+"""Maximum number of classes whose scores are cached, at 8 bytes per node each."""
 
 Wishes = tuple[tuple[int, tuple[Requirement, ...]], ...]
 
@@ -27,10 +26,10 @@ class PreferredNodes:
     def __init__(self, *, weight: int) -> None:
         self._weight = weight
         self._known: dict[Wishes, tuple[list[Coded[str]], list[int], Scores]] = {}
-        """Wishes -> the label columns that they look at, their revisions, the score of each row."""
+        """Preferences -> the label columns they read, their revisions, the score per row."""
 
     def by_look(self, cls: TaskClass, view: NodeColumns) -> bool:
-        """Do nodes that look alike score alike? Not where names count."""
+        """Whether nodes that look alike score alike: not if preferences name nodes."""
         del view
         return not any(
             requirement.field or requirement.key == HOSTNAME
@@ -49,7 +48,7 @@ class PreferredNodes:
         return float(self._scores(wishes, view).item(row)) if wishes else 0.0
 
     def _scores(self, wishes: Wishes, view: NodeColumns) -> Scores:
-        """Of every row."""
+        """The score of every row."""
         columns = [view.label(r.key) for _, term in wishes for r in term] or [view.label(HOSTNAME)]
         revisions = [column.revision for column in columns]
         entry = self._known.get(wishes)

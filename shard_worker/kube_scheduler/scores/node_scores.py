@@ -1,11 +1,9 @@
-"""The scorers by free and used amounts that kube-scheduler has, in its whole-number arithmetic.
+"""kube-scheduler's scores by free and used amounts, in its integer arithmetic.
 
-All look at the node as it would be with the task on it. Each scorer has two forms, one for many
-rows and one for a single row, that give the same number to the last bit.
-
-Where a class asks for no cpu or no memory, the scorers by free amounts count a small amount for it
-(as kube-scheduler does, which looks at containers; a class only knows the sum of the pod). What
-runs already is counted as it asked.
+All evaluate the node with the task placed on it. Each has two forms, for many rows and for a single
+row, with bit-identical results. If a class requests no cpu or no memory, the scores by free amounts
+assume a small request; kube-scheduler does so per container, here it is per pod, since a class only
+has the pod's sum. Running pods count with their requests.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ Floats = NDArray[np.float64]
 N = TypeVar("N", float, Floats)
 
 FULL = 100
-"""The best score."""
+"""The maximum score."""
 UNASKED = {CPU: 100, MEMORY: 200 * 1024 * 1024}
-"""What counts for a pod that does not say: 100 thousandths of a core, 200 MiB."""
+"""Assumed requests of a pod without any: 100 thousandths of a core, 200 MiB."""
 NOTHING = {CPU: 0, MEMORY: 0}
 GPU = "nvidia.com/gpu"
 
 
 class Allocated:
-    """Least or most allocated: the mean over cpu and memory of a percentage, rounded down twice."""
+    """Least or most allocated: the mean percentage over cpu and memory, rounded down twice."""
 
     node_local = True
 
@@ -70,9 +68,10 @@ class Allocated:
 
 
 class Balanced:
-    """Balanced allocation: 100 less the spread of the used parts of cpu, memory and asked-for GPUs.
+    """Balanced allocation: 100 minus the spread of the used fractions of cpu, memory and requested
+    GPUs.
 
-    A class that asks for none of them scores 0 everywhere.
+    A class that requests none of them scores 0 everywhere.
     """
 
     node_local = True
@@ -93,7 +92,7 @@ class Balanced:
         return self._by_offer(np.asarray(offers), fractions)
 
     def _by_offer(self, offers: Column, fractions: list[Floats]) -> Floats:
-        """Score together the rows that offer the same resources; bit i of an offer: fraction i."""
+        """Score rows that offer the same resources together. Bit i of an offer: fraction i."""
         score = np.zeros(len(offers))
         for offer in np.flatnonzero(np.bincount(offers)).tolist():
             mask: Mask = offers == offer
@@ -117,13 +116,13 @@ class Balanced:
 
 
 def _asked(cls: TaskClass) -> list[tuple[int, int]]:
-    """(slot, amount) of cpu and memory; a small amount where the class does not say."""
+    """(slot, amount) of cpu and memory, with a small amount assumed for one not requested."""
     amounts = UNASKED | {slot: amount for slot, amount in cls.requests if slot <= MEMORY}
     return list(amounts.items())
 
 
 def _weighed(cls: TaskClass, names: Sequence[str]) -> list[tuple[int, int]]:
-    """(slot, amount) of cpu, memory, and GPUs if the class asks for any; plain amounts."""
+    """(slot, requested amount) of cpu, memory, and of GPUs if the class requests any."""
     amounts = NOTHING | {
         slot: amount
         for slot, amount in cls.requests
@@ -133,13 +132,13 @@ def _weighed(cls: TaskClass, names: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _fractions(after: Column, capacity: Column) -> Floats:
-    """What part of the capacity is used, at most 1; 0 where there is none."""
+    """The used fraction of the capacity, at most 1; 0 without capacity."""
     part: Floats = after / np.maximum(capacity, 1)
     return np.minimum(part, 1.0)
 
 
 def _spread(parts: list[N], root: Callable[[N], N]) -> N:
-    """The standard deviation; of two values it is half their distance."""
+    """The standard deviation; for two values half their distance."""
     if len(parts) == 2:
         return abs(parts[0] - parts[1]) / 2
     mean = sum(parts[1:], parts[0]) / len(parts)

@@ -1,11 +1,10 @@
-"""The scorer by preferred affinity between pods.
+"""The score for preferred affinity between pods.
 
-A node's raw score is, over the keys of all terms, the sum in its domain of the weights that the
-task's own wishes give the pods there (anti-affinity: less), and that the wishes of pods there give
-the task. The candidates' raw scores are spread from 0 for the lowest to 100 for the highest.
-
-Required affinity of others counts nothing: Volcano leaves at 0 what kube-scheduler calls
-``hardPodAffinityWeight``.
+A node's raw score sums, over the keys of all terms, weights of pods in its domain: of the task's
+own preferences for those pods (anti-affinity subtracts), and of those pods' preferences for the
+task. The candidates' raw scores are scaled linearly, the lowest to 0 and the highest to 100.
+Required affinity of other pods does not count: Volcano leaves kube-scheduler's
+``hardPodAffinityWeight`` at 0.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FULL = 100
 
 
 def preferred(cls: TaskClass) -> list[PodTerm]:
-    """The terms that are wishes."""
+    """The preferred terms, which have a weight."""
     if cls.constraints is None:
         return []
     return [term for term in cls.constraints.pod_terms if term.weight]
@@ -49,7 +48,7 @@ class PreferredPods:
         return spread_out(raw[rows]) * float(self._weight)
 
     def raw(self, task: TaskInfo, world: World) -> Counts | None:
-        """Of every row; None where nobody wishes anything."""
+        """The raw score per row; None if no preference applies."""
         parts: list[tuple[str, int, Counts]] = []
         space = task.job.job.namespace
         for term in preferred(task.cls):
@@ -70,7 +69,7 @@ class PreferredPods:
 
 
 def spread_out(raw: Counts) -> Scores:
-    """From 0 for the lowest to 100 for the highest, rounded down; all 0 where they are equal."""
+    """Scale from 0 for the lowest to 100 for the highest, rounded down; all 0 if they are equal."""
     low, high = int(raw.min()), int(raw.max())
     if low == high:
         return np.zeros(len(raw))

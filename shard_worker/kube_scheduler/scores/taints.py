@@ -1,8 +1,8 @@
-"""The scorer by soft taints: the more PreferNoSchedule taints a class does not bear, the worse.
+"""The score for soft taints: the more PreferNoSchedule taints a class does not tolerate, the lower.
 
-kube-scheduler scales the counts to 100 by the largest count among the nodes at hand. Here the
-largest is that of all taint sets the view has met: then a score follows from the class and the
-node's own spec, and the order of nodes is the same.
+kube-scheduler scales the counts to 100 by the largest count among the candidate nodes. Here the
+largest count of all taint sets that the view has met is used: so a score depends only on the class
+and the node's own specification, and the order of nodes is the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shared.model.model import TaskClass
 FULL = 100
 SOFT = "PreferNoSchedule"
 REMEMBERED = 1024
-"""Classes whose scores are kept; they are cheap to work out again."""
+"""Maximum number of classes whose scores are cached; they are cheap to recompute."""
 
 
 class SoftTaints:
@@ -27,7 +27,7 @@ class SoftTaints:
     def __init__(self, *, weight: int) -> None:
         self._weight = weight
         self._known: dict[TaskClass, tuple[Coded[tuple[Taint, ...]], int, NDArray[np.float64]]] = {}
-        """Class -> taint column and number of its values, score per code."""
+        """Class -> taint column, number of its values, score per code."""
 
     def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:
         column = view.taints()
@@ -38,7 +38,7 @@ class SoftTaints:
         return float(self._scores(cls, column).item(column.codes.item(row)))
 
     def _scores(self, cls: TaskClass, column: Coded[tuple[Taint, ...]]) -> NDArray[np.float64]:
-        """Score per code; the last one is that of rows without a node (code -1)."""
+        """The score per code; the last element is for rows without a node (code -1)."""
         entry = self._known.get(cls)
         if entry is not None and entry[0] is column and entry[1] == len(column.values):
             return entry[2]

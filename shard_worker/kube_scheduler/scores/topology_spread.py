@@ -56,7 +56,7 @@ class SpreadOut:
         labelled: Mask,
         world: World,
     ) -> Scores:
-        """What one constraint adds to each candidate's raw score."""
+        """One constraint's contribution to each candidate's raw score."""
         judged = rows[labelled[rows]]
         column = world.view.label(spread.topology_key)
         counts = self._neighbours.count(spread_question(task, spread))
@@ -72,7 +72,7 @@ class SpreadOut:
 
 
 def _turned_round(raw: NDArray[np.int64], judged: NDArray[np.bool_]) -> Scores:
-    """Low raw scores are good; 0 for those that are not judged."""
+    """Invert the raw scores: low ones are good. 0 for candidates that are not judged."""
     if not judged.any():
         return np.zeros(len(raw))
     low, high = int(raw[judged].min()), int(raw[judged].max())

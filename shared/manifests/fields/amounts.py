@@ -1,4 +1,4 @@
-"""Resource lists: ``{"cpu": "1", "memory": "4Gi"}`` as units under names."""
+"""Resource lists: ``{"cpu": "1", "memory": "4Gi"}`` as units by resource name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 256
 
 
 def read_amounts(fields: Fields | None) -> dict[str, int]:
-    """Units per resource, zeros kept; {} where the list is absent."""
+    """Units per resource, including zeros; {} if the list is absent."""
     if fields is None:
         return {}
     if len(fields.data) > _MOST:
@@ -24,7 +24,7 @@ def read_amounts(fields: Fields | None) -> dict[str, int]:
 
 
 def frozen(amounts: dict[str, int], *, zeros: bool = False) -> Amounts:
-    """Sorted pairs; without zeros unless they mean something (a limit of 0)."""
+    """Sorted pairs; without zeros, unless ``zeros`` because they matter (a limit of 0)."""
     return tuple(sorted((name, n) for name, n in amounts.items() if n or zeros))
 
 
@@ -34,7 +34,7 @@ def add(into: dict[str, int], amounts: dict[str, int]) -> None:
 
 
 def raise_to(into: dict[str, int], amounts: dict[str, int]) -> None:
-    """The larger of both, per resource."""
+    """Raise each amount in ``into`` to at least the one in ``amounts``."""
     for name, n in amounts.items():
         if n > into.get(name, 0):
             into[name] = n

@@ -1,4 +1,4 @@
-"""``metadata`` of every object, and the annotations that mean something here."""
+"""``metadata`` of every object, and the annotations that the scheduler uses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXIT_CODE = "quadrant.dev/exit-code"
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
 TASK_INDEX = "volcano.sh/task-index"
 _DOMAINS = frozenset(("volcano.sh", "hami.io", "huawei.com", "nvidia.com"))
-"""Of annotations that plugins read: Volcano's, and those by which devices are shared."""
+"""Domains of annotations that plugins read: Volcano's, and those for device sharing."""
 _READ_ELSEWHERE = frozenset((GROUP_NAME, QUEUE_NAME, TASK_SPEC, TASK_PRIORITY, TASK_INDEX))
 
 _KNOWN = TABLES["ObjectMeta"].known
@@ -44,27 +44,27 @@ _LONGEST_RUN = 1e10
 _EXIT_CODES = 255
 _ANNOTATIONS = 1000
 _ANNOTATION_BYTES = 256 << 10
-"""Of all annotations of an object, keys and values in UTF-8, as in Kubernetes."""
+"""Maximum size of all annotations of an object, keys and values in UTF-8, as in Kubernetes."""
 _LONGEST_LETTER = 4
-"""Bytes of one character in UTF-8."""
+"""Maximum bytes of one character in UTF-8."""
 
 
 @dataclass(slots=True)  # not frozen: one is made for every pod, in half the time
 class Metadata:
-    """``labels`` and ``annotations`` are as given, only known to be objects."""
+    """``labels`` and ``annotations`` as submitted; checked only to be objects."""
 
     namespace: str
     name: str
     uid: str
     created: float | None
     deleted: float | None
-    """When it was told to go; None where it stays."""
+    """deletionTimestamp, in seconds since 1970; None if it is not being deleted."""
     labels: dict[str, object]
     annotations: dict[str, object]
 
 
 def read_metadata(obj: dict[str, object], *, namespaced: bool, loose: bool = False) -> Metadata:
-    """Metadata of a namespaced object (default namespace ``default``) or of a cluster-wide one.
+    """Read metadata of a namespaced (default namespace ``default``) or cluster-wide object.
 
     ``loose`` allows the wider form of names (see :func:`loose_name`).
     """
@@ -94,7 +94,7 @@ def read_metadata(obj: dict[str, object], *, namespaced: bool, loose: bool = Fal
 
 
 def read_template_metadata(fields: Fields | None, at: str) -> Metadata:
-    """Metadata of a Job's pod template, which needs no name."""
+    """Read metadata of a Job's pod template, which needs no name."""
     data: dict[str, object] = fields.data if fields is not None else {}
     if fields is not None:
         fields.check("ObjectMeta")
@@ -112,8 +112,7 @@ def _map(value: object, field: str) -> dict[str, object]:
 
 
 def _annotations(value: object, field: str) -> dict[str, object]:
-    """Annotations, checked to be within the size limit. Small ones cost only a sum of their
-    lengths."""
+    """Check the size limit of annotations. For small ones this costs only a sum of lengths."""
     annotations = _map(value, field)
     letters = 0
     for key, text in annotations.items():
@@ -130,7 +129,7 @@ def _annotations(value: object, field: str) -> dict[str, object]:
 
 
 def _size(value: object) -> int:
-    """Bytes of a text as UTF-8; of another value as JSON."""
+    """Size in bytes: of a string as UTF-8, of another value as JSON."""
     if type(value) is str:
         return len(value.encode(errors="replace"))
     try:
@@ -151,7 +150,7 @@ def _time(value: object, field: str) -> float:
 
 
 def read_time(fields: Fields, name: str) -> float | None:
-    """Seconds since 1970; None where it is absent."""
+    """Read a timestamp, in seconds since 1970; None if it is absent."""
     value = fields.data.get(name)
     return None if value is None else _time(value, fields.path(name))
 
@@ -160,8 +159,7 @@ def read_time(fields: Fields, name: str) -> float | None:
 
 
 def labels_of(meta: Metadata, at: str = "metadata") -> Pairs:
-    """The labels, sorted. Raises InvalidInput where one is not in the form that Kubernetes asks
-    for."""
+    """The labels, sorted. Raises InvalidInput if one does not have Kubernetes' format."""
     labels = meta.labels
     if not labels:
         return ()
@@ -177,14 +175,13 @@ def labels_of(meta: Metadata, at: str = "metadata") -> Pairs:
 
 @lru_cache(maxsize=8192)
 def _sorted(labels: tuple[tuple[str, object], ...]) -> Pairs | None:
-    """The labels sorted, None where one is malformed. Cached: most pods share their labels with
-    others."""
+    """The labels, sorted; None if one is malformed. Cached, since most pods share their labels."""
     valid = sorted((k, v) for k, v in labels if type(v) is str and is_label(k, v))
     return tuple(valid) if len(valid) == len(labels) else None
 
 
 def annotations_of(meta: Metadata, at: str = "metadata") -> Pairs:
-    """The annotations that a plugin may read, sorted; those that other code reads are left out."""
+    """The annotations that plugins may read, sorted; those that other code reads are left out."""
     keys = [key for key in meta.annotations if _is_kept(key)]
     if not keys:
         return ()
@@ -234,7 +231,7 @@ def task_priority_of(meta: Metadata, at: str = "metadata") -> int | None:
 
 
 def duration_of(meta: Metadata, at: str = "metadata") -> float | None:
-    """How long a simulated member runs, seconds."""
+    """How long a simulated member runs, in seconds."""
     value = meta.annotations.get(DURATION)
     if value is None:
         return None
@@ -251,7 +248,7 @@ def duration_of(meta: Metadata, at: str = "metadata") -> float | None:
 
 
 def exit_code_of(meta: Metadata, at: str = "metadata") -> int:
-    """The exit code of a simulated member; 0 is success."""
+    """The exit code of a simulated member; 0 = success."""
     value = meta.annotations.get(EXIT_CODE)
     if value is None:
         return 0

@@ -1,4 +1,4 @@
-"""Reading one JSON object field by field: every read checks, every error knows its path."""
+"""Strict reading of one JSON object: every read checks the value, and errors name its path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONG_LIST = 1000
 
 
 class Fields:
-    """One JSON object at a path. A field that is null counts as absent."""
+    """A JSON object and its path. Fields that are null count as absent."""
 
     __slots__ = ("at", "data")
 
@@ -46,7 +46,7 @@ class Fields:
     def only(
         self, allowed: Set[str], *, later: Set[str] = frozenset(), empty_ok: bool = True
     ) -> None:
-        """Refuse fields that are neither known nor, where they are empty, planned for ``later``."""
+        """Refuse unknown fields. Those planned for ``later`` are accepted if they are empty."""
         if self.data.keys() <= allowed:
             return
         for name in self.data:
@@ -121,7 +121,7 @@ class Fields:
         return tuple(str(v) for v in values)
 
     def labels(self, name: str, *, longest: int = _LONG_LIST) -> dict[str, str]:
-        """A map of label keys to label values, both in the form that Kubernetes asks for."""
+        """A map of label keys to label values, both in Kubernetes' format."""
         fields = self.child(name)
         if fields is None:
             return {}
@@ -154,22 +154,22 @@ def is_qualified(name: str) -> bool:
 
 
 def subdomain(value: object, field: str) -> str:
-    """The name of most objects: at most 253 small letters, digits, '-' and '.'."""
+    """Check a DNS subdomain, the form of most names: up to 253 of a-z, 0-9, '-' and '.'."""
     if type(value) is str and _SUBDOMAIN.fullmatch(value) is not None:
         return value
     raise _bad_name(value, field, "253 small letters, digits, '-' or '.'")
 
 
 def dns_label(value: object, field: str) -> str:
-    """A namespace or role: at most 63 small letters, digits and '-'."""
+    """Check a DNS label, the form of namespaces and roles: up to 63 of a-z, 0-9 and '-'."""
     if type(value) is str and _LABEL.fullmatch(value) is not None:
         return value
     raise _bad_name(value, field, "63 small letters, digits or '-'")
 
 
 def loose_name(value: object, field: str) -> str:
-    """A name of a queue or PodGroup, which may also have capitals and '_': traces and older files
-    use them."""
+    """Check the name of a queue or PodGroup. Capitals and '_' are also allowed, since traces and
+    older files have them."""
     if type(value) is str and _LOOSE.fullmatch(value) is not None:
         return value
     raise _bad_name(value, field, "253 letters, digits, '-', '_' or '.'")

@@ -1,4 +1,4 @@
-"""Label selectors: which objects are meant, by their labels."""
+"""Parsing of label selectors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def read_selector(fields: Fields | None) -> Selector | None:
-    """A selector in canonical order, so that equal selectors compare equal. None where none is
-    written."""
+    """A selector in canonical order, so that equal selectors compare equal. None if absent."""
     if fields is None:
         return None
     fields.check("LabelSelector")

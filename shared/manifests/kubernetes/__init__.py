@@ -1,1 +1,1 @@
-"""Kubernetes' kinds."""
+"""Parsers of Kubernetes' kinds."""

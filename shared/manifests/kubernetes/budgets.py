@@ -1,4 +1,4 @@
-"""Limits for the pods of a namespace: disruption budgets and resource quotas."""
+"""Disruption budgets and resource quotas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_budget(obj: dict[str, object]) -> Budget:
 
 
 def _share(spec: Fields, name: str) -> str:
-    """A number of pods, or a percentage of them, as text; "" = not set."""
+    """A number of pods, or a percentage, as text; "" = not set."""
     value = spec.data.get(name)
     if value is None:
         return ""
@@ -65,7 +65,7 @@ def read_quota(obj: dict[str, object]) -> ResourceQuota:
 
 
 def _amounts(fields: Fields | None) -> Amounts:
-    """Amounts by resource. Zeros are kept: they mean that nothing may be used."""
+    """Amounts by resource, including zeros: a limit of 0 forbids any use."""
     if fields is None:
         return ()
     if len(fields.data) > _MOST:

@@ -1,4 +1,4 @@
-"""Where a pod may run: node selector terms, tolerations, and the taints of nodes."""
+"""Node selector terms, tolerations, and the taints of nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NONE = Affinity()
 
 
 def read_affinity(spec: Fields) -> Affinity:
-    """Node affinity and terms between pods, conditions and wishes."""
+    """Parse node affinity and pod affinity terms, required and preferred."""
     affinity = spec.child("affinity")
     if affinity is None:
         return _NONE
@@ -53,14 +53,17 @@ def read_affinity(spec: Fields) -> Affinity:
 
 
 def _wish(wish: Fields) -> tuple[int, tuple[Requirement, ...]]:
-    """A preferred term and its weight. One without requirements prefers every node, and so none."""
+    """A preferred term and its weight. A term without requirements matches every node, so it has no
+    effect."""
     wish.check("Preference")
     return read_weight(wish), _term(wish.need("preference"))
 
 
 def read_node_selector(selector: Fields) -> Terms:
-    """The terms of a node selector. An empty term matches no node and is dropped; no term at all is
-    a mistake."""
+    """The terms of a node selector.
+
+    An empty term matches no node and is dropped; a selector without terms is refused.
+    """
     selector.check("NodeSelector")
     if not selector.array("nodeSelectorTerms"):
         raise selector.wrong("nodeSelectorTerms", "missing or empty; write at least one term")

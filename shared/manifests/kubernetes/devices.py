@@ -1,6 +1,6 @@
 """Dynamic resource allocation (``resource.k8s.io/v1``): claims, classes and slices of devices.
 
-Expressions (CEL) are kept as text; whoever evaluates them tells of their mistakes.
+CEL expressions are kept as text; their errors are reported when they are evaluated.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _requests(spec: Fields) -> Requests:
 
 
 def _request(fields: Fields) -> DeviceRequest:
-    """Either ``exactly`` what is described, or the first of several that can be had."""
+    """Read a request: ``exactly`` one description, or a list of which the first available is
+    used."""
     fields.only(frozenset(("exactly", "firstAvailable", "name")))
     name = _name(fields)
     exactly = fields.child("exactly")
@@ -247,5 +248,5 @@ def _quantities(fields: Fields | None) -> tuple[tuple[str, int], ...]:
 
 
 def _quantity(value: object, field: str) -> int:
-    """In thousandths."""
+    """A quantity in thousandths."""
     return amount("device", value, field)

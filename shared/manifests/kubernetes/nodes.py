@@ -1,4 +1,4 @@
-"""Nodes: what they offer, and what they keep away."""
+"""Parsing of nodes: allocatable amounts, taints and images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMAGES = 1000
 
 
 def read_node(obj: dict[str, object]) -> NodeManifest:
-    """A node offers ``status.allocatable``, or ``status.capacity`` where that is absent."""
+    """Read a node. It offers ``status.allocatable``, or ``status.capacity`` if that is absent."""
     meta = read_metadata(obj, namespaced=False)
     spec = Fields(_EMPTY if obj.get("spec") is None else obj["spec"], "spec")
     spec.check("NodeSpec")

@@ -1,6 +1,6 @@
-"""What a manifest says, checked but not yet numbered: amounts stand under resource names.
+"""Parsed manifests, checked but not numbered yet: amounts are by resource name.
 
-Numbers of rows, slots, queues and classes are given by the registry that accepts the object.
+The registry that accepts an object assigns the numbers of rows, slots, queues and classes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class NodeManifest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodTemplate:
-    """The scheduling part of a pod's spec; pods with equal specs share one (compare by ``is``)."""
+    """The scheduling part of a pod's spec. Pods with equal specs share one object (compare with
+    ``is``)."""
 
     requests: Amounts
-    """Of the whole pod, with overhead, without its one of ``pods``."""
+    """Requests of the whole pod with overhead, without its one of ``pods``."""
     selector: tuple[tuple[str, str], ...]
     affinity: tuple[tuple[Requirement, ...], ...] | None
     tolerations: tuple[Toleration, ...]
@@ -42,27 +43,28 @@ class PodTemplate:
     own_gate: bool = False
     """Its only scheduling gate is Volcano's own."""
     constraints: Constraints | None = None
-    """Without images and ``preempts``; without the terms that are keyed."""
+    """Excludes images and ``preempts``, and the terms of ``keyed`` templates."""
     keyed: bool = False
-    """Some terms take values from the pod's labels: they stand below instead."""
+    """Some terms take values from the pod's labels; the fields below hold them."""
     keyed_terms: tuple[KeyedTerm, ...] = ()
     keyed_spreads: tuple[KeyedSpread, ...] = ()
     images: tuple[str, ...] = ()
     preempts: bool | None = None
-    """None: not said, its priority class decides."""
+    """None: not set; its priority class decides."""
     things: Things = ()
     """Named things of a node that the pod takes: its host ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """What a running cluster tells of a pod, beside its phase. Times in seconds since 1970."""
+    """What the cluster reports about a pod in addition to its phase. Times in seconds since
+    1970."""
 
     started: float | None = None
     scheduled: float | None = None
     """When its condition PodScheduled became true."""
     nominated: str = ""
-    """The node it is to go to once others have left it."""
+    """The node reserved for it until evicted pods have left."""
 
 
 @dataclass(slots=True)  # not frozen: one is made for every pod, in half the time
@@ -73,22 +75,21 @@ class PodManifest:
     created: float | None
     template: PodTemplate
     group: str = ""
-    """Name of its PodGroup, "" for a pod of its own."""
+    """Name of its PodGroup; "" for a pod without one."""
     role: str = ""
     queue: str = ""
-    """Only of a pod without PodGroup; "" = default."""
+    """Only for a pod without PodGroup; "" = the default queue."""
     task_priority: int | None = None
     duration: float | None = None
     exit_code: int = 0
     phase: str = "Pending"
     labels: Pairs = ()
     annotations: Pairs = ()
-    """Those that mean something here."""
+    """Only annotations that plugins read."""
     deleted: float | None = None
-    """When it was told to go; None where it stays."""
+    """deletionTimestamp, in seconds since 1970; None if it is not being deleted."""
     status: dict[str, object] | None = field(default=None, compare=False)
-    """As written: read by :func:`shared.manifests.kubernetes.pods.read_status` where anybody
-    asks."""
+    """As submitted; parsed on demand by :func:`shared.manifests.kubernetes.pods.read_status`."""
 
     @property
     def deleting(self) -> bool:

@@ -1,7 +1,7 @@
-"""Conditions and wishes between pods: inter-pod affinity, and even spreading over domains.
+"""Pod affinity terms, and topology spread constraints.
 
-Label keys whose values come from the pod itself (``matchLabelKeys``) are put into the selector
-where the pod is read, so that nothing later needs to know of them.
+Label keys whose values come from the pod itself (``matchLabelKeys``) are added to the selector when
+the pod is parsed, so that later code need not handle them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shared.model.constraints import PodTerm, Requirement, Selector, Spread
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""A label that every namespace has, with its name."""
+"""The label that every namespace has, with its name as the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedTerm:
-    """A term, and the label keys whose values matched pods must share with its pod, or must not."""
+    """A term with label keys whose values a selected pod must share with this pod, or must not."""
 
     term: PodTerm
     match: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def _term(fields: Fields, *, anti: bool, weight: int = 0) -> KeyedTerm:
 def _namespaces(fields: Fields) -> tuple[tuple[str, ...], bool]:
     """The listed namespaces and the selected ones together; () with neither.
 
-    Namespaces have no labels here but their name, so a selector can ask for that alone.
+    Namespaces here have only the label with their name, so a selector may use only that.
     """
     listed = fields.texts("namespaces", longest=100)
     for i, name in enumerate(listed):
@@ -147,7 +147,7 @@ def _max_skew(fields: Fields) -> int:
 
 
 def term_of(keyed: KeyedTerm, labels: Mapping[str, str], at: str = "spec") -> PodTerm:
-    """The term of a pod with these labels; keys that the pod lacks are ignored."""
+    """The term for a pod with these labels; keys that the pod lacks are ignored."""
     if keyed.term.selector is None and (keyed.match or keyed.mismatch):
         raise InvalidInput(
             f"{at}.affinity", None, "matchLabelKeys without labelSelector; write a labelSelector"

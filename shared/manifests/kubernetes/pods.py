@@ -1,7 +1,7 @@
-"""Pods: what a pod asks for as a whole, and where it may run.
+"""Parsing of pods: total requests, and constraints on nodes.
 
-The spec is parsed once for all pods that share it: :func:`template` caches the last few thousand
-specs by their bytes, so that the 500 pods of a list cost little more than their names.
+A spec is parsed once for all pods that share it: :func:`template` caches the last few thousand
+specs by their bytes, so that 500 pods of a list cost little more than their names.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
 
 
 def read_status(pod: PodManifest) -> PodStatus:
-    """The part of a pod's status that a running cluster reports."""
+    """Parse the part of a pod's status that a running cluster reports."""
     status = Fields(pod.status or {}, "status")
     scheduled = None
     for condition in status.children("conditions", longest=100):
@@ -114,7 +114,7 @@ def read_status(pod: PodManifest) -> PodStatus:
 
 
 def template(spec: object, at: str = "spec") -> PodTemplate:
-    """The template of a pod's spec; equal specs give the same object while it is remembered."""
+    """The template of a pod's spec. Equal specs give the same object while it is cached."""
     if type(spec) is not dict:
         raise InvalidInput(at, spec, "missing or not an object; it must hold the containers")
     try:
@@ -157,7 +157,7 @@ def _template(data: bytes, at: str) -> PodTemplate:
 
 
 def labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
-    """The template of a pod with these labels: the same, unless terms take values from them."""
+    """The template of a pod with these labels: the same object unless terms depend on labels."""
     if not template.keyed:
         return template
     keys = {key for term in template.keyed_terms for key in (*term.match, *term.mismatch)}
@@ -182,8 +182,7 @@ def _labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
 
 
 def _with_own_claims(template: PodTemplate, status: Fields) -> PodTemplate:
-    """The template with the names of the pod's own claims, once they were created from their
-    templates."""
+    """The template with the names of the pod's own claims, once they are created from templates."""
     assert template.constraints is not None
     claim_templates = template.constraints.claim_templates
     if not claim_templates or not status.data.get("resourceClaimStatuses"):
@@ -231,7 +230,7 @@ def _volumes(spec: Fields) -> tuple[str, ...]:
 
 
 def _claims(spec: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of ResourceClaims, and of the templates of such."""
+    """(names of ResourceClaims, names of ResourceClaimTemplates)."""
     sources = ("resourceClaimName", "resourceClaimTemplateName")
     names_by_source: tuple[list[str], list[str]] = ([], [])
     for claim in spec.children("resourceClaims", longest=100):
@@ -246,7 +245,7 @@ def _claims(spec: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _images(spec: Fields) -> tuple[str, ...]:
-    """With a tag each, as nodes tell them."""
+    """Image names, each with a tag, as nodes report them."""
     images = [
         container.text("image", longest=1024)
         for part in ("initContainers", "containers")
@@ -263,10 +262,10 @@ def with_tag(image: str) -> str:
 
 
 def _requests(spec: Fields) -> tuple[tuple[str, int], ...]:
-    """Kubernetes' rule: the sum of the containers or the largest moment of the start, and overhead.
+    """Kubernetes' rule: the maximum of the containers' sum and of each init step, plus overhead.
 
-    Init containers run one after another; one that restarts always (a sidecar) stays, and is there
-    during every later step.
+    Init containers run one after another. One that always restarts (a sidecar) keeps running, and
+    counts in every later step.
     """
     total: dict[str, int] = {}
     for container in spec.children("containers"):
@@ -288,7 +287,7 @@ def _requests(spec: Fields) -> tuple[tuple[str, int], ...]:
 
 
 def _container(container: Fields) -> dict[str, int]:
-    """The requests of one container; a resource with a limit only requests its limit."""
+    """The requests of one container; a resource that has only a limit requests that limit."""
     container.check("Container")
     resources = container.child("resources")
     if resources is None:
@@ -309,11 +308,10 @@ def _container(container: Fields) -> dict[str, int]:
 
 
 def _host_ports(spec: Fields) -> Things:
-    """What the containers that stay take of the host's ports, each number and protocol once.
+    """The host ports that the long-running containers use, each number and protocol once.
 
-    With hostNetwork every port that is named is the host's. An init container that ends has given
-    its ports back when the others start. What hostIP means here:
-    :func:`shared.units.things.is_port`.
+    With hostNetwork every declared port is a host port. An init container that ends has released
+    its ports when the others start. For hostIP see :func:`shared.units.things.is_port`.
     """
     names: set[str] = set()
     host_network = spec.boolean("hostNetwork", False)
@@ -329,7 +327,7 @@ def _host_ports(spec: Fields) -> Things:
 
 
 def _host_port(port: Fields, host_network: bool) -> str:
-    """The name of the port on the node, "" where it takes none there."""
+    """The name of the host port; "" if this port is not one."""
     port.check("Port")
     number = port.integer("hostPort", 0, high=65535)
     if host_network and not number:

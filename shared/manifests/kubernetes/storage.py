@@ -1,4 +1,4 @@
-"""Volumes: PersistentVolumes, the claims for them, storage classes, and limits of nodes."""
+"""PersistentVolumes, their claims, storage classes, and volume limits of nodes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _CLAIM_PHASES = ("", "Pending", "Bound", "Lost")
 
 
 def read_volume(obj: dict[str, object]) -> Volume:
-    """A PersistentVolume. Where its data lives (nfs, csi and the like) is ignored but for the CSI
-    driver."""
+    """Read a PersistentVolume. Of its source (nfs, csi and the like) only the CSI driver is
+    used."""
     meta = read_metadata(obj, namespaced=False)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
     csi, affinity = spec.child("csi"), spec.child("nodeAffinity")
@@ -47,7 +47,7 @@ def read_volume(obj: dict[str, object]) -> Volume:
 
 
 def _claim_ref(fields: Fields | None) -> tuple[str, str]:
-    """(namespace/name, uid) of the claim that a volume is kept for."""
+    """(namespace/name, uid) of the claim that a volume is reserved for."""
     if fields is None:
         return "", ""
     name = subdomain(fields.data.get("name"), fields.path("name"))
@@ -112,7 +112,7 @@ def _topology(term: Fields) -> tuple[Requirement, ...]:
 
 
 def read_csi_node(obj: dict[str, object]) -> CSINode:
-    """Drivers without a count take any number of volumes."""
+    """Read a CSINode. Drivers without a count have no limit."""
     meta = read_metadata(obj, namespaced=False)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
     spec.check("CSINodeSpec")
@@ -129,7 +129,7 @@ def read_csi_node(obj: dict[str, object]) -> CSINode:
 
 
 def _bytes(fields: Fields | None) -> int:
-    """``storage`` of a list of amounts."""
+    """The amount of ``storage`` in a resource list, in bytes."""
     value = None if fields is None else fields.data.get("storage")
     return (
         0 if fields is None or value is None else amount("storage", value, fields.path("storage"))

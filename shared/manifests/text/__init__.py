@@ -1,1 +1,1 @@
-"""JSON and YAML within bounds."""
+"""Bounded reading of JSON and YAML."""

@@ -1,8 +1,7 @@
-"""How many values one object may have, whatever its size in bytes.
+"""Limits on the number of values in an object, independent of its size in bytes.
 
-Each step of an object's way through intake costs about a microsecond a value, so that this bounds
-how long one object can hold whatever handles it; its bytes alone do not: a megabyte may be one text
-or 350,000 empty lists.
+Each step of intake costs about a microsecond per value, so this bounds how long one object can
+occupy the handler. Its size in bytes does not: a megabyte may be one string or 350,000 empty lists.
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ from shared.errors import InvalidInput
 from shared.slices import Steps, at_once
 
 OBJECT_VALUES = 12_000
-"""Values of keys, items, objects and lists of one object. A Job of a hundred tasks with everything
-has 5,000, a ResourceSlice of 128 devices 9,000; to judge so many takes 15 ms."""
+"""Maximum number of keys, items, objects and lists in an object. A Job of a hundred tasks with
+every field has 5,000, a ResourceSlice of 128 devices 9,000; counting this many takes 15 ms."""
 MANAGED_VALUES = 48_000
-"""The same of ``metadata.managedFields``, which is not judged: up to three for each field."""
+"""The same limit for ``metadata.managedFields``, which has up to three values per field and is not
+parsed."""
 
 
 STEP_VALUES = 5000
-"""Counted in one step: 1 to 2 ms, where a whole object at the limit takes 20."""
+"""Values counted per step: 1 to 2 ms, where a whole object at the limit takes 20 ms."""
 
 
 def check_values(item: object) -> None:
@@ -29,7 +29,7 @@ def check_values(item: object) -> None:
 
 
 def checking_values(item: object) -> Steps[None]:
-    """Raises InvalidInput for an object of too many values. Stops counting at the limit."""
+    """Raise InvalidInput if the object has too many values. Stops counting at the limit."""
     most = OBJECT_VALUES + (yield from _managed(item))
     if (yield from _counting(item, most)) > most:
         raise InvalidInput(
@@ -41,7 +41,7 @@ def checking_values(item: object) -> Steps[None]:
 
 
 def _managed(item: object) -> Steps[int]:
-    """Values of the managed fields, which do not count against the object's own."""
+    """Count the values of the managed fields, which have a limit of their own."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     fields = metadata.get("managedFields") if isinstance(metadata, dict) else None
     count = yield from _counting(fields, MANAGED_VALUES)
@@ -52,12 +52,12 @@ def _managed(item: object) -> Steps[int]:
 
 
 def within(value: Any, most: int) -> bool:
-    """True where a value contains at most so many values."""
+    """Whether the value contains at most ``most`` values."""
     return at_once(_counting(value, most)) <= most
 
 
 def _counting(value: Any, most: int) -> Steps[int]:
-    """Number of values inside a value; counts no further than just beyond ``most``."""
+    """Count the values inside a value, stopping just above ``most``."""
     count, stack = 0, [value] if type(value) is dict or type(value) is list else []
     due = STEP_VALUES
     while stack:

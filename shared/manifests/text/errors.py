@@ -1,4 +1,4 @@
-"""What a text may cost, and how a mistake in it is told."""
+"""The limits of a text, and the error for one that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from shared.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class TextLimits:
-    """Bounds of one text. Each is checked before the memory it bounds is used."""
+    """Limits of one text. Each is checked before the memory that it bounds is allocated."""
 
     size: int = 16 << 20
-    """Bytes; what aliases of YAML repeat may add as much again."""
+    """Maximum bytes; YAML aliases may add as much again by repetition."""
     depth: int = 64
-    """Objects and lists inside one another."""
+    """Maximum nesting of objects and lists."""
     objects: int = 20_000
     values: int = 2_000_000
-    """Keys, texts, numbers, objects and lists of a YAML text, each repetition counted."""
+    """Maximum number of keys, strings, numbers, objects and lists of a YAML text, with
+    repetitions."""
 
 
 LIMITS = TextLimits()
 
 
 class TextError(InvalidInput):
-    """A text that is not taken. ``line`` and ``column`` count from 1; 0 where no place is known."""
+    """A text that cannot be read. ``line`` and ``column`` count from 1; 0 if the position is
+    unknown."""
 
     def __init__(
         self, message: str, *, field: str = "", value: object = None, line: int = 0, column: int = 0

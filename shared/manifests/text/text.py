@@ -1,8 +1,8 @@
-"""From text to raw objects: the one reader behind the API, the command and ``replay``.
+"""From text to raw objects: the only reader, shared by the API, the command line and ``replay``.
 
-JSON or YAML, several documents, lists of objects: what comes out is a flat list of JSON objects,
-not yet looked into (:func:`shared.manifests.parse.parse` does that). Every mistake is a
-:class:`TextError` that says where and what to do.
+JSON or YAML, several documents, lists of objects: the result is a flat list of JSON objects that
+:func:`shared.manifests.parse.parse` checks later. Every mistake is a :class:`TextError` with its
+position and a remedy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _BOM = "\ufeff"
 def read_objects(
     text: str | bytes, *, form: Form = "either", limits: TextLimits = LIMITS
 ) -> list[dict[str, Any]]:
-    """All objects of a text, in order: documents without content are left out, lists opened.
+    """All objects of a text, in order. Empty documents are left out, lists are expanded.
 
-    ``either`` takes what begins like JSON as JSON, if it is, and all else as YAML.
+    ``either``: text that begins like JSON and is valid JSON is read as JSON, all else as YAML.
     """
     objects: list[dict[str, Any]] = []
     for line, value in _documents(text, form, limits):
@@ -45,7 +45,7 @@ def read_objects(
 def read_object(
     text: str | bytes, *, form: Form = "either", limits: TextLimits = LIMITS
 ) -> dict[str, Any]:
-    """The one object of a text; a list is not opened."""
+    """The single object of a text; a list is not expanded."""
     values = [value for _, value in _documents(text, form, limits) if value is not None]
     if len(values) != 1:
         raise TextError(f"{len(values)} objects where one is expected; send exactly one")
@@ -57,14 +57,14 @@ def read_object(
 def read_values(
     text: str | bytes, *, form: Form = "either", limits: TextLimits = LIMITS
 ) -> list[Any]:
-    """Each document as it is, also where it is not an object; empty ones are None."""
+    """The value of each document, whether or not it is an object; None for an empty one."""
     return [value for _, value in _documents(text, form, limits)]
 
 
 def read_list(body: bytes, *, limits: TextLimits = LIMITS) -> list[Any]:
     """The items of a ``v1`` List in JSON, on the fast path.
 
-    Of a duplicate key the last value counts. Items are not checked, not even for being objects.
+    For duplicate keys the last value counts. Items are not checked, not even for being objects.
     """
     _check_size(body, limits)
     try:
@@ -89,7 +89,7 @@ def read_list(body: bytes, *, limits: TextLimits = LIMITS) -> list[Any]:
 def _flatten(
     value: Any, line: int, into: list[dict[str, Any]], limits: TextLimits, at: str = ""
 ) -> None:
-    """Add an object, or the objects of a list, at the end. Not deeper than the text is nested."""
+    """Append an object, or the objects of a list, to ``into``."""
     if not isinstance(value, dict):
         message = "not an object; write apiVersion, kind and metadata"
         raise TextError(message, field=at, value=value, line=line)
@@ -131,7 +131,7 @@ def _check_count(count: int, limits: TextLimits) -> None:
 
 
 def _documents(text: str | bytes, form: Form, limits: TextLimits) -> list[tuple[int, Any]]:
-    """Every document, and the line where it begins (1 where that is not known)."""
+    """Every document and the line where it begins (1 if unknown)."""
     data, text = _both(text, limits)
     if form == "json":
         return _json_documents(data, text, limits)
@@ -144,8 +144,8 @@ def _documents(text: str | bytes, form: Form, limits: TextLimits) -> list[tuple[
 
 
 def _or_flow_style(data: bytes, error: TextError, limits: TextLimits) -> list[tuple[int, Any]]:
-    """Read as YAML flow style, which may begin with a bracket too; where that fails, report the
-    JSON error."""
+    """Read as YAML flow style, which may also begin with a bracket. If that fails, report the JSON
+    error."""
     if not isinstance(error, _NotJson):
         raise error
     try:
@@ -155,7 +155,7 @@ def _or_flow_style(data: bytes, error: TextError, limits: TextLimits) -> list[tu
 
 
 def _both(text: str | bytes, limits: TextLimits) -> tuple[bytes, str]:
-    """UTF-8 and text of the same, without a byte order mark."""
+    """(UTF-8 bytes, string) of the same text, without a byte order mark."""
     try:
         if isinstance(text, str):
             _check_size(text, limits)
@@ -183,7 +183,7 @@ def _check_size(text: str | bytes, limits: TextLimits) -> None:
 
 
 class _NotJson(TextError):
-    """The text breaks JSON's grammar, so it may be YAML."""
+    """The text is not valid JSON, so it may be YAML."""
 
 
 class _Twice(Exception):
@@ -195,11 +195,11 @@ class _Twice(Exception):
 
 
 class _NoNumber(Exception):
-    """A number that does not exist in JSON, or not in 64 bits."""
+    """A number that JSON does not have, or that exceeds 64 bits."""
 
 
 def _json_documents(data: bytes, text: str, limits: TextLimits) -> list[tuple[int, Any]]:
-    """Values one after the other. Keys that stand twice are refused."""
+    """The concatenated JSON values of the text. Duplicate keys are refused."""
     documents: list[tuple[int, Any]] = []
     at = _skip(text, 0)
     try:
@@ -264,7 +264,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _placed(key: str, data: bytes, limits: TextLimits) -> TextError:
-    """The error for a duplicate key, with its position, which YAML's reader finds."""
+    """The error for a duplicate key, with the position, which the YAML reader determines."""
     try:
         for _ in yaml_values(data, limits):
             pass
@@ -286,9 +286,8 @@ def _check_depth(encoded: bytes, limits: TextLimits, *, outer: int = 0) -> None:
 
 
 def _left(encoded: bytes, depth: int) -> bool:
-    """True where brackets remain after ``depth`` rounds of removing the innermost pairs.
-
-    Brackets inside of strings may remain too.
+    """Whether brackets remain after removing the innermost pairs ``depth`` times. Brackets inside
+    strings may remain as well.
     """
     brackets = encoded.translate(_ALIKE, delete=_NO_BRACKETS)
     for _ in range(depth):

@@ -1,8 +1,8 @@
-"""YAML as plain JSON values: what Kubernetes' tools read, without YAML's surprises.
+"""YAML as plain JSON values, with the dialect of Kubernetes' tools.
 
-Built from the parser's events with a stack of its own, so that neither depth nor repetition can
-cost more than the limits allow. Differences from a plain YAML loader: a duplicate key is refused,
-times stay text, whole numbers have at most 64 bits, keys are text, and every alias is a copy.
+Values are built from parser events with an explicit stack, so that neither depth nor repetition can
+cost more than the limits allow. Unlike a plain YAML loader: duplicate keys are refused, times stay
+strings, integers have at most 64 bits, keys are strings, and every alias is a copy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OCTAL = re.compile(r"([-+]?)0([0-7_]+)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:[1-9][0-9_]*|0)(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LONGEST_NUMBER = 400
-"""Characters; a longer one is out of range in every base."""
+"""Maximum characters; a longer number is out of range in every base."""
 _LONGEST_PATH = 200
 _TAG = "tag:yaml.org,2002:"
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -52,7 +52,7 @@ _MERGE = "<<"
 
 
 def yaml_values(data: bytes, limits: TextLimits) -> Iterator[tuple[int, Any]]:
-    """Each document of a text and the line it begins in. ``data`` is UTF-8. Raises TextError."""
+    """Each document of a UTF-8 text, with the line where it begins. Raises TextError."""
     builder = _Builder(limits)
     line = 1
     try:
@@ -86,15 +86,15 @@ def _not_yaml(error: yaml.MarkedYAMLError) -> TextError:
 
 @dataclass(slots=True)
 class _Open:
-    """An object or a list that is not complete yet."""
+    """An object or list that is still being read."""
 
     value: dict[str, Any] | list[Any]
     anchor: str | None
     key: str | None = None
-    """The key that waits for its value."""
+    """The key whose value comes next."""
     merging: bool = False
     merged: list[dict[str, Any]] = field(default_factory=list)
-    """What ``<<`` brings in: the earlier wins, and what is written here wins over all."""
+    """Mappings merged with ``<<``: earlier ones win over later ones, explicit keys over all."""
     height: int = 1
 
 
@@ -105,7 +105,7 @@ class _Anchor:
 
 
 class _Builder:
-    """One document at a time."""
+    """Builds the value of one document at a time."""
 
     def __init__(self, limits: TextLimits) -> None:
         self._limits = limits
@@ -264,7 +264,7 @@ class _Builder:
 
 
 def _place(event: Event) -> tuple[int, int]:
-    """Line and column, from 1."""
+    """(line, column), from 1; (0, 0) if unknown."""
     mark = event.start_mark
     return (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
 
@@ -273,7 +273,7 @@ def _place(event: Event) -> tuple[int, int]:
 
 
 def _resolve(event: ScalarEvent) -> Any:
-    """Raises ValueError with what is wrong and the remedy."""
+    """Convert a scalar. Raises ValueError with the problem and a remedy."""
     tag = event.tag
     if tag is None:
         return _plain(event.value) if event.implicit[0] else event.value
@@ -290,7 +290,7 @@ def _resolve(event: ScalarEvent) -> Any:
 
 @lru_cache(maxsize=8192, typed=True)
 def _plain(text: str) -> str | int | float | bool | None:
-    """A scalar without quotes and tag."""
+    """Convert a scalar without quotes and tag."""
     if text in _NULLS:
         return None
     if text in _TRUE or text in _FALSE:

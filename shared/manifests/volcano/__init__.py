@@ -1,1 +1,1 @@
-"""Volcano's kinds."""
+"""Parsers of Volcano's kinds."""

@@ -1,4 +1,5 @@
-"""PodGroups (a gang whose pods come one by one) and Jobs (a gang with its pods' templates)."""
+"""Parsing of PodGroups (gangs whose pods are submitted separately) and Jobs (gangs with pod
+templates)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from shared.manifests.volcano.topology import read_partition, read_sub_groups, r
 from shared.model.model import Pairs
 
 MAX_TASKS = 1_000_000
-"""Members of one job."""
+"""Maximum number of members of a job."""
 _ROLES = 1000
 _PHASES = ("", "Pending", "Running", "Unknown", "Inqueue", "Completed")
 _NUMA = ("", "none", "best-effort", "restricted", "single-numa-node")
@@ -71,7 +72,8 @@ def _role_minima(fields: Fields | None) -> tuple[tuple[str, int], ...]:
 
 
 def read_job(obj: dict[str, object]) -> JobManifest:
-    """Defaults as in Volcano: a task's minimum is its replicas, the job's is the sum of those."""
+    """Read a Job. Defaults as in Volcano: a task's minimum is its replicas, the job's the sum of
+    those."""
     meta = read_metadata(obj, namespaced=True)
     spec = Fields(obj.get("spec"), "spec")
     spec.check("JobSpec")
@@ -142,7 +144,7 @@ def _role(task: Fields, default_name: str) -> RoleManifest:
 
 
 def _with_numa(task: Fields, annotations: Pairs) -> Pairs:
-    """The annotations of a task's pods, with its ``topologyPolicy`` among them."""
+    """The annotations of a task's pods, with one added for its ``topologyPolicy``."""
     policy = task.choice("topologyPolicy", _NUMA, "")
     if not policy:
         return annotations

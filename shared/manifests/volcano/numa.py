@@ -1,4 +1,4 @@
-"""Numatopologies: the NUMA domains of nodes, as an agent on them tells."""
+"""Parsing of Numatopologies: the NUMA domains of nodes, as agents report them."""
 
 from __future__ import annotations
 

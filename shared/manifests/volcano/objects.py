@@ -1,4 +1,4 @@
-"""Volcano's objects as values: queues, PodGroups, Jobs and their roles."""
+"""Parsed objects of Volcano: queues, PodGroups, Jobs and their roles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from shared.model.topology import SubGroupPolicy, Topology
 
 @dataclass(frozen=True, slots=True)
 class QueueManifest:
-    """``parent`` "" is the root. ``capability`` None = unlimited, absent resources likewise."""
+    """A queue. ``parent`` "" is the root. ``capability`` None = unlimited, as are absent
+    resources."""
 
     name: str
     weight: int
@@ -50,7 +51,7 @@ class PodGroupManifest:
 
 @dataclass(frozen=True, slots=True)
 class RoleManifest:
-    """``count`` identical members of a Job; ``minimum`` None = not said."""
+    """A role: ``count`` identical members of a Job. ``minimum`` None = not set."""
 
     name: str
     count: int
@@ -59,18 +60,18 @@ class RoleManifest:
     task_priority: int | None = None
     duration: float | None = None
     exit_code: int = 0
-    """What a simulated member ends with; all but 0 is a failure."""
+    """Exit code of a simulated member; nonzero is a failure."""
     policies: tuple[PolicyManifest, ...] = ()
     depends_on: DependsOn | None = None
     labels: Pairs = ()
     annotations: Pairs = ()
     partition: SubGroupPolicy | None = None
-    """It is split into sub jobs of ``partition.size`` members each."""
+    """Splits the role into sub jobs of ``partition.size`` members each."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobManifest:
-    """``ttl``: seconds after its end until it is deleted; None = it stays."""
+    """A Job. ``ttl``: seconds from its end to its deletion; None = it is kept."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""A Job's lifecycle rules: what to do when pods end, and which roles wait for others."""
+"""A Job's lifecycle policies: actions on pod events, and dependencies between roles."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TERMINATE_JOB = "TerminateJob"
 ACTIONS = (RESTART_JOB, ABORT_JOB, COMPLETE_JOB, TERMINATE_JOB)
 
 MAX_RETRY = 3
-"""How often a job is begun anew at most, where it does not say."""
+"""Default maximum number of restarts of a job."""
 
 _ROLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyManifest:
-    """What to do when one of these events happens."""
+    """The action to take on one of these events."""
 
     events: tuple[str, ...]
     action: str
@@ -36,14 +36,14 @@ class PolicyManifest:
 
 @dataclass(frozen=True, slots=True)
 class DependsOn:
-    """A role is created when these roles run: all of them, or with ``any`` one of them."""
+    """The role is created when these roles run: all of them, or with ``any`` at least one."""
 
     names: tuple[str, ...]
     any: bool
 
 
 def read_policies(fields: Fields) -> tuple[PolicyManifest, ...]:
-    """``policies`` of a job, or of a task of it."""
+    """Read ``policies`` of a job or of one of its tasks."""
     policies: list[PolicyManifest] = []
     named_events: set[str] = set()
     for policy in fields.children("policies", longest=len(EVENTS)):
@@ -61,7 +61,7 @@ def read_policies(fields: Fields) -> tuple[PolicyManifest, ...]:
 
 
 def _events(policy: Fields) -> tuple[str, ...]:
-    """``event`` and ``events`` together."""
+    """``event`` and ``events`` combined."""
     single = policy.text("event")
     events = ((single,) if single else ()) + policy.texts("events", longest=len(EVENTS))
     if not events:
@@ -93,8 +93,7 @@ def read_depends_on(task: Fields) -> DependsOn | None:
 
 
 def check_dependencies(tasks: Fields, roles: Iterable[tuple[str, DependsOn | None]]) -> None:
-    """Check that every named role exists and that no role waits for itself, directly or through
-    others."""
+    """Check that every named role exists, and that no role depends on itself, even indirectly."""
     waits = {name: set(on.names) if on is not None else set() for name, on in roles}
     for i, others in enumerate(waits.values()):
         for missing in sorted(others - waits.keys()):

@@ -1,4 +1,4 @@
-"""Queues and priority classes."""
+"""Parsing of queues and priority classes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MAX_WEIGHT = 65535
 
 
 def read_queue(obj: dict[str, object]) -> QueueManifest:
-    """A queue. A capability of 0 means that nothing may be used; of cpu and memory, as in Volcano,
-    that it is not set. An absent resource is unlimited.
+    """Read a queue.
 
-    ``dequeueStrategy`` is accepted and has no effect, as in Volcano.
+    A capability of 0 forbids any use; for cpu and memory, as in Volcano, it means not set. An
+    absent resource is unlimited. ``dequeueStrategy`` is accepted without effect, as in Volcano.
     """
     meta = read_metadata(obj, namespaced=False, loose=True)
     name = meta.name

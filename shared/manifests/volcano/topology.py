@@ -1,4 +1,4 @@
-"""Network domains: hyper nodes, and what gangs ask of them."""
+"""Parsing of network topology: hyper nodes, and the topology constraints of gangs."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from shared.model.constraints import Requirement, Selector
 from shared.model.topology import HyperNode, Member, SubGroupPolicy, Topology
 
 PARTITION_ID = "volcano.sh/partition-id"
-"""Label of a Job's pods: which partition of its task they are in."""
+"""Label of a Job's pods: the partition of the task that they belong to."""
 
 _MEMBERS = 100_000
 _MODES = ("", "hard", "soft")
 _TIERS = 1000
 _SUB_GROUPS = 1000
 _REPEATS = 4
-"""Open repetitions of a pattern at most: the time it may take grows with each."""
+"""Maximum number of unbounded repetitions in a pattern: matching time grows with each."""
 _PIECES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\)[*+{]|[()|]|[*+]|\{\d*,\d*\}|.", re.S)
 """Escapes, sets and repetitions of a pattern as one piece each."""
 _BEYOND = re.compile(r"\(\?[=!<P]|\\[1-9]")
-"""Looking ahead or behind and references back, which Volcano's patterns have not."""
+"""Lookahead, lookbehind and back references, which Volcano's patterns do not have."""
 
 
 # --- what gangs ask ---------------------------------------------------------------------------
 
 
 def read_topology(spec: Fields) -> Topology | None:
-    """``networkTopology``; hard where no mode is said."""
+    """Read ``networkTopology``; the mode is hard if none is set."""
     fields = spec.child("networkTopology")
     if fields is None:
         return None
@@ -48,7 +48,7 @@ def read_topology(spec: Fields) -> Topology | None:
 
 
 def read_sub_groups(spec: Fields) -> tuple[SubGroupPolicy, ...]:
-    """``subGroupPolicy`` of a PodGroup."""
+    """Read ``subGroupPolicy`` of a PodGroup."""
     policies = tuple(_policy(p) for p in spec.children("subGroupPolicy", longest=_SUB_GROUPS))
     if len({policy.name for policy in policies}) != len(policies):
         raise spec.wrong("subGroupPolicy", "two of them have the same name; give each its own")
@@ -71,7 +71,7 @@ def _policy(fields: Fields) -> SubGroupPolicy:
 
 
 def read_partition(task: Fields, role: str, replicas: int) -> SubGroupPolicy | None:
-    """``partitionPolicy`` of a Job's task: its members in sub jobs of one size."""
+    """Read ``partitionPolicy`` of a Job's task: its members split into sub jobs of equal size."""
     fields = task.child("partitionPolicy")
     if fields is None:
         return None
@@ -155,8 +155,8 @@ def _pattern(fields: Fields) -> str:
 
 
 def _mighty(pattern: str) -> bool:
-    """True where matching may take exponential time: a repeated part that itself repeats or has
-    alternatives."""
+    """Whether matching may take exponential time: a repeated group with repetition or alternatives
+    inside."""
     inside = [False]
     repeats = 0
     for piece in _PIECES.findall(pattern):

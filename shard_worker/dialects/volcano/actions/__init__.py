@@ -1,1 +1,1 @@
-"""The actions of a policy, each over a whole session, run in the order the policy names them."""
+"""The actions of a policy. Each runs over a whole session, in the order that the policy gives."""

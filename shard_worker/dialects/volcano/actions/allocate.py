@@ -1,11 +1,10 @@
-"""allocate: place waiting tasks, one turn of one job after the other.
+"""allocate: place pending tasks, one turn of one job at a time.
 
-The queue whose turn it is gives one job a turn; then its share is computed anew. A turn places a
-gang up to its minimum, or one more task of a job that is ready, so that jobs grow side by side. The
-turn is committed where the job is ready. A job that is only pipelined keeps its tasks' places until
-the session ends, without anything being bound. Otherwise everything is undone.
-
-The fast path (:mod:`shard_worker.turns.flat_turn`) places the same for flat jobs over columns.
+The queue that comes first gives one job a turn; then its share is recomputed. A turn places a gang
+up to its minimum, or one more task of a job that is ready, so that jobs grow side by side. The turn
+is committed if the job is ready. A job that is only pipelined keeps its tasks' places until the
+session ends, with nothing bound. Otherwise everything is undone. The fast path
+(:mod:`shard_worker.turns.flat_turn`) makes the same placements for flat jobs, over columns.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.workload import QueueInfo
 
 PENDING = ("", "Pending")
-"""Phases of a PodGroup that was not let in yet."""
+"""Phases of a PodGroup that is not admitted yet."""
 
 
 class AllocateResult(Enum):
@@ -46,7 +45,7 @@ class AllocateResult(Enum):
 
 
 def execute(ssn: Session) -> None:
-    """Give turns until no queue has a job left that could get one."""
+    """Give turns until no queue has a job left to try."""
     sheets: dict[int, Sheet] = {}
     jobs: dict[int, PriorityQueue[SessionJob]] = {}
     queues = ssn.line_of_queues()
@@ -86,7 +85,7 @@ def allocate_job(ssn: Session, job: SessionJob) -> AllocateResult:
 
 
 def admitted(ssn: Session, job: SessionJob) -> Sheet | None:
-    """The worksheet of a job, None where it gets no turn in this session."""
+    """The worksheet of a job; None if it gets no turn in this session."""
     if not may_place(ssn, job):
         return None
     reason = ssn.job_valid(job, ssn.world)
@@ -107,7 +106,7 @@ def admitted(ssn: Session, job: SessionJob) -> Sheet | None:
 
 
 def may_place(ssn: Session, job: SessionJob) -> bool:
-    """May pods of the job be placed? Without the action enqueue every job is admitted."""
+    """Whether pods of the job may be placed. Without the action enqueue every job is admitted."""
     if job.phase in PENDING:
         if "enqueue" in ssn.policy.actions:
             return False
@@ -158,7 +157,7 @@ def _passed_over(ssn: Session, queue: QueueInfo, jobs: list[SessionJob]) -> None
 
 
 def _tell(ssn: Session, job: SessionJob, filled: FillResult) -> bool:
-    """Note why tasks found no node; True where that explains everything."""
+    """Record why tasks found no node; True if that explains every failure."""
     if filled.reasons and not job.unschedulable:
         job.unschedulable, job.failed_role = filled.reasons, filled.role
     if filled.accepted:

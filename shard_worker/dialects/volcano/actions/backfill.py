@@ -28,7 +28,7 @@ FULL = "Insufficient pods"
 
 
 def execute(ssn: Session) -> None:
-    """Every job that may be placed, queues and jobs in order."""
+    """Place the best-effort tasks of every job that may be placed, in queue and job order."""
     jobs: dict[int, PriorityQueue[SessionJob]] = {}
     queues = PriorityQueue(ssn.compare_queues)
     for job in ssn.world.session_jobs():
@@ -45,22 +45,22 @@ def execute(ssn: Session) -> None:
 
 
 def backfill_job(ssn: Session, job: SessionJob) -> int:
-    """All such tasks of one job; how many of them found a node."""
+    """Place the job's best-effort tasks; returns how many found a node."""
     if job.queue is None or not _admitted(ssn, job):
         return 0
     return _place(ssn, job)
 
 
 def _admitted(ssn: Session, job: SessionJob) -> bool:
-    """Is the job admitted by enqueue, or by allocate where the policy has no enqueue? Backfill
-    admits none."""
+    """Whether the job was admitted, by enqueue or, if the policy has no enqueue, by allocate.
+    Backfill itself admits none."""
     if "allocate" not in ssn.policy.actions and job.phase in PENDING:
         return False
     return may_place(ssn, job) and ssn.job_valid(job, ssn.world) is None
 
 
 def _tasks(job: SessionJob) -> tuple[list[TaskInfo], list[TaskInfo]]:
-    """(pipelined, pending) tasks that ask for nothing."""
+    """(pipelined, pending) best-effort tasks."""
     best_effort = [task for task in job.tasks if task.best_effort]
     return (
         [task for task in best_effort if task.status is Status.PIPELINED],
@@ -85,7 +85,7 @@ def _place(ssn: Session, job: SessionJob) -> int:
 
 
 def _row_for(ssn: Session, task: TaskInfo) -> int | None:
-    """The best node of the own shard, else of the others; None where no node takes it."""
+    """The best node of the own shard, else of another; None if no node takes the task."""
     job = task.job
     reason = ssn.pre_predicate(task)
     if reason is not None:
@@ -101,7 +101,7 @@ def _row_for(ssn: Session, task: TaskInfo) -> int | None:
 
 
 def _room(ssn: Session, task: TaskInfo) -> Mask:
-    """Nodes with a free pod slot; leaving and nominated pods still occupy theirs."""
+    """Nodes with a free pod slot. Leaving and nominated pods still occupy theirs."""
     return ssn.world.fits_idle(task.cls) & ssn.world.fits_future(task.cls)
 
 
@@ -116,7 +116,7 @@ def _tell(job: SessionJob, task: TaskInfo, reasons: dict[str, int]) -> None:
 
 
 def _dispatch(ssn: Session, job: SessionJob) -> None:
-    """The job is ready: bind every task of it that has a place."""
+    """Bind every allocated task of a job that is ready."""
     ready = [task for task in job.tasks if task.status is Status.ALLOCATED]
     for task in ready:
         job.move(task, Status.BINDING)

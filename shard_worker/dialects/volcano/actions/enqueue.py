@@ -1,10 +1,9 @@
-"""enqueue: may the pods of a job be created? A job whose PodGroup is Pending waits for it.
+"""enqueue: admit jobs, so that their pods may be created. A Pending PodGroup waits for this.
 
-Volcano's loop: take the first queue in order and its first job; admit the job or not, and put the
-queue back either way, so that queues take turns. A refused job blocks nobody and is not judged
-again in this session. An admitted job counts at once in the totals by which the next is judged.
-
-The loop reads totals alone: :func:`enqueue` runs over Order's totals as well as over a world.
+Volcano's loop: take the first queue in order and its first job, admit the job or not, and put the
+queue back either way, so that queues alternate. A refused job blocks no other and is not judged
+again in this session. An admitted job counts at once in the totals by which the next is judged. The
+loop reads only totals, so :func:`enqueue` runs over Order's totals as well as over a world.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def execute(ssn: Session) -> None:
-    """Admit what may be admitted; tell the other jobs why not."""
+    """Admit the jobs that fit; record the reason for every other one."""
     world = ssn.world
     for job, entered in enqueue(ssn, world, list(world.session_jobs())):
         if not entered:
@@ -33,7 +32,7 @@ def execute(ssn: Session) -> None:
 
 
 def enqueueable(ssn: Session, cluster: ClusterInfo, info: JobInfo) -> bool:
-    """May this job be admitted now? One without minResources always may."""
+    """Whether the job may be admitted now. A job without minResources always may."""
     return info.job.min_resources is None or ssn.job_enqueueable(info, cluster)
 
 
@@ -78,8 +77,7 @@ def enqueue(
 def enqueue_order(
     ssn: Session, cluster: ClusterInfo, jobs: Iterable[JobInfo]
 ) -> dict[int, deque[JobInfo]]:
-    """Queue -> its jobs that wait for admission, in JobOrder, which does not change while they
-    wait."""
+    """Queue -> its jobs that wait for admission, in JobOrder as it was when this was computed."""
     waiting: dict[int, list[JobInfo]] = {}
     for info in jobs:
         if waits_for_entry(info.phase) and info.qid in cluster.queues:
@@ -92,7 +90,7 @@ def enqueue_order(
 
 
 def _by_queue_order(ssn: Session, cluster: ClusterInfo) -> Callable[[QueueInfo, QueueInfo], float]:
-    """Which queue goes first, as the session has it at the moment it is asked."""
+    """The comparison of two queues with the session's totals at the time of each call."""
 
     def key(info: QueueInfo) -> Key:
         return (ssn.queue_key(info, cluster), info.queue.created, info.queue.name)

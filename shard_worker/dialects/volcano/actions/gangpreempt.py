@@ -19,7 +19,7 @@ NAME = "gangpreempt"
 
 
 def execute(ssn: Session) -> None:
-    """Queue by queue, in the order of the queues at the start."""
+    """Run for the starving jobs of each queue, in the queue order at the start."""
     starving = starving_jobs(ssn)
     queues = {job.qid: job.queue for job in starving if job.queue is not None}
     for queue in PriorityQueue(ssn.compare_queues, queues.values()).drain():
@@ -29,12 +29,13 @@ def execute(ssn: Session) -> None:
 
 
 def gangpreempt_job(ssn: Session, job: SessionJob) -> None:
-    """What the action does for one job."""
+    """Run the action for one job."""
     if not ssn.job_starving(job):
         return
 
     def may_go(victim: TaskInfo) -> bool:
-        """Of another job of the queue, of lower priority, and willing."""
+        """Whether the victim is an evictable task of another job of the queue, with lower
+        priority."""
         return (
             victim.job is not job
             and victim.job.queue is job.queue

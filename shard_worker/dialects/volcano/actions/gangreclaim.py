@@ -18,13 +18,13 @@ NAME = "gangreclaim"
 
 
 def execute(ssn: Session) -> None:
-    """A job of a queue at a time."""
+    """Run for starving jobs, one job of a queue at a time."""
     for job in by_turns(ssn, starving_jobs(ssn)):
         gangreclaim_job(ssn, job)
 
 
 def gangreclaim_job(ssn: Session, job: SessionJob) -> None:
-    """What the action does for one job."""
+    """Run the action for one job."""
     queue = job.queue
     if queue is None or not ssn.job_starving(job) or ssn.queue_overused(queue):
         return
@@ -33,7 +33,7 @@ def gangreclaim_job(ssn: Session, job: SessionJob) -> None:
         return
 
     def may_go(victim: TaskInfo) -> bool:
-        """Running, willing, and of another queue that gives something back."""
+        """Whether the victim is running, evictable, and of another queue that allows reclaim."""
         theirs = victim.job.queue
         return (
             victim.status is Status.RUNNING

@@ -33,7 +33,7 @@ NAME = "preempt"
 
 
 def execute(ssn: Session) -> None:
-    """Queue by queue, each once, in the order of the queues at the start."""
+    """Run for each queue once, in the queue order at the start."""
     starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
     queues = {job.qid: job.queue for job in starving if job.queue is not None}
     for queue in PriorityQueue(ssn.compare_queues, queues.values()).drain():
@@ -46,7 +46,7 @@ def execute(ssn: Session) -> None:
 
 
 def preempt_job(ssn: Session, job: SessionJob) -> None:
-    """What the action does for one job."""
+    """Run the action for one job."""
     if ssn.job_starving(job) and not asks_for_domains(job):
         between_jobs(ssn, job)
         within_job(ssn, job)
@@ -68,7 +68,7 @@ def between_jobs(ssn: Session, job: SessionJob) -> bool:
 
 
 def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
-    """Why nobody was evicted for the first task that found no place."""
+    """Record why no task was evicted for the first task that found no place."""
     if not task.preempts:
         return ssn.skip(job, Reason.NOT_ENOUGH_RESOURCES, "its preemptionPolicy is Never")
     rows = feasible(ssn, task, cure=True).mask
@@ -77,10 +77,10 @@ def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
 
 
 def within_job(ssn: Session, job: SessionJob) -> None:
-    """Evict members of the job for its own more important ones, until one finds no node.
+    """Evict members of the job for its own more important ones, until one of those finds no node.
 
-    Members that need no eviction take their room meanwhile, and keep it only if the job is
-    pipelined with them: a gang that cannot start reserves nothing.
+    Members that need no eviction are placed too, and keep their places only if that pipelines the
+    job: a gang that cannot start reserves nothing.
     """
     tasks, idle = waiting_tasks(ssn, job), WorldStatement(ssn)
     while tasks:
@@ -110,24 +110,23 @@ OF_THE_SAME_JOB: Tests = (
     ("of other jobs", lambda victim, task: victim.job is task.job),
     ("asking for something, which the task does not", _makes_way),
 )
-"""What a member says of being preemptable is for other jobs."""
+"""Without the check for the preemptable mark: it concerns preemption by other jobs only."""
 
 
 class Hunt(NodeSearch):
-    """Finds nodes for tasks of one job, evicting others, and writes all of it into one
-    statement."""
+    """Finds nodes for the tasks of one job, with evictions, and records both in one statement."""
 
     def __init__(self, ssn: Session, statement: WorldStatement, tests: Tests) -> None:
         super().__init__(ssn, statement, action=NAME, tests=tests, rules=ssn.preemptable)
         self._limits = DryRunLimits.of(ssn.policy.configurations.get(NAME, {}))
         self._failed: set[int] = set()
-        """Roles (by identity) of which a task found nothing since the last that found a place."""
+        """Roles (by identity) of which a task found no node since the last task that was placed."""
 
     def place(self, task: TaskInfo) -> bool:
-        """Pipeline the task to a node, after the evictions that it takes. False: nothing changed.
+        """Pipeline the task to a node, with the evictions that this takes. If it returns False
+        nothing changed.
 
-        A node that takes it without any eviction comes first; then the own shard with evictions,
-        then others.
+        Nodes that need no eviction come first; then, with evictions, the own shard's, then others.
         """
         ssn, role = self._ssn, id(task.role)
         if role in self._failed or not eligible(ssn, task) or ssn.pre_predicate(task) is not None:
@@ -144,7 +143,8 @@ class Hunt(NodeSearch):
         return False
 
     def _among(self, task: TaskInfo, rows: Mask) -> bool:
-        """The first node, by score, on which evictions help; or the best of several dry runs."""
+        """Use the first node, by score, on which evictions help; or the best of several dry
+        runs."""
         ranked = by_score(self._ssn, task, np.flatnonzero(rows))
         if not self._limits.topology_aware:
             return any(self.clear(task, row, fits) for row in ranked)
@@ -158,14 +158,14 @@ class Hunt(NodeSearch):
 
 
 def fits(ssn: Session, task: TaskInfo, row: int) -> bool:
-    """The queue may take the task, and the node."""
+    """Whether both the queue and the node have room for the task."""
     queue = task.job.queue
     return queue is not None and ssn.task_allocatable(queue, task) and fits_now(ssn, task, row)
 
 
 def eligible(ssn: Session, task: TaskInfo) -> bool:
-    """May others be evicted for this task? Not if its pod says Never, and not while the node that
-    an earlier eviction promised it is about to take it."""
+    """Whether others may be evicted for this task. Not if its pod's preemption policy is Never, nor
+    while an earlier eviction makes room for it on its nominated node."""
     if not task.preempts:
         return False
     world, row = ssn.world, task.nominated

@@ -28,14 +28,14 @@ NAME = "reclaim"
 
 
 def execute(ssn: Session) -> None:
-    """Until no queue that may have more has an untried starving job left."""
+    """Run for each starving job once, alternating between the queues that may have more."""
     starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
     for job in by_turns(ssn, starving):
         _for_job(ssn, job)
 
 
 def reclaim_job(ssn: Session, job: SessionJob) -> None:
-    """What the action does for one job."""
+    """Run the action for one job."""
     if job.queue is not None and not asks_for_domains(job) and not ssn.queue_overused(job.queue):
         _for_job(ssn, job)
 
@@ -60,14 +60,14 @@ def _for_job(ssn: Session, job: SessionJob) -> None:
 
 
 def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
-    """Why nobody was evicted for the first task that found no place."""
+    """Record why no task was evicted for the first task that found no place."""
     rows = feasible(ssn, task, cure=True).mask
     refusals = considered(ssn, task, rows, TESTS, RECLAIMABLE)
     tell(ssn, job, refusals)
 
 
 def may_reclaim(ssn: Session, task: TaskInfo) -> bool:
-    """May others be evicted for this task at all?"""
+    """Whether others may be evicted for this task."""
     queue = task.job.queue
     return (
         queue is not None
@@ -78,7 +78,7 @@ def may_reclaim(ssn: Session, task: TaskInfo) -> bool:
 
 
 def _place(search: NodeSearch, task: TaskInfo) -> bool:
-    """Pipeline the task to a node that takes it as it is, else to one that has to be cleared."""
+    """Pipeline the task to a node with room for it, else to one that evictions can clear."""
     return search.take_free(task) or any(
         search.clear(task, row, fits_now)
         for rows in search.groups(task)

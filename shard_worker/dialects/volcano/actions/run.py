@@ -1,4 +1,4 @@
-"""The actions of a policy, each over a whole session, run in the order the policy names them."""
+"""Run the actions of a policy by name, each over a whole session."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ ACTIONS = (
     "gangpreempt",
     "gangreclaim",
 )
-"""Names in the policy file; each is the module of that name beside this one."""
+"""Names in the policy file; each action is the module of that name in this folder."""
 
 
 def run_action(session: Session, name: str) -> None:
-    """Run one action over the session's world. Modules are loaded when first asked for."""
+    """Run one action over the session's world. Its module is imported on first use."""
     import_module(f"{__package__}.{name}").execute(session)
 
 
 def run_for_job(session: Session, job: SessionJob, name: str) -> None:
-    """Run one action for one job alone, as far as it goes at a time."""
+    """Run one action for a single job: one step of it."""
     getattr(import_module(f"{__package__}.{name}"), f"{name}_job")(session, job)
 
 

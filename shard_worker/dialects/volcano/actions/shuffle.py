@@ -1,4 +1,4 @@
-"""shuffle: evict running tasks that rules want elsewhere; they are placed anew later."""
+"""shuffle: evict the running tasks that plugins want to move; later turns place them again."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Volcano's plugins, by what they rule: jobs, nodes or queues."""
+"""Volcano's plugins, in folders by subject: jobs, nodes or queues."""

@@ -1,1 +1,1 @@
-"""Plugins that rule jobs and their tasks: gang, priority, sla, pdb, conformance and others."""
+"""Plugins about jobs and their tasks: gang, priority, sla, pdb, conformance and others."""

@@ -11,7 +11,7 @@ from shard_worker.session_model.world import World
 from shared.policy.model import PluginOption, read_duration
 
 COOLDOWN = "volcano.sh/cooldown-time"
-"""Annotation, or label, of a pod or its job: a duration such as 600s."""
+"""Annotation or label of a pod, or of its job: a duration such as 600s."""
 
 
 class Cdp:
@@ -28,13 +28,13 @@ class Cdp:
 
 
 def rested(victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
-    """The tasks whose cool-down time, if they have one, is over."""
+    """The victims whose cool-down time, if they have one, is over."""
     return [victim for victim in victims if not _protected(victim, world.now)]
 
 
 def _protected(task: TaskInfo, now: float) -> bool:
-    """Has the task run for less than its cool-down time? A task that does not run yet may go; if
-    the start is not known, the creation counts."""
+    """Whether the task has run for less than its cool-down time. A task that does not run yet is
+    not protected. Without a start time, the creation time counts."""
     if task.status is not Status.RUNNING:
         return False
     seconds = cooldown(task)

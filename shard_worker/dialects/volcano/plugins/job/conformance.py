@@ -10,9 +10,9 @@ from shared.policy.model import PluginOption
 
 SYSTEM_NAMESPACE = "kube-system"
 SYSTEM_PRIORITY = 2_000_000_000
-"""Kubernetes' classes of the two names below begin here; no other may."""
+"""Lowest priority of Kubernetes' two system classes; no user's class may be this high."""
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
-"""Their names count as well: a pod may say its class where the class itself is not known."""
+"""The class names are checked too: a pod may name a class that this cluster does not have."""
 
 
 class Conformance:

@@ -46,7 +46,7 @@ class Gang:
 
 
 def whole_job_ready(job: SessionJob, world: World) -> bool:
-    """Roles, sub jobs and the whole job have what they need."""
+    """Whether roles, sub jobs and the whole job have their minimum."""
     del world
     return (
         job.is_ready
@@ -56,7 +56,7 @@ def whole_job_ready(job: SessionJob, world: World) -> bool:
 
 
 def whole_job_pipelined(job: SessionJob, world: World) -> int:
-    """As :func:`whole_job_ready`, with the pipelined members counted too; a vote."""
+    """As :func:`whole_job_ready`, counting pipelined members too. Returns a vote."""
     del world
     reached = (
         job.is_pipelined
@@ -76,8 +76,7 @@ def sub_job_order(left: SubJob, right: SubJob, world: World) -> float:
 
 
 def evictable(_: TaskInfo, victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
-    """Members beyond what their job needs, as many of each job as it can spare, in the
-    given order."""
+    """Surplus members, which their jobs can spare, in the given order."""
     del world
     spares = SurplusMembers()
     return [victim for victim in victims if spares.take(victim)]
@@ -86,8 +85,8 @@ def evictable(_: TaskInfo, victims: Sequence[TaskInfo], world: World) -> list[Ta
 def evictable_together(
     _: SessionJob, victims: Sequence[TaskInfo], purpose: Purpose, world: World
 ) -> list[TaskInfo]:
-    """As :func:`evictable`; or a job as a whole, if all of it is named: then nothing of it is left
-    to wait for the others."""
+    """As :func:`evictable`; or all tasks of a job that is named as a whole, since then no member is
+    left waiting for the others."""
     del purpose, world
     spares, named = SurplusMembers(), Counter(id(v.job) for v in victims if v.status & OCCUPYING)
     return [v for v in victims if named[id(v.job)] >= v.job.census.of(OCCUPYING) or spares.take(v)]
@@ -97,32 +96,32 @@ def evictable_together(
 
 
 def job_ready(progress: Progress) -> bool:
-    """The members with a place, and the best-effort ones, reach every minimum."""
+    """Whether members with a place and best-effort members reach every minimum."""
     placed, extra = progress.held, progress.best_effort
     return _reached(progress.minimum, lambda group: placed[group] + extra[group])
 
 
 def job_pipelined(progress: Progress) -> int:
-    """As :func:`job_ready`, counting nominated members too; a vote."""
+    """As :func:`job_ready`, counting nominated members too. Returns a vote."""
     placed, waiting, extra = progress.held, progress.waiting, progress.best_effort
     reached = _reached(progress.minimum, lambda g: placed[g] + waiting[g] + extra[g])
     return PERMIT if reached else REJECT
 
 
 def job_starving(info: JobInfo) -> bool:
-    """The job's own minimum is out of reach, counting nominations but not best-effort members."""
+    """Whether placed and nominated members, without best-effort ones, are below the job's own
+    minimum."""
     return info.held[0] + info.waiting[0] < info.job.groups[0].minimum
 
 
 def job_order(info: JobInfo, cluster: ClusterInfo) -> float:
-    """Jobs that are not ready come before jobs that only want more members."""
+    """Jobs that are not ready come before jobs that are and want more members."""
     return 1.0 if info.held[0] + info.best_effort[0] >= info.job.groups[0].minimum else 0.0
 
 
 def job_valid(info: JobInfo, cluster: ClusterInfo) -> str | None:
-    """Enough members exist for every minimum; failed and leaving ones do not count.
-
-    Order does not know of which role members failed: there all that were asked for count.
+    """Check that enough members exist for every minimum; failed and leaving ones do not count.
+    Order does not know the roles of failed members: there all requested members count.
     """
     del cluster
     if isinstance(info, SessionJob):
@@ -161,7 +160,7 @@ def _short_role(info: JobInfo, groups: tuple[Group, ...]) -> str | None:
 
 
 def _absent(info: JobInfo, group: int, needed: int) -> str:
-    """The name of a role that has a minimum and no member yet."""
+    """The name of a role that has a minimum and no members yet."""
     present = {role.name for role in info.job.roles}
     absent = (
         role for role, least in info.job.role_minima if least == needed and role not in present
@@ -170,7 +169,7 @@ def _absent(info: JobInfo, group: int, needed: int) -> str:
 
 
 def _reached(minimum: list[int], present: Callable[[int], int]) -> bool:
-    """Does ``present(group)`` reach the minimum in every group that counts?"""
+    """Whether ``present(group)`` reaches the minimum in every group that counts."""
     if present(0) < minimum[0]:
         return False
     if len(minimum) == 1 or _roles_bypassed(minimum):
@@ -179,5 +178,6 @@ def _reached(minimum: list[int], present: Callable[[int], int]) -> bool:
 
 
 def _roles_bypassed(minimum: list[int]) -> bool:
-    """Index of ``minimum``: group. Volcano: MinAvailable < TaskMinAvailableTotal."""
+    """Whether the roles' minima are ignored, because the job's own is below their sum. Index of
+    ``minimum``: group. Volcano: MinAvailable < TaskMinAvailableTotal."""
     return minimum[0] < sum(minimum[1:])

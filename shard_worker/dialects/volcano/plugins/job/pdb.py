@@ -35,17 +35,17 @@ class Pdb:
 
 
 class Allowance:
-    """How many more evictions each budget of a world allows."""
+    """The number of further evictions that each budget of a world allows."""
 
     def __init__(self) -> None:
         self._world: World | None = None
         self._budgets: list[Budget] = []
         self._selecting = TermIndex[int]()
-        """Those, by index, by whom they protect."""
+        """Indices of budgets, searchable by the labels of the pods that they protect."""
         self._allowed: list[int] = []
         self._evicted: set[TaskInfo] = set()
         self._of: dict[int, tuple[Role, list[int]]] = {}
-        """Identity of a role -> the role, so that it lives, and the budgets of its pods."""
+        """id(role) -> the role (a reference keeps the id unique) and the budgets of its pods."""
 
     def within(self, victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
         """The victims that the budgets allow together, taken in the given order."""
@@ -61,13 +61,13 @@ class Allowance:
         return allowed
 
     def gone(self, task: TaskInfo) -> None:
-        """Subtract an eviction of the session."""
+        """Subtract an eviction of the session from its budgets."""
         if self._world is not None and task.status is Status.RELEASING:
             self._evicted.add(task)
             self._count(task, -1)
 
     def back(self, task: TaskInfo) -> None:
-        """Add an undone eviction back."""
+        """Add an undone eviction back to its budgets."""
         if task in self._evicted and task.status & EVICTABLE:
             self._evicted.remove(task)
             self._count(task, +1)
@@ -77,7 +77,7 @@ class Allowance:
             self._allowed[at] += by
 
     def _read(self, world: World) -> None:
-        """Count, once for each world, what the budgets allow."""
+        """Compute, once per world, how many evictions each budget allows."""
         if world is self._world:
             return
         self._world = world
@@ -107,10 +107,10 @@ class Allowance:
 
 
 def allowed(budget: Budget, healthy: int, expected: int) -> int:
-    """How many of the healthy pods may be evicted, given how many there should be.
+    """How many healthy pods may be evicted, given the expected number of pods.
 
-    Where the cluster reports its own count, that is the answer. Shares are rounded up, as
-    Kubernetes does for both kinds of limit.
+    If the cluster reports its own count, that is used. Percentages are rounded up, as Kubernetes
+    does for both kinds of limit.
     """
     if budget.allowed is not None:
         return max(budget.allowed, 0)
@@ -122,7 +122,7 @@ def allowed(budget: Budget, healthy: int, expected: int) -> int:
 
 
 def _amount(share: str, whole: int) -> int:
-    """ "3" is 3, "50%" half of the whole, "" nothing."""
+    """ "3" is 3, "50%" half of ``whole`` rounded up, "" is 0."""
     if share.endswith("%"):
         return -(-int(share[:-1]) * whole // 100)
     return int(share or "0")

@@ -29,22 +29,22 @@ class Priority:
 
 
 def job_order(info: JobInfo, cluster: ClusterInfo) -> float:
-    """The job's own priority (that of its priority class)."""
+    """Higher priority of the job (from its priority class) first."""
     return -info.job.priority
 
 
 def task_order(role: Role) -> float:
-    """The priority of the role's pods, which is not the job's."""
+    """Higher priority of the role's pods first; it may differ from the job's."""
     return -role.priority
 
 
 def job_starving(info: JobInfo) -> bool:
-    """A job starves until all of its tasks have, or will have, a place."""
+    """Whether some tasks have neither a place nor a nomination."""
     return info.held[0] + info.waiting[0] < info.job.tasks
 
 
 def sub_job_order(left: SubJob, right: SubJob, world: World) -> float:
-    """The sub job with the most important task first."""
+    """The sub job whose most important task has the higher priority goes first."""
     del world
     return float(_highest(right) - _highest(left))
 
@@ -54,7 +54,7 @@ def _highest(sub: SubJob) -> int:
 
 
 def preemptable(preemptor: TaskInfo, victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
-    """Tasks of jobs of lower priority; of its own job, tasks of lower priority."""
+    """Tasks of jobs of lower priority; and of the preemptor's own job, tasks of lower priority."""
     del world
     own_job = preemptor.job
     return [
@@ -71,7 +71,8 @@ def preemptable(preemptor: TaskInfo, victims: Sequence[TaskInfo], world: World) 
 def evictable_for(
     job: SessionJob, victims: Sequence[TaskInfo], purpose: Purpose, world: World
 ) -> list[TaskInfo] | None:
-    """Tasks of jobs of lower priority. Between queues, priorities have no say."""
+    """Tasks of jobs of lower priority; None (no opinion) for reclaim, where priorities do not
+    count."""
     del world
     if purpose is not Purpose.PREEMPT:
         return None

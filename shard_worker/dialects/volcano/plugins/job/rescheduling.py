@@ -37,20 +37,20 @@ PARAMETERS = (
     "thresholds",
 )
 Amounts = dict[int, NDArray[np.float64]]
-"""Slot -> a number for each row."""
+"""Slot -> a value per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowNodeUtilization:
-    """Percent of what a node offers, by slot; a slot that is not named does not count."""
+    """Percent of allocatable by slot; slots that are not named do not count."""
 
     low: dict[int, float]
     target: dict[int, float]
     node_fit: bool = True
     number_of_nodes: int = 0
-    """Nothing moves where no more nodes than these are idle."""
+    """Tasks are moved only if more nodes than this are idle."""
     priority: int | None = None
-    """Tasks of this priority and above stay."""
+    """Tasks of this priority or above are not moved."""
     priority_class: str = ""
 
 
@@ -76,7 +76,7 @@ class Rescheduling:
         ssn.add_victim_tasks_fn(self.victims)
 
     def victims(self, running: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
-        """Once in an interval: what each strategy moves."""
+        """The tasks that each strategy moves; computed once per interval."""
         if self._ssn is None:
             return []
         memory = self._ssn.memory
@@ -97,7 +97,7 @@ class Rescheduling:
 
 
 class _Balance:
-    """One run of the strategy."""
+    """One run of the strategy over a world."""
 
     def __init__(self, ssn: Session, strategy: LowNodeUtilization) -> None:
         self._ssn = ssn
@@ -127,7 +127,8 @@ class _Balance:
     def _from(
         self, row: int, movable: Sequence[TaskInfo], idle: Mask, room: dict[int, float]
     ) -> list[TaskInfo]:
-        """The tasks that one busy node gives away; ``room`` of the idle nodes shrinks."""
+        """The tasks to move off one busy node; subtracts them from the ``room`` of the idle
+        nodes."""
         residents = [task for task in movable if task.row == row and not self._stays(task)]
         leaving: list[TaskInfo] = []
         for task in sorted(residents, key=lambda task: (not task.best_effort, task.priority)):
@@ -159,7 +160,7 @@ class _Balance:
         return ordered
 
     def _below(self, limits: Mapping[int, float], *, reached: bool = False) -> Mask:
-        """Rows where every amount is below its limit, or at it where that is allowed."""
+        """Rows where every amount is below its limit, or at it too with ``reached``."""
         below: Mask = np.ones(self._world.size, np.bool_)
         for slot, percent in limits.items():
             limit = self._offered[slot] * percent / 100
@@ -173,7 +174,7 @@ class _Balance:
         return goal
 
     def _in_use(self, slot: int) -> NDArray[np.float64]:
-        """Usage as a metrics source reports it; else the requests of the tasks that stay."""
+        """Usage as reported by a metrics source; else the requests of the tasks that stay."""
         world = self._world
         staying = world.view.column("used", slot) - world.view.column("releasing", slot)
         used: NDArray[np.float64] = staying.astype(np.float64)

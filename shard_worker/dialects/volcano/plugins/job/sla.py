@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WAITING_TIME = "sla-waiting-time"
 ANNOTATION = "volcano.sh/sla-waiting-time"
 MAY_REJECT = frozenset({"gang", "tdm"})
-"""Plugins that say no at JobPipelined."""
+"""Plugins that vote at JobPipelined and may reject."""
 
 
 class Sla:
@@ -40,19 +40,19 @@ class Sla:
         ssn.add_job_pipelined_fn(self.job_pipelined, counted=None if _decides(ssn) else _abstain)
 
     def job_order(self, info: JobInfo, cluster: ClusterInfo) -> float:
-        """The earlier deadline first; a job without one is the last."""
+        """The earlier deadline first; jobs without one last."""
         return self.deadline(info.job)
 
     def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
-        """Admit a job that has waited long enough, against rejections of later tiers."""
+        """Permit a job past its deadline, which overrules rejections of later tiers."""
         return PERMIT if cluster.now >= self.deadline(info.job) else ABSTAIN
 
     def job_pipelined(self, job: SessionJob, world: World) -> int:
-        """Let a job that has waited long enough keep its nominations, even if they are too few."""
+        """Permit a job past its deadline to keep its nominations, even if they are too few."""
         return PERMIT if world.now >= self.deadline(job.job) else ABSTAIN
 
     def deadline(self, job: Job) -> float:
-        """When the job will have waited too long, seconds since 1970."""
+        """When the job will have waited too long, in seconds since 1970; inf if no limit is set."""
         for key, value in job.annotations:
             if key == ANNOTATION:
                 waiting = read_duration(value)
@@ -62,7 +62,7 @@ class Sla:
 
 
 def _decides(ssn: Session) -> bool:
-    """Could a permission change the result? Only for rejections in later tiers."""
+    """Whether a permission can change the result: only if a later tier may reject."""
     later = False
     for tier in ssn.policy.tiers:
         if later and any(option.name in MAY_REJECT for option in tier):

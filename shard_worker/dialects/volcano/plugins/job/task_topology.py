@@ -27,10 +27,10 @@ AFFINITY = "volcano.sh/task-topology-affinity"
 ANTI_AFFINITY = "volcano.sh/task-topology-anti-affinity"
 TASK_ORDER = "volcano.sh/task-topology-task-order"
 WITHOUT_BUCKET = 1 << 30
-"""Order of the tasks that no rule names: after all others."""
+"""Sort key of tasks that no rule names: after all others."""
 
 Together = dict[str, set[str]]
-"""Role -> the roles that a rule names with it."""
+"""Role -> the roles that some rule names together with it."""
 
 
 @dataclass(slots=True)
@@ -40,21 +40,21 @@ class Bucket:
     index: int
     tasks: list[TaskInfo] = field(default_factory=list)
     demand: int = 0
-    """Sum of what they ask for, over all slots: which of two buckets is the emptier."""
+    """Sum of the tasks' requests over all slots; decides which of two buckets is emptier."""
 
 
 @dataclass(slots=True)
 class Layout:
-    """What the annotations of one job make of its tasks."""
+    """The buckets and rules that the annotations of one job give for its tasks."""
 
     affinity: Together
     anti: Together
     rank: dict[str, int]
-    """Role -> place in the order that the job gives."""
+    """Role -> its position in the job's ``task-order``."""
     bucket: dict[TaskInfo, Bucket] = field(default_factory=dict)
 
     def apart(self, left: TaskInfo, right: TaskInfo) -> bool:
-        """Must the two tasks stay apart?"""
+        """Whether the two tasks must be on different nodes."""
         return right.role.name in self.anti.get(left.role.name, ())
 
     def close(self, left: TaskInfo, right: TaskInfo) -> bool:
@@ -85,7 +85,7 @@ class TaskTopology:
         )
 
     def _node_order(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-        """Score by how much of the task's bucket the node has or could take; 0 beside tasks to
+        """Score nodes by how much of the task's bucket they have or could take; 0 next to tasks to
         avoid."""
         layout = self._layout(task.job, world)
         bucket = None if layout is None else layout.bucket.get(task)
@@ -105,7 +105,7 @@ class TaskTopology:
         return scaled
 
     def _layout(self, job: SessionJob, world: World) -> Layout | None:
-        """The layout of a job's tasks as they were when the session first asked."""
+        """The job's layout, computed when the session first asks for it."""
         if self._world is not world:
             self._world, self._layouts = world, {}
         jid = job.job.jid
@@ -143,7 +143,7 @@ def lay_out(job: SessionJob) -> Layout | None:
 
 
 def _choose(layout: Layout, buckets: Iterable[Bucket], task: TaskInfo) -> Bucket | None:
-    """The bucket with most tasks that the task belongs to, the emptiest of equals; None: open a new
+    """The bucket with most tasks that the task belongs to; on ties the emptiest. None: open a new
     one."""
     best: tuple[float, Bucket] | None = None
     for bucket in buckets:
@@ -168,7 +168,7 @@ def _place(layout: Layout, task: TaskInfo) -> tuple[int, int]:
 
 
 def _more(task: TaskInfo, bucket: Bucket, row: int, world: World) -> int:
-    """How many further pending tasks of the bucket the node could take beside this one."""
+    """How many further pending tasks of the bucket the node could take in addition to this one."""
     remaining: dict[int, int] = {}
 
     def takes(candidate: TaskInfo) -> bool:
@@ -188,7 +188,8 @@ def _more(task: TaskInfo, bucket: Bucket, row: int, world: World) -> int:
 
 
 def _groups(text: str) -> Together:
-    """``a,b;c`` -> each role with those that are named with it. A group of one is with itself."""
+    """``a,b;c`` -> each role with the roles named in its group. A group of one role names it with
+    itself."""
     together: Together = {}
     for group in text.split(";"):
         names = [name.strip() for name in group.split(",") if name.strip()]

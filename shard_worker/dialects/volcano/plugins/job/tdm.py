@@ -23,16 +23,16 @@ from shared.model.model import Pairs
 from shared.policy.model import PluginOption, PolicyError
 
 ZONE = "volcano.sh/revocable-zone"
-"""Label of a node: its zone. Annotation of a pod: "*" where it may go to any."""
+"""Label of a node: its zone. Annotation of a pod: "*" allows any zone."""
 MIN_AVAILABLE = "volcano.sh/jdb-min-available"
 MAX_UNAVAILABLE = "volcano.sh/jdb-max-unavailable"
-"""Annotations of a job: how many of its tasks have to run, or may be missing; "3" or "50%"."""
+"""Annotations of a job: how many of its tasks have to run, or may be unavailable; "3" or "50%"."""
 ZONE_ARGUMENT = "tdm.revocable-zone."
 EVICT_PERIOD = 60.0
 LAST = "tdm: evicted at"
 TOP_SCORE = 100.0
 AT_ONCE = "1"
-"""Tasks of a job that are evicted at a time where neither the job nor the policy says."""
+"""Tasks of a job evicted at a time if neither the job nor the policy sets it."""
 DAY = 86400
 
 CLOSED = "node(s) were in a revocable zone outside its hours"
@@ -41,8 +41,8 @@ NOT_REVOCABLE = "node(s) were revocable, and the pod cannot be sent away again"
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """From ``start`` to ``end``, seconds of the day; an end that is not after the start is on the
-    next day."""
+    """From ``start`` to ``end``, in seconds of the day; an end not after the start is on the next
+    day."""
 
     start: int
     end: int
@@ -81,7 +81,7 @@ class Tdm:
     # --- nodes --------------------------------------------------------------------------------
 
     def checks(self, task: TaskInfo, world: World) -> list[Check]:
-        """The zone is open and the task revocable; evictions can change neither."""
+        """Two checks: the zone is open, and the task is revocable. Evictions can cure neither."""
         zoned, open_now = self._masks(world)
         if not zoned.any():
             return []
@@ -91,7 +91,7 @@ class Tdm:
         return checks
 
     def prefer(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-        """Revocable tasks prefer nodes that others may not use."""
+        """Score nodes in open zones higher for revocable tasks: others cannot use them."""
         scores: Scores = np.zeros(len(rows))
         if revocable(task):
             scores[self._masks(world)[1][rows]] = TOP_SCORE
@@ -116,15 +116,15 @@ class Tdm:
     def preemptable(
         self, preemptor: TaskInfo, victims: Sequence[TaskInfo], world: World
     ) -> list[TaskInfo]:
-        """Revocable tasks on ordinary nodes, as victims for tasks that are not revocable; a few of
-        each job at a time."""
+        """Revocable tasks on ordinary nodes, as victims for tasks that are not revocable; limited
+        per job."""
         if revocable(preemptor):
             return []
         zoned, _ = self._masks(world)
         return self._limited([v for v in victims if marked(v) and not zoned[v.row]])
 
     def victims(self, running: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
-        """Once in a period: tasks in a zone outside its hours, a few of each job."""
+        """Once per period: tasks on nodes of a zone outside its hours, limited per job."""
         memory = {} if self._ssn is None else self._ssn.memory
         if world.now < memory.get(LAST, -np.inf) + self._period:
             return []
@@ -137,7 +137,7 @@ class Tdm:
         return self._limited(sorted(late, key=lambda task: task.priority))
 
     def _limited(self, victims: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """The first victims of each job, as many as the job can do without."""
+        """The first victims of each job, up to the number that the job can do without."""
         remaining: dict[int, int] = {}
         chosen: list[TaskInfo] = []
         for victim in victims:
@@ -151,8 +151,7 @@ class Tdm:
 
 
 def dispensable(job: SessionJob, at_once: str = AT_ONCE) -> int:
-    """How many of its running tasks a job says it can do without; ``at_once`` if it says
-    nothing."""
+    """The number of running tasks that a job says it can do without; by default ``at_once``."""
     marks, now, total = dict(job.job.annotations), job.census, len(job.tasks)
     running = now.of(Status.RUNNING)
     if MAX_UNAVAILABLE in marks:
@@ -173,7 +172,7 @@ def job_order(info: JobInfo, cluster: ClusterInfo) -> float:
 
 
 def job_pipelined(progress: Progress) -> int:
-    """Its minimum is placed or pipelined."""
+    """Whether the minimum is placed or pipelined, as a vote."""
     reached = progress.held[0] + progress.waiting[0] >= progress.minimum[0]
     return PERMIT if reached else REJECT
 
@@ -186,7 +185,8 @@ def job_starving(info: JobInfo) -> bool:
 
 
 def marked(task: TaskInfo) -> bool:
-    """Does the pod, or its job, say that it may be evicted? Without a mark it may not."""
+    """Whether the pod, or its job, is marked preemptable. Without the mark it may not be
+    evicted."""
     role, job = task.role, task.job.job
     for marks in (role.annotations, role.labels, job.annotations, job.labels):
         for key, value in marks:
@@ -196,7 +196,7 @@ def marked(task: TaskInfo) -> bool:
 
 
 def revocable(task: TaskInfo) -> bool:
-    """May the task go to a revocable node? The zone annotation counts first, then the preemptable
+    """Whether the task may go to a revocable node: by its zone annotation, else its preemptable
     mark."""
     for marks in (task.role.annotations, task.job.job.annotations):
         for key, value in marks:
@@ -211,7 +211,7 @@ def _says_preemptable(*marks: Pairs) -> bool:
 
 
 def _amount(share: str, whole: int) -> int:
-    """ "3" is 3, "50%" half of the whole; any other text is nothing."""
+    """ "3" is 3, "50%" half of ``whole`` rounded down; any other text is 0."""
     number = share.removesuffix("%")
     if not number.isdecimal():
         return 0

@@ -27,7 +27,7 @@ class Binpack:
         self._weights = self._resource_weights(option)
 
     def _resource_weights(self, option: PluginOption) -> dict[str, int]:
-        """Resource name -> weight; negative ones count as 1, as in Volcano."""
+        """Resource name -> weight. Negative weights become 1, as in Volcano."""
         listed = [name.strip() for name in option.text("binpack.resources").split(",")]
         weights = {name: option.whole(f"{PREFIX}{name}", 1) for name in listed if name}
         self._unlisted = [
@@ -47,7 +47,7 @@ class Binpack:
 
 
 class Fullness:
-    """The scorer of binpack. ``weights``: resource name -> weight."""
+    """binpack's scorer. ``weights``: resource name -> weight."""
 
     node_local = True
 
@@ -77,7 +77,7 @@ class Fullness:
         return total / (sum_weights or 1) * self._best
 
     def _weighed(self, cls: TaskClass, view: NodeColumns) -> list[tuple[int, int, float]]:
-        """(slot, amount asked, weight) of the resources that count."""
+        """(slot, requested amount, weight) of each requested resource that has a weight."""
         names, weights = view.slot_names, self._weights
         return [
             (slot, amount, float(weights[names[slot]]))

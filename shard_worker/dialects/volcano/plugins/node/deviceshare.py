@@ -29,9 +29,10 @@ VGPU_NUMBER = "volcano.sh/vgpu-number"
 VGPU_MEMORY = "volcano.sh/vgpu-memory"
 VGPU_CORES = "volcano.sh/vgpu-cores"
 REGISTER = "volcano.sh/node-vgpu-register"
-"""Annotation of a node: its devices, ``id,shares,memory,type,healthy[,mode]`` and a colon each."""
+"""Annotation of a node: its devices, each ``id,shares,memory,type,healthy[,mode]`` followed by a
+colon."""
 ASSIGNED = "volcano.sh/vgpu-ids-new"
-"""Annotation of a pod: the ids of its devices are in it."""
+"""Annotation of a pod that contains the ids of its devices."""
 ALL_CORES = 100
 UNIT = 1000
 """Amounts of these resources come in thousandths."""
@@ -42,11 +43,11 @@ BINPACK, SPREAD = "binpack", "spread"
 
 @dataclass(slots=True)
 class SharedGpu:
-    """One GPU and how much of it is taken."""
+    """A GPU and what tasks use of it."""
 
     id: str
     shares: int
-    """How many tasks may share it."""
+    """Maximum number of tasks that share it."""
     memory: int
     users: int = 0
     used_memory: int = 0
@@ -63,7 +64,7 @@ class SharedGpu:
         )
 
     def need(self, ask: Ask) -> int:
-        """Memory that the request takes of this device; all of it if it does not say."""
+        """Memory that the request takes of this device: as asked, else all of it."""
         return self.memory if ask.memory is None else ask.memory
 
     def give(self, ask: Ask) -> None:
@@ -74,11 +75,11 @@ class SharedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A task's request: so many devices, of each so much."""
+    """A task's request: a number of devices, and the part of each that it takes."""
 
     devices: int
     memory: int | None
-    """None: all of the device's."""
+    """None: all memory of the device."""
     cores: int
 
 
@@ -116,8 +117,8 @@ class DeviceShare:
             ssn.add_batch_node_order_fn(self._score, concerns=self._may_ask)
 
     def _may_ask(self, cls: TaskClass) -> bool:
-        """Slots have no names here: every class that asks for more than cpu, memory and pods may
-        ask for devices."""
+        """Whether tasks of the class may ask for devices: true for every class with more than cpu,
+        memory and pods, since slots are not known by name here."""
         return any(slot > 2 for slot, _ in cls.requests)
 
     def _fits(self, task: TaskInfo, world: World) -> list[Check]:
@@ -130,7 +131,7 @@ class DeviceShare:
         return [Check(NO_DEVICE, mask)]
 
     def _score(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-        """Packed: the fuller the chosen devices are the better; spread: the emptier."""
+        """binpack: the fuller the chosen devices the higher; spread: the emptier the higher."""
         score = np.zeros(len(rows))
         ask = self.ask(task, world)
         if ask is None:
@@ -147,7 +148,7 @@ class DeviceShare:
     # --- devices ------------------------------------------------------------------------------
 
     def ask(self, task: TaskInfo, world: World) -> Ask | None:
-        """A task's device request; None if it asks in none of the ways that are switched on."""
+        """The task's device request; None if it uses none of the enabled ways to ask."""
         amounts = {
             world.view.slot_name(slot): amount // UNIT for slot, amount in task.requests if slot > 2
         }
@@ -161,7 +162,7 @@ class DeviceShare:
         return None
 
     def _choose(self, task: TaskInfo, world: World, row: int) -> list[SharedGpu] | None:
-        """The devices that a task gets on a node; None where the node cannot serve it."""
+        """The devices that the task gets on a node; None if the node cannot serve it."""
         ask = self.ask(task, world)
         return None if ask is None else self._pick(self.devices(world, row), ask)
 
@@ -172,7 +173,7 @@ class DeviceShare:
         return able[: ask.devices] if len(able) >= ask.devices else None
 
     def devices(self, world: World, row: int) -> list[SharedGpu]:
-        """A node's devices with what the tasks on it have taken."""
+        """The node's devices, with the usage of the tasks on it."""
         devices = list(self._registered(world, world.node(row), row))
         by_id = {device.id: device for device in devices}
         for resident in world.tasks_on(row):
@@ -200,7 +201,7 @@ class DeviceShare:
 
 
 def registered(text: str) -> list[SharedGpu]:
-    """The healthy devices of a node's annotation; an entry that cannot be read is no device."""
+    """The healthy devices of a node's annotation. Entries that do not parse are left out."""
     devices = []
     for entry in text.split(":"):
         parts = [part.strip() for part in entry.split(",")]

@@ -25,18 +25,18 @@ from shared.policy.model import PluginOption
 
 REFUSED = "node(s) were refused by the extender"
 FAILED = "failed"
-"""The answer's key where the extender did not answer; its value tells why."""
+"""Key of the answer when the extender did not reply; its value is the error."""
 
 Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderQuestion:
-    """A question: the body is posted to the address."""
+    """A request to the extender: the body is posted to the address."""
 
     url: str
     body: str
-    """JSON, keys sorted: equal questions are one."""
+    """JSON with sorted keys, so that equal questions have equal bodies."""
     timeout: float
     """Seconds to wait for the answer."""
 
@@ -46,7 +46,7 @@ class ExtenderQuestion:
 
 
 class Unanswered(Exception):
-    """Raised with the questions that must be asked before the session can go on."""
+    """The session needs the answers to these questions before it can go on."""
 
     def __init__(self, *questions: ExtenderQuestion) -> None:
         super().__init__(f"{len(questions)} questions to the extender")
@@ -100,7 +100,7 @@ class Extender:
     # --- rules --------------------------------------------------------------------------------
 
     def _predicate(self, task: TaskInfo, world: World) -> list[Check]:
-        """Ask about all nodes, one question for each, at the same time."""
+        """Ask about all nodes at once: one question per node, sent concurrently."""
         if not self._manages(task, world):
             return []
         nodes = [(row, node.name) for row, node in enumerate(world.view.nodes) if node is not None]
@@ -160,7 +160,8 @@ class Extender:
     def _asked_of(
         self, cluster: ClusterInfo, point: str, body: Mapping[str, object]
     ) -> Answer | None:
-        """The extender's answer at a point; None in Order, which cannot wait. Only sessions ask."""
+        """The extender's answer at a point; None for Order's totals, since only sessions can
+        wait."""
         if not isinstance(cluster, World):
             return None
         return self._answers([self._question(point, body)], cluster)[0]
@@ -175,7 +176,7 @@ class Extender:
 
 
 def _task(task: TaskInfo) -> dict[str, object]:
-    """A task as an extender sees it."""
+    """The task in the extender's JSON form."""
     return {
         "name": task.name,
         "namespace": task.job.job.namespace,
@@ -188,7 +189,7 @@ def _task(task: TaskInfo) -> dict[str, object]:
 
 
 def _number(value: object) -> float:
-    """A number from the extender; 0 for anything else."""
+    """The value if it is a number, else 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value)

@@ -108,7 +108,8 @@ class NetworkTopologyAware:
         purpose: Purpose,
         world: World,
     ) -> list[list[Domain]]:
-        """Domains by tier, the lowest first; for evictions the widest, and not too many."""
+        """Domains grouped by tier, the lowest tier first; for evictions the highest first, up to a
+        maximum number of domains."""
         totals = self._totals(world)
         highest = totals.tree.highest(topology)
         if highest is None:
@@ -132,7 +133,7 @@ class NetworkTopologyAware:
         return totals.could_hold(domain, needed)
 
     def _widest(self, groups: list[list[Domain]]) -> list[list[Domain]]:
-        """The widest tier first; the argument limits the number of domains in all."""
+        """The groups from the highest tier down, cut off at the maximum number of domains."""
         if self._most <= 0:
             return groups
         remaining, chosen = self._most, []
@@ -147,8 +148,8 @@ class NetworkTopologyAware:
     def _hyper_node_order(
         self, sub: SubJob, domains: Mapping[str, Sequence[int]], world: World
     ) -> dict[str, float]:
-        """How full the whole sub job would make each domain; of equals the one that already has
-        more of its tasks."""
+        """Score each domain by how full the whole sub job would make it; ties by the share of its
+        tasks that are already there."""
         totals = self._totals(world)
         full = totals.fullness(_sum(sub.tasks), self._by_slot(world))
         listed = {name: totals.tree.domains[name] for name in domains}
@@ -166,7 +167,8 @@ class NetworkTopologyAware:
         return self._together(task.sub, rows, totals)
 
     def _together(self, sub: SubJob, rows: NDArray[np.intp], totals: DomainTotals) -> Scores:
-        """The lower the domain that a node shares with the placed tasks, the better."""
+        """Score nodes by the domain that they share with placed tasks: the lower its tier the
+        higher."""
         tree = totals.tree
         if not sub.reached_hyper_node or not len(rows):
             return np.zeros(len(rows))
@@ -183,7 +185,7 @@ class NetworkTopologyAware:
 
     @staticmethod
     def _nearness(leaf: int, sub: SubJob, totals: DomainTotals) -> float:
-        """1: the same domain; 0: only the root has both, or the node is in no domain."""
+        """1 for the same domain; 0 if only the root contains both, or the node is in no domain."""
         if leaf == NOWHERE:
             return 0.0
         tree = totals.tree
@@ -195,8 +197,8 @@ class NetworkTopologyAware:
         return (highest - shared) / (highest - lowest) if highest > lowest else 1.0
 
     def _apart(self, task: TaskInfo, rows: NDArray[np.intp], totals: DomainTotals) -> Scores:
-        """How full the task's domains are, the closest tier counting most; a node in no domain of a
-        tier counts as one in a full domain."""
+        """Score nodes by the usage of the task's domains, the closest tier with the largest weight.
+        A node without a domain in a tier counts as being in a full one."""
         tree, tiers = totals.tree, totals.tree.tiers
         if not self._normal:
             return np.zeros(len(rows))
@@ -219,20 +221,19 @@ class NetworkTopologyAware:
 
 
 def _unplaced(sub: SubJob) -> bool:
-    """True if no domain has any of its tasks, so that equals stay equals."""
+    """Whether no task of the sub job is placed, so that there is no tie to break."""
     return all(task.row < 0 for task in sub.tasks)
 
 
 def _positive(weight: int) -> int:
-    """Negative weights count as 1, as in Volcano."""
+    """The weight, with negative ones replaced by 1, as in Volcano."""
     return weight if weight >= 0 else 1
 
 
 def _search_root(
     totals: DomainTotals, within: Domain, allocated: str, highest: int
 ) -> Domain | None:
-    """The domain to search: the given one, or only the part of it to which the placed
-    tasks bind."""
+    """The domain to search: ``within``, or the part of it that the placed tasks allow."""
     if not allocated:
         return within
     bound = totals.tree.widest(allocated, highest)
@@ -244,7 +245,7 @@ def _search_root(
 
 
 def _below(root: Domain) -> Iterator[Domain]:
-    """The domain and all below it, wider ones first."""
+    """The domain and all domains below it, breadth first."""
     listed = [root]
     for domain in listed:
         yield domain
@@ -260,7 +261,8 @@ def _sum(tasks: Sequence[TaskInfo]) -> dict[int, int]:
 
 
 def _geometric(fading: float, first: int, last: int) -> float:
-    """The sum of the weights of all tiers from first to last, those without a hyper node too."""
+    """The sum of the weights of all tiers from first to last, including those with no hyper
+    node."""
     if fading == 1:
         return float(last - first + 1)
     return float(fading ** (first - 1) - fading**last) / (1 - fading)

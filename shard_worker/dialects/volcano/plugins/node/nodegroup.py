@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LABEL = "volcano.sh/nodegroup-name"
 REASON = "not in a node group of its queue"
 BASE = 100.0
-"""What a node of a required group scores; half of it one of a preferred group."""
+"""Score of a node in a required group; a preferred group scores half of it."""
 AVOIDED = -1.0
 
 
@@ -48,7 +48,7 @@ class NodeGroup:
         ssn.add_batch_node_order_fn(self.scores)
 
     def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
-        """Nodes whose group the queue of the task may use."""
+        """Check that the task's queue may use the node's group."""
         affinity = self.affinity_of(task.job.queue, world)
         passes = {group: self.admits(affinity, group) for group in set(_groups(world))}
         if all(passes.values()):
@@ -57,7 +57,8 @@ class NodeGroup:
         return [Check(REASON, mask, curable=False)]
 
     def admits(self, affinity: NodeGroupAffinity | None, group: str) -> bool:
-        """May tasks of a queue with this affinity run on nodes of this group ("" = of none)?"""
+        """Whether a queue with this affinity may use nodes of this group ("": nodes in no
+        group)."""
         required = () if affinity is None else affinity.required
         if affinity is not None and group in affinity.anti_required:
             return False
@@ -66,7 +67,8 @@ class NodeGroup:
         return not required or group in required
 
     def scores(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-        """More for groups that the queue wants; little for those that it wants to avoid."""
+        """Higher for groups that the queue prefers or requires; low for those that it should
+        avoid."""
         affinity = self.affinity_of(task.job.queue, world)
         if affinity is None:
             return np.zeros(len(rows))
@@ -74,7 +76,7 @@ class NodeGroup:
         return np.array([self.score(affinity, groups[row]) for row in rows.tolist()], np.float64)
 
     def score(self, affinity: NodeGroupAffinity, group: str) -> float:
-        """Of a node of this group."""
+        """The score of nodes in this group."""
         if not group:
             return 0.0
         if group in affinity.anti_preferred:
@@ -87,8 +89,8 @@ class NodeGroup:
         return total
 
     def affinity_of(self, queue: QueueInfo | None, world: World) -> NodeGroupAffinity | None:
-        """The queue's affinity, or with a hierarchy that of the nearest queue above it that has
-        one."""
+        """The queue's affinity. With a hierarchy, that of the nearest ancestor if it has none
+        itself."""
         if queue is None:
             return None
         way = [queue]
@@ -99,5 +101,5 @@ class NodeGroup:
 
 
 def _groups(world: World) -> list[str]:
-    """The group of each row; "" if the node is of no group, or there is no node."""
+    """The group of each row; "" for nodes in no group, and rows without a node."""
     return ["" if node is None else node.labels.get(LABEL, "") for node in world.view.nodes]

@@ -28,7 +28,7 @@ CORE = 1000
 POLICY = "volcano.sh/numa-topology-policy"
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = "none", "best-effort", "restricted", "single-numa-node"
 FRESH = Status.ALLOCATED | Status.BINDING
-"""What an agent's report cannot have counted yet."""
+"""Tasks placed so recently that an agent's report cannot include them."""
 MISMATCH = "node(s) didn't enforce the pod's NUMA topology policy"
 NO_DOMAIN = "node(s) had no NUMA domains with enough free cores"
 
@@ -81,8 +81,8 @@ class NumaAware:
 
 
 def wanted(task: TaskInfo) -> tuple[str, int]:
-    """(policy, cores) of a task; 0 cores if it wants no guarantee or does not ask for whole cores,
-    which the CPU manager does not pin."""
+    """(policy, cores) of a task. 0 cores if it asks for no guarantee, or not for whole cores: the
+    CPU manager pins only those."""
     policy = dict(task.role.annotations).get(POLICY, NONE)
     millicores = dict(task.requests).get(CPU, 0)
     if policy not in (BEST_EFFORT, RESTRICTED, SINGLE) or not millicores or millicores % CORE:
@@ -91,13 +91,15 @@ def wanted(task: TaskInfo) -> tuple[str, int]:
 
 
 def capacity(report: Numatopology) -> Counter[int]:
-    """Cores of each domain."""
+    """Number of cores per NUMA domain."""
     return Counter(numa for _, numa, _, _ in report.cpus)
 
 
 def free(report: Numatopology, row: int, world: World) -> Counter[int]:
-    """Free cores of each domain: as the agent reported, less what was placed since. Those are taken
-    from as few domains as possible, fullest first, as the kubelet does."""
+    """Free cores per domain: as reported by the agent, minus tasks placed since.
+
+    Those are assumed to take as few domains as possible, fullest first, as the kubelet does.
+    """
     listed = next((ids for name, ids, _ in report.resources if name == "cpu"), "")
     ids = parse_cpus(listed)
     remaining = Counter(numa for cpu, numa, _, _ in report.cpus if cpu in ids)
@@ -109,7 +111,8 @@ def free(report: Numatopology, row: int, world: World) -> Counter[int]:
 
 
 def take(free_cores: Counter[int], cores: int) -> None:
-    """Take cores from domains: one that has enough, the tightest first, else the largest."""
+    """Subtract cores from the tightest domain that has enough; if none has, start with the
+    largest."""
     while cores > 0 and free_cores:
         enough = [numa for numa, count in free_cores.items() if count >= cores]
         numa = (
@@ -125,7 +128,7 @@ def take(free_cores: Counter[int], cores: int) -> None:
 
 
 def domains_needed(free_cores: Counter[int], cores: int) -> int | None:
-    """The smallest number of domains that have so many cores; None if all together do not."""
+    """The smallest number of domains that have this many cores together; None if all do not."""
     count = 0
     for cores_there in sorted(free_cores.values(), reverse=True):
         if cores <= 0:

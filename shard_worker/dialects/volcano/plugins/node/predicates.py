@@ -36,7 +36,7 @@ PODS_FULL = "node(s) pod number exceeded"
 
 
 class Predicates:
-    """Each switch ``predicate.<X>Enable`` is on unless the policy says otherwise."""
+    """The plugin. Each ``predicate.<X>Enable`` is on unless the policy turns it off."""
 
     name = "predicates"
 
@@ -80,7 +80,7 @@ class Predicates:
             ssn.add_live_predicate_fn(binding.checks, scope=Scope.DOMAIN, concerns=concerned)
 
     def checks(self, cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
-        """(reason, mask over all rows; True = passes) for each static check that can fail."""
+        """(reason, mask over all rows; True = passes) of each static check that some node fails."""
         checks = unschedulable_checks(cls, view)
         if self._affinity:
             checks += affinity_checks(cls, view)
@@ -100,8 +100,11 @@ class Predicates:
 
 
 class PredicateDryRun:
-    """The dry run of a preemption that looks at neighbours: victims come off a node one by one and
-    may be put back. Volcano asks only the rules between pods there, and so does this."""
+    """The dry run of a preemption for checks that depend on other pods.
+
+    Victims are taken off a node one by one and may be put back. As in Volcano, only the rules
+    between pods are evaluated in it.
+    """
 
     def __init__(self, inter_pod: InterPod, neighbours: Neighbours) -> None:
         self._inter_pod = inter_pod
@@ -123,12 +126,12 @@ class PredicateDryRun:
 
 
 def room_for_pods(task: TaskInfo, world: World) -> Sequence[Check]:
-    """Nodes with a free pod slot; leaving pods make room."""
+    """Nodes with a free pod slot. Leaving pods count as gone."""
     return [Check(PODS_FULL, world.future_idle(PODS) >= 1)]
 
 
 def first_failure(checks: Sequence[Check], row: int) -> str | None:
-    """The first check that a row fails, None if it passes all."""
+    """The reason of the first check that the row fails; None if it passes all."""
     return next((check.reason for check in checks if not check.mask[row]), None)
 
 

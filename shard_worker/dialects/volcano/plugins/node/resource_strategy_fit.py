@@ -26,13 +26,13 @@ FULL = 100.0
 MOST, LEAST = "MostAllocated", "LeastAllocated"
 TYPE_MARK = "volcano.sh/resource-strategy-scoring-type"
 WEIGHT_MARK = "volcano.sh/resource-strategy-weight"
-"""Annotations of a pod: one way for all resources, and their weights as a JSON object."""
+"""Annotations of a pod: one strategy for all resources, and their weights as a JSON object."""
 SHORT = "node(s) must keep idle what their scarce resources need"
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a resource is weighed."""
+    """The strategy and weight of one resource."""
 
     most: bool
     weight: float
@@ -79,7 +79,8 @@ class ResourceStrategyFit:
             ssn.add_live_predicate_fn(self._keeps_idle, scope=Scope.NODE)
 
     def _by_annotation(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-        """The difference that a pod's own strategy makes to the policy's score."""
+        """The pod's own strategy minus the policy's, as a score: the sum with the policy's is the
+        pod's."""
         strategy = self._strategy.overridden(dict(task.role.annotations))
         if strategy is None:
             return np.zeros(len(rows))
@@ -88,8 +89,8 @@ class ResourceStrategyFit:
         )
 
     def _keeps_idle(self, task: TaskInfo, world: World) -> list[Check]:
-        """A task that asks for no scarce resource must leave idle what tasks with scarce resources
-        need beside them."""
+        """Check that a task without scarce resources leaves idle what tasks with them need
+        besides."""
         names = world.view.slot_names
         slots = {name: slot for slot, name in enumerate(names)}
         requested = dict(task.requests)
@@ -107,7 +108,7 @@ class ResourceStrategyFit:
 
 
 class Strategy:
-    """The scorer by way and weight of each resource."""
+    """The scorer by the strategy and weight of each resource."""
 
     node_local = True
 
@@ -146,7 +147,7 @@ class Strategy:
         return total / (weights or 1.0) * (FULL * self._weight)
 
     def _counted(self, cls: TaskClass, view: NodeColumns) -> list[tuple[int, int, Way]]:
-        """(slot, amount asked, way) of the resources that are asked for and weighed."""
+        """(slot, requested amount, strategy) of each requested resource that is listed."""
         names = view.slot_names
         counted = []
         for slot, amount in cls.requests:
@@ -156,7 +157,7 @@ class Strategy:
         return counted
 
     def _way(self, name: str) -> Way | None:
-        """The way of the exact name, else of the longest matching pattern."""
+        """The entry of this exact name, else of the longest pattern that matches."""
         if name in self._ways:
             return self._ways[name]
         fits = [p for p in self._ways if p.endswith("*") and name.startswith(p[:-1])]
@@ -164,7 +165,7 @@ class Strategy:
 
 
 class Retention:
-    """More for nodes that lack scarce resources; nothing where the request does not fit."""
+    """Scores nodes without scarce resources higher; 0 if the request does not fit."""
 
     node_local = True
 
@@ -223,7 +224,7 @@ def _others(option: PluginOption, scarce: str) -> list[str]:
 
 
 def _weights(text: str) -> dict[str, float]:
-    """An annotation's weights; empty where it is not a JSON object of numbers."""
+    """The weights in an annotation; empty if it is not a JSON object of numbers."""
     try:
         written = json.loads(text)
     except ValueError:
@@ -235,5 +236,5 @@ def _weights(text: str) -> dict[str, float]:
 
 
 def _unit(resource: str) -> int:
-    """One unit of a resource as people count it, in the unit of its slot: a core, a gigabyte."""
+    """One unit of a resource as people count it (a core, a gigabyte), in the unit of its slot."""
     return 10**9 if resource == "memory" else 1000

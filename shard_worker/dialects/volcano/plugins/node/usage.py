@@ -22,7 +22,7 @@ from shared.units.slots import CPU, MEMORY
 PERCENT = 100.0
 DEFAULT_THRESHOLD = 80.0
 FRESH = Status.ALLOCATED | Status.BINDING
-"""What the metrics cannot have seen."""
+"""Tasks placed so recently that the metrics cannot include them."""
 BUSY = {
     CPU: "node(s) use more of their CPU than the threshold allows",
     MEMORY: "node(s) use more of their memory than the threshold allows",
@@ -68,7 +68,7 @@ class Usage:
         return scaled
 
     def _used(self, slot: int, world: World) -> NDArray[np.float64]:
-        """Percent in use per row, NaN if there is no figure."""
+        """Percent in use per row; NaN without metrics."""
         used = np.full(world.size, np.nan)
         for row, node in enumerate(world.view.nodes):
             figures = None if node is None else world.objects.usage.get(node.name)
@@ -79,7 +79,7 @@ class Usage:
         return used
 
     def _estimated(self, slot: int, world: World) -> NDArray[np.float64]:
-        """Percent that the tasks placed by this session are going to use."""
+        """Percent per row that tasks placed by this session are estimated to use."""
         more = np.zeros(world.size)
         for row, tasks in world.resident.items():
             for task in tasks:

@@ -1,1 +1,1 @@
-"""Plugins that rule queues: capacity, proportion, drf, overcommit, resourcequota."""
+"""Plugins about queues: capacity, proportion, drf, overcommit, resourcequota."""

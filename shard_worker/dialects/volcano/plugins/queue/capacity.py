@@ -79,16 +79,16 @@ class Capacity:
     # --- the queues ---------------------------------------------------------------------------
 
     def tree(self, cluster: ClusterInfo) -> Tree:
-        """Capability, deserved amounts and guarantee of each queue now."""
+        """Capability, deserved amounts and guarantee of each queue, up to date with the cluster."""
         return self._grown.of(cluster)
 
     def deserved(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
-        """The queue's deserved amounts, where set; for people to read."""
+        """The queue's deserved amounts, if set; for display."""
         branch = self.tree(cluster).branches.get(queue.queue.qid)
         return {} if branch is None else dict(branch.written)
 
     def most(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
-        """The most the queue may have with the tree as it is; for people to read."""
+        """The most that the queue may have in the current tree; for display."""
         branch = self.tree(cluster).branches.get(queue.queue.qid)
         return {} if branch is None else {s: m for s, m in branch.real.items() if m != inf}
 
@@ -100,8 +100,8 @@ class Capacity:
         return side_by_side(cluster, devices)
 
     def trouble(self, cluster: ClusterInfo) -> str:
-        """Why no queue gets anything: the queues form no tree, or a queue with others below it
-        holds jobs. "" if all is well."""
+        """The reason why no queue gets anything: the queues do not form a tree, or a queue with
+        children holds jobs. "" if neither is so."""
         judged = self._judged
         if judged is None or judged[0] is not cluster or judged[1] != cluster.revision:
             judged = self._judged = (cluster, cluster.revision, self._judge(cluster))
@@ -117,7 +117,7 @@ class Capacity:
         return ""
 
     def _branch(self, queue: QueueInfo, cluster: ClusterInfo) -> Branch | None:
-        """The place in the tree of a queue that may get something; None if none may."""
+        """The queue's node in the tree if it may get resources; else None."""
         if self.trouble(cluster):
             return None
         branch = self.tree(cluster).branches.get(queue.queue.qid)
@@ -126,22 +126,22 @@ class Capacity:
     # --- order --------------------------------------------------------------------------------
 
     def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
-        """Higher queue priority first, then the smaller part of the deserved amounts in use; of
-        equals the queues that deserve something."""
+        """Higher queue priority first, then the smaller used part of the deserved amounts; on ties
+        queues that deserve something."""
         branch = self.tree(cluster).branches[queue.queue.qid]
         return (-queue.queue.priority, *self._need(branch, cluster))
 
     def _need(self, branch: Branch, cluster: ClusterInfo) -> tuple[float, bool]:
-        """The largest used part of the deserved amounts; a queue that deserves nothing counts as
-        full."""
+        """(largest used part of the deserved amounts, deserves nothing). A queue that deserves
+        nothing counts as full."""
         if not branch.written:
             return 1.0, True
         has = self._has(branch, cluster)
         return max(share(has.get(slot, 0), most) for slot, most in branch.written), False
 
     def compare_queues(self, left: QueueInfo, right: QueueInfo, cluster: ClusterInfo) -> float:
-        """Queue priority, leaves first, then the shares of the ancestors below which the two
-        differ."""
+        """By queue priority, then leaves first, then the shares of the ancestors at which the two
+        paths part."""
         if left.queue.priority != right.queue.priority:
             return right.queue.priority - left.queue.priority
         branches = self.tree(cluster).branches
@@ -159,7 +159,7 @@ class Capacity:
     def compare_victim_queues(
         self, left: QueueInfo, right: QueueInfo, evictor: QueueInfo, world: World
     ) -> float:
-        """Take victims from closer relatives of the evictor's queue first."""
+        """Victims from closer relatives of the evictor's queue first."""
         branches = self.tree(world).branches
         left_branch, right_branch, own_branch = (
             branches.get(info.queue.qid) for info in (left, right, evictor)
@@ -171,12 +171,12 @@ class Capacity:
     # --- may a queue have more? ---------------------------------------------------------------
 
     def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
-        """The queue is open, and it and all its ancestors stay within their capability."""
+        """Whether the queue is open, and it and all its ancestors stay within their capability."""
         return self.lacking(queue, requests, cluster) is None
 
     def task_allocatable(self, queue: QueueInfo, task: TaskInfo, world: World) -> bool:
-        """As :meth:`allocatable`; amounts reserved by scheduling gates of the queue's tasks count
-        as used, except the reservation for this very task."""
+        """As :meth:`allocatable`, with amounts that scheduling gates of the queue's tasks reserve
+        counted as used, except this task's own reservation."""
         own_reserve = task.requests if reserves(task.role) else ()
         return (
             self.lacking(queue, self._asks(task), world, gates=True, own_reserve=own_reserve)
@@ -192,9 +192,8 @@ class Capacity:
         gates: bool = False,
         own_reserve: Requests = (),
     ) -> Lacking | None:
-        """The first queue, itself or an ancestor, that has no room, and of what; None if all have.
-
-        ``gates``: amounts reserved by gates count as used, less ``own_reserve``.
+        """The first queue without room (the queue or an ancestor) and the resource; None if all
+        have room. ``gates``: count amounts reserved by gates as used, minus ``own_reserve``.
         """
         branch = self._branch(queue, cluster)
         if branch is None:
@@ -214,8 +213,8 @@ class Capacity:
         return None
 
     def room(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float] | None:
-        """The most that :meth:`allocatable` lets pass; one unit more, as a difference of fractions
-        is not exact."""
+        """The most that :meth:`allocatable` accepts, plus one unit, as differences of fractions are
+        not exact."""
         branch = self._branch(queue, cluster)
         if branch is None or not queue.queue.open:
             return None
@@ -229,7 +228,7 @@ class Capacity:
         return least
 
     def _upwards(self, branch: Branch, cluster: ClusterInfo) -> list[Branch]:
-        """The queue, all its ancestors, and root if it is described."""
+        """The queue, its ancestors, and root if it has a specification."""
         root = self.tree(cluster).root
         way = [branch, *branch.above]
         if root is not None and root is not branch and root.qid in cluster.queues:
@@ -237,9 +236,11 @@ class Capacity:
         return way
 
     def preemptive(self, queue: QueueInfo, tasks: Sequence[TaskInfo], world: World) -> bool:
-        """May the queue reclaim? It stays within its capability, and in some requested resource the
-        queue, or with ``ancestorReclaimLevel`` an ancestor, would stay within its deserved
-        amount."""
+        """Whether the queue may reclaim for the tasks.
+
+        It must stay within its capability, and in some requested resource the queue (or, with
+        ``ancestorReclaimLevel``, an ancestor) must stay within its deserved amount.
+        """
         branch = self._branch(queue, world)
         if branch is None or not queue.queue.open:
             return False
@@ -250,8 +251,8 @@ class Capacity:
         return any(deserves_more(at, self._has(at, world), requested) for at in way)
 
     def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
-        """The queue is open, and the job's minResources fit into it and all its ancestors beside
-        those of other jobs."""
+        """Permit if the queue is open and the job's minResources fit it and all ancestors, in
+        addition to those of other jobs."""
         queue, least = cluster.queues.get(info.qid), info.job.min_resources
         branch = None if queue is None else self._branch(queue, cluster)
         if queue is None or branch is None or not queue.queue.open:
@@ -281,13 +282,14 @@ class Capacity:
     def reclaimable(
         self, reclaimer: TaskInfo, candidates: Sequence[TaskInfo], world: World
     ) -> list[TaskInfo]:
-        """Candidates of queues that have more than they deserve; see :class:`Reclaim`."""
+        """Candidates from queues that have more than they deserve; see :class:`Reclaim`."""
         return self._victims(reclaimer.job, self._asks(reclaimer), candidates, world)
 
     def unified_evictable(
         self, job: SessionJob, candidates: Sequence[TaskInfo], purpose: Purpose, world: World
     ) -> list[TaskInfo] | None:
-        """As :meth:`reclaimable`, for all waiting tasks of a job; no opinion on preemption."""
+        """As :meth:`reclaimable`, for all waiting tasks of a job. None (no opinion) on
+        preemption."""
         if purpose is not Purpose.RECLAIM:
             return None
         needed = _sum(self._asks(task) for task in job.pending_tasks())
@@ -312,7 +314,7 @@ class Capacity:
     # --- devices ------------------------------------------------------------------------------
 
     def _claimed(self, cluster: ClusterInfo) -> Claimed | None:
-        """The devices that tasks claim; None if they do not count, or no task is known."""
+        """The devices that tasks claim; None if devices do not count or no tasks are known."""
         if not self._devices or not isinstance(cluster, World):
             return None
         if self._claims is None or self._claims.world is not cluster:
@@ -326,8 +328,8 @@ class Capacity:
         self._moved(task, Claimed.deallocate)
 
     def _moved(self, task: TaskInfo, tell: Callable[[Claimed, TaskInfo], None]) -> None:
-        """Follow an allocation or eviction of the session; a count that is made anew already has
-        it."""
+        """Update the device counts after an allocation or eviction of the session. A count that was
+        just recomputed includes it already."""
         before = self._claims
         claims = self._claimed(self._session.world)
         if claims is not None and claims is before:
@@ -342,7 +344,7 @@ class Capacity:
         return task.requests if claims is None else claims.gives(task)
 
     def _has(self, branch: Branch, cluster: ClusterInfo) -> Amounts:
-        """The amounts that the queue and those below it use. Not to be changed."""
+        """The amounts in use by the queue and those below it. Callers must not change them."""
         has = used(cluster.queues[branch.qid])
         claims = self._claimed(cluster)
         if claims is None or not claims.held(branch.qid):
@@ -360,5 +362,5 @@ def _sum(many: Iterable[Requests]) -> Requests:
 
 
 def _counted(amounts: Amounts, branch: Branch) -> Amounts:
-    """The amounts without devices for which no limit is set."""
+    """The amounts, without devices that have no limit."""
     return {s: a for s, a in amounts.items() if branch.real.get(s) != inf}

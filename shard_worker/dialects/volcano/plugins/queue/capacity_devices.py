@@ -28,7 +28,7 @@ _NONE = Constraints()
 
 
 def device_slots(names: Sequence[str]) -> dict[str, int]:
-    """The slots that count devices, by name."""
+    """Name -> slot of the resources that count devices."""
     return {
         name: slot
         for slot, name in enumerate(names)
@@ -39,7 +39,7 @@ def device_slots(names: Sequence[str]) -> dict[str, int]:
 def device_amounts(
     requests: Sequence[DeviceRequest], slots: Mapping[str, int], *, consumable: bool
 ) -> Amounts:
-    """The quota amounts that a claim takes. ``consumable``: of shared devices, too."""
+    """The quota amounts that a claim takes. ``consumable``: count parts of shared devices too."""
     total: Amounts = {}
     for request in requests:
         if len(request.asks) != 1:
@@ -58,16 +58,16 @@ def device_amounts(
 
 
 class Claimed:
-    """Devices that the tasks of a world hold, by queue; follows the session's events."""
+    """The devices that tasks of a world hold, by queue; kept up to date by the session's events."""
 
     def __init__(self, world: World, *, consumable: bool) -> None:
         self._world = world
         self._consumable = consumable
         self._slots = device_slots(world.view.slot_names)
         self._held: dict[int, Amounts] = {}
-        """Queue -> what it and those below it hold."""
+        """Queue -> amounts that it and those below it hold."""
         self._users: dict[tuple[int, str], int] = {}
-        """(queue, claim) -> tasks that hold it."""
+        """(queue, claim) -> number of tasks that hold it."""
         for task in world.tasks():
             if task.status & (OCCUPYING | Status.PIPELINED):
                 self.allocate(task)
@@ -83,7 +83,7 @@ class Claimed:
         return self._slots
 
     def held(self, qid: int) -> Amounts:
-        """Amounts that a queue and those below it hold. Not to be changed by the caller."""
+        """Amounts that a queue and those below it hold. Callers must not change them."""
         return self._held.get(qid, {})
 
     # --- events -------------------------------------------------------------------------------
@@ -111,11 +111,11 @@ class Claimed:
     # --- what tasks ask for -------------------------------------------------------------------
 
     def asks(self, task: TaskInfo) -> Requests:
-        """The task's requests, and the devices that its queue would hold in addition."""
+        """The task's requests plus the devices that its queue would hold in addition."""
         return self._with(task, users=0)
 
     def gives(self, task: TaskInfo) -> Requests:
-        """The task's requests, and the devices that no other task of its queue holds."""
+        """The task's requests plus the devices that no other task of its queue holds."""
         return self._with(task, users=1)
 
     def _with(self, task: TaskInfo, users: int) -> Requests:
@@ -127,7 +127,7 @@ class Claimed:
         return tuple(sorted({**dict(task.requests), **more}.items())) if more else task.requests
 
     def least(self, job: SessionJob) -> Amounts:
-        """The devices of as many of its tasks as it needs to start."""
+        """The devices of the minimum number of tasks that the job needs to start."""
         counted: set[str] = set()
         total: Amounts = {}
         for task in job.tasks[: max(job.minimum, 1)]:
@@ -138,8 +138,11 @@ class Claimed:
         return total
 
     def _users_of(self, key: tuple[int, str]) -> int:
-        """Tasks of a queue that hold a claim. In an excerpt, a claim that is in use but has no user
-        there counts as held by the queue."""
+        """Number of tasks of a queue that hold a claim.
+
+        A turn's context has only some of the tasks: there a claim in use that none of them holds
+        counts as held by the queue.
+        """
         users = self._users.get(key)
         if users is None and not self._world.whole:
             claim = self._world.objects.claims.get(key[1])
@@ -147,7 +150,7 @@ class Claimed:
         return users or 0
 
     def _claims(self, task: TaskInfo) -> Iterator[tuple[str, Sequence[DeviceRequest]]]:
-        """(key that distinguishes the claim, its requests) of each claim of a task."""
+        """For each claim of a task: a key that tells claims apart, and its requests."""
         constraints, space = task.cls.constraints or _NONE, task.job.job.namespace
         objects = self._world.objects
         for name in constraints.claims:

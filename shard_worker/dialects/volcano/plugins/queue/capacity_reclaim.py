@@ -1,8 +1,8 @@
-"""Which tasks a queue must give back to reclaim: capacity's rule.
+"""capacity's rule for reclaim: which tasks a queue has to give back.
 
-Candidates are judged in the order in which they would be evicted, each as if those before it had
-left. A victim's queue keeps its guarantee, and gives only if it has more than it deserves of
-something that the victim uses. A victim that uses nothing of what its queue deserves may always go.
+Candidates are judged in eviction order, each as if those before it had left. A victim's queue keeps
+its guarantee, and gives back only if it has more than it deserves of something that the victim
+uses. A victim that uses none of the resources that its queue deserves may always be evicted.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Reclaim:
-    """One reclaim: the candidates for one reclaimer. ``level``: how many parents count."""
+    """The judgement of candidates for one reclaimer. ``level``: number of ancestors that
+    count too."""
 
     branches: Mapping[int, Branch]
     reclaimer: Branch
     requests: Requests
     gives: Callable[[TaskInfo], Requests]
-    """What a task gives back, devices counted where they are."""
+    """What evicting a task frees, with devices if they count."""
     level: int
     has: Callable[[Branch], Amounts]
     """What a queue and those below it use now."""
     remaining: dict[int, Amounts] = field(default_factory=dict)
-    """What queues would still have, where victims were taken from them."""
+    """What queues are left with, for those that victims were taken from."""
 
     def victims(self, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """The candidates that may go, in the given order."""
+        """The candidates that may be evicted, in the given order."""
         return [task for task in candidates if self._may_go(task)]
 
     def _may_go(self, task: TaskInfo) -> bool:
@@ -59,8 +60,8 @@ class Reclaim:
         return True
 
     def _signal(self, victim: Branch) -> bool:
-        """Does the reclaimer have a right against this victim? With ``level`` it may come from a
-        queue above it, unless that queue is above the victim's as well."""
+        """Whether the reclaimer may take from this victim's queue. With ``level`` the entitlement
+        may come from an ancestor, unless that is also an ancestor of the victim's queue."""
         if not self.level:
             return True
         side = own_side(self.reclaimer, victim)[: 1 + self.level]
@@ -72,8 +73,8 @@ class Reclaim:
         return less_equal(dict(branch.queue.guarantee), keeps)
 
     def _borrows(self, branch: Branch, gives: Amounts) -> bool:
-        """Has the queue more than it deserves of something that the victim uses, or does it deserve
-        nothing of that?"""
+        """Whether the queue has more than it deserves of something that the victim uses, or
+        deserves none of it."""
         if not any(_deserves(branch.deserved, slot) for slot, amount in gives.items() if amount):
             return True
         return greater_partly_on(self._left(branch), branch.deserved, gives)
@@ -86,18 +87,19 @@ class Reclaim:
 
 
 def deserves_more(branch: Branch, has: Amounts, requests: Requests) -> bool:
-    """In some requested resource the queue would still have at most what it deserves."""
+    """Whether in some requested resource the queue would stay within what it deserves."""
     future = {slot: has.get(slot, 0) + amount for slot, amount in requests}
     return less_equal_partly_on(future, branch.deserved, dict(requests))
 
 
 def _in_common(first: Amounts, second: Amounts) -> bool:
-    """Do both use some resource other than pod slots?"""
+    """Whether both use some resource other than pod slots."""
     return any(
         amount > 0 and first.get(slot, 0) > 0 for slot, amount in second.items() if slot != PODS
     )
 
 
 def _deserves(deserved: Limits, slot: int) -> bool:
-    """Is a deserved amount of this resource set? For cpu and memory, 0 counts as not set."""
+    """Whether a deserved amount is set for the resource. For cpu and memory, 0 counts as not
+    set."""
     return slot in deserved if slot > MEMORY else deserved.get(slot, 0) >= EPSILON

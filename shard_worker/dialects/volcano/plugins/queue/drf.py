@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.world import World
 
 ALIKE = 1e-6
-"""Shares that differ by no more are the same."""
+"""Shares whose difference is at most this are equal."""
 
 
 class Drf:
@@ -36,7 +36,8 @@ class Drf:
     def __init__(self, option: PluginOption) -> None:
         self._hierarchical = option.enabled("enableHierarchy")
         self._moves = 0
-        """Counts operations of the session: shares in the tree are computed anew after each."""
+        """Number of the session's operations so far; shares in the tree are recomputed after
+        each."""
         self._tree: tuple[ClusterInfo, tuple[int, int], FairTree] | None = None
 
     def on_session_open(self, ssn: Session) -> None:
@@ -55,15 +56,15 @@ class Drf:
     # --- the tree -----------------------------------------------------------------------------
 
     def compare_queues(self, left: QueueInfo, right: QueueInfo, cluster: ClusterInfo) -> float:
-        """The smaller weighted share goes first, compared where their paths in the tree part;
-        saturated ones last."""
+        """The smaller weighted share first, compared where the two paths in the tree part;
+        saturated last."""
         return self.tree(cluster).compare(left.queue.qid, right.queue.qid)
 
     def reclaimable(
         self, reclaimer: TaskInfo, candidates: Sequence[TaskInfo], world: World
     ) -> list[TaskInfo]:
-        """The tasks without which, and with the reclaimer placed, the reclaimer's queue would still
-        go before the task's queue."""
+        """The candidates whose queue the reclaimer's would still precede with the candidate evicted
+        and the reclaimer placed."""
         queue = reclaimer.job.queue
         if queue is None:
             return []
@@ -91,7 +92,8 @@ class Drf:
 
 
 def held_by(info: JobInfo) -> Amounts:
-    """Amounts that the job holds or was promised in this session. Not to be changed."""
+    """Amounts that the job holds or is nominated for in this session. Callers must not change
+    them."""
     if not info.nominated:
         return info.allocated
     both = dict(info.allocated)
@@ -100,18 +102,17 @@ def held_by(info: JobInfo) -> Amounts:
 
 
 def job_order(info: JobInfo, cluster: ClusterInfo) -> float:
-    """The job's dominant share of what all nodes have."""
+    """The job's dominant share of the amounts of all nodes; smaller first."""
     return dominant_share(held_by(info), cluster.total)
 
 
 def preemptable(
     preemptor: TaskInfo, candidates: Sequence[TaskInfo], world: World
 ) -> list[TaskInfo]:
-    """Tasks whose jobs, without them, would still have at least the share that the preemptor's job
-    has with it.
+    """Candidates whose jobs, without them, keep at least the share that the preemptor's job gets.
 
-    As in Volcano, every candidate of a job counts as gone for those after it, whether it may be
-    evicted or not.
+    As in Volcano, every candidate counts as gone for those of its job after it, whether or not it
+    may be evicted.
     """
     own_share = _share(held_by(preemptor.job), preemptor.requests, +1, world)
     remaining: dict[int, Amounts] = {}
@@ -126,7 +127,7 @@ def preemptable(
 
 
 def _share(allocated: Amounts, requests: Requests, times: int, cluster: ClusterInfo) -> float:
-    """The dominant share with a request added, or taken off."""
+    """The dominant share with the requests added ``times`` times; negative subtracts."""
     would = dict(allocated)
     add(would, requests, times)
     return dominant_share(would, cluster.total)

@@ -1,10 +1,11 @@
-"""Dominant resource fairness down a tree of queues (H-DRF).
+"""Dominant resource fairness in a tree of queues (H-DRF).
 
-The tree is described by annotations of the queues: ``volcano.sh/hierarchy`` (root/eng/prod) and
-``volcano.sh/hierarchy-weights`` (1/2/8). Leaves are jobs. What an inner node has is the sum over
-its children, each scaled down to the smallest dominant share among those that can still grow: so
-a child that has much of one resource does not keep its siblings from theirs. Children that cannot
-grow (saturated) count in full. Of resources that are used up, no inner node has a share.
+Annotations of the queues describe the tree: ``volcano.sh/hierarchy`` (root/eng/prod) and
+``volcano.sh/hierarchy-weights`` (1/2/8). Leaves are jobs. An inner node's amounts are the sum over
+its children, each scaled down to the smallest dominant share among the children that can still
+grow. So a child with much of one resource does not keep its siblings from theirs. Children that
+cannot grow (saturated) count in full. Resources that are used up do not count in the share of an
+inner node.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ WEIGHTS = "volcano.sh/hierarchy-weights"
 
 @dataclass(slots=True, eq=False)
 class TreeNode:
-    """A step on the way from the root to a queue, or a job at its end."""
+    """A queue's path element, from the root down, or a job at its end."""
 
     weight: float = 1.0
     children: dict[str, TreeNode] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class TreeNode:
 
 @dataclass(slots=True, eq=False)
 class Leaf:
-    """A job. ``asks``: what it holds and waits for together."""
+    """A job. ``asks``: amounts that it holds plus those it waits for."""
 
     allocated: dict[int, float]
     asks: dict[int, float]
@@ -44,14 +45,14 @@ class Leaf:
 
 
 class FairTree:
-    """Built from the cluster's queues and jobs as they are; :meth:`trying` asks what if."""
+    """The tree of the cluster's queues and jobs; :meth:`trying` evaluates a hypothetical change."""
 
     def __init__(self, cluster: ClusterInfo) -> None:
         self._total = cluster.total
         self._used: dict[int, float] = {}
         self._root = TreeNode()
         self._ways: dict[int, list[TreeNode]] = {}
-        """Queue -> its nodes from the root down."""
+        """Queue -> the nodes on its path, from the root down."""
         for qid, info in cluster.queues.items():
             self._ways[qid] = self._plant(info)
         for job in cluster.jobs.values():
@@ -86,7 +87,7 @@ class FairTree:
     # --- shares -------------------------------------------------------------------------------
 
     def _share_out(self) -> None:
-        """Compute every share anew, from the leaves up."""
+        """Recompute every share, from the leaves up."""
         growing = {slot for slot, total in self._total.items() if self._used.get(slot, 0) < total}
         todo, nodes = [self._root], []
         while todo:
@@ -116,7 +117,7 @@ class FairTree:
         return max((share(amounts.get(s, 0), self._total[s]) for s in slots), default=0.0)
 
     def _saturated(self, leaf: Leaf, growing: set[int]) -> bool:
-        """The job has all that it asks for of some resource, or asks for a resource that is used
+        """Whether the job holds all that it asks for of some resource, or asks for one that is used
         up."""
         return any(
             amount > 0 and (leaf.allocated.get(slot, 0) >= amount or slot not in growing)
@@ -127,7 +128,7 @@ class FairTree:
     # --- questions ----------------------------------------------------------------------------
 
     def compare(self, left: int, right: int) -> float:
-        """Negative if the left queue goes first, 0 if the tree does not order the two."""
+        """Negative if the left queue goes first; 0 if the tree does not order the two."""
         for left_node, right_node in zip(self._ways[left], self._ways[right], strict=False):
             if left_node.saturated != right_node.saturated:
                 return 1.0 if left_node.saturated else -1.0
@@ -138,7 +139,8 @@ class FairTree:
 
     @contextmanager
     def trying(self, info: JobInfo, requests: Requests, times: int) -> Iterator[None]:
-        """Compute with a request of the job added, or taken off, inside the block."""
+        """Inside the block the job's amounts include the requests ``times`` times; negative
+        subtracts."""
         self._give(info, requests, times)
         try:
             yield
@@ -156,7 +158,7 @@ class FairTree:
 
 
 def _weight(text: str) -> float:
-    """The written weight; 1 for text that is no number, or below 1."""
+    """The weight; 1 if the text is not a number, or is below 1."""
     try:
         return max(float(text), 1.0)
     except ValueError:

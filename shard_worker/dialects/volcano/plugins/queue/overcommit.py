@@ -27,10 +27,8 @@ class Overcommit:
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
 
     def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
-        """The job's minResources fit beside what admitted jobs may still come for.
-
-        As in Volcano a job that is Inqueue counts with all it needs, even if some of it runs
-        already.
+        """Permit if minResources fit in addition to what admitted jobs still need. As in Volcano,
+        an Inqueue job counts with its whole minResources even if part of it runs.
         """
         least = info.job.min_resources
         if least is None:
@@ -43,7 +41,7 @@ class Overcommit:
 
 
 def in_use(cluster: ClusterInfo) -> Amounts:
-    """Amounts that tasks hold on all nodes, leaving ones and those of other schedulers included."""
+    """Amounts held on all nodes, including those of leaving tasks and of other schedulers."""
     if not isinstance(cluster, World):
         free = cluster.free
         return {slot: total - free.get(slot, 0) for slot, total in cluster.total.items()}

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 ROUNDING = 1e-3
-"""Far below a unit, far above what sums of doubles of this size lose."""
+"""Tolerance for sums of doubles: far above their rounding error, far below one unit."""
 Shares = dict[int, dict[int, float]]
-"""Queue -> slot -> what the queue deserves."""
+"""Queue -> slot -> deserved amount."""
 
 
 class Proportion:
@@ -64,22 +64,22 @@ class Proportion:
         ssn.tell_limits(self.lacking, room=self.room)
 
     def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
-        """Higher queue priority first, then the smaller part of its deserved share in use."""
+        """Higher queue priority first, then the smaller used part of the deserved share."""
         deserved = self.deserved(queue, cluster)
         return (-queue.queue.priority, dominant_share(queue.allocated, deserved))
 
     def overused(self, queue: QueueInfo, cluster: ClusterInfo) -> bool:
-        """Volcano: deserved <= allocated in every dimension."""
+        """Whether the queue has at least its deserved share in every dimension, as in Volcano."""
         deserved, allocated = self.deserved(queue, cluster), queue.allocated
         return bool(deserved) and all(
             at_most(amount, allocated.get(slot, 0)) for slot, amount in deserved.items()
         )
 
     def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
-        """The queue is open, and stays within its share in the requested dimensions.
+        """Whether the queue is open and stays within its share in the requested dimensions.
 
         As in Volcano the comparison is exact and leaves out ``pods``. Host ports, and resources
-        that no node has, belong to no share: the nodes decide whether they fit.
+        that no node has, belong to no share: node checks decide whether they fit.
         """
         if not queue.queue.open:
             return False
@@ -92,8 +92,8 @@ class Proportion:
         )
 
     def room(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float] | None:
-        """The most that :meth:`allocatable` lets pass; one unit more, as a difference of fractions
-        is not exact."""
+        """The most that :meth:`allocatable` accepts, plus one unit, as differences of fractions are
+        not exact."""
         if not queue.queue.open:
             return None
         deserved, allocated = self.deserved(queue, cluster), queue.allocated
@@ -104,7 +104,7 @@ class Proportion:
         }
 
     def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
-        """Why :meth:`allocatable` refuses."""
+        """The dimension in which :meth:`allocatable` refuses; None if it does not."""
         if self.allocatable(queue, requests, cluster):
             return None
         if not queue.queue.open:
@@ -117,21 +117,22 @@ class Proportion:
         return self.allocatable(queue, task.requests, world)
 
     def preemptive(self, queue: QueueInfo, tasks: Sequence[TaskInfo], world: World) -> bool:
-        """A queue reclaims no more than it would stay within its share with."""
+        """Whether the queue would stay within its share with the tasks; it may reclaim only
+        then."""
         return self.allocatable(queue, sum_of(tasks), world)
 
     def reclaimable(
         self, reclaimer: TaskInfo, candidates: Sequence[TaskInfo], world: World
     ) -> list[TaskInfo]:
-        """Tasks of queues that have more than their share, until they have no more than that; a
-        queue keeps its guarantee."""
+        """Tasks of queues above their share, only as long as those stay above it and keep their
+        guarantee."""
         del reclaimer
         return self._above_share(candidates, world)
 
     def unified_evictable(
         self, job: SessionJob, candidates: Sequence[TaskInfo], purpose: Purpose, world: World
     ) -> list[TaskInfo] | None:
-        """As :meth:`reclaimable`; no opinion on preemption."""
+        """As :meth:`reclaimable`; None (no opinion) on preemption."""
         del job
         return self._above_share(candidates, world) if purpose is Purpose.RECLAIM else None
 
@@ -150,8 +151,10 @@ class Proportion:
         return victims
 
     def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
-        """The queue is open, and the job's minResources fit beside those of the queue's other jobs.
-        The deserved share is not asked: the job may wait inside."""
+        """Permit if the queue is open and minResources fit in addition to those of its other jobs.
+
+        The deserved share is not checked: the job may wait in the queue.
+        """
         queue, least = cluster.queues.get(info.qid), info.job.min_resources
         if queue is None or not queue.queue.open:
             return REJECT
@@ -162,7 +165,7 @@ class Proportion:
         return REJECT if entry_exceeds(queue, dict(least), real) else PERMIT
 
     def deserved(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
-        """The share of one queue; empty for a queue without jobs."""
+        """The queue's deserved amounts; empty for a queue without jobs."""
         self._refresh(cluster)
         return self._shares.get(queue.queue.qid, {})
 
@@ -175,12 +178,12 @@ class Proportion:
 
 
 def _offered(allocated: Amounts, cluster: ClusterInfo) -> Amounts:
-    """The amounts without host ports, which belong to no share."""
+    """The amounts without host ports and resources that no node has, which belong to no share."""
     return {slot: amount for slot, amount in allocated.items() if slot in cluster.total}
 
 
 def keeps_guarantee(queue: Queue, allocated: Amounts, requests: Requests) -> bool:
-    """Does the queue keep its guarantee without these requests?"""
+    """Whether the queue would keep its guarantee without these requests."""
     amounts = dict(requests)
     return all(
         not amounts.get(slot) or allocated.get(slot, 0) - amounts[slot] >= least
@@ -190,7 +193,7 @@ def keeps_guarantee(queue: Queue, allocated: Amounts, requests: Requests) -> boo
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Water filling as matrices. Rows: queues with jobs. Columns: ``slots``."""
+    """The state of water filling, as matrices. Rows: queues with jobs. Columns: ``slots``."""
 
     slots: list[int]
     total: Matrix
@@ -201,11 +204,11 @@ class _Field:
 
 
 def water_fill(cluster: ClusterInfo) -> Shares:
-    """The deserved amounts of each queue that has jobs, for every slot of the cluster.
+    """Compute the deserved amounts of each queue with jobs, for every slot of the cluster.
 
-    Fractions stay: a share is compared with whole amounts, never handed out. A share that misses a
-    whole number by a rounding error is that number, or the last task it covers would not fit in.
-    1,000 queues take a few milliseconds.
+    Results are fractions: they are compared with whole amounts, never handed out. A result within
+    rounding error of a whole number is rounded to it, or the last task that it covers would not
+    fit. Takes a few milliseconds for 1,000 queues.
     """
     queues = {qid: info for qid, info in cluster.queues.items() if info.jobs > 0}
     if not queues:
@@ -245,7 +248,7 @@ def _row(amounts: Amounts, slots: list[int]) -> list[float]:
 
 
 def _capability(queue: Queue, slots: list[int]) -> list[float]:
-    """What a queue may have at most; absent is unlimited, and so are cpu and memory of 0."""
+    """The most that a queue may have. Unlimited if absent, or 0 for cpu and memory."""
     limits = dict(queue.capability or ())
     row = [float(limits.get(slot, np.inf)) for slot in slots]
     return [
@@ -255,10 +258,9 @@ def _capability(queue: Queue, slots: list[int]) -> list[float]:
 
 
 def _deal(field: _Field) -> Matrix:
-    """Deal the remaining amounts to the unsatisfied queues, by weight, until nothing changes any
-    more.
+    """Distribute the remaining amounts to unsatisfied queues by weight, until nothing changes.
 
-    All queues of a round deal from what was left before it, so that their order does not matter.
+    All queues of a round share what was left before it, so that their order does not matter.
     """
     deserved = np.zeros_like(field.request)
     open_rows = np.arange(len(deserved))

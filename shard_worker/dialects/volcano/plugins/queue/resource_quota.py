@@ -26,7 +26,7 @@ class ResourceQuotas:
     def __init__(self, option: PluginOption) -> None:
         del option  # it takes no arguments
         self._coming: dict[str, Named] = {}
-        """Namespace -> what was let in during this session."""
+        """Namespace -> amounts of the jobs admitted during this session."""
         self._counted: tuple[ClusterInfo, int] | None = None
 
     def on_session_open(self, ssn: Session) -> None:
@@ -34,7 +34,7 @@ class ResourceQuotas:
         ssn.add_job_enqueued_fn(self.job_enqueued)
 
     def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> int:
-        """The job's minResources exceed no quota of its namespace."""
+        """Permit if the job's minResources exceed no quota of its namespace."""
         least = self._least(info, cluster)
         coming = self._pending(cluster).get(info.job.namespace, {})
         for quota in _quotas(info.job.namespace, cluster):
@@ -52,8 +52,8 @@ class ResourceQuotas:
             coming[name] = coming.get(name, 0) + amount
 
     def _pending(self, cluster: ClusterInfo) -> dict[str, Named]:
-        """Amounts admitted in this session; forgotten when the totals are new, for the quotas then
-        count those pods themselves."""
+        """Amounts admitted in this session. Reset when the totals change, since the quotas then
+        include those pods."""
         now = (cluster, cluster.revision)
         if self._counted is None or self._counted[0] is not cluster or self._counted[1] != now[1]:
             self._coming, self._counted = {}, now
@@ -75,6 +75,6 @@ def _quotas(namespace: str, cluster: ClusterInfo) -> Iterator[ResourceQuota]:
 
 
 def _of(amounts: Named, name: str) -> int | None:
-    """An amount by the name that a quota has for it; ``requests.cpu`` is what ``cpu`` is."""
+    """An amount by its name in a quota, where ``requests.cpu`` means ``cpu``."""
     amount = amounts.get(name)
     return amounts.get(name.removeprefix(REQUESTS)) if amount is None else amount
