@@ -1,5 +1,5 @@
-"""The HTTP server: Kubernetes' API over the intake and the read model.
+"""The HTTP server: Kubernetes' API over intake and the read model.
 
-``app`` puts the parts together, ``server`` listens, ``subresources`` are explanations and plans.
-A web page would be a folder ``web`` beside these, over ``read``.
+``app`` assembles the application, ``server`` listens, ``subresources`` are explanations and plans.
+A web page would be a folder ``web`` beside these, on top of ``read``.
 """

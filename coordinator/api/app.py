@@ -41,15 +41,15 @@ from coordinator.api.write.bulk import BASE, BulkLimits, Lists, SubmitItems, cou
 from coordinator.errors import Problem
 
 STOPPING_SECONDS = 2.0
-"""Retry-After of what is refused because this process ends: another becomes leader."""
+"""Retry-After of requests refused during shutdown, until another process leads."""
 
 
 Refresh = Callable[[], Awaitable[None]]
-"""Counts what takes long, in slices, before it is shown."""
+"""Updates expensive counts, in slices, before they are shown."""
 
 
 async def _nothing() -> None:
-    """What is shown is counted as it is shown."""
+    """For counts that are computed when shown."""
 
 
 def make_app(
@@ -71,13 +71,14 @@ def make_app(
     virtual: Iterable[tuple[str, dict[str, Any]]] = (),
     middlewares: Iterable[Middleware] = (),
 ) -> web.Application:
-    """The application. ``status`` gives plain JSON values. Serve it with the access log off.
+    """Build the application. Serve it with the access log off.
 
-    ``metrics_registry`` None shows this process's own series. ``list_codes`` counts the answers to
-    lists by HTTP status. Without ``objects`` nothing can be read; ``streams`` holds
-    what is open. ``parsers`` read large bodies; who makes them ends them. ``routes`` are mounted as
-    they are, ``virtual`` is what discovery says of them. ``middlewares`` stand between the errors
-    and everything else. Once ``stopping`` is true, nothing is written any more.
+    ``status`` returns plain JSON values. ``metrics_registry`` None: this process's own series.
+    ``list_codes`` counts answers to lists by HTTP status. Without ``objects`` nothing can be read;
+    ``streams`` tracks open streams. ``parsers`` read large bodies; their creator closes them.
+    ``routes`` are mounted as they are, and ``virtual`` is their discovery entries. ``middlewares``
+    run inside the error handling and around everything else. Once ``stopping`` returns true, writes
+    are refused.
     """
     limits = limits or BulkLimits()
     app = web.Application(
@@ -108,7 +109,7 @@ def _unready(ready: bool, stopping: bool) -> str:
 
 
 def _open_until(stopping: Callable[[], bool]) -> Middleware:
-    """Reading goes on to the end; what would change something goes to the successor."""
+    """While stopping, let reads finish and refuse writes, which the next leader will accept."""
 
     @web.middleware
     async def open_until(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -133,7 +134,7 @@ def _open_until(stopping: Callable[[], bool]) -> Middleware:
 def _shows(
     make: Callable[[], web.Response], refresh: Refresh
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """A handler that looks at nothing of the request."""
+    """A handler that ignores the request."""
 
     async def handler(_: web.Request) -> web.Response:
         await refresh()

@@ -1,7 +1,7 @@
-"""The HTTP side of the service: what the door is made of, how well it is, how it closes.
+"""The HTTP side of the service: its parts, health checks, and shutdown.
 
-Closing goes in steps: not ready any more; what would change something is refused; open streams are
-told to end; what is left of connections is cut.
+Shutdown goes in steps: report not ready; refuse writes; end open streams; close the remaining
+connections.
 """
 
 from __future__ import annotations
@@ -36,18 +36,17 @@ from coordinator.intake.admission.result import Admission
 from shared.ledger.errors import LedgerError
 
 LOOK_SECONDS = 1.0
-"""How often ledger and cluster are asked whether they are there."""
+"""Interval of the checks whether ledger and cluster answer."""
 ANSWER_SECONDS = 3.0
-"""Without an answer for so long they are not."""
+"""Without an answer within this time a check fails."""
 SLOW_SECONDS = 5.0
-"""A list that waits longer than this is a sign that intake hangs."""
+"""A list that waits longer than this suggests that intake hangs."""
 CONNECTIONS_SECONDS = 3.0
-"""How long connections may take to end, after their streams were told to."""
+"""Time for connections to close after their streams were ended."""
 STANDBY_CONNECTIONS_SECONDS = 0.5
-"""The same of a standby, which has no long answers, and takes the leadership when they have
-ended."""
+"""The same for a standby, which has no long answers and takes the leadership afterwards."""
 STANDBY_SECONDS = 0.5
-"""Retry-After of who does not lead: another does, or will soon."""
+"""Retry-After of a server that does not lead: another does, or will soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +59,14 @@ class ServedParts:
     started: Callable[[], bool]
     """Whether a worker has been up."""
     ledger: Callable[[], Awaitable[object]]
-    """Asks the ledger for something small."""
+    """Makes a small request to the ledger."""
     cluster: Callable[[], Awaitable[object]]
     metrics: CollectorRegistry
     policy_error: Callable[[], str]
-    """Why the policy file does not count; "" where it does."""
+    """Why the policy file is not in use; "" if it is."""
     refresh_status: Refresh
     refresh_metrics: Refresh
-    """Count what takes long before it is shown."""
+    """Updates expensive counts before they are shown."""
     list_codes: Counter[int]
     objects: Source | None = None
     parsers: Parsers | None = None
@@ -75,7 +74,7 @@ class ServedParts:
     virtual: Iterable[tuple[str, dict[str, Any]]] = ()
     middlewares: Iterable[Middleware] = ()
     checks: Sequence[HealthCheck] = ()
-    """Beyond those of this module."""
+    """Checks in addition to those of this module."""
     listener: ListenerOptions = field(default_factory=ListenerOptions)
 
 
@@ -128,18 +127,18 @@ class Serving:
             self.stopping = True
 
     def stop(self) -> None:
-        """From now on nothing is taken in, and probes are told so."""
+        """Refuse writes from now on, and report not ready."""
         self.stopping = True
 
     def close(self) -> None:
-        """End the streams, then the server; :meth:`run` returns when that is done."""
+        """End the streams, then the server; :meth:`run` returns afterwards."""
         self.stopping = True
         self._closed.set()
 
     # --- health -------------------------------------------------------------------------------
 
     def checks(self) -> list[HealthCheck]:
-        """All look at what is known; none waits."""
+        """The health checks. All read known state; none blocks."""
         return [
             HealthCheck("ledger", lambda: self._wrong["ledger"]),
             HealthCheck("workers", self._workers),
@@ -181,7 +180,7 @@ class Serving:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, name: str, question: Callable[[], Awaitable[object]]) -> None:
-        """Ask once; the answer is in ``_wrong``."""
+        """Make one request; its error, if any, is stored in ``_wrong``."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await question()
@@ -201,17 +200,17 @@ class Serving:
 
 
 class StandbyServer:
-    """The door while another leads: that we live, who leads, and nothing else."""
+    """The HTTP server of a standby: reports health and the leader's address, nothing else."""
 
     def __init__(self, leader: Callable[[], str], options: ListenerOptions) -> None:
-        """``leader``: who leads, "" where that is not known."""
+        """``leader``: the leader's address, "" if unknown."""
         self._leader = leader
         self._options = options
 
     def open(
         self, host: str, port: int, group: asyncio.TaskGroup
     ) -> AbstractAsyncContextManager[None]:
-        """Serve while the context is open; see :meth:`Listener.open`."""
+        """Serve inside the context; see :meth:`Listener.open`."""
         return Listener(
             self.app(), self._options, shutdown_seconds=STANDBY_CONNECTIONS_SECONDS
         ).open(host, port, group)

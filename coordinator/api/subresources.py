@@ -59,19 +59,19 @@ VIRTUAL = (
         },
     ),
 )
-"""What discovery says of them: group and version, and the entry there."""
+"""Discovery entries: (group and version, entry)."""
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"
 FORMS: dict[str, Form] = {"application/json": "json", "application/yaml": "yaml"}
 LIMITS = BodyLimits(body_bytes=1 << 20, waiting_bytes=8 << 20)
-"""A plan is for what a person is about to send; reading so much YAML takes a second of a processor,
-in a process of its own."""
+"""Limits for plans, which people write. Reading this much YAML takes a second of processor time, in
+a separate process."""
 PLAN_OBJECTS = 500
-"""Objects of one plan: they are judged in one go, 20 us each, for what they are judged by must not
-move meanwhile."""
+"""Maximum objects of a plan: they are judged at once, 20 us each, since the state must not change
+meanwhile."""
 
 
 MayPlan = Callable[[Sequence[Any]], None]
-"""May the caller plan these objects? Raises Problem."""
+"""Raises Problem if the caller may not plan these objects."""
 
 
 def virtual_routes(
@@ -83,7 +83,8 @@ def virtual_routes(
     *,
     may_plan: MayPlan = lambda items: None,
 ) -> list[web.RouteDef]:
-    """Handlers raise :class:`coordinator.errors.Problem`; the application renders it."""
+    """The routes. Handlers raise :class:`coordinator.errors.Problem`; the application renders
+    it."""
     inquiries = Inquiries(shards)
     explainer = Explainer(core, inquiries, lambda: intake.registry, stories=stories)
     routes: list[web.RouteDef] = []

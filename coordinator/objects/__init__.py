@@ -1,1 +1,1 @@
-"""Objects as the outside sees them: documents as written, with what became of them."""
+"""The read model of the API: objects as written, combined with their current state."""

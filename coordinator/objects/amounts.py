@@ -1,4 +1,4 @@
-"""Amounts as exact Kubernetes quantities: what is read back is what was meant."""
+"""Amounts as exact Kubernetes quantities, which parse back to the same amounts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BINARY = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10
 
 
 def exact(resource: str, units: int) -> str:
-    """Units of a resource's slot as text: ``1500m``, ``8``, ``64Gi``, ``1000``."""
+    """A slot's amount as text: ``1500m``, ``8``, ``64Gi``, ``1000``."""
     unit = unit_of(resource)
     if unit > 1:
         return str(units // unit) if units % unit == 0 else f"{units}m"
@@ -24,7 +24,7 @@ def exact(resource: str, units: int) -> str:
 def quantities(
     amounts: Mapping[int, int] | Iterable[tuple[int, int]], names: Sequence[str]
 ) -> dict[str, str]:
-    """Quantities by resource; negative amounts count as none."""
+    """Quantities by resource name; negative amounts become 0."""
     pairs = dict(amounts)
     return {
         names[slot]: exact(names[slot], max(0, pairs[slot]))

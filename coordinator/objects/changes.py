@@ -1,8 +1,9 @@
-"""What changed since a version, put together when somebody asks.
+"""The changes since a version, computed on request.
 
-Two things are kept: a ring of what was published (with the last form of what is gone), and of each
-job when which of its tasks moved (:mod:`coordinator.objects.timeline`). The second only grows with
-the number of jobs, so that a watcher may fall far behind as long as few objects come and go.
+Two records are kept: a ring of publications (with the last form of deleted objects), and for each
+job the versions at which its tasks changed (:mod:`coordinator.objects.timeline`). The second grows
+only with the number of jobs, so that a watcher may fall far behind as long as few objects are
+created and deleted.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ from shared.model.model import Job
 Json = dict[str, Any]
 
 PUBLISHED = 200_000
-"""Publications that are remembered."""
+"""Maximum number of publications in the ring."""
 GONE_BYTES = 32 << 20
-"""The same of bodies of objects that are gone."""
+"""Maximum bytes of the bodies of deleted objects in the ring."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What last became of one object. ``last`` tells how it was, where it is gone: rendered when it
-    is asked, for a Job may have gone with a million pods. ``version``: from
-    where to go on after this and all before it; the object itself may have a newer one."""
+    """The latest change of one object.
+
+    ``last`` renders the last form of a deleted object; it is called on demand, since a Job may be
+    deleted with a million pods. ``version``: where to resume after this change and all before it;
+    the object itself may have a newer version.
+    """
 
     version: int
     type: str
@@ -49,21 +53,21 @@ class Published(NamedTuple):
     type: str
     key: Key
     record: Record | None
-    """Where it is gone: the last."""
+    """For a deletion: the last record."""
     state: JobState | None
-    """Where it is gone: of its job."""
+    """For a deletion: the state of the job it belonged to."""
     behind: bool
-    """Only about the pods that a Job stands for."""
+    """Concerns only the pods derived from a Job."""
 
 
 class Ring:
-    """Publications, the oldest of which are forgotten."""
+    """A ring of publications that drops the oldest."""
 
     def __init__(self, first: int) -> None:
-        """``first``: nothing is known of versions before it."""
+        """``first``: earlier versions are unknown."""
         self.first = first
         self.floor = first
-        """What happened up to here is forgotten."""
+        """Changes up to this version are no longer known."""
         self._items: deque[Published] = deque()
         self._bytes = 0
 
@@ -87,7 +91,7 @@ class Ring:
                 self._bytes -= len(old.record.document.body)
 
     def since(self, version: int) -> list[Published]:
-        """Oldest first. Raises Expired."""
+        """The publications after a version, oldest first. Raises Expired."""
         if version < self.first:
             raise Expired(f"version {version} is of an earlier coordinator")
         if version < self.floor:
@@ -102,11 +106,12 @@ class Ring:
 
 
 Last = Callable[[Record, JobState | None, str, int], Json]
-"""The last form of an object that is gone; see :meth:`coordinator.objects.store.Objects._last`."""
+"""Renders the last form of a deleted object; see
+:meth:`coordinator.objects.store.Objects._last`."""
 
 
 class ChangeReader:
-    """One reading of the changes of one kind."""
+    """Computes the changes of one kind, once."""
 
     def __init__(self, read_model: ReadModel, ring: Ring, stories: Stories, last: Last) -> None:
         self._read_model = read_model
@@ -115,7 +120,7 @@ class ChangeReader:
         self._last = last
         self._found: dict[Key, ObjectChange] = {}
         self._ended: list[ObjectChange] = []
-        """Of objects that are gone, and another has their name now."""
+        """Deletions of objects whose name another object has since taken."""
 
     def read(
         self,
@@ -159,7 +164,7 @@ class ChangeReader:
         self._found[change.key] = change
 
     def _touch(self, key: Key, version: int) -> None:
-        """What the scheduler did with an object; what is gone stays gone."""
+        """Record a change by the scheduler; deleted objects stay deleted."""
         earlier = self._found.get(key)
         if earlier is None:
             self._found[key] = ObjectChange(version, "MODIFIED", key)
@@ -171,7 +176,7 @@ class ChangeReader:
     def _published(
         self, item: Published, kind: str
     ) -> Iterator[tuple[Key, Callable[[], Json] | None]]:
-        """The objects of this kind that a publication is about."""
+        """The objects of this kind that a publication concerns."""
         key, record = item.key, item.record
         if item.behind and kind != "Pod":
             return
@@ -192,7 +197,8 @@ class ChangeReader:
         return None if record is None else partial(self._last, record, item.state, kind, tix)
 
     def _moved(self, jid: int, story: Story, since: int, kind: str) -> Iterator[tuple[Key, int]]:
-        """The objects of this kind that belong to a job that moved, and when they did."""
+        """The objects of this kind that belong to a changed job, with the versions of their
+        changes."""
         state = self._read_model.state(jid)
         if state is None:
             return
@@ -226,15 +232,18 @@ class ChangeReader:
 
 
 def _resumable(change: ObjectChange, following: ObjectChange | None) -> ObjectChange:
-    """Tasks that moved together have one version. Whoever has seen all but the last of them must
-    not say that it has seen that version, or it would miss the rest when it comes again."""
+    """Lower the version if the next change has the same one.
+
+    Tasks that change together share a version. A client that has seen only some of them must not
+    resume from that version, or it would miss the rest.
+    """
     if following is None or following.version != change.version:
         return change
     return ObjectChange(change.version - 1, change.type, change.key, change.last)
 
 
 def _names(document: Document, job: Job, kind: str) -> Iterator[tuple[int, str]]:
-    """Names of what a Job stands for, with the task index where it is a pod."""
+    """Names of the objects derived from a Job, with the task index for pods."""
     if kind == "PodGroup":
         yield -1, group_name(document)
         return

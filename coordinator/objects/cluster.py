@@ -1,4 +1,5 @@
-"""Nodes, queues, shards and namespaces; hyper nodes and priority classes are shown as written."""
+"""Rendering of nodes, queues, shards and namespaces. Hyper nodes and priority classes are shown as
+written."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from shared.records.quarantine import Quarantine
 Json = dict[str, Any]
 
 QUARANTINED_CONDITION = "SetAside"
-"""Condition of a node that takes nothing for a while."""
+"""Condition of a node that is quarantined."""
 
 _HOST_NAME = "kubernetes.io/hostname"
 
@@ -70,7 +71,7 @@ def _quarantined_condition(quarantine: Quarantine) -> Json:
 
 
 def allocated(read_model: ReadModel, node: Node) -> Amounts:
-    """What tasks hold of a node, by slot."""
+    """The amounts of a node that tasks hold, by slot."""
     idle = read_model.core.dispatcher.idle_of(node.row)
     return {slot: amount - idle.get(slot, 0) for slot, amount in node.allocatable}
 

@@ -1,6 +1,6 @@
-"""Tables: which columns each kind has, and what stands in them.
+"""Tables: the columns of each kind and their cells.
 
-Cells are read from the rendered object, so that a table never says other than ``-o yaml``. Columns
+Cells are computed from the rendered object, so that a table always agrees with ``-o yaml``. Columns
 of priority 1 are shown with ``-o wide``.
 """
 
@@ -15,7 +15,7 @@ from coordinator.intake.documents.times import moment, span
 
 Json = dict[str, Any]
 Cell = Callable[[Json, float], Any]
-"""Of an object and the time, seconds since 1970."""
+"""Computes a cell from the object and the current time in seconds since 1970."""
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
@@ -40,7 +40,7 @@ class Column:
 
 
 def table(kind: str, objects: list[Json], now: float) -> Json:
-    """``columnDefinitions`` and ``rows``; the rows carry no objects."""
+    """A Table's ``columnDefinitions`` and ``rows``; the rows do not include the objects."""
     columns = COLUMNS.get(kind, _PLAIN)
     return {
         "columnDefinitions": [column.definition() for column in columns],
@@ -81,7 +81,7 @@ def _ready(value: Json, now: float) -> str:
 
 
 def pod_status(value: Json, now: float = 0.0) -> str:
-    """One word for where a pod stands, as kubectl has it."""
+    """The status of a pod in one word, as kubectl shows it."""
     phase, metadata = value["status"]["phase"], value["metadata"]
     if phase == "Succeeded":
         return "Completed"
@@ -113,7 +113,7 @@ def _node_status(value: Json, now: float) -> str:
 
 
 def _used(resource: str) -> Cell:
-    """``held/offered`` of a resource."""
+    """A cell ``held/offered`` for a resource."""
 
     def cell(value: Json, now: float) -> str:
         offered = value["status"]["allocatable"].get(resource)
@@ -126,7 +126,7 @@ def _used(resource: str) -> Cell:
 
 
 def _gpu(value: Json, now: float) -> str:
-    """Of the first resource whose name ends in ``gpu``."""
+    """``held/offered`` of the first resource whose name ends in ``gpu``."""
     offered = value["status"]["allocatable"]
     name = next((name for name in sorted(offered) if name.endswith("gpu")), None)
     return NONE if name is None else _used(name)(value, now)
@@ -189,7 +189,8 @@ def _number(name: str, cell: Cell, description: str, *, wide: bool = False) -> C
 
 
 def _gang(part: str, minimum: str) -> tuple[Column, ...]:
-    """What a Job and its PodGroup both show; ``minimum``: the field of that part that has it."""
+    """Columns that Jobs and PodGroups share; ``minimum``: the field of ``part`` with the
+    minimum."""
     least = at(part, minimum, otherwise=0)
     return (
         _number(minimum, least, "Members that must be there together."),

@@ -1,4 +1,4 @@
-"""What showing objects needs to know, looked up once for one reading of many of them."""
+"""The lookups that rendering needs, cached while one answer is made."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from shared.messages.reason import Reason
 from shared.model.model import Job, Role
 
 NOT_TRIED = frozenset((Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION))
-"""Nobody has found yet that the job does not fit: nothing may say so."""
+"""Reasons that do not mean that the job does not fit: it has not been tried yet."""
 
 
 Shelves = Mapping[str, Shelf]
 QueueCounts = dict[str, Counter[str]]
-"""Of each queue how many jobs it has, by phase."""
+"""Queue -> phase -> number of jobs."""
 Json = dict[str, Any]
 
 
 class Template(NamedTuple):
-    """What the pods of one role of a Job have in common."""
+    """The fields that all pods of a Job's role share."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -41,10 +41,9 @@ class Template(NamedTuple):
 
 
 class ReadModel:
-    """The state of things while one answer is made. Nothing may change in between.
+    """The state of the cluster while one answer is made; nothing may change meanwhile.
 
-    ``gone``: the last states of jobs that are there no more. ``queues``: counts of jobs that were
-    made before.
+    ``gone``: last states of deleted jobs. ``queues``: job counts computed earlier.
     """
 
     def __init__(
@@ -71,19 +70,19 @@ class ReadModel:
     # --- jobs ---------------------------------------------------------------------------------
 
     def state(self, jid: int) -> JobState | None:
-        """A job as the scheduler follows it, also while it is on its way out."""
+        """The scheduler's state of a job, also while the job is being deleted."""
         present = self.core.order.jobs.get(jid) or self.core.leaving.get(jid)
         return present or self._gone.get(jid)
 
     def why(self, jid: int) -> Why | None:
-        """Why a job, or the rest of it, waits; None where it does not."""
+        """Why a job, or the rest of it, is pending; None if it is not."""
         if jid not in self._whys:
             state = self.core.order.jobs.get(jid)
             self._whys[jid] = why(self.core, state, names=self.names) if state else None
         return self._whys[jid]
 
     def moved(self, jid: int) -> int:
-        """The version of a job's last change, 0 where none is known."""
+        """The version of a job's last change; 0 if unknown."""
         story = self.stories.get(jid)
         return 0 if story is None else story.version
 
@@ -100,7 +99,7 @@ class ReadModel:
         return "" if shard is None else shard_name(shard)
 
     def groups_of(self, queue: str) -> Counter[str]:
-        """How many jobs a queue has, by phase."""
+        """Number of jobs of a queue, by phase."""
         if self._counts is None:
             self._counts = self._queues()
         return self._counts.get(queue) or Counter()
@@ -111,7 +110,7 @@ class ReadModel:
         return self.shelves[kind].records.get(path)
 
     def template(self, document: Document, role: str) -> Template:
-        """Of one role of a Job."""
+        """The template of a Job's role."""
         template = self._templates.get((document.jid, role))
         if template is None:
             body: Json = document.object()
@@ -141,12 +140,12 @@ def _template(document: Document, body: Json, role: str, task: Json) -> Template
 
 
 def group_name(document: Document) -> str:
-    """The PodGroup of a Job, named as Volcano names it."""
+    """The name of a Job's PodGroup, formed as in Volcano."""
     return f"{document.key.name}-{document.uid}"
 
 
 def pod_uid(key: Key, document: Document) -> str:
-    """Of a pod of a Job."""
+    """The uid of a Job's pod."""
     return make_uid(key, document.created, str(document.jid))
 
 
@@ -155,7 +154,7 @@ def shard_name(shard: int) -> str:
 
 
 def split_pod_name(job: Job, name: str) -> int:
-    """The task index of a pod of a Job, -1 where it has none of this name."""
+    """The task index of a Job's pod; -1 if no pod has this name."""
     if not name.startswith(f"{job.name}-"):
         return -1
     role_name, _, index = name[len(job.name) + 1 :].rpartition("-")
@@ -173,7 +172,7 @@ def role_of(job: Job, tix: int) -> Role:
 
 
 def count_queues(core: Coordinator) -> QueueCounts:
-    """Walks through all jobs."""
+    """Count the jobs of each queue by phase; visits every job."""
     counts: QueueCounts = {}
     for state in core.order.jobs.values():
         counts.setdefault(state.job.queue, Counter())[phase(state)] += 1
@@ -181,7 +180,7 @@ def count_queues(core: Coordinator) -> QueueCounts:
 
 
 def phase(state: JobState) -> str:
-    """Of the PodGroup, in Volcano's words."""
+    """The phase of the job's PodGroup, in Volcano's words."""
     members, minimum = state.info.held[0], state.job.groups[0].minimum
     if state.standing is Standing.DONE:
         return "Completed"

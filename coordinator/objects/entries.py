@@ -1,4 +1,4 @@
-"""Objects before they are shown: cheap to look at, rendered when somebody wants the whole."""
+"""Entries: objects before rendering. They are cheap to filter, and rendered only if needed."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class ObjectEntry(Protocol):
 
     @property
     def version(self) -> str:
-        """Its resourceVersion; "" where it has none."""
+        """Its resourceVersion; "" if it has none."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes of JSON that have to be read to render it; 0 where that is next to nothing."""
+        """Bytes of JSON to parse for rendering; 0 if negligible."""
         ...
 
     def field(self, path: str) -> str:
-        """A field as a selector compares it, "" where there is none."""
+        """The value of a field for selectors; "" if absent."""
         ...
 
     def object(self) -> Json:
-        """The complete object, rendered once."""
+        """The complete object; rendered once."""
         ...
 
 
@@ -59,7 +59,8 @@ _RENDER: dict[str, Render] = {
 
 
 class WrittenEntry:
-    """An object that somebody wrote. ``version``: of its last change, what became of it too."""
+    """An object that a user wrote. ``version``: of its last change, by the user or the
+    scheduler."""
 
     __slots__ = ("_object", "_read_model", "_record", "_version", "key")
 
@@ -94,7 +95,7 @@ class WrittenEntry:
 
 
 class PodEntry(WrittenEntry):
-    """A pod that was submitted as such."""
+    """A pod that was submitted itself."""
 
     __slots__ = ("_task",)
 
@@ -112,7 +113,7 @@ class PodEntry(WrittenEntry):
 
 
 class JobPodEntry:
-    """A pod that a Job stands for."""
+    """A pod derived from a Job."""
 
     __slots__ = ("_job", "_object", "_read_model", "_roles", "_task", "_version", "key")
 
@@ -126,7 +127,7 @@ class JobPodEntry:
         self._job = job
         self._task = task_of(read_model, job.jid, tix)
         self._roles = len(state.job.roles)
-        """At least one; their templates are about all of the Job's document."""
+        """Number of roles, at least 1; their templates make up most of the Job's document."""
         self._version = version
         self._object: Json | None = None
 
@@ -158,7 +159,7 @@ class JobPodEntry:
 
 
 class JobGroupEntry:
-    """The PodGroup that a Job stands for."""
+    """The PodGroup derived from a Job."""
 
     __slots__ = ("_job", "_object", "_read_model", "_version", "key")
 
@@ -191,7 +192,7 @@ class JobGroupEntry:
 
 
 class MadeEntry:
-    """An object that is made as a whole."""
+    """An object that is already rendered."""
 
     __slots__ = ("_object", "key")
 

@@ -1,7 +1,7 @@
-"""Events: what happened to jobs, told of the objects that people look at.
+"""Events: what happened to jobs, as Kubernetes Events about Jobs, PodGroups and pods.
 
-Nothing of it is stored as events. A happening names a job and lists of its tasks; it becomes events
-of the Job, of its PodGroup and of pods when somebody reads, one after the other.
+No events are stored. A happening records a job and lists of its tasks; when a client reads, it is
+expanded into events of the Job, its PodGroup and its pods, one after the other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from shared.messages.messages import Level, TaskState
 Json = dict[str, Any]
 COMPONENT = "quadrant"
 NOTE = 1024
-"""Characters of a message at most."""
+"""Maximum characters of a message."""
 
 JOB_ITSELF, ITS_GROUP = -2, -1
-"""Places before that of task 0."""
+"""Positions before the one of task 0."""
 _CLUSTER = -1
-"""In place of a jid: what happened to shards and queues."""
+"""Stands in for a jid in events of shards and queues."""
 _LETTER = {"Pod": "p", "PodGroup": "g", "Job": "j"}
 _KIND = {letter: kind for kind, letter in _LETTER.items()}
 _LEVELS = {
@@ -40,14 +40,14 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterHappening:
-    """Something that happened to an object of the cluster, or to a Job whatever incarnation."""
+    """A happening of a cluster object, or of a Job whatever its incarnation."""
 
     about: Key
     happening: Happening
 
 
 class Spot(NamedTuple):
-    """Where in the list of all events one stands: job, number of the happening, place in it."""
+    """A position in the list of all events: job, number of the happening, position in it."""
 
     jid: int
     number: int
@@ -80,7 +80,7 @@ class EventEntry:
 
     @property
     def key(self) -> Key:
-        """The name tells the object, its job, and the number of what happened: no other has it."""
+        """The name is unique: it contains the object, its job, and the happening's number."""
         about = self._about
         whose = "c" if self._jid == _CLUSTER else f"{_LETTER[about.kind]}{self._jid:x}"
         name = f"{about.name}.{whose}.{self._happening.number:x}"
@@ -194,7 +194,7 @@ def walk(
     namespace: str | None,
     start: Spot,
 ) -> Iterator[tuple[Spot, EventEntry]]:
-    """Every event from a spot on, each with the spot that follows it."""
+    """Every event from a position on, each with the position after it."""
     if start.jid == _CLUSTER:
         for cluster_event in cluster:
             h, where = cluster_event.happening, cluster_event.about.namespace or "default"
@@ -218,7 +218,7 @@ def walk(
 def _of(
     read_model: ReadModel, state: JobState, happening: Happening, start: int
 ) -> Iterator[tuple[int, EventEntry]]:
-    """The events of one happening, from a place on."""
+    """The events of one happening, from a position on."""
     job, jid = state.job, state.job.jid
     if happening.audience is not Audience.TASKS:
         for place, about in _gangs(read_model, state):
@@ -242,7 +242,7 @@ def _gangs(read_model: ReadModel, state: JobState) -> Iterator[tuple[int, Key]]:
 
 
 def _as_gang(happening: Happening) -> Happening:
-    """What pods are told as FailedScheduling, a gang is told in Volcano's word."""
+    """Replace FailedScheduling, which is for pods, by Volcano's reason for gangs."""
     if happening.reason != "FailedScheduling":
         return happening
     h = happening
@@ -260,7 +260,7 @@ def _as_gang(happening: Happening) -> Happening:
 
 
 def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[int, int]]:
-    """(place, task) of the pods it is told to, from a place on."""
+    """(position, task) of the pods that the happening concerns, from a position on."""
     if happening.audience is Audience.TASKS:
         yield from enumerate(islice(happening.named(), start, None), start)
         return
@@ -281,7 +281,7 @@ def find(
     namespace: str,
     name: str,
 ) -> EventEntry | None:
-    """The event of a name, None where there is none (any more)."""
+    """The event with this name; None if there is none (any more)."""
     about, _, number = name.rpartition(".")
     about, _, whose = about.rpartition(".")
     try:
@@ -313,7 +313,7 @@ def find(
 
 
 def task_named(read_model: ReadModel, state: JobState, pod: str) -> int:
-    """The task index of a pod of a job, -1 where it has none of this name."""
+    """The task index of a job's pod; -1 if no pod has this name."""
     if state.job.kind == "Job":
         return split_pod_name(state.job, pod)
     record = read_model.record("Pod", f"{state.job.namespace}/{pod}")
@@ -325,7 +325,7 @@ def task_named(read_model: ReadModel, state: JobState, pod: str) -> int:
 def changed(
     read_model: ReadModel, jid: int, story: Story, since: int
 ) -> Iterator[tuple[int, str, Key]]:
-    """Version, ADDED or MODIFIED, and name of every event of a job that changed."""
+    """(version, ADDED or MODIFIED, name) of every event of a job that changed."""
     state = read_model.state(jid)
     if state is None:
         return

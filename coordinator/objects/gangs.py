@@ -1,4 +1,4 @@
-"""PodGroups and Jobs: how far each has come, and why it waits."""
+"""Rendering of PodGroups and Jobs, with their progress and pending reasons."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _STARTED = (
     *ENDED,
 )
 READY = "tasks in gang are ready to be scheduled"
-"""Volcano's reason of the condition ``Scheduled``."""
+"""Message of the condition ``Scheduled``, as in Volcano."""
 
 
 def written_group(read_model: ReadModel, record: Record, version: int) -> Json:
-    """A PodGroup that was submitted as such."""
+    """A PodGroup that was submitted itself."""
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
     value["status"] = group_status(read_model, record.document)
@@ -41,7 +41,7 @@ def written_group(read_model: ReadModel, record: Record, version: int) -> Json:
 
 
 def job_group(read_model: ReadModel, job: Document, version: int) -> Json:
-    """The PodGroup that a Job stands for."""
+    """The PodGroup derived from a Job."""
     key = Key(POD_GROUP.kind, job.key.namespace, group_name(job))
     uid = Document(key, b"", job.created, jid=job.jid).uid
     value = virtual(POD_GROUP, key, version, created=job.created, uid=uid)
@@ -64,7 +64,7 @@ def job_group(read_model: ReadModel, job: Document, version: int) -> Json:
 
 
 def _closeness(job: Job) -> Json:
-    """``networkTopology`` of a Job, and the sub groups that stand for its partitions."""
+    """``networkTopology`` of a Job, and the sub groups for its partitions."""
     fields: Json = {}
     if job.topology is not None:
         fields["networkTopology"] = _topology(job.topology)
@@ -101,7 +101,7 @@ def _sub_group(policy: SubGroupPolicy) -> Json:
 
 
 def group_status(read_model: ReadModel, document: Document) -> Json:
-    """``document``: of the PodGroup, or of the Job that it stands for."""
+    """The status of a PodGroup. ``document``: the PodGroup's own, or its Job's."""
     state = read_model.state(document.jid)
     if state is None:
         return {"phase": "Pending", "running": 0, "succeeded": 0, "failed": 0}
@@ -135,7 +135,7 @@ def _annotate(read_model: ReadModel, value: Json, jid: int) -> None:
 
 
 def _waits(read_model: ReadModel, state: JobState, generation: int) -> Json:
-    """Conditions in Volcano's words; the finer word among the explanations."""
+    """Conditions in Volcano's words, with the more precise reason in the explanation."""
     jid, why = state.job.jid, read_model.why(state.job.jid)
     members, minimum = state.info.held[0], state.job.groups[0].minimum
     story = read_model.stories.get(jid)
@@ -163,7 +163,7 @@ def _waits(read_model: ReadModel, state: JobState, generation: int) -> Json:
 
 
 def explanation(read_model: ReadModel, why: Why, generation: int) -> Json:
-    """Amounts only where there are some; what a session found says which."""
+    """The explanation of a pending job, with amounts only if there are any."""
     at = why.evaluated_at or read_model.core.order.now
     result: Json = {
         "reason": why.reason.value,
@@ -220,7 +220,7 @@ _KEPT = ("minAvailable", "succeeded", "failed")
 
 
 def _ended(document: Document, memory: Json) -> Json:
-    """A Job whose tasks are no more: what was remembered of them."""
+    """The status of a Job whose tasks are gone, from what was remembered of them."""
     job_state: Json = {"phase": job_phase(document, None)}
     job_state |= {name: memory[name] for name in ("reason", "message") if name in memory}
     if "ended" in memory:
@@ -237,7 +237,7 @@ def _ended(document: Document, memory: Json) -> Json:
 
 
 def job_phase(document: Document, state: JobState | None) -> str:
-    """In Volcano's words; what a controller said of it comes first."""
+    """The phase in Volcano's words; one set by a controller takes precedence."""
     if document.deleting is not None:
         return "Terminating"
     controller_phase = (document.state or {}).get("phase")

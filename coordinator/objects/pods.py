@@ -1,4 +1,4 @@
-"""Pods: those that were submitted, and those that a Job stands for."""
+"""Rendering of pods, submitted ones and those derived from Jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 Json = dict[str, Any]
 
 UNSCHEDULABLE = "Unschedulable"
-"""The reason of every pod that waits: autoscalers look for this word and no other."""
+"""The reason of every pending pod: autoscalers look for exactly this word."""
 
 _PHASES = {
     TaskState.PENDING: "Pending",
@@ -44,22 +44,22 @@ _READY_REASONS = {
     TaskState.FAILED: "PodFailed",
     TaskState.LOST: "PodFailed",
 }
-"""Why a pod that has ended is not ready, in Kubernetes' words."""
+"""Why a finished pod is not ready, in Kubernetes' words."""
 
 LOST_REASON = "NodeLost"
-"""``status.reason`` of a pod that vanished with its node; Kubernetes has the same word."""
+"""``status.reason`` of a pod lost with its node, as in Kubernetes."""
 
 _STARTED = (TaskState.RUNNING, TaskState.RELEASING)
 
 
 class PodTask(NamedTuple):
-    """What the scheduler knows of one pod."""
+    """The scheduler's state of one pod."""
 
     jid: int
     tix: int
     state: TaskState
     row: int
-    """Of its node, -1 for none."""
+    """Row of its node; -1 for none."""
 
 
 def task_of(read_model: ReadModel, jid: int, tix: int) -> PodTask:
@@ -75,7 +75,7 @@ def node_of(read_model: ReadModel, task: PodTask) -> str:
 
 
 def written_pod(read_model: ReadModel, record: Record, task: PodTask, version: int) -> Json:
-    """A pod that was submitted as such."""
+    """A pod that was submitted itself."""
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
     return _with_state(read_model, value, task)
@@ -84,7 +84,7 @@ def written_pod(read_model: ReadModel, record: Record, task: PodTask, version: i
 def job_pod(
     read_model: ReadModel, job: Document, task: PodTask, *, name: str, version: int
 ) -> Json:
-    """One of the pods that a Job stands for."""
+    """A pod derived from a Job."""
     state = read_model.state(task.jid)
     assert state is not None, job.key
     role = role_of(state.job, task.tix)
@@ -158,7 +158,7 @@ def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:
 
 
 def _started(read_model: ReadModel, spec: Json, task: PodTask) -> Json:
-    """startTime and containers, of a pod that the node knows."""
+    """startTime and container statuses of a pod that its node has started."""
     if task.state in (TaskState.PENDING, TaskState.BINDING) or task.row < 0:
         return {}
     story = read_model.stories.get(task.jid)

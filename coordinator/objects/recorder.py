@@ -1,7 +1,7 @@
-"""Events and stories as the scheduler reports them, noted in little time: every turn waits for it.
+"""Records events and changes as the scheduler reports them.
 
-A call keeps references to the lists it is given, and works out no more than one word. Why a job
-waits is put into a sentence only when the word has changed.
+It must be fast, since it is called within every turn: a call keeps references to the lists it gets,
+and computes at most one reason. The message of a pending job is made only when its reason changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shared.units.amount_text import plural
 
 CLUSTER_HAPPENINGS = 256
 WAITING = 100_000
-"""Jobs that are looked at, in turn, for why they wait."""
+"""Maximum number of pending jobs whose reason is checked in rotation."""
 _PLACED = OutcomeCode.PLACED
 _REMEMBERED = frozenset((TaskState.RUNNING, *ENDED))
 _WARNINGS = frozenset(
@@ -51,7 +51,8 @@ _CLUSTER = {
 
 
 class Observing:
-    """The half of :class:`coordinator.objects.store.Objects` that takes the scheduler's reports."""
+    """The part of :class:`coordinator.objects.store.Objects` that receives the scheduler's
+    reports."""
 
     def __init__(
         self,
@@ -61,24 +62,24 @@ class Observing:
         names: Callable[[], Sequence[str]],
         notify: Callable[[], None],
     ) -> None:
-        """``names``: the resource of each slot."""
+        """``names``: the resource name of each slot."""
         self.core = core
         self._names = names
         self.version = first
-        """Of the last change of anything."""
+        """The version of the latest change."""
         self.told: list[ClusterHappening] = []
-        """What happened in the cluster, latest last."""
+        """Happenings of cluster objects, latest last."""
         self._first = first
         self._notify = notify
         self.stories = Stories()
-        """What is told of each job."""
+        """The story of each job: its changes and events."""
         self._queues: dict[int, int] = {}
-        """qid -> version at which a job of it last moved."""
+        """qid -> version at which one of its jobs last changed."""
         self._shards: dict[int, int] = {}
         self._nodes: dict[str, int] = {}
-        """Of nodes that were set aside, or came back from it."""
+        """Node name -> version at which it was last quarantined or released."""
         self._waiting: deque[int] = deque(maxlen=WAITING)
-        """Jobs that may have to be told why they wait, though no turn told it."""
+        """Pending jobs whose reason may change without a turn."""
         self._listed: set[int] = set()
 
     # --- the calls --------------------------------------------------------------------------------
@@ -128,8 +129,10 @@ class Observing:
         self._notify()
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
-        """Record evictions on the victims and on the job they make room for. A statement names one
-        member that it evicts for; the events name its job."""
+        """Record evictions, on the victims and on the job that they make room for.
+
+        A statement names one member that it evicts for; the events name its job.
+        """
         state, by = self.core.order.known(jid), self.core.order.known(by_jid)
         if state is None:
             return
@@ -171,8 +174,8 @@ class Observing:
         self._notify()
 
     def ledger_contradicted(self, finding: Finding, message: str) -> str:
-        """An event of the node, queue, job or pod whose record it was; of what has no job, of the
-        node that it held."""
+        """Record an event on the node, queue, job or pod whose record was wrong. For a record
+        without a job, on the node that it held."""
         core, reason, number = self.core, "LedgerContradiction", (*finding.name, -1)[0]
         match finding.subject:
             case Subject.NODE:
@@ -211,7 +214,7 @@ class Observing:
     # --- those without a turn ---------------------------------------------------------------------
 
     def _came(self, jid: int) -> None:
-        """A document of a job, or of a member of it, was published."""
+        """A document of a job or of one of its members was published."""
         self._list(jid)
         state = self.core.order.jobs.get(jid)
         if state is not None and state.job.kind == "PodGroup":
@@ -223,8 +226,8 @@ class Observing:
             self._waiting.append(jid)
 
     def tell_waiting(self, most: int = 100) -> None:
-        """Look at some of the jobs that wait, in turn: what keeps them may have been found without
-        their having had a turn, or be another than when they had one."""
+        """Check the reason of some pending jobs, in rotation: it may have become known, or changed,
+        without a turn of the job."""
         for _ in range(min(most, len(self._waiting))):
             jid = self._waiting.popleft()
             state = self.core.order.jobs.get(jid)
@@ -256,7 +259,7 @@ class Observing:
         return self._nodes.get(name, 0)
 
     def moved_cluster(self, kind: Kind, since: int) -> Iterator[tuple[Key, int]]:
-        """Queues, shards or nodes that moved beyond a version without having been written."""
+        """Queues, shards or nodes that changed after a version without being written."""
         if kind.kind == "Queue":
             for name, qid in self.core.order.queue_ids.items():
                 version = self._queues.get(qid, 0)
@@ -274,7 +277,7 @@ class Observing:
     # --- what is told -----------------------------------------------------------------------------
 
     def _placed(self, story: Story, placements: list[Placement], shard: int) -> None:
-        """Each pod is told where it was placed when somebody reads."""
+        """Record placements by reference; the pods' events are expanded when a client reads."""
         allocations = placements
         if len(allocations) > 1 or (allocations and allocations[0].kind != ALLOCATE):
             allocations = [p for p in placements if p.kind == ALLOCATE]
@@ -299,7 +302,7 @@ class Observing:
             self._tell(story, "Preempted", f"{text} been promised", Audience.JOB, warning=True)
 
     def _waits(self, state: JobState, story: Story, word: Reason) -> None:
-        """Tell why only where it is for another reason than before."""
+        """Record a pending reason only if it differs from the last one."""
         if story.refusal == word:
             earlier = story.last("FailedScheduling")
             if earlier is not None:
@@ -332,7 +335,7 @@ class Observing:
     def _again(
         self, story: Story, reason: str, text: str, *, shard: int = -1, count: int = 1
     ) -> None:
-        """Record an event, or count the earlier one of this reason once more."""
+        """Record an event, or count the last one with this reason once more."""
         earlier = story.last(reason)
         if earlier is None:
             warning = reason == "CommitConflict"
@@ -378,7 +381,7 @@ class Observing:
         del self.told[:-CLUSTER_HAPPENINGS]
 
     def _job_published(self, before: Document | None, after: Document) -> None:
-        """Tell what its policies make of a Job."""
+        """Record what a Job's policies did."""
         state = after.state or {}
         earlier = (before.state if before is not None else None) or {}
         phase = state.get("phase")
@@ -388,14 +391,14 @@ class Observing:
             self._of_cluster(after.key, "Restarted", "its pods have left; it begins anew")
 
     def _job_gone(self, document: Document) -> None:
-        """Drop the story of a deleted Job: another Job may get its name."""
+        """Drop the story of a deleted Job, since another Job may get its name."""
         if document.state is not None:
             self.told = [
                 cluster_event for cluster_event in self.told if cluster_event.about != document.key
             ]
 
     def _queue_published(self, before: Document | None, after: Document) -> None:
-        """Tell where a queue was closed."""
+        """Record an event if a queue was closed."""
         if _closed(after) and (before is None or not _closed(before)):
             self._of_cluster(after.key, "QueueClosed")
 

@@ -1,11 +1,11 @@
-"""All objects as the outside sees them, and what changed of them since when.
+"""The read model: all objects as clients see them, and their changes by version.
 
-Documents are published here when they are durable; what the scheduler learns of jobs arrives
-through the :class:`~coordinator.core.observer.Observer` calls, which only note which job moved and
-keep references to lists of tasks. Everything else is worked out when somebody reads.
+Documents are published here once they are durable. The scheduler's changes of jobs arrive as
+:class:`~coordinator.core.observer.Observer` calls, which only note the job and keep references to
+lists of tasks. Everything else is computed when a client reads.
 
-One sequence of versions counts over all kinds. It begins anew, and higher, with every coordinator:
-nobody can have seen a version of this one that it does not know.
+One sequence of versions covers all kinds. Every coordinator starts a new, higher one: so no client
+can have seen a version of this coordinator that it does not know.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ from coordinator.objects.watchers import Watchers
 Json = dict[str, Any]
 
 EPOCH_BITS = 40
-"""Versions of one coordinator: about a trillion."""
+"""Bits for the versions of one coordinator: about a trillion."""
 DEFAULT = "default"
 FEW_JOBS = 5000
 JOBS_A_SECOND = 20_000
-"""So many jobs are looked at in a second at most, to count those of each queue (0.5 us each)."""
+"""Maximum number of jobs visited per second to count the jobs of queues (0.5 us each)."""
 
 
 PAGE_BYTES = 50_000
-"""Stored JSON of the objects of one page: half a millisecond to read, and 3 where fresh memory is
-dear. The page ends with the object that reaches it; the largest that is taken has six times as
-much."""
+"""Stored JSON of the objects on one page: parsing it takes 0.5 ms, or 3 ms where fresh memory is
+slow. The page ends with the object that reaches this size; the largest accepted object is six times
+as large."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
     items: Iterator[ObjectEntry]
     next: str
-    """Where the next page begins, "" after the last."""
+    """Where the next page begins; "" after the last one."""
     remaining: int
-    """Objects behind it, as far as they can be counted."""
+    """Number of objects after this page, as far as it is known."""
 
 
 class Objects(Observing):
-    """``registry``: what intake knows now. ``epoch``: which coordinator this is, counted up.
-    ``clock``: seconds since 1970, for ages."""
+    """The read model. ``registry``: intake's current objects. ``epoch``: number of this
+    coordinator, increasing. ``clock``: seconds since 1970, for ages."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class Objects(Observing):
         self._shelves: defaultdict[str, Shelf] = defaultdict(Shelf)
         self._ring = Ring(self.version)
         self._namespaces: Counter[str] = Counter()
-        """Documents by namespace."""
+        """Namespace -> number of documents."""
         self._counted: tuple[float, QueueCounts] = (0.0, {})
 
     # --- what was written -------------------------------------------------------------------------
 
     def restore(self, documents: Iterable[Document]) -> None:
-        """What earlier coordinators published; all of it has the first version."""
+        """Load what earlier coordinators published; all objects get the first version."""
         for document in documents:
             self._put(document, self.version)
             self._list(document.jid)
@@ -104,8 +104,11 @@ class Objects(Observing):
     def publish(
         self, documents: Iterable[Document], deleted: Iterable[Key], *, purged: Iterable[int] = ()
     ) -> None:
-        """These documents are durable, and those are no more. ``purged``: jobs that nothing is left
-        of. To be called before the core learns of it, which may forget what these last looked like.
+        """Publish documents that are now durable, and deletions. ``purged``: jobs of which nothing
+        remains.
+
+        Call it before the core learns of the change: the core may drop the last state of deleted
+        objects.
         """
         for key in deleted:
             self._take(key)
@@ -145,7 +148,7 @@ class Objects(Observing):
             self._shelves[kind].mark(document.key.path, document.key.namespace, count)
 
     def _replace_behind(self, record: Record, document: Document) -> None:
-        """Another incarnation of a Job, one that has more roles, or the end of the last one."""
+        """Publish the derived objects of a Job that is new, has more roles, or ended."""
         key, before = document.key, record.document
         state = self.core.order.known(before.jid)
         if before.jid == document.jid and (state is None or self._tasks(before) == state.job.tasks):
@@ -174,7 +177,7 @@ class Objects(Observing):
         self._leave(key.namespace)
 
     def _enter(self, namespace: str, version: int) -> None:
-        """An object came: the first one makes its namespace."""
+        """Count an object of the namespace. The first one creates the namespace."""
         self._namespaces[namespace] += 1
         if self._namespaces[namespace] == 1 and namespace not in ("", DEFAULT):
             self._ring.add(version, "ADDED", Key(NAMESPACE.kind, "", namespace))
@@ -187,13 +190,13 @@ class Objects(Observing):
                 self._ring.add(self.version, "DELETED", Key(NAMESPACE.kind, "", namespace))
 
     def _behind(self, document: Document) -> Iterator[tuple[str, int]]:
-        """How many objects without documents a Job stands for now, by kind."""
+        """(kind, number) of the objects now derived from a Job."""
         if document.jid >= 0:
             yield POD.kind, self._tasks(document)
             yield POD_GROUP.kind, 1
 
     def _stood(self, document: Document) -> Iterator[tuple[str, int]]:
-        """The same before what is being published: the core has not learnt of it."""
+        """The same before the current publication, from the core, which does not know of it yet."""
         if document.jid >= 0:
             state = self.core.order.known(document.jid)
             yield POD.kind, self._tasks(document) if state is None else state.job.tasks
@@ -210,22 +213,22 @@ class Objects(Observing):
     # --- one object -------------------------------------------------------------------------------
 
     def document(self, key: Key) -> Document | None:
-        """As published, with its version."""
+        """The published document, with its version."""
         record = self._shelves[key.kind].records.get(key.path)
         return None if record is None else record.document.at(record.version)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """The complete object, None where there is none."""
+        """The complete object; None if there is none."""
         entry = self.entry(kind, namespace, name)
         return None if entry is None else entry.object()
 
     def version_of(self, kind: Kind, namespace: str, name: str) -> str | None:
-        """The resourceVersion that :meth:`get` shows, None where there is no object."""
+        """The resourceVersion that :meth:`get` shows; None if there is no object."""
         entry = self.entry(kind, namespace, name)
         return None if entry is None else entry.version
 
     def entry(self, kind: Kind, namespace: str, name: str) -> ObjectEntry | None:
-        """The same before it is rendered."""
+        """The object before rendering; None if there is none."""
         read_model = self._read_model()
         key = Key(kind.kind, namespace if kind.namespaced else "", name)
         record = self._shelves[kind.kind].records.get(key.path)
@@ -244,7 +247,7 @@ class Objects(Observing):
                 return None
 
     def node_of(self, namespace: str, name: str) -> str:
-        """The node that a pod is on, "" for none."""
+        """The node that a pod is on; "" for none."""
         entry = self.entry(POD, namespace, name)
         return "" if entry is None else entry.field("spec.nodeName")
 
@@ -258,7 +261,7 @@ class Objects(Observing):
         )
 
     def _queue_counts(self) -> QueueCounts:
-        """Where jobs are many, not counted again within a moment."""
+        """Job counts of queues. With many jobs a recent count is reused."""
         at, _ = self._counted
         now = self._clock()
         jobs = len(self.core.order.jobs)
@@ -282,7 +285,7 @@ class Objects(Observing):
         return WrittenEntry(read_model, record, version)
 
     def _job_pod(self, read_model: ReadModel, namespace: str, name: str) -> ObjectEntry | None:
-        """A pod without document: its Job is one whose name begins like its own."""
+        """A pod without a document, found by the Job whose name its own begins with."""
         stem = name.rpartition("-")[0]
         cut = stem.find("-")
         while cut > 0:
@@ -313,11 +316,10 @@ class Objects(Observing):
     def list(
         self, kind: Kind, *, namespace: str | None, after: str = "", limit: int | None
     ) -> ObjectPage:
-        """Objects in the order of their paths, the pods of a Job by number where its name stands.
+        """Objects in the order of their paths, with a Job's pods by index at the Job's position.
 
-        ``after`` is the ``next`` of the page before. ``namespace`` None: of all namespaces. A page
-        has fewer objects than its ``limit`` where these are large: whoever renders it in one go
-        reads some PAGE_BYTES for it.
+        ``after``: ``next`` of the previous page. ``namespace`` None: all namespaces. A page may
+        have fewer objects than ``limit``, because it ends at about PAGE_BYTES of stored JSON.
         """
         skipped_text, _, start = after.partition("|")
         skipped = int(skipped_text) if skipped_text else 0
@@ -345,7 +347,7 @@ class Objects(Observing):
     def _walk(
         self, kind: Kind, namespace: str | None, start: str
     ) -> Iterator[tuple[str, ObjectEntry]]:
-        """Each object from ``start`` on with the start of what follows it."""
+        """Each object from ``start`` on, with the start of what follows it."""
         read_model = self._read_model()
         if kind is EVENT:
             spot = events.Spot.parse(start) if start else events.FIRST
@@ -376,7 +378,7 @@ class Objects(Observing):
     def _behind_mark(
         self, read_model: ReadModel, kind: Kind, path: str, begin: int
     ) -> Iterator[tuple[str, ObjectEntry]]:
-        """What a Job stands for, from task ``begin`` on."""
+        """The objects derived from a Job, from task ``begin`` on."""
         job = self._shelves["Job"].records[path.removesuffix(MARK)]
         state = read_model.state(job.document.jid)
         if state is None:
@@ -403,20 +405,21 @@ class Objects(Observing):
             yield MadeEntry(Key(kind.kind, "", shard_name(state.shard)), value)
 
     def table(self, kind: Kind, objects: Sequence[Any], *, now: float | None = None) -> Json:
-        """``columnDefinitions`` and ``rows`` of these objects or entries. ``now``: for ages."""
+        """A Table's ``columnDefinitions`` and ``rows`` of these objects or entries. ``now``: for
+        ages."""
         shown = [o if isinstance(o, dict) else o.object() for o in objects]
         return table(kind.kind, shown, self._clock() if now is None else now)
 
     # --- changes ----------------------------------------------------------------------------------
 
     def changes(self, since: int, kind: Kind) -> Sequence[ObjectChange]:
-        """What became of objects beyond a version, by version, each object once. Raises Expired
-        where that is not known (any more)."""
+        """Changes after a version, in order of version, one per object. Raises Expired if they are
+        not known (any more)."""
         reader = ChangeReader(self._read_model(), self._ring, self.stories, self._last)
         return reader.read(since, kind, self.told, self.moved_cluster(kind, since))
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
-        """An object that is gone as it last was. ``record``: its own, or of the Job it was of."""
+        """The last form of a deleted object. ``record``: its own, or that of its Job."""
         deleted_jobs = {} if state is None else {record.document.jid: state}
         read_model = ReadModel(
             self.core, self._registry(), self._shelves, self.stories.jobs, deleted_jobs=deleted_jobs
@@ -429,6 +432,6 @@ class Objects(Observing):
         return JobPodEntry(read_model, record.document, tix, record.version).object()
 
     async def wait(self, since: int) -> None:
-        """Until there is a version beyond ``since``."""
+        """Wait until there is a version after ``since``."""
         while self.version <= since:
             await self._watchers.wait()

@@ -1,7 +1,7 @@
-"""What happened to each job: when which of its tasks changed, and what people are told of it.
+"""The story of each job: when its tasks changed, and its events.
 
-Everything here stands in the path of every turn: lists of tasks are kept as they come, by
-reference, and are looked at only when somebody asks. Nothing of it is durable.
+This code runs in every turn: lists of tasks are kept by reference as they come, and read only on
+request. Nothing here is durable.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from coordinator.intake.documents.index import Keys
 from shared.messages.messages import Placement, TaskState
 
 PARTS = 64
-"""Changes of tasks that are told apart for one job; of what is older all tasks count as changed."""
+"""Maximum number of task changes remembered per job; before the oldest, all tasks count as
+changed."""
 HAPPENINGS = 256
-"""Things that are told of one job; then the oldest are forgotten."""
+"""Maximum number of happenings per job; then the oldest are dropped."""
 ALL_HAPPENINGS = 200_000
-"""The same of all jobs together: then jobs that nothing happens to are forgotten first."""
+"""Maximum number of happenings of all jobs; then the stories of the longest inactive jobs are
+dropped."""
 MOMENTS = 32
-"""Starts and ends of tasks, as they were recorded together, that are remembered of one job."""
+"""Maximum number of recorded starts and ends of tasks per job, each of many tasks at once."""
 
 
 class Audience(Enum):
-    """Whose event it is."""
+    """The objects that an event is about."""
 
     JOB = "the job as a whole"
     TASKS = "the tasks it names"
@@ -34,32 +36,32 @@ class Audience(Enum):
 
 @dataclass(slots=True)
 class Happening:
-    """One thing that is told, and how often it happened."""
+    """Something that happened to a job, and how often."""
 
     number: int
-    """The version at which it was told first: no other has it."""
+    """The version at which it was first recorded; unique."""
     version: int
     reason: str
     message: str
     audience: Audience
     warning: bool
     first: float
-    """Seconds since 1970, as ``last``."""
+    """Seconds since 1970, like ``last``."""
     last: float
     count: int = 1
     tasks: Sequence[int] = ()
     placements: Sequence[Placement] = ()
-    """Where tasks were placed; they are the tasks it names then."""
+    """Where tasks were placed. If given, the tasks are those of the placements."""
     shard: int = -1
 
     def named(self) -> Iterator[int]:
-        """The tasks that it names."""
+        """The tasks that it concerns."""
         yield from self.tasks
         for placement in self.placements:
             yield from placement.tasks
 
     def place_of(self, tix: int) -> tuple[int, int] | None:
-        """Row and level where it says that a task was placed."""
+        """(row, level) of a task's placement in this happening; None if it has none."""
         for p in self.placements:
             if tix in p.tasks:
                 at = p.tasks.index(tix)
@@ -69,28 +71,29 @@ class Happening:
 
 @dataclass(slots=True)
 class Story:
-    """One job. ``parts`` are (version, its tasks that changed then, None for all), oldest first."""
+    """The changes and events of one job. ``parts``: (version, tasks that changed, None for all),
+    oldest first."""
 
     tasks: int
     version: int = 0
     parts: list[tuple[int, Sequence[int] | None]] = field(default_factory=list)
     floor: int = 0
-    """Up to this version it is not known any more which tasks changed."""
+    """Up to this version, which tasks changed is no longer known."""
     happenings: list[Happening] = field(default_factory=list)
     moments: list[tuple[TaskState, float, Sequence[int]]] = field(default_factory=list)
     refusal: str = ""
-    """What its last turn was refused for, in one word; "" where it was not."""
+    """Reason for which its last turn was refused; "" if it was not."""
     word: str = ""
-    """The reason that was last told; "" where it does not wait any more."""
+    """Pending reason reported last; "" if the job is not pending."""
 
     def remember(self, state: TaskState, at: float, tasks: Sequence[int]) -> None:
-        """When tasks started or ended."""
+        """Record when tasks started or ended."""
         self.moments.append((state, at, tasks))
         if len(self.moments) > MOMENTS:
             del self.moments[0]
 
     def changed(self, since: int) -> dict[int, int]:
-        """The tasks that changed beyond a version, each with the version of its last change."""
+        """The tasks that changed after a version, each with the version of its last change."""
         version_of: dict[int, int] = {}
         every = range(self.tasks) if since < self.floor else None
         for version, tasks in reversed(self.parts):
@@ -103,7 +106,7 @@ class Story:
         return version_of
 
     def last(self, reason: str, *, begins: str = "") -> Happening | None:
-        """The last of a reason, whose message begins so."""
+        """The last happening with this reason whose message begins with ``begins``."""
         of_it = (h for h in reversed(self.happenings) if h.reason == reason)
         return next((h for h in of_it if h.message.startswith(begins)), None)
 
@@ -113,7 +116,7 @@ class Story:
         return happening if happening is not None and happening.number == number else None
 
     def time_of(self, state: TaskState, tix: int) -> float | None:
-        """When a task came to this state, None where that is not known (any more)."""
+        """When a task reached this state; None if that is not known (any more)."""
         for new_state, at, tasks in reversed(self.moments):
             if new_state is state:
                 position = bisect_left(tasks, tix)
@@ -122,7 +125,7 @@ class Story:
         return None
 
     def placed_at(self, tix: int) -> float | None:
-        """When a task was placed last, None where that is not known (any more)."""
+        """When a task was last placed; None if that is not known (any more)."""
         for happening in reversed(self.happenings):
             for p in happening.placements:
                 position = bisect_left(p.tasks, tix)
@@ -132,16 +135,16 @@ class Story:
 
 
 class Stories:
-    """Of every job that something happened to, the latest last."""
+    """The stories of all jobs, the one that changed latest last."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, Story] = {}
         self.order: Keys[int] = Keys()
-        """The same jobs by number."""
+        """The jobs with a story, in order of number."""
         self.happenings = 0
 
     def move(self, jid: int, version: int, tasks: Sequence[int] | None, *, of: int) -> Story:
-        """Tasks of a job (None: all) changed; it has so many ``of`` them."""
+        """Record that tasks of a job (None: all) changed. ``of``: its number of tasks."""
         story = self.jobs.pop(jid, None)
         if story is None:
             story = Story(of)
@@ -167,7 +170,7 @@ class Stories:
             self._forget_some()
 
     def _forget_some(self) -> None:
-        """Drop the stories of the jobs that have been quiet for longest."""
+        """Drop the stories of the longest inactive jobs."""
         for story in self.jobs.values():
             self.happenings -= len(story.happenings)
             story.happenings.clear()
@@ -182,7 +185,7 @@ class Stories:
         return story
 
     def since(self, version: int) -> Iterable[tuple[int, Story]]:
-        """Jobs that changed beyond a version, the latest first."""
+        """Jobs that changed after a version, latest first."""
         for jid in reversed(self.jobs):
             story = self.jobs[jid]
             if story.version <= version:

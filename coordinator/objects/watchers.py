@@ -1,15 +1,15 @@
-"""Who waits for something to change. The only part of the objects that knows an event loop."""
+"""Waiting for changes. The only module of the read model that depends on an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 
 GATHER_SECONDS = 0.02
-"""Watchers are woken this long after a change, so that what comes together is told together."""
+"""Delay before watchers are woken, so that changes which come together are sent together."""
 
 
 class Expired(Exception):
-    """What changed since that version is not known any more: list again."""
+    """Changes since that version are no longer known; the client must list again."""
 
 
 class Watchers:
@@ -19,7 +19,8 @@ class Watchers:
         self._due = False
 
     def notify(self) -> None:
-        """Something changed. Costs next to nothing where nobody waits, or a call is due."""
+        """Wake the watchers soon. Costs next to nothing without watchers, or if a call is already
+        due."""
         if self._waiting and not self._due:
             self._due = True
             asyncio.get_running_loop().call_later(GATHER_SECONDS, self._wake)
@@ -30,7 +31,7 @@ class Watchers:
         self._moved = asyncio.Event()
 
     async def wait(self) -> None:
-        """Until something changes."""
+        """Wait until something changes."""
         self._waiting += 1
         try:
             await self._moved.wait()

@@ -1,1 +1,1 @@
-"""Who asks, and what they may: tokens, roles, authorization."""
+"""Authentication and authorization: tokens, roles, and rights on objects."""

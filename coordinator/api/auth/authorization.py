@@ -1,7 +1,7 @@
-"""May they write these objects? Judged where objects are known, by the queue a job would go to, its
-namespace, and what it asks for.
+"""Authorization of writes by object: queue, namespace, and privileged fields.
 
-What changes an object needs the right to the queue it is in and to the one it goes to.
+Checked where the objects are known. A change needs the right to the object's current queue and to
+its new one.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ FORBIDDEN = "Forbidden"
 def authorize_objects(
     principal: Principal, items: Sequence[Any], names: QueueNames
 ) -> tuple[list[Any], list[Refusal]]:
-    """The objects of a list that the principal may write, in their order, and the refused ones.
+    """Split a list into the objects that the principal may write, in order, and refusals.
 
-    Pods of a PodGroup that comes in the same list go to that one's queue.
+    Pods of a PodGroup in the same list belong to that PodGroup's queue.
     """
     if principal.role >= TokenRole.ADMIN:
         return list(items), []
@@ -65,14 +65,14 @@ def authorize_objects(
 def _why_not(
     principal: Principal, item: Item, names: QueueNames, coming: Mapping[str, str] | None = None
 ) -> str:
-    """Why the principal may not write this object; "" where he may."""
+    """Why the principal may not write this object; "" if they may."""
     return _why_not_here(principal, item, names, coming) or not_permitted(principal, item, names)
 
 
 def _why_not_here(
     principal: Principal, item: Item, names: QueueNames, coming: Mapping[str, str] | None = None
 ) -> str:
-    """The same as far as kind, namespace and queue tell."""
+    """The same by kind, namespace and queue alone."""
     if principal.role >= TokenRole.ADMIN:
         return ""
     has = f"the token {principal.name} has role {principal.role.word}"
@@ -126,7 +126,7 @@ def _refusal(item: Item, why: str) -> Refusal:
 
 
 def may_write(names: Callable[[], QueueNames]) -> May:
-    """For what writes one object: raises Problem where the principal of the request may not."""
+    """A check for writes of one object: raises Problem if the request's principal may not."""
 
     def may(
         request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
@@ -150,7 +150,7 @@ def may_write(names: Callable[[], QueueNames]) -> May:
 
 
 def guarded(submit: SubmitItems, names: Callable[[], QueueNames]) -> SubmitItems:
-    """The same door for lists; each object that its caller may not write is refused."""
+    """A wrapper of list submission that refuses each object which its caller may not write."""
 
     async def guarded_submit(items: list[dict[str, Any]], *, atomic: bool = False) -> Admission:
         allowed, refused = authorize_objects(CALLER.get(), items, names())
@@ -170,10 +170,11 @@ def guarded(submit: SubmitItems, names: Callable[[], QueueNames]) -> SubmitItems
 
 
 def may_plan(principal: Principal, items: Sequence[Any], names: QueueNames) -> None:
-    """A plan is for what its author could send. Raises Problem where he could not.
+    """Check that the principal could submit what they plan. Raises Problem if not.
 
-    Who may only look may plan for every queue; other kinds than jobs and pods are looked at as if
-    they were there, and kept nowhere."""
+    A principal with role view may plan for every queue. Kinds other than jobs and pods are assumed
+    to exist for the plan and are never stored.
+    """
     refused = [
         _refusal(item, why)
         for item in items

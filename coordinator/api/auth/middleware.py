@@ -1,4 +1,4 @@
-"""Asks everyone who comes for a token, before anything of the request is looked at."""
+"""Authentication: checks the token of every request before anything else of it is read."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from shared.errors import shown
 log = structlog.get_logger(__name__)
 
 KEY = web.RequestKey("principal", Principal)
-"""Where a request has its principal."""
+"""Key of a request's principal."""
 
 CHALLENGE = 'Bearer realm="quadrant"'
 
 
 def middleware(tokens: TokenFile | None) -> Middleware:
-    """``request[KEY]`` is there for every handler. ``tokens`` None: anyone may do all."""
+    """The middleware, which sets ``request[KEY]`` for every handler. ``tokens`` None: anyone may do
+    everything."""
     room = BodyRoom()
 
     @web.middleware
@@ -59,7 +60,8 @@ def middleware(tokens: TokenFile | None) -> Middleware:
 
 
 def _check_namespace(request: web.Request, principal: Principal) -> None:
-    """Raises Problem where the path is that of a namespace, or of all, which is not for them."""
+    """Raise Problem if the path is in a namespace, or spans all, that the principal may not
+    access."""
     if principal.namespaces is None:
         return
     has = ", ".join(sorted(principal.namespaces))
@@ -82,7 +84,7 @@ def _always() -> bool:
 
 
 def _known(request: web.Request, tokens: TokenFile) -> tuple[Principal, Callable[[], bool]]:
-    """Whose token it is, and what tells later whether it still is."""
+    """The token's principal, and a function that tells later whether the token is still valid."""
     header = request.headers.get("Authorization", "")
     scheme, _, token = header.partition(" ")
     if not header:

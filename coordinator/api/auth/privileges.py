@@ -1,8 +1,8 @@
-"""Which fields of an object only an admin may set: the priorities and tolerations that are meant
-for the cluster's own services (decision 0044).
+"""Fields that only an admin may set: priorities and tolerations meant for the cluster's own
+services (decision 0044).
 
-The checks read objects as they were sent, before admission judges them. A value that makes no sense
-(a priority that is no number) passes here: admission refuses it.
+The checks read objects as submitted, before admission. A malformed value (a priority that is not a
+number) passes here, since admission refuses it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from shared.model.model import PriorityClass
 Item = Mapping[str, Any]
 
 SYSTEM_PREFIX = "system-"
-"""Begins the names of Kubernetes' own priority classes; it refuses others with this prefix."""
+"""Prefix of Kubernetes' own priority classes; Kubernetes refuses it for others."""
 
 HIGHEST_PRIORITY = 1_000_000_000
-"""Kubernetes' bound for classes of users (scheduling.HighestUserDefinablePriority)."""
+"""Kubernetes' maximum for user classes (scheduling.HighestUserDefinablePriority)."""
 
 _ROLE = "node-role.kubernetes.io/"
 CONTROL_PLANE = frozenset(
     f"{_ROLE}{name}" for name in ("control-plane", "master", "controlplane", "etcd")
 )
-"""Keys of the taints that keep work off the nodes of the control plane: kubeadm's, its older one,
-and those of RKE. Other keys with this prefix (``worker``, ``gpu``) are used for batch nodes."""
+"""Keys of taints that keep workloads off control plane nodes: kubeadm's current and older one, and
+those of RKE. Other keys with this prefix (``worker``, ``gpu``) are used for batch nodes."""
 
 
 class KnownClasses(Protocol):
@@ -36,7 +36,7 @@ class KnownClasses(Protocol):
 
 
 def not_permitted(principal: Principal, item: Item, classes: KnownClasses) -> str:
-    """Why the principal may not ask for this, with the field; "" where he may."""
+    """Why the principal may not request this, with the field; "" if they may."""
     if principal.role >= TokenRole.ADMIN:
         return ""
     match item.get("kind"):
@@ -55,7 +55,7 @@ def not_permitted(principal: Principal, item: Item, classes: KnownClasses) -> st
 
 
 def _pods_of(spec: Item) -> Iterator[tuple[str, Item]]:
-    """The specifications of a Job's pods, and where they stand."""
+    """(path, spec) of each pod template of a Job."""
     tasks = spec.get("tasks")
     for i, task in enumerate(tasks if isinstance(tasks, list) else ()):
         if isinstance(task, dict):
@@ -103,7 +103,7 @@ def _of_priority(principal: Principal, priority: Any, at: str, known_classes: Kn
 
 
 def _highest(names: frozenset[str], known_classes: KnownClasses) -> int:
-    """The highest priority that comes of one of these classes, or of none."""
+    """The highest priority that one of these classes, or no class, results in."""
     classes = known_classes.priority_classes
     return max(
         [0, *(c.value for c in classes.values() if c.default)]

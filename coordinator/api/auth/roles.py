@@ -21,7 +21,7 @@ RECORD = "/apis/quadrant.dev/v1alpha1/record"
 _OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
 _ASKED = ("explain", "plans")
-"""Asked by POST, and changing nothing."""
+"""Subresources that are requested by POST and change nothing."""
 _SUBMITTED = frozenset(
     (*((kind.group, kind.plural) for kind in (POD, POD_GROUP, JOB)), ("quadrant.dev", "lists"))
 )
@@ -32,11 +32,11 @@ def _base(kind: Kind) -> str:
 
 
 def needed(method: str, route: str | None) -> TokenRole | None:
-    """The role; None = no token is needed.
+    """The role that a request needs; None = no token.
 
-    ``route`` is the pattern of the path (``/api/v1/namespaces/{namespace}/pods``): what a handler
-    will run, however the path was written. None where there is no handler: whoever may look may
-    know that.
+    ``route`` is the pattern of the path (``/api/v1/namespaces/{namespace}/pods``), which identifies
+    the handler however the path was written. It is None without a handler: role view suffices to
+    learn that.
     """
     if route is None:
         return TokenRole.VIEW
@@ -51,8 +51,8 @@ def needed(method: str, route: str | None) -> TokenRole | None:
 _EVERYWHERE = frozenset(
     (*(f"{_base(kind)}/{kind.plural}" for kind in KINDS if kind.namespaced), RECORD)
 )
-"""Routes that show what is in all namespaces. ``/stream`` does too, and leaves out what is not for
-its caller; it would otherwise be of no use to a tenant."""
+"""Routes that show all namespaces. ``/stream`` does as well, but filters by what its caller may
+see; otherwise it would be useless to a tenant."""
 
 
 def shows_all_namespaces(route: str) -> bool:
@@ -60,7 +60,7 @@ def shows_all_namespaces(route: str) -> bool:
 
 
 def _resource(parts: list[str]) -> tuple[str, str]:
-    """Group and plural of ``api/v1/...`` or ``apis/GROUP/VERSION/...``; "" where there is none."""
+    """(group, plural) of ``api/v1/...`` or ``apis/GROUP/VERSION/...``; "" if absent."""
     match parts:
         case ["api", _, *rest]:
             group = ""

@@ -1,8 +1,7 @@
-"""The file of tokens while the server runs: looked at each second, taken up where it is good.
+"""The token file of a running server: read once per second, and reloaded when it changed.
 
-A change counts once two looks found the same content, so that a file that is being written is not
-taken for a shorter one. A file that cannot be used changes nothing but what health says: the tokens
-that counted go on counting.
+A change is used once two reads in a row had the same content, so that a half-written file is not
+used. A file with errors changes nothing but health: the tokens loaded before stay valid.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 _LIMIT = 1 << 20
-"""Bytes; a Secret cannot hold more."""
+"""Maximum bytes; a Secret cannot hold more."""
 
 
 class TokenFile:
-    """``error``: why the file does not count as it is now, "" where it does."""
+    """``error``: why the file's current content is not in use; "" if it is."""
 
     def __init__(self, path: Path) -> None:
-        """Takes up the file. Raises SettingsError where it is bad: nobody could come in."""
+        """Load the file. Raises SettingsError if it has errors, since then nobody could log in."""
         self.path = path
         self.error = ""
         try:
@@ -36,15 +35,15 @@ class TokenFile:
         except TokenError as error:
             raise SettingsError(f"{PREFIX}TOKENS_FILE: {path}: {error}") from None
         self._text: str | None = text
-        """What the last look found; None where it found nothing that can be read."""
+        """Content at the last read; None if it could not be read."""
         self._settled = True
 
     def find(self, token: str) -> Principal | None:
-        """Whose token it is; None = nobody's."""
+        """The principal of a token; None if it is not valid."""
         return self._book.find(token)
 
     def look(self) -> bool:
-        """Look at the file; whether other tokens count from now on. It may block."""
+        """Read the file; returns whether the valid tokens changed. May block."""
         try:
             text: str | None = _read(self.path)
         except TokenError as error:
@@ -75,7 +74,7 @@ class TokenFile:
         return True
 
     def _refuse(self, error: str) -> None:
-        """Say it once; the tokens that count stay."""
+        """Log the error once; the valid tokens do not change."""
         if error != self.error:
             log.error(
                 "Kept the old tokens: the file cannot be used", file=str(self.path), why=error

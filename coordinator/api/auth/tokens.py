@@ -29,10 +29,10 @@ from shared.policy.model import PolicyError
 from shared.policy.volcano import load_yaml
 
 PREFIX = "qdt_"
-"""Begins every token, so that one which got into a file or a log can be searched for."""
+"""Prefix of every token, so that leaked ones can be found in files and logs."""
 
 LONGEST = 512
-"""Characters of what is looked at as a token."""
+"""Maximum characters; longer values are not compared."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.@]{0,61}[A-Za-z0-9])?")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -41,8 +41,8 @@ _ROLES = {role.word: role for role in TokenRole}
 
 
 class TokenError(ValueError):
-    """A file of tokens that cannot be used: what is wrong, and the remedy, without the
-    file's name."""
+    """The token file cannot be used; the message has the problem and remedy, not the file's
+    name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class TokenEntry:
 
 
 class TokenBook:
-    """The tokens that count."""
+    """The valid tokens."""
 
     def __init__(self, entries: tuple[TokenEntry, ...]) -> None:
         self.entries = entries
 
     def find(self, token: str) -> Principal | None:
-        """Whose token it is. All are compared, whichever fits: the time tells nothing."""
+        """The principal of a token. Compares with all tokens, so that the time reveals nothing."""
         sent = digest(token[:LONGEST])
         principal = None
         for entry in self.entries:
@@ -69,7 +69,7 @@ class TokenBook:
 
 
 def new_token() -> str:
-    """256 random bits as text."""
+    """A new token with 256 random bits."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -86,7 +86,7 @@ def entry_of(
     namespaces: list[str] | None = None,
     priority_classes: list[str] | None = None,
 ) -> dict[str, Any]:
-    """One entry of the file of tokens; an empty list means no limit. Raises TokenError."""
+    """An entry for the token file; an empty list means no limit. Raises TokenError."""
     entry: dict[str, Any] = {"name": name, "role": role}
     if queues:
         entry["queues"] = queues
@@ -100,7 +100,7 @@ def entry_of(
 
 
 def parse_tokens(text: str) -> TokenBook:
-    """The tokens of a file's content. Raises TokenError."""
+    """Parse a token file. Raises TokenError."""
     try:
         document = load_yaml(text)
     except PolicyError as error:
@@ -153,7 +153,7 @@ def _entry(value: object, at: str) -> TokenEntry:
 def _names(
     value: Mapping[str, Any], field: str, at: str, role: TokenRole, *, of: tuple[TokenRole, ...]
 ) -> frozenset[str] | None:
-    """A list of names that tokens of some roles have; None = it is absent."""
+    """A list of names that only some roles may have; None = absent."""
     names = value.get(field)
     if names is None:
         return None

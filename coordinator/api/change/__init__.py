@@ -1,1 +1,1 @@
-"""What a writing request makes of an object: its body, options and author. Pure."""
+"""From a writing request to the object to admit: body, options and author. Pure functions."""

@@ -1,8 +1,8 @@
-"""The part of an object that its author says, taken out of what he sends; and back.
+"""Separates the author's part of an object from the fields that the server adds.
 
-Clients send back what they read: with a status, a node, labels and versions that the server put
-there. What is shown beside an author's words is *added*: it is taken out where it comes back
-unchanged, so that it never becomes somebody's word.
+Clients send back what they read, including status, node, labels and versions that the server set.
+Fields shown in addition to what the author wrote are *added*: they are removed if they come back
+unchanged, so that they are never attributed to an author.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _STATUS = {
     "ResourceClaim": ("allocation", "reservedFor"),
     "ResourceQuota": ("hard", "used"),
 }
-"""What of ``status`` can be written, by kind: what is looked at and nobody here finds out."""
+"""Fields of ``status`` that can be written, by kind: read here, but not computed here."""
 _PARTS = (("metadata", "labels"), ("metadata", "annotations"), ("spec",), ("status",))
-"""Where the server adds fields."""
+"""Parts of an object to which the server adds fields."""
 
 
 def authored(kind: Kind, sent: Json, before: Document | None, live: Json | None) -> Json:
-    """The object to admit. ``live`` is how the object is shown now."""
+    """The object to admit. ``live``: the object as currently shown."""
     metadata = {k: v for k, v in sent["metadata"].items() if k not in SERVER_OWNED}
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and not annotations.keys().isdisjoint(OWN):
@@ -48,7 +48,7 @@ def authored(kind: Kind, sent: Json, before: Document | None, live: Json | None)
 
 
 def _status(kind: Kind, sent: Any, old: Any) -> Any:
-    """An author's part of the status; what he leaves out stays, as it does in Kubernetes."""
+    """The author's part of the status; parts that are not sent stay, as in Kubernetes."""
     parts = _STATUS.get(kind.kind, ())
     if not parts or not isinstance(sent, dict | None):
         return sent if parts else None
@@ -71,7 +71,7 @@ def _without_added(obj: Json, old: Json, live: Json) -> Json:
 
 
 def added(live: Json, written: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
-    """The fields that are shown and that nobody wrote, by the path of the object they are in."""
+    """The fields that are shown but not written, by the path of their parent object."""
     for path in _PARTS:
         shown, authored = _at(live, path), _at(written, path)
         extra = {k: v for k, v in shown.items() if k not in authored}
@@ -80,14 +80,14 @@ def added(live: Json, written: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
 
 
 def with_added(obj: Json, live: Json, written: Json) -> Json:
-    """The object as it would be shown: with what is added to the one that was ``written``."""
+    """The object as it would be shown: with the fields that ``live`` adds to ``written``."""
     for path, extra in added(live, written):
         obj = _with(obj, path, extra | _at(obj, path))
     return obj
 
 
 def _at(obj: Json, path: tuple[str, ...]) -> Json:
-    """The object at a path, {} where there is none."""
+    """The object at a path; {} if there is none."""
     value: Any = obj
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -95,7 +95,7 @@ def _at(obj: Json, path: tuple[str, ...]) -> Json:
 
 
 def _with(obj: Json, path: tuple[str, ...], value: Json) -> Json:
-    """With another object at a path; () is the whole."""
+    """Replace the object at a path; () is the root."""
     if not path:
         return value
     name, *rest = path

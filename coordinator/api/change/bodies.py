@@ -1,4 +1,4 @@
-"""Bodies of requests about one object: how large, in which language, what stands in them."""
+"""Request bodies for a single object: size limits, media types, parsing."""
 
 from __future__ import annotations
 
@@ -28,36 +28,39 @@ _FORMS: dict[str, Form] = {
     "application/x-yaml": "yaml",
 }
 _YAML_BYTES = 1 << 20
-"""Its values are bounded too: YAML costs 4 us a value, so a quarter of a second at worst."""
+"""The number of values is limited too: YAML costs 4 us per value, so at most a quarter of a
+second."""
 SMALL_JSON = 8 << 10
-"""Bytes of a body, and of the object that it changes, up to which the event loop handles them
-itself. The worst patch takes 2 us a byte; what is larger goes to a parser process. Most pods have
-less than a kilobyte, and pay nothing for this."""
+"""Maximum bytes of a body plus the object it changes that the event loop handles itself.
+
+The worst patch takes 2 us per byte; larger ones go to a parser process. Most pods have less than a
+kilobyte and avoid that cost.
+"""
 SMALL_YAML = 8 << 10
-"""The same of YAML: 1.1 us a byte at worst, where nothing in it is repeated by reference."""
+"""The same for YAML: at most 1.1 us per byte without aliases."""
 RETRY_AFTER = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """What one body, and all that wait together, may cost."""
+    """Limits for one body, and for all waiting bodies together."""
 
     body_bytes: int = 3 << 19
-    """What etcd takes as one request, and so a Kubernetes API server as one object: 1.5 MiB."""
+    """etcd's limit for a request, and so a Kubernetes API server's for an object: 1.5 MiB."""
     waiting_bytes: int = 64 << 20
-    """Bodies that are being read, judged or stored; beyond it the answer is 429."""
+    """Bodies being read, judged or stored; above this the answer is 429."""
     body_seconds: float = 20.0
 
 
 class Bodies:
-    """Reads bodies, as many at a time as the limits allow."""
+    """Reads bodies within the limits."""
 
     def __init__(self, limits: BodyLimits | None = None) -> None:
         self._limits = limits or BodyLimits()
         self._waiting = 0
 
     def take(self, request: web.Request) -> _Room:
-        """Room for the body, to be held (``with``) until the request is answered."""
+        """Reserve memory for the body; hold it (``with``) until the request is answered."""
         size = request.content_length
         size = self._limits.body_bytes if size is None and request.can_read_body else size or 0
         if size > self._limits.body_bytes:
@@ -89,7 +92,7 @@ class Bodies:
 
 
 class _Room:
-    """A part of the memory for bodies."""
+    """A reserved part of the memory for bodies."""
 
     def __init__(self, bodies: Bodies, size: int) -> None:
         self._bodies = bodies
@@ -108,8 +111,8 @@ def _too_large(most: int) -> Problem:
 
 
 def is_small(body: bytes, content_type: str, *, besides: int = 0) -> bool:
-    """May the event loop handle a body of this kind itself? ``besides``: bytes of the object that
-    it changes."""
+    """Whether the event loop may handle the body itself. ``besides``: bytes of the object that it
+    changes."""
     if content_type in (JSON, STRATEGIC, MERGE, JSON_PATCH):
         return len(body) + besides <= SMALL_JSON
     # An alias may repeat a megabyte within a few bytes.
@@ -117,7 +120,7 @@ def is_small(body: bytes, content_type: str, *, besides: int = 0) -> bool:
 
 
 def object_of(body: bytes, content_type: str) -> dict[str, Any]:
-    """The one object of a body. Raises Problem: 415, or 400 with the line."""
+    """The single object of a body. Raises Problem: 415, or 400 with the line."""
     form = _FORMS.get(content_type)
     if form is None:
         raise unsupported(content_type, tuple(_FORMS)[:2])
@@ -128,7 +131,7 @@ def object_of(body: bytes, content_type: str) -> dict[str, Any]:
 
 
 def patch_of(body: bytes, content_type: str) -> Any:
-    """The patch of a body: an object, for a JSON patch a list. Raises Problem."""
+    """The patch in a body: an object, or a list for a JSON patch. Raises Problem."""
     if content_type not in PATCHES:
         raise unsupported(content_type, PATCHES)
     # Clients send JSON as what they call YAML; only real YAML has to be small.
@@ -152,7 +155,7 @@ def _limits(form: Form) -> TextLimits:
 
 
 def unreadable(error: TextError) -> Problem:
-    """400, with the line."""
+    """400 with the line of the error."""
     return bad(f"the body cannot be read: {error}")
 
 

@@ -1,7 +1,7 @@
-"""From a request and the object as it is to the object as it should be. Pure functions.
+"""From a request and the current object to the object to admit.
 
-Each gets the newest document and how the object is shown now, and returns what is to be admitted.
-What cannot be is a Problem.
+Pure functions. Each gets the newest document and the object as currently shown, and returns the
+object to admit, or raises Problem.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ from shared.manifests.text.text import read_object
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The object as it is. Both None: there is none. ``before`` alone None: it is shown, but it
-    belongs to another object (the pods of a Job). ``written``: the version at which its author last
-    changed it; 0 where that is not known."""
+    """The current object. Both fields None: there is none.
+
+    Only ``before`` None: the object is shown but derived from another (pods of a Job). ``written``:
+    version at which its author last changed it; 0 if unknown.
+    """
 
     before: Document | None
     live: dict[str, Any] | None
@@ -52,7 +54,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes, and when (RFC 3339). ``force``: take fields of others."""
+    """Who writes, and when (RFC 3339). ``force``: take over fields of other managers."""
 
     manager: str
     time: str
@@ -67,8 +69,11 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """A request that writes one object, without its body. ``name`` "": the body says it.
-    ``language``: the media type of the body. ``suffix``: ends a name that is to be made."""
+    """A request that writes one object, without its body.
+
+    ``name`` "": the body has it. ``language``: media type of the body. ``suffix``: for a generated
+    name.
+    """
 
     verb: Verb
     kind: Kind
@@ -79,7 +84,7 @@ class ChangeRequest:
     suffix: str = ""
 
     def sent(self, body: bytes) -> Any:
-        """The object or patch of the body. Raises Problem (400, 415, 422)."""
+        """Parse the object or patch in the body. Raises Problem (400, 415, 422)."""
         match self.verb:
             case Verb.CREATE:
                 sent = object_of(body, self.language)
@@ -92,7 +97,7 @@ class ChangeRequest:
                 return patch_of(body, self.language)
 
     def made(self, sent: Any, now: Now) -> dict[str, Any]:
-        """The object to be admitted. Raises Problem."""
+        """The object to admit. Raises Problem."""
         match self.verb:
             case Verb.CREATE:
                 return created(now, sent, self.kind, self.author)
@@ -106,9 +111,8 @@ class ChangeRequest:
 def identified(
     sent: dict[str, Any], kind: Kind, namespace: str, name: str | None
 ) -> dict[str, Any]:
-    """The object with the kind and namespace that its path says, or a Problem where it says others.
-
-    ``name`` None: the path says none, so that the object must.
+    """Check the object's kind and namespace against the path, and fill them in. Raises Problem if
+    they differ. ``name`` None: the path has none, so the object needs one.
     """
     for field, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         sent_value = sent.get(field)
@@ -136,7 +140,7 @@ def identified(
 
 
 def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:
-    """The object with a name: its own, or ``generateName`` and a suffix."""
+    """The object with its own name, or one generated from ``generateName`` and a suffix."""
     metadata = obj["metadata"]
     if metadata["name"]:
         return obj
@@ -155,7 +159,7 @@ def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:
 
 
 _LONGEST_PREFIX = 58
-"""Characters of ``generateName`` that are kept, as in Kubernetes."""
+"""Maximum characters of ``generateName`` that are used, as in Kubernetes."""
 
 
 def created(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
@@ -167,7 +171,7 @@ def created(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[s
 
 
 def check_free(now: Now, kind: Kind, name: str) -> None:
-    """May an object of this name be created? Raises Problem."""
+    """Raise Problem if no object of this name can be created now."""
     if now.before is not None and now.before.deleting is not None:
         raise being_deleted(kind, name)
     if now.before is not None or now.live is not None:
@@ -185,7 +189,7 @@ def replaced(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[
 def patched(
     now: Now, patch: Any, kind: Kind, author: Author, *, key: Key, language: str
 ) -> dict[str, Any]:
-    """``language`` is the media type of the patch."""
+    """The current object with the patch applied. ``language``: the patch's media type."""
     if language == APPLY:
         return _applied(now, key, patch, kind, author)
     before, live = _existing(now, kind, key.name)
@@ -206,7 +210,7 @@ def _merged(base: dict[str, Any], patch: Any, language: str, kind: Kind) -> Any:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """A deep copy of a patched object, checked against the limits of a body."""
+    """A deep copy of a patched object, checked against the limits for bodies."""
     try:
         return read_object(orjson.dumps(value), form="json")
     except (TextError, TypeError) as error:
@@ -283,7 +287,8 @@ def _updated(
 
 
 def _existing(now: Now, kind: Kind, name: str) -> tuple[Document, dict[str, Any]]:
-    """The object's document and how it is shown. Raises Problem where it is nobody's own."""
+    """The object's document and shown form. Raises Problem if it does not exist, or is derived from
+    another."""
     if now.live is None and now.before is None:
         raise not_found(kind.plural, name, group=kind.group)
     if now.before is None:
@@ -299,7 +304,7 @@ def _owner(live: dict[str, Any]) -> str:
 
 
 def check_deletion(now: Now, kind: Kind, name: str, *, uid: str, version: str) -> None:
-    """May the object be deleted? Raises Problem."""
+    """Raise Problem if the object cannot be deleted."""
     if now.live is None and now.before is None:
         raise not_found(kind.plural, name, group=kind.group)
     if now.before is None:
@@ -312,11 +317,10 @@ def check_deletion(now: Now, kind: Kind, name: str, *, uid: str, version: str) -
 def _check_versions(
     obj: dict[str, Any], live: dict[str, Any], kind: Kind, name: str, written: int
 ) -> None:
-    """Is it the incarnation and the version that the author read? What he does not say fits.
+    """Check the incarnation and version that the author read, if given. Raises Problem.
 
-    Members of a gang have a new version whenever another of them moves, and a watch tells most of
-    them at an older one: what was read since the object was last written is the latest of what an
-    author may write.
+    Members of a gang get a new version whenever another member changes, and a watch shows most of
+    them with an older one. So a version is current if the author's last write is not newer.
     """
     sent, current = obj["metadata"], live["metadata"]
     uid, version = sent.get("uid"), sent.get("resourceVersion")
@@ -331,6 +335,6 @@ def _check_versions(
 
 
 def _number(version: Any) -> int:
-    """-1 for what is no version of ours."""
+    """The version as a number; -1 if it is not one of this server's."""
     plain = isinstance(version, str) and version.isascii() and version.isdigit()
     return int(version) if plain and len(version) <= 19 else -1

@@ -1,4 +1,4 @@
-"""Options of a request that writes: query parameters, and the body of a deletion."""
+"""Options of writing requests, from query parameters and from the body of a deletion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALIDATION = ("", "Ignore", "Warn", "Strict")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``manager`` is who writes, for the account of fields; ``named`` where he says so himself."""
+    """``manager``: the author for managed fields; ``named``: it was given explicitly."""
 
     dry_run: bool
     manager: str
@@ -27,7 +27,7 @@ class Options:
 
 
 def read_options(request: web.Request) -> Options:
-    """Raises Problem. Parameters that are unknown are left to other readers."""
+    """Read the options. Raises Problem. Unknown parameters are ignored."""
     query = request.query
     manager = query.get("fieldManager", "")
     if len(manager) > _LONGEST_MANAGER or not manager.isprintable():
@@ -47,7 +47,7 @@ def read_options(request: web.Request) -> Options:
 
 
 def _agent(request: web.Request) -> str:
-    """The program, from ``User-Agent: program/version (...)``."""
+    """The program name in ``User-Agent: program/version (...)``."""
     name = request.headers.get("User-Agent", "").partition("/")[0].strip()
     return name[:_LONGEST_MANAGER] if name and name.isprintable() else "unknown"
 
@@ -60,7 +60,7 @@ def _dry_run(values: list[Any]) -> bool:
 
 
 def manager_is_required() -> Problem:
-    """Kubernetes' answer to an apply that says no manager."""
+    """Kubernetes' answer to an apply without a field manager."""
     cause = Cause("fieldManager", "Required value: is required for apply patch", _REQUIRED)
     return Problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -77,7 +77,7 @@ _REQUIRED = "FieldValueRequired"
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """``uid`` and ``version``: delete only this incarnation, only if nothing changed."""
+    """``uid`` and ``version``: preconditions of the deletion."""
 
     dry_run: bool
     uid: str
@@ -85,8 +85,10 @@ class Deletion:
 
 
 def read_deletion(body: dict[str, Any], *, dry_run: bool) -> Deletion:
-    """``DeleteOptions``. Grace and propagation mean nothing here: what belongs to an object goes
-    with it. Raises Problem."""
+    """Parse ``DeleteOptions``. Raises Problem.
+
+    Grace period and propagation have no effect: dependents are deleted with the object.
+    """
     conditions = body.get("preconditions") or {}
     again = body.get("dryRun") or []
     if not isinstance(conditions, dict) or not isinstance(again, list):

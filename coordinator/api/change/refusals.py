@@ -1,4 +1,4 @@
-"""Refusals as Kubernetes words them, so that its tools print what their users know."""
+"""Refusals in Kubernetes' format, so that its tools print familiar messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _REASONS = (
     ("too many", "FieldValueTooMany", "Too many"),
     ("too long", "FieldValueTooLong", "Too long"),
 )
-"""By the beginning of a message: Kubernetes' reason, and how its messages begin."""
+"""Prefix of a refusal's message -> Kubernetes' reason, and the prefix of its messages."""
 _INVALID = ("", "FieldValueInvalid", "Invalid value")
 _LONGEST_WARNING = 500
 
 
 def of_refusal(kind: Kind, name: str, refusal: Refusal, *, exists: bool = False) -> Problem:
-    """The answer to a refusal by admission. ``name`` without namespace. ``exists``: the object was
-    to be changed, not to be created."""
+    """The answer to a refusal by admission. ``name``: without the namespace. ``exists``: the
+    request was an update, not a creation."""
     if exists and refusal.field == "metadata.name" and "cannot change" in refusal.message:
         remedy = "delete it and create it anew; labels and annotations can change"
         message = f"Forbidden: the specification of a {kind.kind} cannot change; {remedy}"
@@ -52,7 +52,7 @@ def _cause(refusal: Refusal) -> Cause:
 
 
 def invalid(kind: Kind, name: str, *causes: Cause) -> Problem:
-    """422. Each cause's message begins with Kubernetes' words for its reason."""
+    """422 Invalid. The message of each cause begins with Kubernetes' words for its reason."""
     text = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     text = f"[{text}]" if len(causes) > 1 else text
     group = f".{kind.group}" if kind.group else ""
@@ -117,7 +117,7 @@ def _about(
 
 
 def belongs(kind: Kind, name: str, owner: str) -> Problem:
-    """For what is shown but was not made by anybody: the pods and the PodGroup of a Job."""
+    """422 for a derived object (pods and the PodGroup of a Job), which cannot be written itself."""
     remedy = f"Forbidden: it belongs to {owner}; change or delete that instead"
     return invalid(kind, name, Cause("metadata.ownerReferences", remedy, "FieldValueForbidden"))
 

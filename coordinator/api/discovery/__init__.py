@@ -1,1 +1,1 @@
-"""What the API says of itself: discovery documents and OpenAPI."""
+"""Discovery documents and OpenAPI."""

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and kinds there are. kubectl asks for this first of all."""
+"""Discovery of groups, versions and kinds. kubectl reads it first."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from coordinator.api.http.responses import json_answer
 from coordinator.intake.documents.kinds import JOB, KINDS, POD, POD_GROUP, Kind
 
 MAJOR, MINOR = "1", "32"
-"""The dialect that is spoken here; clients compare it with their own version."""
+"""The Kubernetes version whose API is served; clients compare it with their own."""
 _ALL = (POD, POD_GROUP, JOB)
-"""What ``kubectl get all`` shows."""
+"""Kinds in the category ``all`` of ``kubectl get all``."""
 
 
 def discovery_routes(
     virtual: Iterable[tuple[str, dict[str, Any]]] = (), kinds: tuple[Kind, ...] = KINDS
 ) -> list[web.RouteDef]:
-    """``virtual``: group version (``quadrant.dev/v1alpha1``) and entry of each resource that is a
-    verb."""
+    """``virtual``: (group version such as ``quadrant.dev/v1alpha1``, entry) for each subresource
+    that is a verb."""
     resources: dict[str, list[dict[str, Any]]] = {}
     for kind in kinds:
         resources.setdefault(kind.api_version, []).append(resource(kind))
@@ -98,7 +98,7 @@ def _version() -> dict[str, str]:
 
 
 def _says(body: dict[str, Any]) -> Handler:
-    """A handler that always says the same."""
+    """A handler with a constant answer."""
 
     async def handler(_: web.Request) -> web.StreamResponse:
         return json_answer(body)

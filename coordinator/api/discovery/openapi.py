@@ -1,9 +1,9 @@
-"""OpenAPI: what can be asked of this server, one document for each group and version.
+"""OpenAPI documents, one per group and version.
 
-kubectl reads it before it applies (does PATCH take ``fieldValidation``?) and for ``explain``.
-Version 3 is served, an index and documents, as Kubernetes does. For a List kubectl asks for version
-2 and nothing else: that one describes nothing, so that kubectl checks nothing by itself and each
-object is checked here.
+kubectl reads them before it applies (does PATCH accept ``fieldValidation``?) and for ``explain``.
+Version 3 is served as in Kubernetes, as an index and documents. For a List kubectl requests only
+version 2. That document describes nothing, so that kubectl validates nothing itself and each object
+is validated here.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _REF = "#/components/schemas/"
 _COMMON = ("DeleteOptions", "ListMeta", "ObjectMeta", "Status")
 _NOTHING = {"swagger": "2.0", "info": {"title": "Quadrant", "version": "v1"}, "paths": {}}
 _NOTHING_PACKED = b"\x0a\x032.0\x12\x0e\x0a\x08Quadrant\x12\x02v1\x42\x00"
-"""The same as a protocol buffer, the only form that kubectl takes of version 2."""
+"""The same as a protocol buffer, the only form of version 2 that kubectl accepts."""
 _PACKED_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 HASH = 16
-"""Characters of the hash in an address: what an address answers never changes."""
+"""Characters of the hash in a URL; the content behind a URL never changes."""
 
 
 def openapi_routes(kinds: tuple[Kind, ...] = KINDS) -> list[web.RouteDef]:
@@ -65,7 +65,7 @@ def _gives(body: bytes) -> Handler:
 
 @lru_cache(maxsize=32)
 def document(api_version: str, kinds: tuple[Kind, ...]) -> Json:
-    """Everything about the kinds of one group and version."""
+    """The document of one group and version, with all its kinds."""
     paths: Json = {}
     schemas: dict[str, Schema] = {}
     for kind in kinds:
@@ -84,7 +84,7 @@ def document(api_version: str, kinds: tuple[Kind, ...]) -> Json:
 
 
 def _reached(names: list[str]) -> set[str]:
-    """These schemas, and every schema that one of them refers to."""
+    """These schemas, and all that they refer to, directly or not."""
     reached: set[str] = set()
     while names:
         name = names.pop()

@@ -1,4 +1,4 @@
-"""The operations of one kind, as OpenAPI describes them."""
+"""The operations on one kind, in OpenAPI's form."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from coordinator.intake.documents.kinds import KINDS, SHARD, Kind
 Json = dict[str, Any]
 _REF = "#/components/schemas/"
 _STRATEGIC = {k.kind for k in KINDS if not k.group.endswith((".volcano.sh", SHARD.group))}
-"""Kinds of Kubernetes itself: their lists merge by keys. Volcano's take merge patches."""
+"""Kubernetes' own kinds, whose lists merge by key. Volcano's kinds take merge patches."""
 
 
 def operations(kind: Kind) -> Json:
-    """Path -> what can be done there."""
+    """Path -> operations on it."""
     root = f"/{'apis' if kind.group else 'api'}/{kind.api_version}"
     paths: Json = {}
     everywhere = f"{root}/{kind.plural}"

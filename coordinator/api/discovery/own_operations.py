@@ -1,4 +1,4 @@
-"""The operations that are no objects', as OpenAPI describes them: lists, status, plans, explain."""
+"""Operations that are not on objects, in OpenAPI's form: lists, status, plans, explain."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ATOMIC: Json = {
 
 
 def own_operations(api_version: str) -> Json:
-    """Path -> what can be done there, of one group and version."""
+    """Path -> operations on it, for one group and version."""
     paths: Json = {}
     for kind in (POD, POD_GROUP, JOB):
         if kind.api_version == api_version:

@@ -1,1 +1,1 @@
-"""What every answer is made with: responses, failures, health, media types, traces."""
+"""Parts shared by all handlers: responses, failures, health, media types, traces."""

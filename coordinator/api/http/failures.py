@@ -1,4 +1,4 @@
-"""Every failure becomes an answer in the form of its path; none shows a traceback."""
+"""Turns every failure into an answer in the path's format, without a traceback."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from shared.errors import shown
 log = structlog.get_logger(__name__)
 
 LONGEST_URL = 4096
-"""Characters of path and query; long selectors are cut off before anybody parses them."""
+"""Maximum characters of path and query; longer URLs are refused before they are parsed."""
 LONGEST_REASON = 120
 
 
 class OneLine(logging.Filter):
-    """Shortens the library's log about bytes that are no HTTP to one line: the library answers them
-    with 400 and would log a traceback."""
+    """Shortens aiohttp's log of malformed HTTP requests to one line. It answers them with 400 and
+    would log a traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -62,8 +62,11 @@ async def failures(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def _client_left(request: web.Request, error: Exception) -> bool:
-    """Whether it failed because the connection ended. The library says so in two ways: a reader
-    that waits gets the one, a reader that begins after the end the other."""
+    """Whether it failed because the client closed the connection.
+
+    aiohttp has two errors for this: one for a read that is waiting, one for a read that begins
+    after the end.
+    """
     if isinstance(error, RuntimeError):
         return request.transport is None
     return isinstance(error, ConnectionResetError)
@@ -75,7 +78,7 @@ def failure(request: web.Request, problem: Problem) -> web.Response:
 
 
 def _of_the_server(request: web.Request, error: web.HTTPException) -> web.Response:
-    """The answer to a request that the library itself refused: an unknown path, method or size."""
+    """The answer to a request that aiohttp itself refused: an unknown path, method or size."""
     status = HTTPStatus(error.status)
     reason = status.phrase.replace(" ", "")
     answer = failure(request, Problem(status, reason, _said(request, status)))

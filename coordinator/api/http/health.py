@@ -1,8 +1,8 @@
-"""Whether this process lives and may be given work: for probes, and for people.
+"""Health endpoints, for probes and people.
 
-``/livez`` and ``/readyz`` answer in plain text as Kubernetes' own servers do: ``?verbose`` names
-each check, ``?exclude=NAME`` leaves one out, ``/readyz/NAME`` asks one. ``/healthz`` is another
-name of ``/livez``. ``/health`` has it all as JSON.
+``/livez`` and ``/readyz`` answer in plain text as Kubernetes' own servers do: ``?verbose`` lists
+the checks, ``?exclude=NAME`` skips one, ``/readyz/NAME`` runs one. ``/healthz`` is an alias of
+``/livez``. ``/health`` returns everything as JSON.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from shared.errors import shown
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """``look`` says what is wrong, "" where nothing is. It must not wait for anything.
+    """A check. ``look`` returns the problem, "" if there is none, and must not block.
 
-    A check that is not ``needed`` is told, and does not make the process unready.
+    A check that is not ``needed`` is reported, but does not make the process unready.
     """
 
     name: str
@@ -32,7 +32,7 @@ class HealthCheck:
 
 
 PING = HealthCheck("ping", lambda: "")
-"""That the process answers at all."""
+"""Passes if the process answers at all."""
 
 
 def health_routes(checks: Sequence[HealthCheck]) -> list[web.RouteDef]:

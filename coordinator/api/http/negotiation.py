@@ -1,4 +1,4 @@
-"""In which form a client wants objects, from its Accept header."""
+"""Content negotiation: the form of objects that the Accept header asks for."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class AnswerForm(Enum):
 
 
 def form_of(accept: str) -> AnswerForm:
-    """The first form in the header that we have. Raises Problem (406) where none is.
+    """The first supported form in the header. Raises Problem (406) if there is none.
 
-    ``application/json;as=Table;v=v1;g=meta.k8s.io`` asks for a table; several media types are
-    separated by commas, best first.
+    ``application/json;as=Table;v=v1;g=meta.k8s.io`` asks for a table; media types are separated by
+    commas, in order of preference.
     """
     if not accept.strip():
         return AnswerForm.OBJECT

@@ -1,4 +1,4 @@
-"""A span for each request, where traces are wanted."""
+"""A span per request if tracing is on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.telemetry.tracing import request_span, tracing
 
 
 def traces() -> list[Middleware]:
-    """The middleware, or none where nobody looks: then a request costs nothing more."""
+    """The middleware; empty without tracing, so that requests cost nothing extra."""
     return [_traced] if tracing() else []
 
 

@@ -1,1 +1,1 @@
-"""Connections: which are accepted, how many, from where, and which give way."""
+"""Connections: which are accepted, limits on them, and which are closed for others."""

@@ -1,9 +1,9 @@
-"""How many connections may be open, and which of them have to give way. Pure bookkeeping.
+"""The limits on open connections, and the choice of those to close. Pure bookkeeping.
 
 A connection is *waiting* while the client owes something: its first byte, the rest of a request's
-head, the rest of a body, or its next request. All others have a complete request that is being
-answered. Where a bound is reached, one that waits makes room for the new one, so that connections
-which ask for nothing never keep out one that does (decision 0043).
+head or body, or its next request. All others have a complete request that is being answered. At a
+limit, a waiting connection is closed for a new one, so that connections without a request never
+keep out one with a request (decision 0043).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Generic, TypeVar
 C = TypeVar("C")
 
 MOST_OF_ADDRESS = 256
-"""Connections of one client address: twice the watches of one server, which are the longest."""
+"""Maximum connections per client address: twice the maximum watches of a server, the longest
+requests."""
 
 _IPV6_PREFIX = 64
 """One IPv6 host usually has a whole /64 to itself, so single addresses would bound nothing."""
 
 
 class WaitingFor(Enum):
-    """What a connection waits for from its client, in the order in which connections are closed
-    when there are too many: first those that never sent a complete request, last those that an
-    honest client may use again."""
+    """What a connection waits for from its client. The order is that in which connections are
+    closed: first those that never sent a complete request, last those that a client may reuse."""
 
     BYTE = "its first byte"
     HEAD = "the rest of the head of its request"
@@ -34,23 +34,26 @@ class WaitingFor(Enum):
 
 
 DEADLINES = {WaitingFor.BYTE: 10.0, WaitingFor.HEAD: 10.0, WaitingFor.BODY: 40.0}
-"""Seconds that a client may take. Ten for a head: nginx takes 60, Kubernetes' own server 32, and a
-head is one packet. Those who read bodies give up first, after 20 s, with an answer that says so; 40
-is for the requests whose body nobody reads. Idle connections end by the library's own timer."""
+"""Maximum seconds for the client, per state.
+
+10 for a head, which is one packet: nginx allows 60, Kubernetes' server 32. Handlers that read
+bodies time out first, after 20 s with an error answer; 40 is for bodies that no handler reads. Idle
+connections are closed by aiohttp's own timer.
+"""
 
 
 GRACE_SECONDS = 1.0
-"""A state counts against a connection only after so long. Otherwise a flood of new connections
-would close the one that was opened last, before its client could send anything."""
+"""A state counts against a connection only after this time. Otherwise a flood of new connections
+would close the newest before its client could send anything."""
 
 
 class TooManyConnections(Exception):
-    """No connection can give way: all of them have requests that are being answered."""
+    """No connection can be closed for a new one: all have requests that are being answered."""
 
 
 class Connections(Generic[C]):
-    """``most``: connections in all. ``uncounted`` tells the addresses without a bound of their
-    own: this machine's, and those of proxies, behind which there are many clients."""
+    """The book of connections. ``most``: the total limit. ``uncounted`` tests for addresses without
+    a limit of their own: this machine's, and those of proxies, which carry many clients."""
 
     def __init__(
         self,
@@ -63,18 +66,17 @@ class Connections(Generic[C]):
         self._most_of_address = most_of_address
         self._uncounted = uncounted
         self._address: dict[C, str] = {}
-        """Every connection; "" for those of no counted address."""
+        """Every connection -> its address; "" for addresses that are not counted."""
         self._of_address: dict[str, dict[C, None]] = {}
         self._state: dict[C, WaitingFor] = {}
         self._since: dict[WaitingFor, dict[C, float]] = {state: {} for state in WaitingFor}
-        """Every waiting connection by what is owed, the one that has waited longest first."""
+        """Waiting connections per state, the one that has waited longest first."""
 
     def __len__(self) -> int:
         return len(self._address)
 
     def make_room(self, address: str, now: float) -> C | None:
-        """The connection to be closed so that ``address`` may open one more; None = there is room.
-
+        """The connection to close so that ``address`` may open one more; None = there is room.
         Raises TooManyConnections."""
         group = self._group(address)
         of_group = self._of_address.get(group, {}) if group else {}
@@ -93,7 +95,7 @@ class Connections(Generic[C]):
         return longest
 
     def longest_waiting(self, now: float) -> C | None:
-        """The first of all to give way; None = every connection is being answered."""
+        """The first connection to close; None = all are being answered."""
         fronts = [
             (s, *next(iter(waiting.items()))) for s, waiting in self._since.items() if waiting
         ]
@@ -107,21 +109,21 @@ class Connections(Generic[C]):
         self._wait(connection, WaitingFor.BYTE, now)
 
     def received(self, connection: C, now: float) -> None:
-        """Some bytes came."""
+        """Note that some bytes came."""
         if self._state.get(connection) in (WaitingFor.BYTE, WaitingFor.REQUEST):
             self._wait(connection, WaitingFor.HEAD, now)
 
     def head_received(self, connection: C, now: float) -> None:
-        """A head is complete, its body is not."""
+        """Note that a head is complete and its body is not."""
         self._wait(connection, WaitingFor.BODY, now)
 
     def body_received(self, connection: C) -> None:
-        """The rest of a body came; it is of no interest where the request was answered before."""
+        """Note that the body is complete. Has no effect if the request was already answered."""
         if self._state.get(connection) is WaitingFor.BODY:
             self.request_received(connection)
 
     def request_received(self, connection: C) -> None:
-        """The whole request came: from now on the client waits for us."""
+        """Note that the request is complete: from now on the client waits for the server."""
         if (state := self._state.pop(connection, None)) is not None:
             del self._since[state][connection]
 
@@ -129,7 +131,7 @@ class Connections(Generic[C]):
         self._wait(connection, WaitingFor.REQUEST, now)
 
     def closed(self, connection: C) -> None:
-        """Forget it. Any number of times."""
+        """Forget the connection; may be repeated."""
         self.request_received(connection)
         group = self._address.pop(connection, "")
         if group:
@@ -139,7 +141,7 @@ class Connections(Generic[C]):
                 del self._of_address[group]
 
     def overdue(self, now: float) -> list[tuple[C, WaitingFor]]:
-        """The connections whose deadline is over, with what they owe."""
+        """The connections past their deadline, with what they wait for."""
         overdue: list[tuple[C, WaitingFor]] = []
         for state, seconds in DEADLINES.items():
             for connection, since in self._since[state].items():
@@ -156,7 +158,7 @@ class Connections(Generic[C]):
         self._since[state][connection] = now
 
     def _group(self, address: str) -> str:
-        """The address that is counted: an IPv6 network, an IPv4 address; "" = not counted."""
+        """The counted address: an IPv4 address or an IPv6 network; "" = not counted."""
         if self._uncounted(address):
             return ""
         try:
@@ -171,8 +173,8 @@ class Connections(Generic[C]):
 
 
 def _first_to_go(fronts: Sequence[tuple[WaitingFor, C, float]], now: float) -> C | None:
-    """The connection to close: the first, in the order of states, that has waited for the grace
-    time, else the one that has waited longest."""
+    """The connection to close: by order of states one that has waited at least the grace time, else
+    the one that has waited longest."""
     for _, connection, since in fronts:
         if now - since >= GRACE_SECONDS:
             return connection

@@ -1,9 +1,9 @@
-"""The HTTP listener: it goes on accepting, whatever connections are open already.
+"""The HTTP listener: it keeps accepting, however many connections are open.
 
-The library bounds the time that a connection may be idle. It has no bound on their number, none on
-the time for a request's head, and after a failed ``accept`` asyncio pauses for a second. So the
-sockets are accepted here, and :class:`coordinator.api.listener.connections.Connections` says which
-connection is closed for a new one (decision 0043).
+aiohttp limits idle time, but neither the number of connections nor the time for a request's head,
+and asyncio pauses for a second after a failed ``accept``. So sockets are accepted here, and
+:class:`coordinator.api.listener.connections.Connections` chooses the connection to close for a new
+one (decision 0043).
 """
 
 from __future__ import annotations
@@ -33,44 +33,47 @@ from shared.settings.settings import Settings
 log = structlog.get_logger(__name__)
 
 MOST_CONNECTIONS = 4096
-"""Connections in all, where the limit of files allows so many. One that is idle holds 5.5 KB (M);
-watches are bounded at 128, and what asks and goes holds a connection for milliseconds."""
+"""Maximum connections, if the limit of open files allows it. An idle one takes 5.5 KB (M); watches
+are limited to 128, and other requests hold a connection for milliseconds."""
 
 FILES_OF_THE_SERVICE = 192
 FILES_OF_A_SHARD = 2
-"""Descriptors that are kept for everything else. A coordinator at rest has 41 open with 4 shard
-workers and 52 with 12 (M): channels of Ray; the rest is for files that are opened now and then."""
+"""File descriptors reserved per shard for everything else.
+
+An idle coordinator has 41 open with 4 shard workers and 52 with 12 (M), for Ray's channels; the
+rest is for files that are opened occasionally.
+"""
 
 FEWEST_CONNECTIONS = 32
-"""Connections that are allowed however low the limit of files is."""
+"""Minimum limit on connections, however low the limit of open files."""
 
 IDLE_SECONDS = 120.0
-"""An idle connection is closed after so long. Longer than clients keep one (Go 90 s, aiohttp 15 s),
-so that they end it, and no request meets a connection that is being closed."""
+"""Idle connections are closed after this time. It exceeds the clients' own (Go 90 s, aiohttp 15 s),
+so that clients close first and no request meets a closing connection."""
 
 STALLED_SECONDS = 30.0
-"""A client that takes nothing of its answer for so long is cut. Streams cut theirs after 10 s."""
+"""A client that reads nothing of its answer for this long is disconnected. Streams use 10 s."""
 
 SWEEP_SECONDS = 1.0
-"""How often connections are looked through for deadlines that are over."""
+"""Interval of the check for expired deadlines."""
 
 BACKLOG = 1024
-"""Connections that the kernel keeps until they are accepted; the default of 128 is full within
-10 ms of a flood, and then the client's own retry takes a second."""
+"""Connections that the kernel queues until they are accepted. The default of 128 fills within 10 ms
+of a flood; then the client's own retry takes a second."""
 
 ACCEPTS_PER_TURN = 16
-"""Connections that are taken before others get their turn on the loop: 80 us each (M)."""
+"""Connections accepted before other tasks run: 80 us each (M)."""
 
 LONGEST_LINE = 8190
-"""Bytes of a request's first line, and of each of its headers."""
+"""Maximum bytes of a request's first line, and of each header."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _EXHAUSTED_SECONDS = 0.05
-"""Pause where the system has no descriptor left, after one was given back."""
+"""Pause when the system has no descriptor left, after one was released."""
 
 
 def most_connections(shards: int) -> int:
-    """The bound on connections: what the limit of files leaves beside the service's own."""
+    """The connection limit: the limit of open files minus the service's own."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS
@@ -80,7 +83,8 @@ def most_connections(shards: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    """What the operator says of the listeners; ``shards``: how many workers need descriptors."""
+    """The operator's settings for listeners. ``shards``: number of workers that need
+    descriptors."""
 
     hosts: AllowedHosts = field(default_factory=AllowedHosts)
     proxies: Proxies = field(default_factory=Proxies)
@@ -93,7 +97,7 @@ def listener_options(settings: Settings) -> ListenerOptions:
 
 
 class Listener:
-    """Serves an application. ``shutdown_seconds``: how long open requests may take at the end."""
+    """Serves an application. ``shutdown_seconds``: time for open requests to finish at the end."""
 
     def __init__(
         self, app: web.Application, options: ListenerOptions, *, shutdown_seconds: float
@@ -104,12 +108,12 @@ class Listener:
             most=most_connections(options.shards), uncounted=options.proxies.include
         )
         self._accepted: set[socket.socket] = set()
-        """Those that have no transport yet, which would close them."""
+        """Accepted sockets without a transport, which would close them."""
 
     @asynccontextmanager
     async def open(self, host: str, port: int, group: asyncio.TaskGroup) -> AsyncIterator[None]:
-        """Listen on all addresses of ``host`` while the context is open; its tasks run in
-        ``group``. Raises OSError where that is not possible."""
+        """Listen on all addresses of ``host`` inside the context; tasks run in ``group``. Raises
+        OSError if that fails."""
         tasks: list[asyncio.Task[None]] = []
         listening: list[socket.socket] = []
         await self._runner.setup()
@@ -167,7 +171,7 @@ class Listener:
     def _admit(
         self, server: web.Server, accepted: socket.socket, address: str
     ) -> _ClientConnection | None:
-        """The protocol of a new connection; None = it was turned away and is closed."""
+        """The protocol of a new connection; None = it was refused and closed."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         try:
@@ -181,7 +185,7 @@ class Listener:
         return connection
 
     async def _exhausted(self, error: OSError) -> None:
-        """No descriptor is left, here or in the whole system: give one back, then try again."""
+        """Handle a lack of descriptors, here or in the whole system: release one, then retry."""
         log.warning(
             "Closed a waiting connection: no descriptor is left for a new one",
             why=error.strerror,
@@ -201,7 +205,7 @@ class Listener:
 
 
 class _ClientConnection(web.RequestHandler):
-    """One connection of the library, which says what the client owes."""
+    """aiohttp's connection handler, which reports what the client owes."""
 
     __slots__ = ("_book", "_clock", "_socket", "_stalled")
 
@@ -240,7 +244,7 @@ class _ClientConnection(web.RequestHandler):
         super().data_received(data)
 
     def pause_writing(self) -> None:
-        """The client takes nothing of its answer."""
+        """The client does not read its answer."""
         super().pause_writing()
         if self._stalled is None:
             self._stalled = self._clock.call_later(STALLED_SECONDS, self.abort)
@@ -250,14 +254,14 @@ class _ClientConnection(web.RequestHandler):
         super().resume_writing()
 
     def abort(self) -> None:
-        """End it at once; what was not sent yet is lost. Counts as closed from now on."""
+        """Close at once; unsent data is lost. Counts as closed from now on."""
         self._book.closed(self)
         self.force_close()
         if self._socket is not None:
             self._socket.abort()
 
     def time_out(self, owed: WaitingFor) -> None:
-        """Its deadline is over. A client that sent part of a head is told."""
+        """Close after the deadline. A client that sent part of a head gets an answer."""
         if owed is WaitingFor.HEAD and self._socket is not None:
             problem = Problem(
                 HTTPStatus.REQUEST_TIMEOUT,
@@ -275,7 +279,7 @@ class _ClientConnection(web.RequestHandler):
 
 
 def _noting(runner: web.AppRunner, book: Connections[_ClientConnection]) -> web.Server:
-    """The server of the application, whose requests are noted in the book."""
+    """The application's server, with requests noted in the book."""
     server = runner.server
     assert server is not None
     handle = server.request_handler
@@ -299,7 +303,7 @@ def _noting(runner: web.AppRunner, book: Connections[_ClientConnection]) -> web.
 
 
 async def _bound(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets; asyncio knows how to bind all addresses of a name."""
+    """Listening sockets; asyncio binds all addresses of a name."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
     try:
@@ -313,12 +317,12 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
 
 
 def _address(peer: Any) -> str:
-    """The host of a peer's address; "" where it has none."""
+    """The host of a peer's address; "" if it has none."""
     return str(peer[0]) if isinstance(peer, tuple) and peer else ""
 
 
 def _turn_away(accepted: socket.socket, address: str, connections: int) -> None:
-    """Answer without looking at the request; the client may be gone before it reads that."""
+    """Answer without reading the request; the client may be gone by then."""
     problem = Problem(
         HTTPStatus.TOO_MANY_REQUESTS,
         "TooManyRequests",
@@ -336,7 +340,7 @@ def _turn_away(accepted: socket.socket, address: str, connections: int) -> None:
 
 
 def answer_bytes(problem: Problem) -> bytes:
-    """A whole answer of HTTP/1.1, after which the connection ends."""
+    """A complete HTTP/1.1 answer that closes the connection."""
     code, headers, body = rendered(problem, "/api")
     lines = [f"HTTP/1.1 {code} {problem.status.phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -1,4 +1,4 @@
-"""What a listener beyond this machine must have: tokens."""
+"""Requirements for listeners that other machines can reach: tokens."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from shared.settings.settings import PREFIX, Settings, SettingsError
 
 
 def open_gate(settings: Settings) -> TokenFile | None:
-    """The tokens to ask for; None = none are asked for.
-
-    Raises SettingsError for a file that cannot be used, and where others than this machine's users
-    could come in without a token.
+    """The token file; None = no authentication. Raises SettingsError if it cannot be used, or if
+    users of other machines could connect without a token.
     """
     if settings.tokens_file is not None:
         return TokenFile(settings.tokens_file)
@@ -27,7 +25,7 @@ def open_gate(settings: Settings) -> TokenFile | None:
 
 
 def token_checks(tokens: TokenFile | None) -> list[HealthCheck]:
-    """What health says of the tokens, where they are asked for."""
+    """Health checks of the tokens, if there are any."""
     if tokens is None:
         return []
     return [HealthCheck("tokens", lambda: _told(tokens.error), needed=False)]
@@ -38,7 +36,8 @@ def _told(error: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it. A name other than localhost may mean anything."""
+    """Whether only this machine reaches the host. Names other than localhost may resolve
+    anywhere."""
     if host.lower() == "localhost":
         return True
     try:

@@ -29,19 +29,20 @@ from shared.settings.addresses import parse_names
 from shared.settings.settings import PREFIX, Settings
 
 LOOPBACK_NAMES = (".localhost", "ip6-localhost", "ip6-loopback")
-"""Names of this machine: RFC 6761 keeps all names below ``localhost`` from the DNS, the other two
-stand in Debian's /etc/hosts."""
+"""Names of this machine: RFC 6761 reserves all names below ``localhost``; the other two are in
+Debian's /etc/hosts."""
 
 _AUTHORITY = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{0,5})?"
 )
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _SAME = ("same-origin", "none")
-"""Values of ``Sec-Fetch-Site``: our own page, or the person at the browser."""
+"""Values of ``Sec-Fetch-Site``: the server's own page, or the browser's user."""
 
 
 class AllowedHosts:
-    """Names for which this server answers; ``.example.com`` means all below it and itself."""
+    """Names under which this server answers; ``.example.com`` includes the domain itself and all
+    below."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         everything = (*LOOPBACK_NAMES, *names)
@@ -49,7 +50,7 @@ class AllowedHosts:
         self._suffixes = tuple(name for name in everything if name.startswith("."))
         # Asked for each request, nearly always with the same few values.
         self.include = lru_cache(maxsize=256)(self._include)
-        """Whether ``HOST[:PORT]`` is an address, or one of the names."""
+        """Whether ``HOST[:PORT]`` is an address or one of the names."""
 
     def _include(self, authority: str) -> bool:
         match = _AUTHORITY.fullmatch(authority)
@@ -60,7 +61,7 @@ class AllowedHosts:
 
 
 def allowed_hosts(settings: Settings) -> AllowedHosts:
-    """What the operator names, and the name that the listener has itself."""
+    """The names that the operator configured, and the listener's own."""
     host = settings.listen_host.lower()
     return AllowedHosts(
         (*parse_names(settings.allowed_hosts), *([] if _is_address(host) else [host]))
@@ -68,7 +69,8 @@ def allowed_hosts(settings: Settings) -> AllowedHosts:
 
 
 def provenance(hosts: AllowedHosts) -> Middleware:
-    """Raises Problem for what a page of another site sent, or may have sent."""
+    """A middleware that raises Problem for requests that a page of another site sent or may have
+    sent."""
 
     @web.middleware
     async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:

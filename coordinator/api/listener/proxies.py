@@ -1,4 +1,4 @@
-"""Addresses behind which there are many clients: this machine's, and proxies that are named."""
+"""Addresses shared by many clients: this machine's, and configured proxies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class Proxies:
         self._networks = networks
         # Asked for each connection; what a flood of addresses costs is bounded.
         self.include = lru_cache(maxsize=4096)(self._include)
-        """Whether an address is one of them; one that cannot be read (a unix socket's) is."""
+        """Whether an address is one of them. True for one that cannot be parsed (a unix
+        socket's)."""
 
     def _include(self, address: str) -> bool:
         try:

@@ -1,1 +1,1 @@
-"""Processes that read the bodies which are too large for the event loop."""
+"""Processes that parse bodies too large for the event loop."""

@@ -1,8 +1,8 @@
-"""What travels between the service and a parser process, over the pipes of the latter.
+"""The protocol between the service and a parser process, over the latter's pipes.
 
 A request is its length, the length of the body, the request as JSON, and the body. An answer is a
-row of frames, each a letter, a length and so many bytes: parts (JSON lists of values), what is
-wrong where anything is, and one that ends it.
+sequence of frames, each a letter, a length and a payload: parts (JSON lists of values), an error if
+there is one, and a final frame.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import orjson
 REQUEST = struct.Struct(">II")
 FRAME = struct.Struct(">cI")
 LONGEST_FRAME = 64 << 20
-"""Bytes: more than the largest answer to the largest body."""
+"""Maximum bytes: more than the largest answer to the largest body."""
 
 
 class Letter(Enum):
     PART = b"p"
     DONE = b"d"
-    """Processor seconds that it took, as JSON."""
+    """Payload: processor seconds used, as JSON."""
     TEXT_ERROR = b"t"
     PROBLEM = b"x"
 
 
 def request_frame(request: dict[str, Any], body: bytes) -> bytes:
-    """The head of a request; the body follows it."""
+    """The head of a request, which the body follows."""
     head = orjson.dumps(request)
     return REQUEST.pack(len(head), len(body)) + head
 
@@ -38,7 +38,7 @@ def answer_frame(letter: Letter, content: bytes) -> bytes:
 
 
 def read_request(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
-    """None at the end of the stream, where the service has closed it or is gone."""
+    """Read a request; None at the end of the stream, when the service closed it or is gone."""
     head = stream.read(REQUEST.size)
     if len(head) < REQUEST.size:
         return None

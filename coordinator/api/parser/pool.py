@@ -1,8 +1,8 @@
-"""The parser processes of one service: a few, each with one request at a time.
+"""The pool of parser processes of a service, each with one request at a time.
 
-A process is started with the first large body, started again where it died or was killed for being
-late, and ended with the service. Whoever asks waits in a line of its own token; the processors'
-time is shared between the tokens (:mod:`coordinator.intake.fair_turns`).
+A process is started with the first large body, restarted if it died or was killed for a timeout,
+and ended with the service. Requests wait in one line per token, and processor time is shared
+between tokens (:mod:`coordinator.intake.fair_turns`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from coordinator.intake.principal import CALLER
 from shared.manifests.text.errors import TextError
 
 PROCESSES = 2
-"""One tenant's megabytes leave a process to the others."""
+"""Two, so that one tenant's large bodies leave a process to others."""
 WAITING = 32
-"""Requests that may wait for a process: at half a second each for the worst, as long as clients
-wait."""
+"""Maximum number of waiting requests: at up to half a second each, as long as clients wait."""
 ANSWER_SECONDS = 20.0
-"""The worst body takes half a second of a processor; after so long the process is killed."""
+"""The process is killed after this time. The worst body takes half a second of processor time."""
 END_SECONDS = 2.0
 PIECE = 1 << 18
-"""Bytes that are given to a pipe before others get their turn."""
+"""Bytes written to a pipe before other tasks run."""
 RETRY_SECONDS = 1.0
 TRIES = 2
-"""A process may die of something that has nothing to do with the body."""
+"""Maximum attempts: a process may die for a reason other than the body."""
 
 
 log = structlog.get_logger(__name__)
@@ -49,7 +48,7 @@ class ParserLost(Exception):
 
 
 class Parsers:
-    """For one event loop. :meth:`close` ends the processes."""
+    """The pool of one event loop. :meth:`close` ends the processes."""
 
     def __init__(
         self,
@@ -63,21 +62,23 @@ class Parsers:
         self._idle: list[asyncio.subprocess.Process] = []
         self._all: set[asyncio.subprocess.Process] = set()
         self._killed: list[asyncio.subprocess.Process] = []
-        """Killed, and not known to be gone."""
+        """Killed processes that have not been reaped yet."""
         self._closed = False
         self.results: Counter[str] = Counter()
-        """What became of requests: answered, refused, lost or full."""
+        """Number of requests by result: answered, refused, lost or full."""
         self.seconds = 0.0
-        """Processor seconds of the processes, as far as they answered."""
+        """Processor seconds that the processes reported."""
 
     @property
     def pids(self) -> list[int]:
         return [process.pid for process in self._all]
 
     async def ask(self, request: dict[str, Any], body: bytes) -> list[Any]:
-        """The values of the answer. Raises Problem (429, 503, what the request raised), TextError.
+        """Send a request and return the values of its answer. Raises Problem (429, 503, or the
+        request's own) and TextError.
 
-        They are built a part at a time, and others get their turn in between."""
+        Values are built part by part, and other tasks run in between.
+        """
         caller = CALLER.get().name
         try:
             await self._turns.take(caller)
@@ -117,8 +118,11 @@ class Parsers:
         )
 
     async def _once(self, request: dict[str, Any], body: bytes, spent: Spent) -> list[Any]:
-        """One exchange. Raises ParserLost; then, and where it is cancelled, the process is killed:
-        what it would still say belongs to nobody."""
+        """One exchange with a process. Raises ParserLost.
+
+        In that case, and on cancellation, the process is killed, since nobody would read the rest
+        of its answer.
+        """
         process = await self._process()
         whole = False
         began = asyncio.get_running_loop().time()
@@ -197,14 +201,14 @@ class Parsers:
                 process.kill()
 
     async def run_forever(self) -> None:
-        """Be there as long as a service is: whoever cancels this ends the processes."""
+        """Wait forever; cancellation ends the processes."""
         try:
             await asyncio.Event().wait()
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """End the processes: by the end of their input, and by force where that does not do."""
+        """End the processes by closing their input, and by force if they do not end."""
         self._closed = True
         for process in self._all:
             if process.stdin is not None:
@@ -219,7 +223,7 @@ class Parsers:
 
 
 class Spent:
-    """Processor seconds of one request, in whatever number of tries."""
+    """Processor seconds of one request over all attempts."""
 
     __slots__ = ("seconds",)
 
@@ -228,7 +232,7 @@ class Spent:
 
 
 async def _frames(process: asyncio.subprocess.Process) -> AsyncIterator[tuple[Letter, bytes]]:
-    """Up to the one that ends the answer. Raises IncompleteReadError, ParserLost."""
+    """The frames up to the one that ends the answer. Raises IncompleteReadError, ParserLost."""
     assert process.stdout is not None
     while True:
         name, size = FRAME.unpack(await process.stdout.readexactly(FRAME.size))

@@ -1,7 +1,7 @@
-"""A parser process: requests from its standard input, answers to its standard output.
+"""A parser process: requests on standard input, answers on standard output.
 
-It knows nothing and holds nothing between two requests, and ends with its input: so it ends with
-the service, however that ends.
+It is stateless between requests and ends with its input: so it ends with the service, however that
+ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shared.manifests.text.errors import TextError
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Until the end of ``source``."""
+    """Serve requests until the end of ``source``."""
     while (request := read_request(source)) is not None:
         began = time.process_time()
         for letter, content in _answer(*request):
@@ -35,7 +35,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 
 def _answer(request: dict[str, Any], body: bytes) -> Iterator[tuple[Letter, bytes]]:
-    """The parts; where something is wrong, that instead of the rest of them."""
+    """The parts of an answer; after an error, an error frame in place of the rest."""
     try:
         for part in perform(request, body):
             yield Letter.PART, part

@@ -1,8 +1,9 @@
-"""What a parser process does: pure functions of a request and the bytes of a body.
+"""The work of a parser process: pure functions of a request and its body.
 
-The event loop does the same itself where bodies are small (:mod:`coordinator.api.write.handlers`,
-:mod:`coordinator.api.write.bulk`, :mod:`coordinator.api.subresources`): an answer never depends on
-where it was made, except that what is large may have no more values than the loop can take in.
+For small bodies the event loop calls the same functions (:mod:`coordinator.api.write.handlers`,
+:mod:`coordinator.api.write.bulk`, :mod:`coordinator.api.subresources`), so an answer does not
+depend on where it was computed, except that large bodies have a limit on values that the loop can
+take in.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from shared.manifests.text.errors import TextError, TextLimits
 from shared.manifests.text.text import read_list, read_objects
 
 PART_BYTES = 1 << 17
-"""A part of an answer, unless one object alone is larger: taken in within a millisecond."""
+"""Bytes per part of an answer, or one object if that is larger; read within a millisecond."""
 PART_VALUES = 4000
-"""The same in values: building and freeing them costs 0.1 us each."""
+"""Values per part: building and freeing them costs 0.1 us each."""
 LIST_VALUES = 400_000
-"""Values of all objects of one body: they are freed in one go, 30 ns each."""
+"""Maximum values of all objects of a body: they are freed at once, 30 ns each."""
 
 PLAN_VALUES = 100_000
-"""The same of a plan, which may be YAML: half a second of a processor."""
+"""The same for a plan, which may be YAML: half a second of processor time."""
 
 Json = dict[str, Any]
 
@@ -81,7 +82,7 @@ def _parts(items: list[Any]) -> Iterator[bytes]:
 
 
 def write_request(wish: ChangeRequest, body: bytes, now: Now) -> tuple[Json, bytes]:
-    """The request and its body, for :func:`perform`."""
+    """A request for :func:`perform`, with its body."""
     before, live = now.before, b"" if now.live is None else orjson.dumps(now.live)
     request: Json = {
         "task": ParserTask.WRITE,
@@ -126,7 +127,7 @@ def _written(request: Json, body: bytes) -> Json:
 
 
 def _check(value: Any) -> None:
-    """Raises Problem for more values than an object may have."""
+    """Raise Problem if the object has too many values."""
     try:
         check_values(value)
     except InvalidInput as error:
@@ -146,7 +147,7 @@ def said_of_text_error(error: TextError) -> Json:
 
 
 def text_error(fields: Json) -> TextError:
-    """The value that was wrong does not come along: it may be large."""
+    """Rebuild a TextError. The wrong value is not sent along, as it may be large."""
     message = fields.pop("message")
     return TextError(message, **fields)
 

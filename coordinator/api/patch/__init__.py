@@ -1,1 +1,1 @@
-"""The four patch languages of Kubernetes, and managed fields. Pure."""
+"""Kubernetes' four patch types, and managed fields. Pure functions."""

@@ -1,8 +1,8 @@
-"""Server-side apply: an author says all that he wants, and what he no longer says goes.
+"""Server-side apply: an author sends all fields it wants; fields it no longer sends are removed.
 
-A field belongs to those who applied it or changed it last. Who applies another value to a field of
-somebody else's gets a conflict, unless he forces it; who applies the same value owns it too. What
-an author leaves out of his next apply is taken away where nobody else owns it.
+A field belongs to the managers that applied it or changed it last. Applying another value to a
+field of another manager is a conflict unless forced; applying the same value shares ownership. A
+field that a manager leaves out of its next apply is removed unless another manager owns it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from coordinator.api.patch.managed_fields import (
 from coordinator.api.patch.merge_keys import Shape
 
 BEFORE = "before-first-apply"
-"""Owns what was there when nobody kept account of it."""
+"""Owner of fields from before owners were recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Conflict:
 
     @property
     def said(self) -> str:
-        """The other one, as Kubernetes names it."""
+        """The conflicting manager, in Kubernetes' words."""
         text = f'"{self.owner.name}"'
         if self.owner.operation == "Apply":
             return text
@@ -54,7 +54,7 @@ class Conflict:
 
 
 class Conflicts(Exception):
-    """Fields that others own and that would get another value."""
+    """Fields of other managers that the apply would change."""
 
     def __init__(self, conflicts: list[Conflict]) -> None:
         super().__init__(_told(conflicts))
@@ -82,9 +82,9 @@ def apply(
     now: str,
     force: bool,
 ) -> dict[str, Any]:
-    """The object after an apply, its owners in it; equal to ``live`` where nothing changes.
+    """The object after an apply, with its owners; equal to ``live`` if nothing changes.
 
-    Nothing given is changed, parts of it are in the result. Raises Conflicts, PatchError.
+    Arguments are not modified; the result shares parts with them. Raises Conflicts, PatchError.
     """
     config = _without_nulls(applied)
     applier = Owner(
@@ -124,7 +124,7 @@ def _owners(live: dict[str, Any], shape: Shape) -> tuple[Owner, ...]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A field that is null is not said."""
+    """The value without fields that are null, which count as absent."""
     if isinstance(value, dict):
         return {k: _without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list):
@@ -133,7 +133,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _unowned(config: dict[str, Any]) -> dict[str, Any]:
-    """An applied configuration without the fields that the server sets (uid, version, times)."""
+    """An applied configuration without fields that the server sets (uid, version, times)."""
     return ownable(config)
 
 
@@ -141,7 +141,7 @@ def _unowned(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged(old: Any, new: Any, shape: Shape) -> Any:
-    """``new`` laid over ``old``: objects by field, lists by their keys, all else replaced."""
+    """Merge ``new`` into ``old``: objects by field, lists by their keys, all else is replaced."""
     if isinstance(old, dict) and isinstance(new, dict) and not shape.whole:
         result = dict(old)
         for name, value in new.items():
@@ -166,7 +166,7 @@ def merged(old: Any, new: Any, shape: Shape) -> Any:
 
 
 def _item(old: dict[str, Any], new: dict[str, Any], shape: Shape | None) -> dict[str, Any]:
-    """One item of a list: its fields are merged by the list's shape, or it is one value."""
+    """Merge one item of a list by its fields, or replace it if it has no shape."""
     if shape is None:
         return new
     result = dict(old)
@@ -176,7 +176,8 @@ def _item(old: dict[str, Any], new: dict[str, Any], shape: Shape | None) -> dict
 
 
 def _interleaved(old: Iterable[str], new: Iterable[str]) -> list[str]:
-    """All of both, in the order of ``new``; what only ``old`` has stays behind what it followed."""
+    """The union of both, in the order of ``new``; items only in ``old`` stay after their
+    predecessor."""
     queue = deque(new)
     new_steps = set(queue)
     placed: set[str] = set()
@@ -198,7 +199,7 @@ def _interleaved(old: Iterable[str], new: Iterable[str]) -> list[str]:
 def pruned(
     value: dict[str, Any], removed: Fields, needed_by_others: Fields, shape: Shape
 ) -> dict[str, Any]:
-    """Without the paths of ``removed`` below which ``needed_by_others`` has nothing."""
+    """Remove the paths of ``removed``, except where ``needed_by_others`` has a path below."""
     needed = {path[:i] for path in needed_by_others for i in range(1, len(path) + 1)}
     paths = frozenset(path for path in removed if path not in needed)
     if not paths:
@@ -208,9 +209,8 @@ def pruned(
 
 
 def _cut(value: Any, tree: dict[str, Any], shape: Shape, path: Path, needed: set[Path]) -> Any:
-    """The value without the paths of a tree (as :func:`encode_fields` makes it).
-
-    None where nothing is left of it and nobody needs it empty.
+    """The value without the paths of a tree (from :func:`encode_fields`). None if nothing remains
+    and nobody needs it empty.
     """
     if not tree or "." in tree:
         return None

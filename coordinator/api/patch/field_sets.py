@@ -1,8 +1,8 @@
-"""Which fields somebody owns: sets of paths, and their form in ``managedFields`` (FieldsV1).
+"""Sets of owned fields, as paths and in the form of ``managedFields`` (FieldsV1).
 
-A path is a tuple of steps in that form: ``f:name`` a field, ``k:{"name":"a"}`` an item by its
-keys, ``v:"text"`` an item that is a plain value. A set holds the fields that are values by
-themselves, the items of lists, and objects that are empty.
+A path is a tuple of steps in that form: ``f:name`` a field, ``k:{"name":"a"}`` an item by its keys,
+``v:"text"`` an item that is a plain value. A set contains the leaf fields, the items of lists, and
+empty objects.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Path: TypeAlias = tuple[str, ...]
 Fields: TypeAlias = frozenset[Path]
 
 _ITEM = object()
-"""The value of an item's own path: it is there."""
+"""The value at an item's own path: it exists."""
 _DEEPEST = 200
 
 
 def leaves(value: Any, shape: Shape) -> dict[Path, Any]:
-    """Every path of a set that holds the whole value, and what stands there."""
+    """Every path in the set of the whole value, with its value."""
     return dict(_walk(value, shape, ()))
 
 
@@ -69,14 +69,14 @@ def encode_fields(fields: Fields) -> dict[str, Any]:
 
 
 def _short(node: dict[str, Any]) -> dict[str, Any]:
-    """A step with nothing below it is in the set by itself."""
+    """Shorten steps with nothing below: being in the set is implied."""
     if node.keys() == {"."}:
         return {}
     return {step: _short(inner) if step != "." else {} for step, inner in node.items()}
 
 
 def decode_fields(value: Any, at: str) -> Fields:
-    """Raises PatchError."""
+    """Parse FieldsV1. Raises PatchError."""
     if not isinstance(value, dict):
         raise PatchError(f"{at}: not an object; leave it as it was read")
     paths: set[Path] = set()
@@ -110,7 +110,7 @@ def _is_step(step: str) -> bool:
 
 
 def path_text(path: Path) -> str:
-    """As Kubernetes writes it: ``.spec.containers[name="a"].image``."""
+    """The path in Kubernetes' notation: ``.spec.containers[name="a"].image``."""
     text = ""
     for step in path:
         form, rest = step[:2], step[2:]

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902): a list of operations, all or none."""
+"""JSON patch (RFC 6902): a list of operations, applied all or none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from shared.errors import shown
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED = 16 << 20
-"""Bytes that ``copy`` and ``add`` may put in: copies of copies double with each operation."""
+"""Maximum bytes that ``copy`` and ``add`` insert, since copies of copies double with each
+operation."""
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _NEEDS = {
@@ -26,7 +27,7 @@ _NEEDS = {
 
 
 def json_patch(old: dict[str, Any], operations: Any) -> Any:
-    """The changed object; ``old`` stays as it is. Raises PatchError."""
+    """The changed object; ``old`` is not modified. Raises PatchError."""
     if not isinstance(operations, list):
         raise PatchError("a JSON patch is a list of operations; write them between [ and ]")
     if len(operations) > MAX_OPERATIONS:
@@ -67,7 +68,7 @@ class _Run:
                 self._add(path, value, where)
 
     def _fresh(self, value: Any, where: str) -> Any:
-        """A copy, so that two places never share one value."""
+        """A copy, so that two places never share a value."""
         try:
             data = orjson.dumps(value)
         except TypeError as error:
@@ -134,7 +135,7 @@ def _checked(operation: Any, at: str) -> tuple[str, list[str]]:
 
 
 def _pointer(text: Any, at: str) -> list[str]:
-    """RFC 6901."""
+    """Parse a JSON pointer (RFC 6901)."""
     if text == "":
         return []
     if not isinstance(text, str) or not text.startswith("/"):
@@ -162,7 +163,7 @@ def _missing(part: str, where: str) -> PatchError:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal as JSON: true is not 1, and 1 is 1.0."""
+    """Equality of JSON values: true differs from 1, and 1 equals 1.0."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, dict) and isinstance(b, dict):

@@ -1,4 +1,4 @@
-"""Who wrote which field: ``metadata.managedFields``, kept true by every change."""
+"""Field ownership: ``metadata.managedFields``, updated with every change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SERVERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One entry. ``name`` and ``operation`` tell it apart; ``time`` is RFC 3339."""
+    """One entry, identified by ``name`` and ``operation``. ``time`` is RFC 3339."""
 
     name: str
     operation: Operation
@@ -63,7 +63,7 @@ class Owner:
 
 
 def read_owners(entries: Any) -> tuple[Owner, ...]:
-    """The entries of an object. Raises PatchError."""
+    """Parse an object's entries. Raises PatchError."""
     if entries is None:
         return ()
     if not isinstance(entries, list) or len(entries) > _MOST:
@@ -74,7 +74,8 @@ def read_owners(entries: Any) -> tuple[Owner, ...]:
 
 
 def known_owners(obj: dict[str, Any]) -> tuple[Owner, ...]:
-    """The entries of a stored object; nobody checked them when it came in a list."""
+    """The entries of a stored object; empty if malformed, since list submission does not check
+    them."""
     try:
         return read_owners(obj["metadata"].get("managedFields"))
     except PatchError:
@@ -104,7 +105,7 @@ def _read(entry: Any, at: str) -> Owner:
 
 
 def with_owners(obj: dict[str, Any], owners: Iterable[Owner]) -> dict[str, Any]:
-    """The object with these entries, the appliers first, and none without fields."""
+    """The object with these entries: appliers first, entries without fields dropped."""
     holding = [owner for owner in owners if owner.fields]
     holding.sort(key=lambda owner: (owner.operation != "Apply", owner.time, owner.name))
     metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
@@ -114,7 +115,7 @@ def with_owners(obj: dict[str, Any], owners: Iterable[Owner]) -> dict[str, Any]:
 
 
 def ownable(obj: dict[str, Any]) -> dict[str, Any]:
-    """The part of an object whose fields can belong to somebody."""
+    """The part of an object whose fields can have owners."""
     value = {name: part for name, part in obj.items() if name not in ("apiVersion", "kind")}
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):
@@ -126,7 +127,7 @@ def ownable(obj: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """Paths that are new or have another value, and paths that are no more."""
+    """Paths that are new or have another value, and paths that are gone."""
 
     changed: Fields
     removed: Fields
@@ -153,7 +154,7 @@ def difference(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> FieldD
 def _still_there(
     paths: AbstractSet[Path], values: Mapping[Path, Any], others: Mapping[Path, Any]
 ) -> set[Path]:
-    """Those paths whose object or list is empty ``values`` and has something in it ``others``."""
+    """The paths whose object or list is empty in ``values`` and not empty in ``others``."""
     empty = {path for path in paths if values[path] in ({}, []) and path not in others}
     if not empty:
         return empty
@@ -168,9 +169,10 @@ def updated(
     manager: str,
     now: str,
 ) -> dict[str, Any]:
-    """``new`` with the owners after a change that was no apply: who changes a field has it alone.
+    """``new`` with its owners after a change other than an apply: changed fields belong to the
+    author alone.
 
-    Entries that ``new`` says itself, other than ``old`` had, count as given (``[{}]``: forget all).
+    Entries in ``new`` that differ from those in ``old`` are used as given (``[{}]``: drop all).
     Raises PatchError.
     """
     sent = new["metadata"].get("managedFields")

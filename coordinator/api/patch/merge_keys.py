@@ -1,7 +1,7 @@
-"""How the parts of an object are merged: which lists have keys, what is one value.
+"""Merge rules for the parts of an object: lists with keys, and atomic values.
 
-By default an object is merged field by field and a list is one value. The schemas say which lists
-have keys, after Kubernetes' types; Volcano's say little, so that of theirs only tasks have one.
+By default objects merge field by field and a list is atomic. The schemas name the lists with keys,
+following Kubernetes' types; of Volcano's only tasks have a key.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from shared.schemas.notation import Schema
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``keys``: a list of objects that these fields tell apart; the first alone does in a strategic
-    merge. ``values``: a list of plain values, each at most once. ``whole``: an object that is one
-    value for server-side apply."""
+    """How a value merges. ``keys``: fields that identify the items of a list; a strategic merge
+    uses only the first. ``values``: a list of unique plain values. ``whole``: an object that is
+    atomic in server-side apply."""
 
     fields: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
     keys: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Of keys that an item may leave out."""
+    """Defaults of keys that an item may omit."""
     values: bool = False
     whole: bool = False
 
@@ -33,21 +33,21 @@ class Shape:
         return self.fields.get(name, PLAIN)
 
     def identity(self, item: Any) -> tuple[Hashable, ...] | None:
-        """What tells an item apart; None where it lacks a key."""
+        """The item's key values; None if it lacks a key."""
         if not isinstance(item, dict):
             return None
         identity = tuple(item.get(key, self.defaults.get(key)) for key in self.keys)
         return identity if all(isinstance(part, str | int) for part in identity) else None
 
     def keyed(self, value: Any) -> bool:
-        """Is this a list whose items all have an identity of their own? Else it is one value."""
+        """Whether this is a list whose items have distinct keys. If not, it is atomic."""
         if not self.keys or not isinstance(value, list):
             return False
         identities = [self.identity(item) for item in value]
         return None not in identities and len(set(identities)) == len(identities)
 
     def distinct(self, value: Any) -> bool:
-        """Is this a list of plain values, each there once?"""
+        """Whether this is a list of distinct plain values."""
         if not self.values or not isinstance(value, list):
             return False
         plain = all(isinstance(item, str) for item in value)
@@ -65,12 +65,12 @@ _BEYOND_SCHEMAS = {
     ("NodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"): _WHOLE,
     ("PodSpec", "nodeSelector"): _WHOLE,
 }
-"""(schema, field) -> what Kubernetes' types say of it beyond what the schemas here show."""
+"""(schema, field) -> the merge rule in Kubernetes' types, where the schemas here do not have it."""
 
 
 @cache
 def shape_of(kind: str) -> Shape:
-    """The shape of a kind's objects, or of a part that has a schema of its own."""
+    """The merge rule of a kind, or of a part with its own schema."""
     fields = {
         name: _BEYOND_SCHEMAS.get((kind, name)) or _shape_of_field(value)
         for name, value in SCHEMAS[kind]["properties"].items()

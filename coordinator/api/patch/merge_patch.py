@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386): what is null goes, objects are merged, all else is replaced."""
+"""JSON merge patch (RFC 7386): null deletes, objects merge, all else is replaced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def merge_patch(old: Any, patch: Any) -> Any:
-    """The changed value. Nothing of ``old`` is changed, parts of it are in the result."""
+    """The changed value. ``old`` is not modified; the result shares parts with it."""
     if not isinstance(patch, dict):
         return patch
     new = dict(old) if isinstance(old, dict) else {}

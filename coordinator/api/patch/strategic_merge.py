@@ -1,7 +1,7 @@
-"""Strategic merge: a merge patch that also knows lists, by the keys of their items.
+"""Strategic merge patch: a merge patch that also merges lists by the keys of their items.
 
-Beside values a patch holds directives: ``$patch`` (replace, delete or merge what it stands in),
-``$retainKeys`` (all other fields go), ``$setElementOrder/LIST`` and
+In addition to values a patch contains directives: ``$patch`` (replace, delete or merge the object
+it is in), ``$retainKeys`` (all other fields are removed), ``$setElementOrder/LIST`` and
 ``$deleteFromPrimitiveList/LIST``.
 """
 
@@ -22,9 +22,8 @@ _DELETE = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge(old: dict[str, Any], patch: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """The changed object. Nothing of ``old`` is changed, parts of it are in the result.
-
-    Raises PatchError.
+    """The changed object. ``old`` is not modified; the result shares parts with it. Raises
+    PatchError.
     """
     return _object(old, patch, shape, "")
 
@@ -73,7 +72,7 @@ def _texts(value: Any, at: str) -> list[str]:
 
 
 def _into(new: dict[str, Any], name: str, patch: dict[str, Any], shape: Shape, at: str) -> None:
-    """Merge a list, of which the patch may hold items, an order and values to take away."""
+    """Merge a list with the patch's items, order and deletions."""
     order, deleted = patch.get(_ORDER + name), patch.get(_DELETE + name)
     items = patch.get(name)
     current = new.get(name)
@@ -90,8 +89,8 @@ def _into(new: dict[str, Any], name: str, patch: dict[str, Any], shape: Shape, a
 
 
 def _key_of(order: Any) -> str:
-    """The field by which an order names items, "" where it does not: who sends an order has merged
-    by it, whatever the shape says."""
+    """The key field in an order directive; "" if it has none. It takes precedence over the
+    shape."""
     if not isinstance(order, list) or not order:
         return ""
     fields = {tuple(item) for item in order if isinstance(item, dict)}
@@ -150,7 +149,8 @@ def _ordered(
     before: dict[Any, int],
     name_of: Callable[[Any], Hashable],
 ) -> list[Any]:
-    """Items in the wanted order; those it does not name keep their place among those they knew."""
+    """Items in the wanted order; items not in it keep their position relative to their old
+    neighbours."""
     named = sorted((i for i in merged if name_of(i) in place), key=lambda i: place[name_of(i)])
     others = deque(item for item in merged if name_of(item) not in place)
     result = []

@@ -1,4 +1,4 @@
-"""The forms in which objects are given: whole, as metadata only, as rows of a table."""
+"""The forms of answers: whole objects, metadata only, or rows of a table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows(objects: Source, question: ReadQuestion, shown: Sequence[Entry | Json])
 def table(
     objects: Source, question: ReadQuestion, shown: Sequence[Entry | Json], *, version: str = ""
 ) -> Json:
-    """A Table whose rows carry of their objects what the client wants."""
+    """A Table whose rows include as much of their objects as the client asked for."""
     value = objects.table(question.kind, shown)
     answer = {
         "kind": "Table",
@@ -76,7 +76,7 @@ def metadata_only(value: Json) -> Json:
 
 
 def list_head(question: ReadQuestion) -> Json:
-    """Kind and version of a list in the wanted form, without its columns."""
+    """kind and apiVersion of a list in the wanted form, without columns."""
     match question.form:
         case AnswerForm.OBJECT:
             kind: Kind = question.kind
@@ -92,7 +92,7 @@ def version_of(value: Json) -> str:
 
 
 def field_of(value: Json, path: str) -> str:
-    """A field of an object as a selector compares it; "" where there is none."""
+    """The value of a field for selectors; "" if absent."""
     part: Any = value
     for name in path.split("."):
         part = part.get(name) if isinstance(part, dict) else None

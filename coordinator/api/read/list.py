@@ -1,8 +1,8 @@
-"""Reading objects: one by name, or a list, in pages or as a whole.
+"""Reading a single object, or a list, in pages or as a whole.
 
-A list without a limit may be long: it is written in pieces, and other requests are served between
-them. It shows each object as it is when its piece is made; the version in the list is that of its
-first piece, so that a watch from there brings whatever changed meanwhile once more.
+A list without a limit may be long: it is written in pieces, with other requests served in between.
+Each object is shown as of when its piece is made; the list has the version of its first piece, so
+that a watch from there repeats whatever changed meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from coordinator.intake.documents.kinds import KINDS, SHARD, Kind
 from coordinator.objects.watchers import Expired
 
 PIECE = 50
-"""Objects that are rendered, or looked at, before others get their turn: 50 to 150 us each. Fewer
-where they are large: a page ends at so many bytes as well."""
+"""Objects rendered or filtered before other tasks run: 50 to 150 us each. Fewer if they are large,
+since a page also ends at a number of bytes."""
 
 
 def listing_routes(
@@ -84,8 +84,8 @@ class Reading:
         return await self._stream(request, question, version, pieces, first)
 
     def _version(self, question: ReadQuestion) -> int:
-        """The version that the list will have. Raises Problem (410) where what is asked for is
-        not there any more, or was never there."""
+        """The version of the list. Raises Problem (410) if the requested one is no longer, or was
+        never, available."""
         now = self._objects.version
         if question.token is not None:
             self._changed(question.token.version, SHARD)  # a kind of which there are few
@@ -100,15 +100,15 @@ class Reading:
         return now
 
     def _changed(self, version: int, kind: Kind) -> bool:
-        """Whether something of this kind changed since a version. Raises Problem (410) where that
-        is not known any more, or the version is of another coordinator."""
+        """Whether objects of this kind changed after a version. Raises Problem (410) if that is no
+        longer known, or the version is of another coordinator."""
         try:
             return bool(self._objects.changes(version, kind))
         except Expired as error:
             raise expired(str(error)) from error
 
     def _head(self, question: ReadQuestion, shown: list[Entry]) -> dict[str, Any]:
-        """The list with these items and without metadata."""
+        """The list with these items, without metadata."""
         if question.form is AnswerForm.TABLE:
             return table(self._objects, question, shown)
         return list_head(question) | {"items": rows(self._objects, question, shown)}
@@ -121,7 +121,7 @@ class Reading:
         pieces: Pieces,
         piece: list[Entry],
     ) -> web.StreamResponse:
-        """The same, piece by piece; what is only known at the end (metadata) comes last."""
+        """Write the list piece by piece; metadata, known only at the end, comes last."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         head = list_head(question)
@@ -147,7 +147,7 @@ class Reading:
 
 
 class Pieces:
-    """The objects of a list, a few hundred at a time, up to its limit."""
+    """The objects of a list in pieces, up to its limit."""
 
     def __init__(self, objects: Source, question: ReadQuestion) -> None:
         self._objects = objects
@@ -156,10 +156,10 @@ class Pieces:
         self._left = question.limit
         self._remaining = 0
         self.more = True
-        """Whether there is another piece in the same answer."""
+        """Whether the same answer has another piece."""
 
     def take(self) -> list[Entry]:
-        """The next piece; it may be empty where a selector leaves nothing of it."""
+        """The next piece; empty if the selector matches none of it."""
         if (name := self._one_name()) is not None:
             return self._by_name(name)
         selector = self._question.selector
@@ -194,8 +194,8 @@ class Pieces:
             ) from error
 
     def _one_name(self) -> str | None:
-        """The only name that is asked for, where that makes it one object: waiting for one asks
-        for a list."""
+        """The single name that the selector allows, if that identifies one object: a client that
+        waits for one object lists it this way."""
         question = self._question
         if question.namespace is None and question.kind.namespaced:
             return None

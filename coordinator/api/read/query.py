@@ -1,4 +1,4 @@
-"""What a request asks to read: kind, namespace, selectors, form, page, and since when."""
+"""Parsing of read requests: kind, namespace, selectors, form, page, and version."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ FIELDS = {
     name: frozenset(("metadata.name", "metadata.namespace", *_FIELDS.get(name, ())))
     for name in BY_KIND
 }
-"""What fieldSelector can name, by kind."""
+"""Kind -> fields that fieldSelector may use."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadQuestion:
-    """``namespace`` None: all namespaces, and kinds that are in none."""
+    """A parsed read request. ``namespace`` None: all namespaces, or a cluster-wide kind."""
 
     kind: Kind
     namespace: str | None
     selector: Selector
     form: AnswerForm
     include: str
-    """What rows of a table carry of their object: None, Metadata or Object."""
+    """How much of the object a table row includes: None, Metadata or Object."""
     limit: int | None = None
     token: Token | None = None
     version: int | None = None
-    """resourceVersion; None where nothing was said."""
+    """resourceVersion; None if not given."""
     match: str = ""
     """resourceVersionMatch: "", Exact or NotOlderThan."""
     watch: bool = False
     bookmarks: bool = False
     initial: bool | None = None
-    """sendInitialEvents; None where nothing was said."""
+    """sendInitialEvents; None if not given."""
     seconds: float | None = None
     """timeoutSeconds of a watch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Where the next page begins, and the version that the first page had."""
+    """A continue token: where the next page begins, and the version of the first page."""
 
     version: int
     after: str
@@ -79,7 +79,7 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """Raises Problem (400)."""
+        """Parse a token. Raises Problem (400)."""
         try:
             match orjson.loads(base64.b64decode(text.encode(), altchars=b"-_", validate=True)):
                 case [1, int(version), str(after)]:
@@ -92,8 +92,8 @@ class Token:
 
 
 def question_of(request: web.Request, kind: Kind) -> ReadQuestion:
-    """Raises Problem (400, 406). Parameters that are not known are not looked at, as Kubernetes
-    does: clients send more than any server needs."""
+    """Parse a request. Raises Problem (400, 406). Unknown parameters are ignored, as in Kubernetes,
+    since clients send more than any server needs."""
     query = request.query
     watch = _flag(query.get("watch", "false"), "watch")
     limit = _integer(query.get("limit", ""), "limit")

@@ -18,7 +18,7 @@ from shared.errors import shown
 from shared.manifests.fields.reader import is_qualified
 
 LONGEST = 4096
-"""Characters of a selector."""
+"""Maximum characters of a selector."""
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)\s*")
@@ -64,7 +64,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What a list or a watch is about. Empty: everything."""
+    """The selector of a list or watch. An empty one matches everything."""
 
     labels: tuple[Condition, ...] = ()
     fields: tuple[Condition, ...] = ()
@@ -78,7 +78,7 @@ class Selector:
         )
 
     def only(self, key: str) -> str | None:
-        """The one value that a field must have; None where any or several will do."""
+        """The single value that a field must have; None if several are allowed."""
         for c in self.fields:
             if c.key == key and c.operator is Operator.IN:
                 (value,) = c.values
@@ -87,7 +87,7 @@ class Selector:
 
 
 def selector_of(labels: str, fields: str, *, selectable: frozenset[str]) -> Selector:
-    """Parse both. ``selectable``: the fields that can be asked for. Raises Problem (400)."""
+    """Parse both. ``selectable``: the fields that may be used. Raises Problem (400)."""
     for name, text in (("labelSelector", labels), ("fieldSelector", fields)):
         if len(text) > LONGEST:
             raise _bad(name, text, f"longer than {LONGEST} characters; ask for less at once")
@@ -98,12 +98,12 @@ def selector_of(labels: str, fields: str, *, selectable: frozenset[str]) -> Sele
 
 
 def label_conditions(text: str) -> tuple[Condition, ...]:
-    """Raises Problem (400) where the text is not a label selector."""
+    """Parse a label selector. Raises Problem (400)."""
     return _Labels(text).conditions()
 
 
 class _Labels:
-    """A cursor over the words of one label selector."""
+    """A cursor over the tokens of a label selector."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -162,7 +162,7 @@ class _Labels:
         return key
 
     def _value(self) -> str:
-        """One value; also none at all: ``app=`` is the empty text."""
+        """Read one value, which may be empty: ``app=``."""
         if self._peek() in ("", ",", ")"):
             return ""
         value = self._take()

@@ -1,9 +1,9 @@
 """``GET /stream``: changes of objects as server-sent events, for pages and scripts.
 
-``?kind=Pod&kind=Job`` chooses the kinds. Each event is named ADDED, MODIFIED or DELETED, its data
-is the object, its id the version: a client that comes again with ``Last-Event-ID`` goes on from
-there. The first event is ``ready``; where the id is too old it is ``reset``: load everything anew,
-changes follow from its id on.
+``?kind=Pod&kind=Job`` selects kinds. An event is named ADDED, MODIFIED or DELETED; its data is the
+object, its id the version. A client that reconnects with ``Last-Event-ID`` resumes there. The first
+event is ``ready``, or ``reset`` if the id is too old: then the client must reload everything, and
+changes follow from the id of ``reset`` on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coordinator.objects.watchers import Expired
 from shared.errors import shown
 
 USUAL = (JOB, POD_GROUP, QUEUE, NODE, SHARD)
-"""What is told where no kind is chosen: not each pod."""
+"""Kinds sent if none is selected; pods are not among them."""
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000
 
@@ -62,7 +62,7 @@ def _kinds(request: web.Request) -> tuple[Kind, ...]:
 
 
 def _since(request: web.Request) -> int | None:
-    """The version to go on from. What is no version of ours counts as too old."""
+    """The version to resume from. An invalid one counts as too old."""
     text = request.headers.get("Last-Event-ID") or request.query.get("lastEventId")
     if text is None:
         return None
@@ -71,7 +71,7 @@ def _since(request: web.Request) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """One event: its data is JSON."""
+    """One event with JSON data."""
 
     data: str
     id: str
@@ -97,7 +97,7 @@ class _Telling:
         self._since = 0
 
     async def run(self, since: int | None) -> None:
-        """Until the server stops; once an hour the client is asked to come again."""
+        """Run until the server stops. Once an hour the client is asked to reconnect."""
         clock = asyncio.get_running_loop().time
         end = clock() + LONGEST_SECONDS
         await self._greet(since)
@@ -137,7 +137,7 @@ class _Telling:
         self._since = upto
 
     async def _send_all(self, messages: Iterator[_Message]) -> None:
-        """Make and send messages, few at a time where they are long."""
+        """Render and send messages; fewer at a time if they are long."""
         while True:
             async with self._streams.turn():
                 part = next_part(messages, size=lambda message: len(message.data))
@@ -155,7 +155,7 @@ class _Telling:
                 yield _Message(orjson.dumps(value).decode(), str(number), change.type)
 
     def _value(self, change: Change, kind: Kind) -> dict[str, Any] | None:
-        """The object; None where it went meanwhile, which the next round will tell."""
+        """The object; None if it was deleted meanwhile, which the next round reports."""
         if change.type == "DELETED":
             return last_of(change, kind)
         value = self._objects.get(kind, change.key.namespace, change.key.name)
@@ -163,8 +163,11 @@ class _Telling:
 
 
 def resumable(versions: list[int]) -> list[int]:
-    """From where to go on after each of these changes, which are in order: a Job and its PodGroup
-    change together, and who has seen one of them has not seen that version whole."""
+    """The version to resume from after each of these changes, which are in order.
+
+    A Job and its PodGroup change together: a client that has seen only one of them has not seen
+    that version completely.
+    """
     return [version - (version == later) for version, later in pairwise([*versions, 0])]
 
 

@@ -1,7 +1,7 @@
-"""What a snapshot needs beside the objects: ``GET /apis/quadrant.dev/v1alpha1/record``.
+"""``GET /apis/quadrant.dev/v1alpha1/record``: what a snapshot needs in addition to the objects.
 
-Objects do not tell the policy that counts, when a job came to the fraction of a second and which
-of two came first, who waits for a promised node, and which pods are on their way out.
+Objects do not contain the active policy, the exact creation times and order of jobs, the
+nominations, and the pods that are being evicted or deleted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from shared.secrets.credentials import without_credentials
 from shared.slices import Steps, in_slices
 
 JOBS_AT_ONCE = 200
-"""Jobs that are written down before others get their turn: 1.2 us each."""
+"""Jobs written before other tasks run: 1.2 us each."""
 PODS_AT_ONCE = 1000
-"""The same of pods on their way out: 1 us each."""
+"""Leaving pods written before other tasks run: 1 us each."""
 
 
 def record_routes(core: Coordinator) -> list[web.RouteDef]:
@@ -35,8 +35,11 @@ def record_routes(core: Coordinator) -> list[web.RouteDef]:
 
 
 def record(core: Coordinator, now: float) -> Steps[bytes]:
-    """Jobs in the order in which they came; pods by ``namespace/name``. A job that comes or goes
-    while this is made may be missing: whoever takes a snapshot looks whether anything moved."""
+    """The record as JSON: jobs in order of creation, pods by ``namespace/name``.
+
+    A job that is created or deleted meanwhile may be missing: the caller has to check whether
+    anything changed.
+    """
     states_of = core.order.jobs
     jids = sorted(states_of)
     promised: dict[str, str] = {}
@@ -65,7 +68,8 @@ def record(core: Coordinator, now: float) -> Steps[bytes]:
 
 
 def _leaving(state: JobState) -> Steps[list[str]]:
-    """A job may have a million tasks: most are passed over by a search for a byte."""
+    """Names of the job's pods that are leaving. A job may have a million tasks: a byte search skips
+    most."""
     names: list[str] = []
     tix = state.states.find(TaskState.RELEASING)
     while tix >= 0:
@@ -77,7 +81,7 @@ def _leaving(state: JobState) -> Steps[list[str]]:
 
 
 def written(policy: Policy) -> dict[str, Any]:
-    """A policy as its file has it."""
+    """The policy in the format of its file."""
     tiers = [
         {
             "plugins": [

@@ -1,5 +1,5 @@
-"""What lists, watches and streams ask of the objects; :class:`coordinator.objects.store.Objects`
-answers it."""
+"""The read model's interface for lists, watches and streams;
+:class:`coordinator.objects.store.Objects` implements it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.intake.documents.kinds import Kind
 
 
 class Entry(Protocol):
-    """One object before it is shown: cheap to filter by."""
+    """An object before rendering; cheap to filter."""
 
     @property
     def key(self) -> Key: ...
@@ -20,7 +20,7 @@ class Entry(Protocol):
     def labels(self) -> Mapping[str, str]: ...
 
     def field(self, path: str) -> str:
-        """Value of a field as a selector compares it, "" where there is none."""
+        """The value of a field for selectors; "" if absent."""
         ...
 
     def object(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Page(Protocol):
 
     @property
     def next(self) -> str:
-        """Where the next page begins; "" after the last."""
+        """Where the next page begins; "" after the last one."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Page(Protocol):
 
 
 class Change(Protocol):
-    """What last became of one object since some version; several changes of one are one."""
+    """The latest change of one object since a version; several changes are combined into one."""
 
     @property
     def version(self) -> int: ...
@@ -57,7 +57,7 @@ class Change(Protocol):
 
     @property
     def last(self) -> Callable[[], dict[str, Any]] | None:
-        """Tells how the object last was, where it was deleted."""
+        """Renders the last form of a deleted object."""
         ...
 
 
@@ -78,9 +78,9 @@ class Source(Protocol):
     def table(self, kind: Kind, objects: Sequence[Any]) -> dict[str, Any]: ...
 
     def changes(self, since: int, kind: Kind) -> Sequence[Change]:
-        """By version. Raises Expired where ``since`` is too long ago."""
+        """Changes in order of version. Raises Expired if ``since`` is too old."""
         ...
 
     async def wait(self, since: int) -> None:
-        """Until there is a version beyond ``since``."""
+        """Wait until there is a version after ``since``."""
         ...

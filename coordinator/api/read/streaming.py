@@ -1,4 +1,4 @@
-"""What all long answers share: how many there may be, when they end, who is too slow for them."""
+"""Shared by all long answers: their number, their end, and the handling of slow clients."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from coordinator.intake.principal import ANYONE, CALLER, STANDS
 T = TypeVar("T")
 
 MOST_STREAMS = 128
-"""Watches and event streams that may be open at once."""
+"""Maximum number of open watches and event streams."""
 MOST_WAITING = 1 << 20
-"""Lists that wait for a turn: nobody is refused for it, connections are bounded where they are
-accepted."""
+"""Maximum number of waiting lists: in effect unlimited, since connections are limited."""
 RETRY_SECONDS = 5.0
-"""Retry-After where there are too many."""
+"""Retry-After if there are too many streams."""
 SEND_SECONDS = 10.0
-"""A client that has not taken what was sent for so long is cut; it may come again and list."""
+"""A client that has not read what was sent for this long is disconnected; it may list again."""
 LOOK_SECONDS = 1.0
-"""How often a stream that has nothing to say looks whether its client is still there."""
+"""Interval at which an idle stream checks whether its client is still connected."""
 PART_BYTES = 50_000
-"""What is written of a stream before others get their turn: 2 ms of rendering."""
+"""Bytes of a stream written before other tasks run: 2 ms of rendering."""
 GATHER_SECONDS = 0.05
-"""Changes that follow one another are told together."""
+"""Changes within this time are sent together."""
 
 
 class Streams:
@@ -49,7 +48,7 @@ class Streams:
         self._pieces = FairTurns(slots=1, size=MOST_WAITING)
         self.send_seconds = send_seconds
         self._held: Counter[str] = Counter()
-        """Streams by the token that opened them."""
+        """Number of streams by the token that opened them."""
         self.stopped = False
 
     @property
@@ -58,13 +57,15 @@ class Streams:
 
     @property
     def ended(self) -> bool:
-        """The server stops, or the token of who is being served does not count any more."""
+        """Whether the server is stopping, or the caller's token is no longer valid."""
         return self.stopped or not STANDS.get()()
 
     @contextlib.contextmanager
     def one(self) -> Iterator[None]:
-        """A place for one more stream of who is being served. Raises Problem (429) where he has
-        his share: half of the places where he is alone; the first one is always given."""
+        """A slot for one more stream of the caller. Raises Problem (429) if their share is used up.
+
+        The share is half of the slots for a single caller; the first stream is always allowed.
+        """
         caller = CALLER.get()
         own_streams, free = self._held[caller.name], self._most - self.open
         if free <= 0 if caller is ANYONE else own_streams >= max(1, free):
@@ -84,16 +85,15 @@ class Streams:
                 del self._held[caller.name]
 
     async def stop(self, _: web.Application) -> None:
-        """Tell all streams to end: the server waits for them."""
+        """End all streams, which the server waits for."""
         self.stopped = True
         now = asyncio.get_running_loop().time()
         for wait in self._waits:
             wait.reschedule(now)
 
     async def moved(self, request: web.BaseRequest, since: int, seconds: float) -> None:
-        """Until there is a newer version, ``seconds`` or a moment are over, or the server stops.
-
-        Raises ClientConnectionResetError where the client left."""
+        """Wait for a newer version, for ``seconds`` or a moment, or until the server stops. Raises
+        ClientConnectionResetError if the client left."""
         if request.transport is None or request.transport.is_closing():
             raise ClientConnectionResetError("the client left")
         if self.ended:
@@ -109,8 +109,8 @@ class Streams:
 
     @contextlib.asynccontextmanager
     async def piece(self) -> AsyncIterator[None]:
-        """A turn at a piece of a list: one in each round of the loop, whoever and however many ask,
-        and the time shared between the tokens."""
+        """A turn to render a piece of a list: one per round of the loop, with time shared between
+        tokens."""
         caller = CALLER.get().name
         await self._pieces.take(caller)
         began = time.thread_time()
@@ -122,8 +122,8 @@ class Streams:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Rendering takes turns, and no more than a third of the time: the scheduler runs in the
-        same loop."""
+        """A turn to render a stream. Streams get at most a third of the time, since the scheduler
+        runs in the same loop."""
         async with self._rendering:
             clock = asyncio.get_running_loop().time
             started = clock()
@@ -132,7 +132,7 @@ class Streams:
 
 
 def next_part(items: Iterator[T], *, size: Callable[[T], int]) -> list[T]:
-    """The next items, as many as may be made in one go: up to PART_BYTES of them together."""
+    """The next items to render at once: up to PART_BYTES in total."""
     part: list[T] = []
     total = 0
     for item in items:
@@ -150,8 +150,8 @@ async def send(
     *,
     seconds: float = SEND_SECONDS,
 ) -> None:
-    """Write, and wait until the client has taken most of it. Raises ClientConnectionResetError
-    where the client left, or was cut because it took too long."""
+    """Write, and wait until the client has read most of it. Raises ClientConnectionResetError if
+    the client left, or was disconnected for being slow."""
     try:
         async with asyncio.timeout(seconds):
             await response.write(data)

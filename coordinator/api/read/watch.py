@@ -1,9 +1,9 @@
-"""Watches: what becomes of objects, one line of JSON for each change.
+"""Watches: changes of objects, as one line of JSON each.
 
-A watch keeps nothing of what was sent, and nothing that waits to be sent: it asks again and again
-what has changed since the version it has reached, where several changes of one object are one. A
-client that is slower than the changes therefore skips some of them; one that takes nothing is cut;
-one that is so late that changes are not known any more is told so (410) and lists again.
+A watch stores neither what was sent nor what waits to be sent: it repeatedly asks for the changes
+after the version it has reached, where several changes of an object are combined. So a client
+slower than the changes skips some; one that reads nothing is disconnected; one too far behind gets
+410 and lists again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from coordinator.intake.documents.kinds import Kind
 from coordinator.objects.watchers import Expired
 
 SLICE = 100
-"""Events that are rendered before others get their turn."""
+"""Events rendered before other tasks run."""
 BOOKMARK_SECONDS = 30.0
 LONGEST_SECONDS = 3600.0
-"""A watch ends after this long at the latest; its client goes on from where it was."""
+"""Maximum duration of a watch; its client resumes where it was."""
 MOST_KNOWN = 100_000
-"""Objects of which a watch with a selector remembers that they satisfied it."""
+"""Maximum number of objects that a watch with a selector remembers as matching."""
 _FIXED = frozenset(("metadata.name", "metadata.namespace"))
 
 Json = dict[str, Any]
@@ -58,7 +58,7 @@ class Watching:
 
 
 class _Watch:
-    """One watch: the version that it has reached, and the objects that its client knows."""
+    """One watch: the version it has reached, and the objects that its client has."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class _Watch:
         self._since = question.version or 0
 
     async def run(self) -> None:
-        """Until the time is over or the server stops. Raises Expired."""
+        """Run until the timeout or the server's stop. Raises Expired."""
         clock = asyncio.get_running_loop().time
         end = clock() + min(self._question.seconds or LONGEST_SECONDS, LONGEST_SECONDS)
         if self._question.initial or not self._question.version:
@@ -106,7 +106,7 @@ class _Watch:
             )
 
     async def _say_all(self, lines: Iterator[bytes]) -> None:
-        """Make and send lines, few at a time where they are long."""
+        """Render and send lines; fewer at a time if they are long."""
         while True:
             async with self._streams.turn():
                 part = next_part(lines, size=len)
@@ -115,7 +115,7 @@ class _Watch:
             await self.say(part)
 
     async def _begin(self) -> None:
-        """Every object as ADDED; sendInitialEvents=false leaves them out."""
+        """Send every object as ADDED, unless sendInitialEvents=false."""
         self._since = self._objects.version
         if self._question.initial is not False:
             after = ""
@@ -136,7 +136,7 @@ class _Watch:
             await self._bookmark({"k8s.io/initial-events-end": "true"})
 
     async def _learn(self) -> None:
-        """Find the objects that satisfy the selector now. The set is complete once the changes up
+        """Collect the objects that match the selector now. The set is complete once the changes up
         to the end of this reading are sent."""
         after = ""
         while self._matched.moves:
@@ -156,8 +156,8 @@ class _Watch:
                 return
 
     async def _catch_up(self) -> None:
-        """Everything up to now, in the order of versions, so that a client which comes again with
-        the last version it saw has missed nothing."""
+        """Send all changes up to now in order of version, so that a client which resumes from the
+        last version it saw misses nothing."""
         upto = self._objects.version
         if upto <= self._since:
             return
@@ -214,11 +214,11 @@ class _Watch:
 
 
 class Matched:
-    """Which objects satisfy the selector, as far as the client knows.
+    """The objects that match the selector, as far as the client knows.
 
-    Needed only where an object can begin or cease to satisfy it. Of what was there before the watch
-    nothing is known, and of more than :data:`MOST_KNOWN` not everything: then DELETED is said
-    rather once too often.
+    Needed only if an object can start or stop matching. Objects from before the watch are unknown,
+    and of more than :data:`MOST_KNOWN` some are: then a DELETED too many is sent rather than one
+    too few.
     """
 
     def __init__(self, question: ReadQuestion) -> None:
@@ -231,11 +231,11 @@ class Matched:
         self._complete = question.initial is True or not question.version
 
     def complete(self) -> None:
-        """From now on everything is known that satisfies it, unless that is too much."""
+        """From now on the set contains all matching objects, unless there are too many."""
         self._complete = len(self._known) < MOST_KNOWN
 
     def begins(self, entry: Entry) -> bool:
-        """Whether an object that is there at the beginning satisfies it."""
+        """Whether an object that exists at the start of the watch matches."""
         if self._selector and not self._selector.matches(entry.labels, entry.field):
             return False
         if self.moves:
@@ -243,8 +243,8 @@ class Matched:
         return True
 
     def event(self, change: Change, value: Json | None) -> str:
-        """What to tell of a change: ADDED, MODIFIED, DELETED, or "" for nothing. ``value`` None:
-        it is deleted."""
+        """The event for a change: ADDED, MODIFIED, DELETED, or "" for none. ``value`` None:
+        deleted."""
         if not self._selector:
             return change.type
         if value is None:
@@ -280,14 +280,16 @@ def event_line(event: str, value: Json) -> bytes:
 
 
 def at_version(value: Json, version: int) -> Json:
-    """The object as it is now, at the version of the change that it is sent for. Its later changes
-    follow as the client reads on. A member of a gang counts as changed with every other member,
-    so that it may never be sent at its own version."""
+    """The current object, labelled with the version of the change that it is sent for.
+
+    Its later changes follow as the client reads on. A gang member counts as changed with every
+    other member, so it might never be sent at its own version.
+    """
     return value | {"metadata": value["metadata"] | {"resourceVersion": str(version)}}
 
 
 def last_of(change: Change, kind: Kind) -> Json:
-    """A deleted object as it last was, at the version of its end."""
+    """The last form of a deleted object, with the version of the deletion."""
     key = change.key
     unknown: Json = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}}
     value = unknown if change.last is None else change.last()
@@ -297,7 +299,7 @@ def last_of(change: Change, kind: Kind) -> Json:
 
 
 def _check(question: ReadQuestion) -> None:
-    """Raises Problem (400, 422) where the parameters of a watch do not belong together."""
+    """Raise Problem (400, 422) if the parameters of a watch contradict each other."""
     if question.limit is not None and question.token is not None:
         raise _bad("continue", "cannot be used in a watch; leave it out")
     if question.initial is not None and question.match != "NotOlderThan":

@@ -1,1 +1,1 @@
-"""Writing objects: one by one as Kubernetes does, in bulk, or as a dry run."""
+"""Writing objects: one by one as in Kubernetes, in bulk, or as a dry run."""

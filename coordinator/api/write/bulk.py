@@ -1,7 +1,7 @@
-"""The bulk door: ``POST .../lists`` takes a JSON List of objects and answers for each of them.
+"""Bulk submission: ``POST .../lists`` takes a JSON List of objects and answers for each of them.
 
-Each object is judged alone; with ``?atomic=true`` all are taken or none. This is the fast way in:
-the objects of a list are parsed, numbered and stored together.
+Each object is judged alone; with ``?atomic=true`` all are stored or none. It is the fast path,
+since the objects of a list are parsed, numbered and stored together.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from shared.manifests.text.text import read_list
 
 BASE = "/apis/quadrant.dev/v1alpha1"
 RETRY_AFTER = 0.2
-"""Seconds a client should wait when the door is full: a store takes a few milliseconds."""
+"""Retry-After when too many requests wait: a store takes a few milliseconds."""
 
 
 class SubmitItems(Protocol):
     def __call__(
         self, items: list[dict[str, Any]], *, atomic: bool = False
     ) -> Awaitable[Admission]:
-        """Judge and store; raises IntakeFull at once where too many requests wait."""
+        """Judge and store; raises IntakeFull at once if too many requests wait."""
         ...
 
 
 SMALL_BYTES = 1 << 18
 SMALL_BRACKETS = 16_000
-"""Lists up to both are read on the event loop, within 5 ms: 500 pods, as this command sends them,
-have 200 kB and 5,000 brackets, and a trip to a process would cost 4 us a pod."""
+"""Lists below both limits are parsed on the event loop, within 5 ms. 500 pods, as sent by the
+command line, have 200 kB and 5,000 brackets; a parser process would cost 4 us more per pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkLimits:
-    """What one request, and all waiting ones together, may cost."""
+    """Limits for one request, and for all waiting ones together."""
 
     body_bytes: int = 16 << 20
     objects: int = 2_500
-    """Storing a list takes a turn of the writer, which others wait for: 0.2 s for so many pods; and
-    what is done of it in one go (a gang whose members are all in it) takes 10 ms."""
+    """Storing a list takes the writer, for which others wait: 0.2 s for this many pods. The longest
+    step (a gang with all members in the list) takes 10 ms."""
     waiting_bytes: int = 128 << 20
-    """Bodies that are being read, judged or stored; beyond it the answer is 429."""
+    """Bodies being read, judged or stored; above this the answer is 429."""
     body_seconds: float = 20.0
     store_seconds: float = 25.0
 
 
 def counted(handler: Handler, codes: Counter[int] | None) -> Handler:
-    """The same handler; its answers are counted by HTTP status."""
+    """The handler, with its answers counted by HTTP status."""
     if codes is None:
         return handler
 
@@ -81,7 +81,7 @@ def counted(handler: Handler, codes: Counter[int] | None) -> Handler:
 
 
 class Lists:
-    """Takes lists in, as many at a time as the limits allow."""
+    """Accepts lists within the limits."""
 
     def __init__(self, submit: SubmitItems, limits: BulkLimits, parsers: Parsers) -> None:
         self._submit = submit
@@ -124,7 +124,7 @@ class Lists:
         )
 
     def _size(self, request: web.Request) -> int:
-        """Bytes to set aside for a body; one that does not say its size counts as the largest."""
+        """Bytes to reserve for a body; the maximum if it does not announce its size."""
         size = request.content_length
         size = self._limits.body_bytes if size is None else size
         if size > self._limits.body_bytes:
@@ -178,7 +178,7 @@ def _atomic(request: web.Request) -> bool:
 
 
 def is_small(body: bytes) -> bool:
-    """May the event loop read a list itself?"""
+    """Whether the event loop may parse the list itself."""
     if len(body) > SMALL_BYTES:
         return False
     return body.count(b"[") + body.count(b"{") <= SMALL_BRACKETS

@@ -1,4 +1,4 @@
-"""What an object would look like: the answer to a dry run, of which nothing is kept."""
+"""The answer to a dry run: the object as it would be shown, without storing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coordinator.intake.documents.times import rfc3339
 def preview(
     after: Document, before: Document | None, live: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The object ``after`` a change, beside what the server says of it now (``live``)."""
+    """The object ``after`` a change, with the fields that the server currently adds (``live``)."""
     if live is not None and after is before:
         return live
     obj = after.object()

@@ -1,7 +1,7 @@
-"""Objects over HTTP, the half that writes: create, replace, patch, apply and delete one object.
+"""Handlers that write one object: create, replace, patch, apply and delete.
 
-Each request becomes one function of the newest object, run by the single writer of intake between
-all other changes, so that no two authors can overwrite each other unseen.
+Each request becomes a function of the newest object. Intake's single writer runs it between all
+other changes, so that two authors cannot overwrite each other unnoticed.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from shared.manifests.text.errors import TextError
 
 STORE_SECONDS = 25.0
 TRIES = 5
-"""How often a large object is made anew because it moved meanwhile; then its author is told."""
+"""Maximum attempts for a large object that changes meanwhile; then its author gets an error."""
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-"""As Kubernetes: no vowels and nothing that looks like another."""
+"""As in Kubernetes: no vowels and no characters that look alike."""
 _SUFFIX_LENGTH = 5
 _MOST_WARNINGS = 20
 
@@ -66,12 +66,12 @@ class Shown(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None: ...
 
     def document(self, key: Key) -> Document | None:
-        """With the version at which it was written last."""
+        """The document with the version of its last write."""
         ...
 
     def version_of(self, kind: Kind, namespace: str, name: str) -> str | None:
-        """The resourceVersion of the complete object, None where there is none. Nothing is
-        rendered for it."""
+        """The resourceVersion of the complete object, without rendering it; None if there is
+        none."""
         ...
 
 
@@ -79,20 +79,20 @@ class May(Protocol):
     def __call__(
         self, request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
     ) -> None:
-        """May the principal of a request write this object? ``as_it_is``: may he change or delete
-        it as it is, whoever gave it what it asks for? Raises Problem."""
+        """Raise Problem if the request's principal may not write this object. ``as_it_is``: check
+        for a change or deletion of the object in its current form, whoever set its fields."""
         ...
 
 
 def everybody(
     request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
 ) -> None:
-    """Nobody is turned away."""
+    """A check that allows everyone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What stands behind the handlers."""
+    """The dependencies of the handlers."""
 
     writer: Writer
     objects: Shown
@@ -136,7 +136,7 @@ class Writing:
     async def _at_once(
         self, request: web.Request, wish: ChangeRequest, body: bytes, options: Options
     ) -> tuple[Key, Changed]:
-        """A small object is made by the writer itself, of the newest one."""
+        """Small object: the writer itself computes it from the newest one."""
         sent = wish.sent(body)
         key = _key(wish, sent)
 
@@ -154,12 +154,13 @@ class Writing:
     async def _apart(
         self, request: web.Request, wish: ChangeRequest, body: bytes, options: Options
     ) -> tuple[Key, Changed]:
-        """A large one is made by a process, of the object as it is now. Where that has moved when
-        the writer comes to it, it is made anew, as a Kubernetes API server does it.
+        """Large object: a process computes it from the current one.
 
-        Reading a stored object of this size is the longest single step here (2 ms, and 16 where
-        fresh memory is dear), so that it is read once for each purpose, each in a callback of its
-        own, and not at all by the writer."""
+        If that has changed when the writer's turn comes, it is recomputed, as a Kubernetes API
+        server does. Parsing a stored object of this size is the longest single step (2 ms, or 16
+        where fresh memory is slow). So it is parsed once per purpose, each in its own callback, and
+        never by the writer.
+        """
         for _ in range(TRIES):
             now, old = Now(None, None), None
             if wish.verb is not Verb.CREATE:
@@ -184,7 +185,7 @@ class Writing:
         raise modified(wish.kind, wish.name)
 
     def _if_free(self, request: web.Request, wish: ChangeRequest, obj: dict[str, Any]) -> Make:
-        """Store a new object, if there is none of its name."""
+        """Store a new object if the name is free."""
 
         def make(before: Document | None) -> dict[str, Any]:
             self.may(request, wish.kind, obj)
@@ -203,8 +204,8 @@ class Writing:
         was: Now,
         old: dict[str, Any] | None,
     ) -> Make:
-        """Store what was made of an object, if it is still the same. ``old``: its document,
-        parsed."""
+        """Store an object that was computed from ``was``, if that is unchanged. ``old``: its
+        document, parsed."""
 
         def make(before: Document | None) -> dict[str, Any]:
             version = self.objects.version_of(wish.kind, wish.namespace, wish.name)
@@ -251,7 +252,7 @@ class Writing:
     def _may_both(
         self, request: web.Request, kind: Kind, old: dict[str, Any] | None, obj: dict[str, Any]
     ) -> None:
-        """Moving an object out of a queue needs the right to both."""
+        """Check the rights to the old and the new object: a move between queues needs both."""
         if old is not None:
             self.may(request, kind, old, as_it_is=True)
         self.may(request, kind, obj)
@@ -296,7 +297,7 @@ def _warnings(admission: Admission) -> list[str]:
 
 
 class _Moved(Exception):
-    """The object is not the one that something was made of."""
+    """The object changed since the new one was computed from it."""
 
 
 def _key(wish: ChangeRequest, obj: dict[str, Any]) -> Key:
@@ -305,7 +306,7 @@ def _key(wish: ChangeRequest, obj: dict[str, Any]) -> Key:
 
 
 def _content(document: Document | None) -> Document | None:
-    """Without its version: documents that are published have one, those that intake knows none."""
+    """The document without its version: published documents have one, intake's do not."""
     return None if document is None else document.at(0)
 
 
