@@ -1,1 +1,1 @@
-"""Cluster drivers: what carries out a bind and reports what became of it."""
+"""Cluster drivers: they execute binds and report the results."""

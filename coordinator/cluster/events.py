@@ -1,4 +1,4 @@
-"""What a cluster tells the history: what it was asked for, and what it did."""
+"""Events of the cluster for the history: requests it received and what it did."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ EventKind = Literal["bind", "start", "releasing", "succeeded", "failed", "delete
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """What the cluster received (bind, delete) or did, for the history. Parallel columns.
+    """Requests that the cluster received (bind, delete), or what it did, as parallel columns.
 
-    ``answers`` is empty except for binds, where it tells what became of each request in truth, not
-    what a faulty connection made of the answer. A delete has no nodes, and uids only where it was
-    asked for certain incarnations.
+    ``answers`` is empty except for binds, where it has the true result of each request, not what a
+    faulty connection made of the answer. A delete has no nodes, and uids only if it was for certain
+    incarnations.
     """
 
     t: float
@@ -25,4 +25,4 @@ class ClusterEvent:
     answers: list[str]
     durations: list[float | None] = field(default_factory=list)
     exit_codes: list[int] = field(default_factory=list)
-    """Of binds, as they were asked for: a process that comes back knows how long pods run."""
+    """Of binds, as requested: a restarted process learns from them how pods end."""

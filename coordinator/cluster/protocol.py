@@ -1,4 +1,5 @@
-"""What a cluster driver does for the binder. Columns in, columns out: many tasks a call."""
+"""The interface of cluster drivers for the binder. Arguments and results are columns, since calls
+concern many tasks."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ class BindAnswer(IntEnum):
 
 
 def incarnation(uid: str, life: int) -> str:
-    """The uid of a task of the job with this uid, after so many evictions of it."""
+    """The uid of an incarnation: the job's uid, with the number of evictions if there were any."""
     return f"{uid}{_LIFE}{life}" if life else uid
 
 
 def life_of(uid: str) -> int:
-    """After how many evictions of the task this incarnation came."""
+    """The number of evictions of the task before this incarnation."""
     life = uid.rpartition(_LIFE)[2] if _LIFE in uid else ""
     return int(life) if life.isdecimal() else 0
 
@@ -34,7 +35,8 @@ _LIFE = "~~"
 
 @dataclass(frozen=True, slots=True)
 class BindRequests:
-    """Parallel columns. ``tasks`` are "jid.tix"; ``uids`` the incarnations (preconditions)."""
+    """Binds, as parallel columns. ``tasks`` are "jid.tix"; ``uids`` the incarnations
+    (preconditions)."""
 
     tasks: list[str]
     uids: list[str]
@@ -42,21 +44,21 @@ class BindRequests:
     nodes: list[str]
     durations: list[float | None]
     exit_codes: list[int] = field(default_factory=list)
-    """What each ends with (0: well); empty where all end well."""
+    """The exit code each will have (0: success); empty if all succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindAnswers:
     answers: list[int]
     where: list[str]
-    """The node a task is on, "" where it is on none."""
+    """The node that a task is on; "" for none."""
     reasons: list[str] = field(default_factory=list)
-    """What nodes said that refused, "" for all other tasks; empty where none refused, or said
-    anything. A closed set of words per cluster: nodes that repeat one are set aside."""
+    """The node's reason per refused task, "" for other tasks; empty if there are none. A cluster
+    has a closed set of reasons: nodes that repeat one are quarantined."""
 
 
 class Phase(IntEnum):
-    """Where a task stands that the cluster knows."""
+    """Phase of a task that the cluster knows."""
 
     BOUND = 0
     RUNNING = 1
@@ -68,10 +70,11 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Tasks that are on nodes now, or ended and not all reports of it are taken; parallel columns.
+    """Tasks that are on nodes, or ended with unacknowledged reports; parallel columns.
 
-    Part of one listing: ``token`` asks for the next part, "" after the last. What comes or goes
-    while the parts are read may be missing, or be in it still."""
+    One part of a listing: ``token`` requests the next part, "" after the last one. Tasks that start
+    or end while the parts are read may be missing, or still included.
+    """
 
     tasks: list[str]
     uids: list[str]
@@ -79,11 +82,11 @@ class Listed:
     phases: list[int]
     token: str = ""
     highest: int = -1
-    """In the first part: the highest number of a job that it ever had a task of."""
+    """In the first part: the highest job number of all tasks that the cluster ever had."""
 
 
 Foreign = dict[str, dict[str, int]]
-"""node -> resource -> amount in the slot's unit: what pods that are not ours use."""
+"""node -> resource -> amount, in the slot's unit, used by pods of other schedulers."""
 
 
 class Report(IntEnum):
@@ -95,54 +98,57 @@ class Report(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What happened in the cluster after report number ``after``, in order. Parallel columns."""
+    """The reports after number ``after``, in order, as parallel columns."""
 
     last: int
     kinds: list[int]
     tasks: list[str]
     nodes: list[str]
     lives: dict[int, int] = field(default_factory=dict)
-    """Position -> which incarnation it is about; those not named are about the first."""
+    """Position -> the incarnation reported; the first incarnation for positions not listed."""
 
 
 class ClusterTimeout(Exception):
-    """The cluster did not answer in time; what it did is unknown. Asking again is safe."""
+    """The cluster did not answer in time. The effect is unknown, and a retry is safe."""
 
 
 class ClusterDriver(Protocol):
     async def bind(self, requests: BindRequests) -> BindAnswers: ...
 
     async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
-        """Stop these incarnations of tasks (None: whichever there is); what was running reports
-        RELEASING, then FAILED. Of an incarnation that is over nothing happens.
+        """Stop these incarnations of tasks (None: the current one, whichever it is).
 
-        Returns those that it never had, and that it will never take from now on: no report of them
-        will come. Asking again is harmless. Raises ClusterTimeout."""
+        Running ones report RELEASING, then FAILED; incarnations that are over are ignored. Returns
+        the incarnations that the cluster never had: it will not accept them later, and will not
+        report on them. A retry is harmless. Raises ClusterTimeout.
+        """
         ...
 
     async def listing(self, token: str) -> Listed:
-        """A part of all tasks it has, of ours; ``token`` "" begins. Raises ClusterTimeout."""
+        """One part of all our tasks in the cluster; ``token`` "" begins. Raises ClusterTimeout."""
         ...
 
     async def look(self, tasks: list[str]) -> Listed:
-        """These tasks, also those that ended long ago. Raises ClusterTimeout."""
+        """The state of these tasks, including those that ended long ago. Raises ClusterTimeout."""
         ...
 
     async def foreign(self) -> Foreign:
-        """What others use on nodes, those left out where nobody does. Raises ClusterTimeout."""
+        """Usage by other schedulers' pods; nodes without any are left out. Raises
+        ClusterTimeout."""
         ...
 
     async def reports(self, *, after: int, wait: float) -> Reports:
-        """At least one report newer than ``after``, or none when ``wait`` seconds have passed."""
+        """Reports after number ``after``; waits up to ``wait`` seconds for at least one."""
         ...
 
     async def history_position(self) -> str:
-        """The last log entry in the history, "" where none is kept: nothing after it may be cut."""
+        """Id of the last log entry in the history: later ones must not be trimmed. "" without a
+        history."""
         ...
 
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
-        """Note in the history, where one is kept, that users were told that these jobs are stored:
-        (first jid, how many). Raises ClusterTimeout."""
+        """Record in the history, if there is one, that users were told that these jobs are stored:
+        (first jid, number of jobs). Raises ClusterTimeout."""
         ...
 
     async def close(self) -> None: ...

@@ -1,6 +1,7 @@
-"""The ledger audit: totals of the ledger against its own task records, in slices, beside the work.
+"""The ledger audit: checks the ledger's totals against its own task records, in slices, in the
+background.
 
-Not to be taken for the audit of the *books* (:mod:`coordinator.service.reconcile_loop`), which
-compares what the coordinator has in memory with the ledger: this one looks for what must not be in
-the ledger itself, and trusts neither the books nor what it computed (decision 0039).
+Not to be confused with the audit of the *books* (:mod:`coordinator.service.reconcile_loop`), which
+compares the coordinator's memory with the ledger. This one looks for inconsistencies inside the
+ledger, and trusts neither the books nor its own first result (decision 0039).
 """

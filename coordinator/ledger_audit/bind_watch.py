@@ -1,17 +1,20 @@
-"""Tasks that stay BINDING: since when, as far as the audit's looks tell."""
+"""Tracks how long tasks have been BINDING, over the passes of the audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 BIND_SECONDS = 10.0
-"""For so long a task may be BINDING before its bind entry is looked for. An entry that nobody
-drives is asked for after 5 s (``binding.LOOK_BACK_SECONDS``); where the cluster says that the task
-has ended already (``BindAnswer.OVER``), nothing is recorded for the bind, and the report of the end
-is on its way. Both are over by then, and a task that is missed for 10 s and a look is no outage."""
+"""A task may be BINDING this long before its bind entry is looked for.
+
+An entry that nobody processes is requested after 5 s (``binding.LOOK_BACK_SECONDS``). If the
+cluster answers that the task has already ended (``BindAnswer.OVER``), nothing is recorded for the
+bind, and the report of the end follows. Both are done by then; noticing a stuck task after 10 s and
+a pass is no outage.
+"""
 
 STEP_TASKS = 1000
-"""Tasks noted at once: 1 ms."""
+"""Tasks recorded per step: 1 ms."""
 
 Task = tuple[int, int]
 
@@ -21,12 +24,12 @@ class BindWatch:
         """``seconds``: None for :data:`BIND_SECONDS`."""
         self._seconds = BIND_SECONDS if seconds is None else seconds
         self._since: dict[Task, tuple[int, float]] = {}
-        """Row, and when the task was first seen BINDING there."""
+        """Task -> its row, and when it was first seen BINDING there."""
         self.stuck: dict[Task, int] = {}
-        """Tasks that were BINDING in every look for longer than the bound, with their rows."""
+        """Tasks that were BINDING in every pass for longer than the bound, with their rows."""
 
     def noting(self, binding: Mapping[Task, int], now: float) -> Iterator[None]:
-        """``binding``: the tasks that are BINDING in this look, with their rows. Step by step."""
+        """Record the tasks that are BINDING in this pass, with their rows, step by step."""
         before, self._since, self.stuck = self._since, {}, {}
         for number, (task, row) in enumerate(binding.items(), 1):
             previous = before.get(task)

@@ -1,7 +1,7 @@
-"""The totals of one picture against its task records: sums made in slices, findings out.
+"""Compares the totals of a picture of the ledger with its task records, and makes findings.
 
-Columns throughout: a slice sums :data:`SLICE_TASKS` tasks, or compares :data:`SLICE_RECORDS`
-records. :meth:`Comparison.steps` yields between slices, so that whoever drives it can give way.
+Works on columns: a slice sums :data:`SLICE_TASKS` tasks, or compares :data:`SLICE_RECORDS` records.
+:meth:`Comparison.steps` yields between slices, so that its driver can give way.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from shared.ledger.records import unpack_count
 from shared.messages.messages import TaskState
 
 SLICE_TASKS = 512
-"""Tasks summed at once: 1 ms (measured with 140,000 tasks of 40 classes on 20,000 nodes)."""
+"""Tasks per slice: 1 ms (measured with 140,000 tasks of 40 classes on 20,000 nodes)."""
 SLICE_RECORDS = 400
-"""Records of nodes, queues or jobs compared at once: 1 to 2 ms."""
+"""Records of nodes, queues or jobs per slice: 1 to 2 ms."""
 
 Task = tuple[int, int]
 T = TypeVar("T")
@@ -36,13 +36,13 @@ class Comparison:
         self._picture = picture
         self.findings: list[Finding] = []
         self.binding: dict[Task, int] = {}
-        """Tasks that are BINDING, with their rows: whether a bind entry names them is looked at
-        where one stays so."""
+        """Tasks that are BINDING, with their rows. If one stays so, its bind entry is looked
+        for."""
         self.groups = GroupSums(picture)
 
     def steps(self) -> Iterator[None]:
-        """Make all findings but those of groups that pending members count for
-        (:meth:`GroupSums.unclear`), slice by slice."""
+        """Make all findings slice by slice, except for groups that may have pending members without
+        records (:meth:`GroupSums.unclear`)."""
         picture, columns = self._picture, self._picture.tasks
         nodes, queues, things = NodeSums(picture), QueueSums(picture), ThingSums(picture)
         yield from nodes.prepare()
@@ -79,8 +79,8 @@ class Comparison:
             yield
 
     def _alive(self, lines: slice) -> Ints:
-        """The numbers of those lines whose job was not forgotten meanwhile; tasks without a job
-        become findings, and hold their nodes like others until they are repaired."""
+        """Filter out lines whose job was forgotten meanwhile. Tasks without a job become findings,
+        and count on their nodes until they are repaired."""
         picture = self._picture
         keys = picture.tasks.column("key")[lines]
         numbers = np.arange(lines.start, lines.start + len(keys))

@@ -1,4 +1,4 @@
-"""What the ledger audit did and found, for metrics and ``/health``."""
+"""Counters of the ledger audit, for metrics and ``/health``."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from dataclasses import dataclass, field
 from shared.telemetry.histogram import Histogram
 
 SLICE_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
-"""Bounds of the histogram of slices: 5 ms is what one may take."""
+"""Bounds of the histogram of slices; a slice should stay below 5 ms."""
 
 SHOWN_SECONDS = 600.0
-"""For so long ``/health`` names a finding after it was seen last, repaired or not: damage is a
-fault somewhere, and whoever looks every few minutes must see it."""
+"""How long ``/health`` shows a finding after it was last seen, repaired or not: damage means a bug,
+and whoever checks every few minutes must see it."""
 SHOWN = 5
-"""Findings that ``/health`` names."""
+"""Maximum number of findings that ``/health`` names."""
 
 
 @dataclass(slots=True)
 class AuditFigures:
-    """Since the start of this coordinator."""
+    """Counters since the start of this coordinator."""
 
     found: Counter[str] = field(default_factory=Counter)
-    """Findings that were seen twice, by kind."""
+    """Confirmed findings (seen twice) by kind."""
     repaired: Counter[str] = field(default_factory=Counter)
-    """The same that were repaired."""
+    """Repaired findings by kind."""
     looks: int = 0
-    """Looks that went through the whole ledger."""
+    """Completed passes through the whole ledger."""
     look_seconds: float = 0.0
-    """How long the last of them took."""
+    """Duration of the last pass."""
     tasks: int = 0
-    """Task records of the last look."""
+    """Task records in the last pass."""
     slices: Histogram = field(default_factory=lambda: Histogram(SLICE_SECONDS))
-    """Processor seconds of the audit's thread, between two times of giving way."""
+    """Processor seconds of the audit's thread per slice."""
     shown: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=100))
-    """(when, what) of findings, the latest last."""
+    """(time, text) of findings, the latest last."""
 
     def message(self, now: float) -> str:
-        """For ``/health``: what was found lately, "" where nothing was."""
+        """Recent findings for ``/health``; "" if there are none."""
         while self.shown and now - self.shown[0][0] > SHOWN_SECONDS:
             self.shown.popleft()
         texts = [*dict.fromkeys(text for _, text in reversed(self.shown))]

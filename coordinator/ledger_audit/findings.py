@@ -1,4 +1,4 @@
-"""What the ledger audit may find, and when a finding counts."""
+"""The findings of the ledger audit, and the rule that confirms them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class AuditKind(StrEnum):
-    """The kinds of damage, by the names that metric and events carry."""
+    """The kinds of damage, named as in the metric and events."""
 
     NODE_USED = "node-used"  # a node's used amounts are not those of the tasks that hold it
     NODE_RELEASING = "node-releasing"  # the same of those that are leaving it
@@ -24,7 +24,7 @@ class AuditKind(StrEnum):
 
 
 class Subject(StrEnum):
-    """Whose record it is."""
+    """The kind of record that is wrong."""
 
     NODE = "node"
     QUEUE = "queue"
@@ -36,29 +36,29 @@ class Subject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One record that contradicts the task records."""
+    """A record that contradicts the task records."""
 
     kind: AuditKind
     subject: Subject
     name: tuple[int, ...]
-    """(row,), (qid,), (jid,) or (jid, tix); nothing of a counter."""
+    """(row,), (qid,), (jid,) or (jid, tix); empty for a counter."""
     record: bytes
     """The record as it was read."""
     difference: tuple[tuple[int, int, int], ...] = ()
-    """(slot or group, amount recorded, amount that the tasks come to), in the order of slots."""
+    """(slot or group, recorded amount, amount by the tasks), in the order of slots."""
     key: str = ""
-    """The name of a counter of a cross-node rule, or of a thing of the node."""
+    """The name of a counter of a cross-node rule, or of a named thing of the node."""
     row: int = -1
-    """The node where it shows, of a task or nomination whose job is not there."""
+    """The node of a task or nomination whose job does not exist."""
     repairable: bool = True
-    """False where it cannot be recomputed: the class of one of its tasks has no record."""
+    """False if it cannot be recomputed, because the class of one of its tasks has no record."""
 
     @property
     def identity(self) -> tuple[object, ...]:
         return self.kind, self.subject, self.name, self.key
 
     def describe(self) -> str:
-        """For an event or a log line: what is wrong, without the name of the object."""
+        """The problem in words, without the object's name, for events and logs."""
         if not self.difference:
             return self.kind.value
         part_name = "group" if self.subject is Subject.JOB else "slot"

@@ -1,8 +1,8 @@
-"""The members that each group of a job holds by its task records, against the job's record.
+"""Compares the members of each group of a job, by task records, with the job's record.
 
-What a member counts for, as the scripts have it (record.lua ``members_after``, evict.lua): one
-while it holds a node and is not evicted, and for good where it succeeded; one that asks for nothing
-but a place among the pods of a node also while it is pending, until it fails.
+Members count as in the scripts (record.lua ``members_after``, evict.lua): a member counts while it
+holds a node and is not evicted, and permanently once it succeeded. A best-effort member (it asks
+only for a pod slot) also counts while it is pending, until it fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shared.records.specs_jobs import decode_job
 _GROUP_BITS = 16
 """A group's number is 2 bytes of a task record."""
 _HEAD, _GROUP = 4, 3
-"""Numbers before the first group of a job record, and of each group (parent, minimum, held)."""
+"""Numbers before the first group of a job record; numbers per group (parent, minimum, held)."""
 
 
 @cache
@@ -39,13 +39,13 @@ class GroupSums:
         self._picture = picture
         self._requests = RequestColumns(picture.classes)
         self._held: PartedDict[int] = PartedDict()
-        """jid << 16 | group -> members by their records, those of groups below not counted."""
+        """jid << 16 | group -> members by their records, without those of groups below."""
         self.unclear: list[int] = []
-        """Jobs whose records say another number: pending members that ask for nothing, which have
-        no records, may be the difference. Their specifications are needed."""
+        """Jobs whose records differ from the sums. Pending best-effort members, which have no
+        records, may explain it, so their specifications are needed."""
 
     def add(self, lines: Ints) -> None:
-        """Tasks, by the numbers of their lines."""
+        """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
         state, cid = columns.column("state")[lines], columns.column("cid")[lines]
         stays = columns.column("evicted")[lines] == 0
@@ -66,7 +66,8 @@ class GroupSums:
             self._held[group] = self._held.get(group, 0) + count
 
     def compare(self, jids: Iterable[int]) -> Iterator[Finding]:
-        """Findings of these jobs; those that pending members may explain go to ``unclear``."""
+        """Findings of these jobs. Differences that pending members may explain go to
+        ``unclear``."""
         picture = self._picture
         for jid in jids:
             if jid in picture.moved_jobs or jid in picture.forgotten:
@@ -80,8 +81,8 @@ class GroupSums:
                 self.unclear.append(jid)
 
     def compare_unclear(self, jids: Iterable[int], specs: Mapping[int, bytes]) -> Iterator[Finding]:
-        """Some of those, now that their specifications are there. A job that has none, or none that
-        can be read, is a finding that cannot be repaired."""
+        """Findings of unclear jobs, given their specifications. A job whose specification is
+        missing or unreadable is a finding that cannot be repaired."""
         for jid in jids:
             try:
                 waiting = self._waiting(jid, specs.get(jid, b""))
@@ -100,7 +101,7 @@ class GroupSums:
         return Finding(kind, Subject.JOB, (jid,), record, difference, repairable=repairable)
 
     def _difference(self, jid: int, more: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
-        """(group, recorded, should be) where they differ. ``more``: members without a record."""
+        """(group, recorded, expected) where they differ. ``more``: members without a record."""
         record = self._picture.jobs[jid]
         count = len(record) // 8 - 1
         numbers = _numbers(count).unpack_from(record)
@@ -122,7 +123,7 @@ class GroupSums:
         )
 
     def _waiting(self, jid: int, spec: bytes) -> Counter[int]:
-        """Members without a record that count all the same, by group. Raises Malformed."""
+        """Members without a record that count, by group. Raises Malformed."""
         waiting: Counter[int] = Counter()
         for role in decode_job(spec).roles:
             task_class = self._picture.classes.get(role.cid)

@@ -1,8 +1,8 @@
-"""One look at the whole ledger, as a state machine: which page to read next, and what came of it.
+"""One pass over the whole ledger, as a state machine: the next page to read, and the result.
 
 Pure, so that the service and the seeded run share it: the one asks a server and gives way between
-slices, the other asks a double. Tables come in an order in which what is compared last is read
-last: the picture holds still only in what it followed.
+slices, the other asks a double. Tables are ordered so that those compared last are read last, since
+the picture is consistent only as of the position it followed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from coordinator.ledger_audit.picture import Picture
 from shared.ledger.entries.repair import AuditPage, Table
 
 PAGE_RECORDS = 1000
-"""Records of one page: 1 ms of the server's time, and 1 to 2 ms of the reader's."""
+"""Records per page: 1 ms of the server's time, and 1 to 2 ms of the reader's."""
 TAKE_RECORDS = 250
-"""Of these so many are read at once: 1 ms where they are classes."""
+"""Records of a page processed per step: 1 ms if they are classes."""
 QUEUE_RECORDS = 4000
-"""Queues are read at once, so that all of them are compared at one position: 2 ms at 4,000. Where
-there are more, those that were charged while the rest was read wait for the next look."""
+"""Queues are read at once, so that all are compared at one position: 2 ms at 4,000. If there are
+more, those charged while the rest was read wait for the next pass."""
 MOVED_JOBS = 1000
-"""Jobs read again at the end because they moved since they were read. Of more, the rest waits for
-the next look; only a job whose tasks move all the time is ever among them twice."""
+"""Maximum number of jobs read again at the end because they changed after they were read. The rest
+waits for the next pass; only a job whose tasks change all the time is among them twice."""
 SPEC_RECORDS = 200
 """Job specifications read at once: decoding one takes 20 us."""
 
@@ -42,7 +42,7 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A page to read: from a cursor on, or these fields."""
+    """A page to read: from a cursor on, or the given fields."""
 
     table: Table
     cursor: int = 0
@@ -51,17 +51,17 @@ class Question:
 
 
 class AuditPass:
-    """Ask :meth:`question`, answer with :meth:`take`, until there is none; then :meth:`compare`,
-    then the specifications (:meth:`specs_wanted`), then :attr:`findings` is complete."""
+    """Call :meth:`question`, answer with :meth:`take`, until it returns None; then :meth:`compare`,
+    then read the specifications (:meth:`specs_wanted`); then :attr:`findings` is complete."""
 
     def __init__(self, *, since: str, count: int = PAGE_RECORDS) -> None:
-        """``since``: the end of the log when the look began; ``count``: records of a page."""
+        """``since``: the end of the log when the pass began; ``count``: records per page."""
         self.log_id = since
-        """Up to where the log was followed."""
+        """Position up to which the log was followed."""
         self.picture = Picture()
         self.findings: list[Finding] = []
         self.binding: dict[Task, int] = {}
-        """Tasks in BINDING and their rows, after :meth:`compare`."""
+        """Tasks in BINDING and their rows; filled by :meth:`compare`."""
         self._comparison: Comparison | None = None
         self._count = count
         self._questions = self._ask()
@@ -88,7 +88,8 @@ class AuditPass:
     def take(self, page: AuditPage) -> Iterator[None]:
         """Follow the log step by step, then add the page. Raises LedgerAltered.
 
-        To be driven to its end: in between the picture may stand in the middle of an entry."""
+        Must be run to its end: in between, the picture may be in the middle of an entry.
+        """
         for portion in page.entries:
             if portion is not None:
                 yield from self.picture.follow(portion)
@@ -106,22 +107,22 @@ class AuditPass:
     # --- at the end -----------------------------------------------------------------------------
 
     def compare(self) -> Iterator[None]:
-        """Slice by slice."""
+        """Compare slice by slice."""
         self._comparison = comparison = Comparison(self.picture)
         yield from comparison.steps()
         self.findings = comparison.findings
         self.binding = comparison.binding
 
     def specs_wanted(self) -> Iterator[Question]:
-        """Specifications of jobs that cannot be judged without."""
+        """Specifications of jobs that cannot be judged without them."""
         assert self._comparison is not None
         jids = self._comparison.groups.unclear
         for at in range(0, len(jids), SPEC_RECORDS):
             yield Question(Table.JOB_SPEC, fields=tuple(map(str, jids[at : at + SPEC_RECORDS])))
 
     def take_specs(self, question: Question, page: AuditPage) -> None:
-        """Entries of the log do not matter any more: a job whose specification moved since has
-        another record, too, and is refused by the ledger."""
+        """Judge jobs by their specifications. Later log entries do not matter: a job whose
+        specification changed since has a new record too, so that the ledger refuses its repair."""
         assert self._comparison is not None
         groups = self._comparison.groups
         specs = {int(name): spec for name, spec in page.records}

@@ -26,16 +26,15 @@ from shared.ledger.records import unpack_task
 from shared.ledger.retry import insist
 
 SLICE_SECONDS = 0.002
-"""Processor time after which a slice gives way. What is done in one go comes on top (a page, or the
-seal of a large entry of the log: 1 to 2 ms), so that a slice stays below 5 ms."""
+"""Processor time after which a slice gives way. An indivisible step may follow (a page, or the seal
+of a large log entry: 1 to 2 ms), so that a slice stays below 5 ms."""
 REST = 4.0
-"""Rests take so many times what slices do: a look at 140,000 tasks takes 5 to 10 s."""
+"""Ratio of rest to work: a pass over 140,000 tasks takes 5 to 10 s."""
 CATCH_UP_REST = 1.0
-"""The same while the log is ahead by more than comes with a page: who rests longer than it takes to
-write what he follows never comes through. Following a task costs the audit 20 us, and writing it
-the coordinator 50 to 200."""
+"""The same while the log is ahead by more than one page, because with longer rests the audit would
+never catch up: following a task costs it 20 us, writing one costs the coordinator 50 to 200."""
 BIND_ENTRIES = 8
-"""Bind entries read at once: of 500 tasks each, 2 ms to unpack."""
+"""Bind entries read at once: with 500 tasks each, 2 ms to unpack."""
 
 
 class AuditReader:
@@ -47,18 +46,19 @@ class AuditReader:
         self._watch = watch or BindWatch()
         self._meter = StepMeter(figures.slices.observe)
         self._rested = 0.0
-        """Of the meter's seconds those that were rested for."""
+        """The part of the meter's seconds for which it has rested."""
         self._resumed = time.monotonic()
-        """The end of the last rest."""
+        """When the last rest ended."""
         self._look: AuditPass | None = None
 
     @property
     def used(self) -> float:
-        """Processor seconds of all looks so far."""
+        """Processor seconds of all passes so far."""
         return self._meter.seconds
 
     def read(self) -> str | None:
-        """Up to where the look under way has followed the log, which must not be cut above that."""
+        """Position up to which the current pass has followed the log, which must not be trimmed
+        beyond; None between passes."""
         look = self._look
         return None if look is None else look.log_id
 
@@ -66,7 +66,7 @@ class AuditReader:
         await self._ledger.close()
 
     async def look(self) -> list[Finding]:
-        """All findings of one look through the whole ledger. Raises LedgerTrimmed."""
+        """All findings of one pass through the whole ledger. Raises LedgerTrimmed."""
         try:
             return await self._meter.run(self._findings())
         finally:
@@ -102,9 +102,9 @@ class AuditReader:
         await self._give_way(rest)
 
     async def _give_way(self, rest: float = REST) -> None:
-        """The slice ends here; rest for it, and for what reading took since the last rest. While it
-        waited for the server, or for its turn, it rested too: else a busy machine would make a look
-        many times as long."""
+        """End the slice, and rest in proportion to the work since the last rest. Time spent waiting
+        for the server or for a turn counts as rest; otherwise a busy machine would stretch a pass
+        many times."""
         used, self._rested = self._meter.seconds - self._rested, self._meter.seconds
         end = self._resumed + (1 + rest) * used
         await asyncio.sleep(max(0.0, end - time.monotonic()))
@@ -126,7 +126,7 @@ class AuditReader:
         return page
 
     async def _current_page(self, look: AuditPass, question: Question) -> AuditPage:
-        """Following the log until the page is there."""
+        """Read the page, following the log meanwhile."""
         page = await self._page(look, question)
         while not page.current:
             await self._slices(look.take(page), rest=CATCH_UP_REST)
@@ -154,7 +154,7 @@ class AuditReader:
         return findings
 
     async def task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
-        """As they stand now, of those that there are."""
+        """The current records of these tasks; missing ones are left out."""
         return await self._meter.run(self._task_records(tasks))
 
     async def _task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:

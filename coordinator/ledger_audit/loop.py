@@ -1,7 +1,7 @@
-"""The ledger audit beside the work of a leader: looks one after another, and what follows of them.
+"""Runs the ledger audit beside a leader's work: passes one after another, and repairs.
 
-Looks (:mod:`coordinator.ledger_audit.looker`) run in a thread with an event loop and connections of
-its own; what is found is treated in the leader's loop, where its writers and books are.
+Passes (:mod:`coordinator.ledger_audit.looker`) run in a thread with its own event loop and
+connections; findings are handled in the leader's loop, which has the writers and books.
 """
 
 from __future__ import annotations
@@ -27,30 +27,34 @@ from shared.ledger.entries.repair import RepairReply, RepairRequest, RepairResul
 from shared.ledger.errors import LedgerArgument, LedgerFault, LedgerTrimmed
 
 AGAIN_SECONDS = 0.5
-"""Between the look that finds something and the next one: whatever was under way is over."""
+"""Delay between a pass with findings and the next one, after which whatever was in progress is
+done."""
 PAUSE_RATIO = 100.0
-"""A pause takes at least so many times the processor time of the looks before it: all together they
-take a hundredth of a core at most, whatever a look costs (0.8 s at 140,000 tasks, more beside
-thousands of binds a second)."""
+"""Minimum ratio of a pause to the processor time of the pass before it: so passes take at most a
+hundredth of a core, whatever one costs (0.8 s at 140,000 tasks, more beside thousands of binds a
+second)."""
 CALM_SHARE = 0.3
-"""Of a core: a process that uses less has time for a look. Beside thousands of binds a second a
-look costs five times as much (it follows each of them) and takes from them what they have least:
-measured 3 to 5 s of the leader's processor time beside 100,000 binds, 12% of what they took."""
+"""A process that uses less than this part of a core has time for a pass.
+
+Beside thousands of binds per second a pass costs five times as much, since it follows each of them,
+and competes for what is scarcest: measured 3 to 5 s of the leader's processor time beside 100,000
+binds, 12% of what they took.
+"""
 CALM_SECONDS = 5.0
-"""For so long it must have used less; never longer than the pause."""
+"""How long it must have used less; never longer than the pause."""
 PATIENCE_PAUSES = 10
-"""A look waits for a calm time for so many pauses at most: a cluster that is never calm is audited
-too, once in ten minutes."""
+"""A pass waits at most this many pauses for a calm time: a cluster that is never calm is audited
+too, every ten minutes."""
 LOOKS_IN_A_ROW = 4
-"""Looks at once where something was found: to see it again, to see that it is repaired, and two
-more for records that moved between a look and the repair."""
+"""Maximum passes in direct succession after a finding: one to confirm it, one to see that it is
+repaired, and two more for records that changed between a pass and the repair."""
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
 Report = Callable[[Finding, str], str]
-"""Say to people what was found and what came of it; returns one line that names the object."""
+"""Reports a finding and its result to people; returns one line that names the object."""
 
 
 class LedgerAudit:
@@ -65,11 +69,10 @@ class LedgerAudit:
         every: float,
         processor_time: Callable[[], float] = time.process_time,
     ) -> None:
-        """``looker``: with a ledger for another event loop, which is closed at the end. ``every``:
-        seconds between the end of one look and the beginning of the next, more where looks cost
-        more than :data:`PAUSE_RATIO` allows, and while the process is busy; 0: one after another.
-        ``store_again``: store what is known of nodes, by their rows. ``processor_time``: seconds
-        that this process has used so far."""
+        """``looker``: its ledger belongs to another event loop, and is closed at the end.
+        ``every``: seconds between the end of a pass and the next one; longer if :data:`PAUSE_RATIO`
+        demands it or the process is busy; 0: no pauses. ``store_again``: store the known state of
+        these rows' nodes. ``processor_time``: seconds used by this process."""
         self._looker = looker
         self._repair = repair
         self._store_again = store_again
@@ -80,7 +83,7 @@ class LedgerAudit:
         self._thread: LoopThread | None = None
 
     def read(self) -> str | None:
-        """Up to where a look has read the log, None between two looks."""
+        """Position up to which a pass has read the log; None between passes."""
         return self._looker.read()
 
     async def run_forever(self) -> None:
@@ -101,7 +104,7 @@ class LedgerAudit:
                     log.warning("Ledger audit was too slow", error=str(error))
 
     async def _calm(self) -> None:
-        """Wait until the process has been calm for a while, or for as long as patience lasts."""
+        """Wait until the process has been calm for a while, or patience runs out."""
         end = time.monotonic() + PATIENCE_PAUSES * self._every
         while time.monotonic() < end:
             began, used = time.monotonic(), self._processor_time()
@@ -110,11 +113,11 @@ class LedgerAudit:
                 return
 
     async def _look(self, work: Coroutine[Any, Any, T]) -> T:
-        """Work of the looker, in its thread."""
+        """Run work of the looker in its thread."""
         return await (work if self._thread is None else self._thread.run(work))
 
     async def once(self) -> None:
-        """A look, and where it finds something others right after it."""
+        """One pass; after findings, further ones in direct succession."""
         findings = await self._look(self._looker.look())
         for _ in range(LOOKS_IN_A_ROW):
             if not findings:
@@ -128,7 +131,7 @@ class LedgerAudit:
     # --- what follows -----------------------------------------------------------------------------
 
     async def _treat(self, findings: list[Finding]) -> None:
-        """Repair what can be, and report everything."""
+        """Repair what can be repaired, and report everything."""
         able = [finding for finding in findings if finding.repairable][:REPAIRS]
         tasks = [(f.name[0], f.name[1]) for f in able if f.subject is Subject.TASK]
         request = request_of(able, await self._look(self._looker.task_records(tasks)))

@@ -15,12 +15,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Self, TypeVar
 
 JOIN_SECONDS = 5.0
-"""How long its end may take: what was cancelled ends at its next step."""
+"""Maximum time to end: cancelled work ends at its next step."""
 
 SWITCH_SECONDS = 0.001
-"""For so long a thread keeps the interpreter where another one wants it, 5 ms else. Whoever waits
-for an answer, or seals what he read, has given it away and waits for it again: he reads several
-times as fast beside a busy loop, and the loop gets it back as soon."""
+"""How long a thread keeps the interpreter while another wants it; Python's default is 5 ms.
+
+A thread that waits for an answer or computes a seal releases it and must wait to get it back. With
+the short interval the audit reads several times as fast beside a busy loop, and the loop gets it
+back as soon.
+"""
 
 T = TypeVar("T")
 
@@ -34,7 +37,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._switch = SWITCH_SECONDS
-        """What it was before."""
+        """The switch interval before."""
         self._ready = threading.Event()
         # A daemon: a process that dies must not wait for it.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -53,7 +56,7 @@ class LoopThread:
         sys.setswitchinterval(self._switch)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work in the thread's loop; where the caller is cancelled, so is the work."""
+        """Await work in the thread's loop; cancelling the caller cancels the work."""
         assert self._loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 

@@ -1,4 +1,4 @@
-"""What tasks and nominations hold of each node, against what its record says."""
+"""Compares the amounts that tasks and nominations hold on each node with the node's record."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shared.ledger.records import HEAD, NOMINATED, RELEASING, USED, WIDTH, unpac
 from shared.messages.messages import TaskState
 
 CELLS = 2_000_000
-"""Sums kept at once (nodes x slots, of each part): 48 MB. Where there are more, the tasks are gone
-through once for each block of slots."""
+"""Maximum number of sums in memory (nodes x slots, for each part): 48 MB. Beyond that the tasks are
+processed once per block of slots."""
 SLICE_NODES = 5000
-"""Nodes numbered at once: 1 ms."""
+"""Nodes numbered per step: 1 ms."""
 SLICE_NOMINATIONS = 50
-"""Nominations added at once: of 100 tasks each, 2 ms."""
+"""Nominations added per step: with 100 tasks each, 2 ms."""
 
 _PARTS = {
     USED: AuditKind.NODE_USED,
@@ -31,7 +31,7 @@ _PARTS = {
 
 class NodeSums:
     def __init__(self, picture: Picture) -> None:
-        """To be prepared before anything is added."""
+        """Call ``prepare`` before anything is added."""
         self._picture = picture
         self._requests = RequestColumns(picture.classes)
         self._rows = np.zeros(0, np.int64)
@@ -39,7 +39,7 @@ class NodeSums:
         self._first = 0
         self._sums: dict[int, Ints] = {}
         self._unknown = np.zeros(0, np.bool_)
-        """Nodes with a task whose class has no record: their sums are not known."""
+        """Nodes with a task whose class has no record, so that their sums are unknown."""
 
     def prepare(self) -> Iterator[None]:
         nodes, widest, parts = self._picture.nodes, 0, []
@@ -58,7 +58,7 @@ class NodeSums:
         yield
 
     def blocks(self) -> Iterator[int]:
-        """The numbers of the blocks of slots; what is added counts for the last one given."""
+        """The block numbers; additions count for the block yielded last."""
         for number, first in enumerate(range(0, self._slots, self._width)):
             self._first = first
             shape = len(self._rows), self._width
@@ -66,7 +66,7 @@ class NodeSums:
             yield number
 
     def add(self, lines: Ints) -> None:
-        """Tasks, by the numbers of their lines."""
+        """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
         state = columns.column("state")[lines]
         holds = (state >= TaskState.BINDING) & (state <= TaskState.RELEASING)
@@ -99,8 +99,8 @@ class NodeSums:
         np.add.at(self._sums[part], where, requests.amount[inside])
 
     def compare(self, some: slice, *, first: bool) -> Iterator[Finding]:
-        """Findings of some nodes (by their places), of the slots of this block. ``first``: also of
-        amounts that nothing is summed up for."""
+        """Findings of some nodes, for the slots of this block. ``first``: also check amounts that
+        are not sums."""
         recorded = unpack_nodes([self._record(row) for row in self._rows[some].tolist()])
         missing = HEAD + WIDTH * self._slots - recorded.shape[1]
         if missing > 0:
@@ -132,7 +132,7 @@ class NodeSums:
         )
 
     def _negative(self, some: slice, recorded: Ints) -> Iterator[Finding]:
-        """What the node offers, and what others use of it, is below 0."""
+        """Findings of negative allocatable amounts, or of negative usage by others."""
         slots = recorded[:, HEAD:].reshape(len(recorded), -1, WIDTH)
         summed = np.isin(np.arange(WIDTH), list(_PARTS))
         wrong = (slots < 0) & ~summed

@@ -1,6 +1,6 @@
-"""A dictionary by number in parts, so that none of them is large when it grows.
+"""A dictionary with integer keys, split into parts so that no single part is large when it grows.
 
-One of 100,000 entries takes 5 to 20 ms for that, which is more than a slice.
+Growing one of 100,000 entries takes 5 to 20 ms, longer than a slice may.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _part(key: int) -> int:
 
 
 class PartedDict(MutableMapping[int, V]):
-    """Not to be changed while somebody walks through it, as every dictionary."""
+    """As with any dict, it must not change during iteration."""
 
     __slots__ = ("_parts",)
 
@@ -45,7 +45,7 @@ class PartedDict(MutableMapping[int, V]):
         return sum(map(len, self._parts))
 
     def clearing(self) -> Iterator[None]:
-        """Forget everything, step by step: to free 100,000 records takes 10 ms."""
+        """Clear step by step: freeing 100,000 records takes 10 ms."""
         for part in self._parts:
             part.clear()
             yield

@@ -46,20 +46,21 @@ Promised = tuple[tuple[int, tuple[int, ...]], ...]
 """What a nomination holds: (cid, rows)."""
 
 STEP_TASKS = 200
-"""Tasks followed at once: 0.5 ms. A statement or an item of a wide job is of thousands."""
+"""Tasks processed per step when following the log: 0.5 ms. A statement about a wide job may have
+thousands."""
 
 _PARENT = struct.Struct("<d")
 _JOB_HEAD = struct.Struct("<4d")
-"""Specification version, queue, whether it is gone, groups."""
+"""Specification version, queue, whether it was deleted, number of groups."""
 
 
 @dataclass(slots=True)
 class AuditedClass:
     requests: Requests
     best_effort: bool
-    """Members count for their groups while they are pending, too."""
+    """Members count for their groups while they are pending too."""
     things: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Named things of its node that each task takes: (name, amount by dimension)."""
+    """Named things that each task takes of its node: (name, amounts by dimension)."""
 
 
 @dataclass(slots=True)
@@ -68,27 +69,27 @@ class Picture:
     classes: dict[int, AuditedClass] = field(default_factory=dict)
     nodes: PartedDict[bytes] = field(default_factory=PartedDict)
     things: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
-    """(row, name) -> five numbers for each dimension."""
+    """(row, name) -> five numbers per dimension."""
     queues: dict[int, bytes] = field(default_factory=dict)
     jobs: PartedDict[bytes] = field(default_factory=PartedDict)
     job_queues: PartedDict[int] = field(default_factory=PartedDict)
     """jid -> qid."""
     gone_jobs: set[int] = field(default_factory=set)
-    """Dropped, and not forgotten yet."""
+    """Jobs that are deleted but not forgotten yet."""
     forgotten: set[int] = field(default_factory=set)
-    """Forgotten since the look began: what was read of them before counts no more."""
+    """Jobs forgotten since the pass began: what was read of them no longer counts."""
     nominations: dict[int, Promised] = field(default_factory=dict)
     nomination_records: dict[int, bytes] = field(default_factory=dict)
-    """Of those that did not move since they were read."""
+    """Nominations that did not change since they were read."""
     domains: dict[str, bytes] = field(default_factory=dict)
     moved_jobs: PartedDict[None] = field(default_factory=PartedDict)
-    """Their record, or a task of them, moved after the record was read: not compared."""
+    """Jobs that changed (record or tasks) after their record was read; they are not compared."""
     moved_queues: set[int] = field(default_factory=set)
-    """The same of queues: something was charged to them or to one below them."""
+    """The same for queues: they, or a queue below, were charged."""
 
     def take(self, table: Table, read: Sequence[tuple[bytes, bytes]]) -> None:
-        """Records of a page, after the entries that came with it were followed. Raises
-        LedgerAltered."""
+        """Add the records of a page; the entries that came with it must have been followed before.
+        Raises LedgerAltered."""
         match table:
             case Table.TASK:
                 try:
@@ -133,7 +134,7 @@ class Picture:
         self.moved_jobs.pop(jid, None)
 
     def clearing(self) -> Iterator[None]:
-        """Forget what is large, step by step."""
+        """Clear the large tables, step by step."""
         for large in (self.nodes, self.jobs, self.job_queues, self.moved_jobs):
             yield from large.clearing()
         yield from self.tasks.clearing()
@@ -141,7 +142,7 @@ class Picture:
     # --- what the log says ----------------------------------------------------------------------
 
     def follow(self, entry: LogEntry) -> Iterator[None]:
-        """The next entry after what was read so far, or the next portion of one, step by step."""
+        """Follow the next log entry, or the next portion of one, step by step."""
         match entry:
             case CommitEntry():
                 for statement in entry.accepted:
@@ -161,13 +162,14 @@ class Picture:
                 pass
 
     def _fresh(self, rows: Rows) -> None:
-        """Rows come as they stand after the batch."""
+        """Replace rows by their state after the batch."""
         self.nodes.update(zip(rows.rows, rows.records, strict=True))
         for row, name, record in rows.things:
             self._take_thing(row, name, record)
 
     def _take_thing(self, row: int, name: str, record: bytes) -> None:
-        """One that is idle is told once more, and has no record from then on."""
+        """Update a named thing. One that became idle is reported once more, and then has no
+        record."""
         _, amounts = records.unpack_thing(record, f"thing {row}/{name}")
         if any(amounts):
             self.things[row, name] = tuple(amounts)
@@ -238,7 +240,8 @@ class Picture:
         self._charged(self.job_queues.get(jid, -1))
 
     def _charged(self, qid: int) -> None:
-        """The queue and those above it moved. Before queues are read, that is nothing."""
+        """Note that the queue and its ancestors were charged. Has no effect before queues are
+        read."""
         self.moved_queues.update(chain_of(self.queues, qid))
 
     def _end_nominations(self, jids: Sequence[int]) -> None:
@@ -248,13 +251,13 @@ class Picture:
 
 
 def _steps(tasks: list[int], rows: list[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """A run of tasks and their rows, some at a time."""
+    """Split a run of tasks and their rows into steps."""
     for first in range(0, len(tasks), STEP_TASKS):
         yield tasks[first : first + STEP_TASKS], rows[first : first + STEP_TASKS]
 
 
 def chain_of(queues: Mapping[int, bytes], qid: int) -> list[int]:
-    """A queue and its ancestors, as far as they have records (the script's ``charge``)."""
+    """A queue and its ancestors, as far as they have records (``charge`` in the scripts)."""
     chain: list[int] = []
     while qid in queues and qid not in chain:  # parents in a circle would be damage, too
         chain.append(qid)

@@ -1,4 +1,4 @@
-"""What the tasks of a queue's jobs hold, and those of all queues below it, against its record."""
+"""Compares what the tasks of a queue and of all queues below it hold with the queue's record."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from shared.ledger.records import unpack_queue
 from shared.messages.messages import TaskState
 
 SLICE_COUNTS = 200
-"""Pairs of a queue and a class charged at once: 1 ms with three ancestors."""
+"""(queue, class) pairs charged per step: 1 ms with three ancestors."""
 
 
 class QueueSums:
-    """Counts of tasks by queue and class first; amounts, which may exceed 2**63, only at the end
-    and of those."""
+    """Tasks are first counted by queue and class; amounts, which may exceed 2**63, are computed at
+    the end."""
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._counts: Counter[tuple[int, int, bool]] = Counter()
-        """(qid of the job, cid, leaving) -> tasks."""
+        """(qid of the job, cid, leaving) -> number of tasks."""
         self._sums: dict[int, tuple[Counter[int], Counter[int]]] = {}
         self._unknown: set[int] = set()
 
     def add(self, lines: Ints) -> None:
-        """Tasks, by the numbers of their lines."""
+        """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
         state = columns.column("state")[lines]
         holds = (state >= TaskState.BINDING) & (state <= TaskState.RELEASING)
@@ -47,7 +47,7 @@ class QueueSums:
             self._counts[qid, cid, bool(leaves)] += count
 
     def compare(self, qids: Iterable[int]) -> Iterator[Finding]:
-        """Findings of these queues. One that was charged after its record was read is left out."""
+        """Findings of these queues. Queues charged after their record was read are skipped."""
         for qid in qids:
             if qid in self._picture.moved_queues:
                 continue
@@ -78,7 +78,7 @@ class QueueSums:
             yield Finding(kind, Subject.QUEUE, (qid,), record, wrong, repairable=complete)
 
     def sum_up(self) -> Iterator[None]:
-        """Charge what was counted to the queues and their ancestors, before they are compared."""
+        """Charge the counts to the queues and their ancestors; call it before :meth:`compare`."""
         counted = iter(self._counts.items())
         while some := [*islice(counted, SLICE_COUNTS)]:
             for (qid, cid, leaves), count in some:

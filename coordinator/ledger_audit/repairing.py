@@ -1,4 +1,4 @@
-"""From findings to the one call that repairs them, and from its answer to what is reported."""
+"""From findings to the single call that repairs them, and from its reply to the report."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from shared.ledger.records import ALLOCATABLE, OBSERVED, WIDTH, unpack_node
 from shared.messages.messages import TaskState
 
 REPAIRS = 256
-"""Findings of one call: the next look has the rest. One call costs as much as reading all tasks,
+"""Maximum findings per call; the next pass has the rest. A call costs as much as reading all tasks,
 whatever it repairs."""
 
 Task = tuple[int, int]
 
 
 def request_of(findings: Iterable[Finding], tasks: Mapping[Task, bytes]) -> RepairRequest:
-    """``tasks``: records of the tasks among the findings, as they stand now."""
+    """``tasks``: current records of the tasks among the findings."""
     nodes: dict[int, bytes] = {}
     queues: dict[int, bytes] = {}
     jobs: dict[int, bytes] = {}
@@ -55,7 +55,7 @@ def request_of(findings: Iterable[Finding], tasks: Mapping[Task, bytes]) -> Repa
 def results_of(
     request: RepairRequest, reply: RepairReply
 ) -> dict[tuple[Subject, tuple[int, ...], str], RepairResult]:
-    """By subject, name and key of the finding."""
+    """Result by subject, name and key of the finding."""
     names: list[list[tuple[Subject, tuple[int, ...], str]]] = [
         [(Subject.NODE, (row,), "") for row, _ in request.nodes],
         [(Subject.QUEUE, (qid,), "") for qid, _ in request.queues],
@@ -71,9 +71,11 @@ def results_of(
 
 
 def rows_to_store_again(findings: Iterable[Finding]) -> list[int]:
-    """Nodes whose capacity, or what others use of them, was below 0. No task record tells what it
-    should be; the ledger puts it where nothing can be placed too much (no capacity, no use), and
-    the coordinator stores what it knows of the node."""
+    """Nodes with a negative capacity or negative usage by others.
+
+    No task record tells the right value. The ledger replaces it by one that prevents overcommitment
+    (no capacity, no use), and the coordinator stores its own knowledge of the node again.
+    """
     rows = []
     for finding in findings:
         if finding.subject is Subject.NODE and finding.kind is AuditKind.NEGATIVE:
@@ -88,10 +90,11 @@ def lost_binds(
     named: set[tuple[int, int, int]],
     records: Mapping[Task, tuple[TaskRecord, bytes]],
 ) -> Iterable[Finding]:
-    """Tasks that are BINDING still (``stuck``: with their rows), and that no open bind entry names.
+    """Tasks that are still BINDING (``stuck``, with their rows) and that no open bind entry names.
 
-    ``records`` were read after the entries: an entry comes with the record that it is for, so that
-    one that was missed is of a newer record, and the ledger looks once more."""
+    ``records`` were read after the entries: a bind entry is written together with the task record,
+    so an entry that was missed belongs to a newer record, and the ledger checks once more.
+    """
     for (jid, tix), row in stuck.items():
         if (jid, tix) not in records or (jid, tix, row) in named:
             continue

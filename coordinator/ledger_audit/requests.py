@@ -1,4 +1,4 @@
-"""What task classes ask for, as columns: from a list of tasks to their amounts by slot."""
+"""The requests of task classes as columns: from a list of tasks to their amounts by slot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coordinator.ledger_audit.task_columns import Ints
 
 
 class Amounts(NamedTuple):
-    """``task``: which of the tasks asked for (its place in the list); one line per amount."""
+    """One line per amount. ``task``: index of the task in the list."""
 
     task: Ints
     slot: Ints
@@ -20,7 +20,7 @@ class Amounts(NamedTuple):
 
 
 class RequestColumns:
-    """The requests of all classes one after another, found by the number of the class."""
+    """The requests of all classes in a row, found by class number."""
 
     def __init__(self, classes: Mapping[int, AuditedClass]) -> None:
         self.cids = np.array(sorted(classes), np.int64)
@@ -36,17 +36,18 @@ class RequestColumns:
             [bool(classes[cid].things) for cid in self.cids.tolist()] or [False], np.bool_
         )
         self.slots = int(self._slot.max()) + 1 if len(self._slot) else 0
-        """One more than the highest slot that any class asks for."""
+        """One more than the highest slot that any class requests."""
 
     def places(self, cids: Ints) -> Ints:
-        """Where each class stands here, -1 where it has no record."""
+        """The index of each class; -1 if it has no record."""
         if not len(self.cids):
             return np.full(len(cids), -1, np.int64)
         at = np.minimum(np.searchsorted(self.cids, cids), len(self.cids) - 1)
         return np.where(self.cids[at] == cids, at, -1)
 
     def expand(self, places: Ints) -> Amounts:
-        """What tasks of these classes ask for; ``places`` as :meth:`places` gives, none -1."""
+        """The amounts that tasks of these classes request. ``places``: from :meth:`places`, without
+        -1."""
         counts = self._counts[places]
         task = np.repeat(np.arange(len(places)), counts)
         within = np.arange(len(task)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,8 +1,8 @@
-"""What a coroutine uses of its thread: the processor time of each of its steps.
+"""Measures the processor time of a coroutine, step by step.
 
-A step is what runs between two times that others get their turn. The time of the thread cannot tell
-that across an ``await``: what everybody else did while the coroutine waited would be counted as its
-own (measured under load: 500 ms of others' work, which the audit then rested for four times over).
+A step runs from one suspension to the next. The thread's time cannot be used across an ``await``:
+work of other tasks meanwhile would be counted too (measured under load: 500 ms of others' work, for
+which the audit then rested four times as long).
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ T = TypeVar("T")
 
 
 class StepMeter:
-    """Collections of garbage are left out, as in :mod:`coordinator.service.metrics.loop_time`:
-    whoever allocates
-    next walks through what all others left."""
+    """Excludes garbage collections, as does :mod:`coordinator.service.metrics.loop_time`: whoever
+    allocates next pays for what all others left."""
 
     def __init__(self, observe: Callable[[float], None]) -> None:
-        """``observe`` is told the processor seconds of each step."""
+        """``observe`` is called with the processor seconds of each step."""
         self._observe = observe
         self._finished = 0.0
         self._began: float | None = None
-        """None while others run."""
+        """None while the coroutine is suspended."""
         self._thread = 0
         self._collecting = 0.0
 
     @property
     def step_seconds(self) -> float:
-        """Of the step under way."""
+        """Seconds of the current step."""
         return 0.0 if self._began is None else time.thread_time() - self._began
 
     @property
     def seconds(self) -> float:
-        """Of all steps so far."""
+        """Seconds of all steps so far."""
         return self._finished + self.step_seconds
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:

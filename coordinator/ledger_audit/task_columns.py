@@ -1,4 +1,4 @@
-"""All task records of the ledger as columns: where each one is, and what it counts for."""
+"""All task records of the ledger as columns: node, class, state and group."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _FIXED = np.dtype(
     ],
     align=False,
 )
-"""A task record (:mod:`shared.ledger.records`); the last two only of what was evicted."""
+"""A task record (:mod:`shared.ledger.records`); the last two fields exist only for tasks that were
+evicted."""
 _SHORT = 19
-"""Bytes of a record of what never was evicted."""
+"""Bytes of the record of a task that was never evicted."""
 _NEVER_EVICTED = b"\0\0\0\0\xff\xff\xff\xff"
 """``life`` 0, ``by`` -1."""
 TIX_BITS = 32
@@ -42,15 +43,15 @@ _DTYPES: dict[str, type[np.generic]] = {
     "group": np.uint16,
     "evicted": np.int8,
 }
-"""As narrow as the records: 20 bytes a task."""
+"""As narrow as in the records: 20 bytes a task."""
 
 _LINES = 1 << 20
-"""Room at the beginning. Memory that nothing was written to costs nothing, and to double 131,072
-lines takes 6 ms."""
+"""Initial capacity in lines. Untouched memory costs nothing, while doubling 131,072 lines takes 6
+ms."""
 
 
 _PARTS = 16
-"""Dictionaries of lines: one of 100,000 entries takes 5 ms when it grows."""
+"""Number of dictionaries of lines: growing one of 100,000 entries takes 5 ms."""
 
 
 def _part(key: int) -> int:
@@ -62,10 +63,10 @@ def task_key(jid: int, tix: int) -> int:
 
 
 class TaskColumns:
-    """One line per task that has, or had during this look, a record.
+    """One line per task that has, or had during this pass, a record.
 
-    Pages of the table are added as they are read, each at a known position of the log; what the log
-    says after that position changes single lines.
+    Pages of the table are added as they are read, each as of a known position of the log; later log
+    entries change single lines.
     """
 
     def __init__(self) -> None:
@@ -76,14 +77,15 @@ class TaskColumns:
         }
 
     def clearing(self) -> Iterator[None]:
-        """Forget all lines, step by step."""
+        """Clear all lines, step by step."""
         self.count = 0
         for part in self._lines:
             part.clear()
             yield
 
     def column(self, name: str) -> Ints:
-        """``key``, ``state``, ``row``, ``cid``, ``group`` or ``evicted`` (1: it left its group)."""
+        """``key``, ``state``, ``row``, ``cid``, ``group`` or ``evicted`` (1: it no longer counts
+        for its group)."""
         return self._columns[name][: self.count]
 
     def line(self, jid: int, tix: int) -> int | None:
@@ -91,13 +93,13 @@ class TaskColumns:
         return self._lines[_part(key)].get(key)
 
     def absent(self, line: int) -> bool:
-        """Whether the task may have no record any more: what is pending has one only where it was
-        evicted before."""
+        """Whether the task may have lost its record: a pending task has one only if it was evicted
+        before."""
         return bool(self._columns["state"][line] == TaskState.PENDING)
 
     def add_page(self, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Records as they stand at the position up to which the log was followed. Raises Malformed
-        where a field is no task's name."""
+        """Add records as of the position up to which the log was followed. Raises Malformed if a
+        field is not a task's name."""
         if not records:
             return
         keys = _keys([field for field, _ in records])
@@ -110,7 +112,7 @@ class TaskColumns:
         self._columns["evicted"][lines] = read["by"] >= 0
 
     def _lines_of(self, keys: list[int]) -> Ints:
-        """The lines of these tasks, new ones where they have none."""
+        """The lines of these tasks; new ones are created."""
         lines, count = self._lines, self.count
         numbers = []
         for key in keys:
@@ -140,7 +142,7 @@ class TaskColumns:
         cid: int,
         group: int,
     ) -> None:
-        """These tasks are on these nodes in a state."""
+        """Set the rows and state of these tasks."""
         columns = self._columns
         for tix, row in zip(tasks, rows, strict=True):
             key = task_key(jid, tix)
@@ -165,8 +167,8 @@ class TaskColumns:
         cid: int,
         group: int,
     ) -> None:
-        """The same; what was held elsewhere keeps its class and group, and while it is leaving it
-        stays evicted (the rules of ``adopt`` in record.lua)."""
+        """The same after an adoption. Tasks held elsewhere keep class and group, and leaving ones
+        stay evicted (``adopt`` in record.lua)."""
         for tix, row in zip(tasks, rows, strict=True):
             line = self.line(jid, tix)
             if line is None or self._columns["state"][line] not in HOLDING:
@@ -178,7 +180,8 @@ class TaskColumns:
                 self._columns["evicted"][line] = 0
 
     def changed(self, jid: int, tasks: Iterable[int], state: TaskState) -> None:
-        """A change of state; a task that was not read yet will be read as it is by then."""
+        """Change the state of tasks. One that was not read yet will be read with its newer
+        state."""
         columns = self._columns
         for tix in tasks:
             line = self.line(jid, tix)
@@ -189,7 +192,7 @@ class TaskColumns:
                 columns["evicted"][line] = 0  # it has ended, or may be placed again
 
     def evict(self, jid: int, tasks: Iterable[int]) -> None:
-        """They have to leave, and left their groups."""
+        """Mark tasks as evicted: they have to leave, and no longer count for their groups."""
         for tix in tasks:
             line = self.line(jid, tix)
             if line is not None:
@@ -204,7 +207,7 @@ def _fixed(record: bytes) -> bytes:
 
 
 def _keys(fields: list[bytes]) -> Ints:
-    """The keys of fields ``jid.tix``."""
+    """The keys of table fields ``jid.tix``."""
     numbers = np.fromiter(map(int, b".".join(fields).split(b".")), np.int64)
     if len(numbers) != 2 * len(fields):
         raise Malformed("a field of the task table is no task's name")

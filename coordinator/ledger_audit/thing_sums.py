@@ -1,6 +1,6 @@
-"""What tasks and nominations take of the named things of nodes (host ports), against their records.
+"""Compares what tasks and nominations take of named things (host ports) with their records.
 
-Few classes name any, so that a task that does is looked at by itself.
+Few classes name any, so that their tasks are processed one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH
 from shared.messages.messages import TaskState
 
 SLICE_THINGS = 500
-"""Things compared at once: 1 ms."""
+"""Things compared per step: 1 ms."""
 _SUMMED = (USED, RELEASING, NOMINATED)
 
 Thing = tuple[int, str]
@@ -29,10 +29,10 @@ class ThingSums:
         self._picture = picture
         self._requests = RequestColumns(picture.classes)
         self._sums: defaultdict[Thing, dict[int, int]] = defaultdict(dict)
-        """Thing -> place in its record -> amount."""
+        """Thing -> index in its record -> amount."""
 
     def add(self, lines: Ints) -> None:
-        """Tasks, by the numbers of their lines."""
+        """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
         places = self._requests.places(columns.column("cid")[lines])
         state = columns.column("state")[lines]

@@ -1,7 +1,7 @@
-"""A child process of the supervisor: started in its own session, ended with everything below it.
+"""A child process of the supervisor: started in its own session, ended with all its descendants.
 
-A child ends with its parent also where the parent is killed (Linux: the kernel sends it SIGTERM).
-That signal is tied to the thread that started the child, so start children from the main thread.
+A child also ends when its parent is killed (Linux: the kernel sends it SIGTERM). That signal is
+tied to the thread that started the child, so start children from the main thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 from shared.secrets.private_dir import open_private
 
 DEPOSED = 3
-"""Exit code of a coordinator that does not lead any more: started again, it stands by."""
+"""Exit code of a coordinator that lost the leadership. Started again, it is a standby."""
 
 _PR_SET_PDEATHSIG = 1
 _LAST_LINES = 15
@@ -30,7 +30,7 @@ _POLL = 0.02
 
 
 class ChildDied(RuntimeError):
-    """A process ended that should not have: its role, how it ended, the end of its log."""
+    """A process ended unexpectedly: its role, exit code, and the end of its log."""
 
     def __init__(self, role: str, code: int | None, log: Path, *, times: str = "") -> None:
         self.role = role
@@ -40,13 +40,13 @@ class ChildDied(RuntimeError):
         super().__init__(f"{self.how}{times}; the end of {log}:\n{last_lines(log)}")
 
     def often(self, times: int, seconds: float) -> ChildDied:
-        """The same of one that was started again and again."""
+        """The error for a process that died too often within the window."""
         text = f", for the {times}th time within {seconds:g} s: it is given up"
         return ChildDied(self.role, self.code, self.log, times=text)
 
 
 class Child:
-    """One process, which can be started again after its end."""
+    """A process that can be started again after its end."""
 
     def __init__(
         self, role: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
@@ -59,20 +59,20 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Of the running process; None where none runs."""
+        """Pid of the running process; None if it does not run."""
         return self._process.pid if self._process and self.running() else None
 
     @property
     def code(self) -> int | None:
-        """How the last process ended (negative: the signal); None while it runs."""
+        """Exit code of the last process (negative: the signal); None while it runs."""
         return self._process.poll() if self._process else None
 
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the process, after ending what an earlier one left running. Raises OSError where
-        the program cannot be started."""
+        """Start the process, after ending what an earlier one left running. Raises OSError if the
+        program cannot be started."""
         if self.running():
             return
         self.sweep()
@@ -89,7 +89,8 @@ class Child:
             )
 
     async def stop(self, timeout: float) -> int | None:
-        """Ask it to end, insist after ``timeout`` seconds; nothing below it survives. Exit code."""
+        """Send SIGTERM, after ``timeout`` seconds SIGKILL; ends all descendants. Returns the exit
+        code."""
         if not self.running() or self._process is None:
             self.sweep()
             return self.code
@@ -104,7 +105,7 @@ class Child:
         return self.code
 
     def kill(self) -> None:
-        """End it and everything below it at once, as a crash of its machine would."""
+        """Kill it and all its descendants at once, as a crash of its machine would."""
         if self._process is None or not self.running():
             self.sweep()
             return
@@ -115,8 +116,10 @@ class Child:
         _wait_for_end(tree)
 
     def sweep(self) -> None:
-        """End what a process that is gone has left behind: all of its session. A head that was
-        killed alone leaves processes that hold its ports."""
+        """End the remaining processes of a dead process's session.
+
+        A Ray head that is killed alone leaves processes that hold its ports.
+        """
         if self._process is not None and not self.running():
             survivors = in_session(self._process.pid)
             _send(signal.SIGKILL, survivors)
@@ -124,7 +127,7 @@ class Child:
 
 
 def descendants(pid: int) -> set[int]:
-    """Every process below ``pid`` right now."""
+    """All current descendants of ``pid``."""
     try:
         return {child.pid for child in psutil.Process(pid).children(recursive=True)}
     except psutil.NoSuchProcess:
@@ -132,12 +135,12 @@ def descendants(pid: int) -> set[int]:
 
 
 def in_session(leader: int) -> set[int]:
-    """Every process that runs in the session ``leader`` has begun, also where that one is gone."""
+    """All running processes of the session that ``leader`` began, even if the leader is gone."""
     return {pid for pid in psutil.pids() if _session(pid) == leader and _alive(pid)}
 
 
 def command_line(pid: int) -> str:
-    """What a process calls itself, "" where it is gone."""
+    """The command line of a process; "" if it is gone."""
     try:
         return " ".join(psutil.Process(pid).cmdline()).strip()
     except psutil.Error:
@@ -159,7 +162,7 @@ def _session(pid: int) -> int | None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether a process exists that is more than an entry waiting for its parent to read it."""
+    """Whether the process exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:
@@ -188,7 +191,8 @@ async def _until(condition: Callable[[], bool], timeout: float) -> bool:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """What a child does before it becomes its program (Linux): ask to be told of our death."""
+    """A function for the child to run before exec (Linux): ask for a signal at the parent's
+    death."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl

@@ -1,4 +1,4 @@
-"""CPU time of the processes of a run, by the part they play."""
+"""CPU time of the processes of a run, by role."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psutil
 
 LOAD = "load"
-"""The process that makes the load, and holds the supervisor."""
+"""Role of the process that generates the load and runs the supervisor."""
 WORKERS = "workers"
 
 
@@ -17,11 +17,11 @@ class ProcessTime:
     pid: int
     parent: int
     seconds: float
-    """User and system time since it started."""
+    """User and system time since its start."""
 
 
 def processes() -> list[ProcessTime]:
-    """All processes that can be read; those that end meanwhile are left out."""
+    """All readable processes; those that end meanwhile are left out."""
     return [
         ProcessTime(pid=found.pid, parent=found.info["ppid"], seconds=times.user + times.system)
         for found in psutil.process_iter(["ppid", "cpu_times"])
@@ -30,10 +30,10 @@ def processes() -> list[ProcessTime]:
 
 
 def by_role(processes: Iterable[ProcessTime], roots: Mapping[int, str]) -> dict[str, float]:
-    """CPU seconds so far by role: a process plays the part of its nearest ancestor in ``roots``.
+    """CPU seconds by role: a process has the role of its nearest ancestor in ``roots``.
 
-    ``roots``: pid -> role. The role :data:`LOAD` is not inherited: what a supervisor starts has a
-    role of its own or is not counted.
+    ``roots``: pid -> role. The role :data:`LOAD` is not inherited: processes that a supervisor
+    starts have roles of their own, or are not counted.
     """
     by_pid = {process.pid: process for process in processes}
     total = dict.fromkeys(roots.values(), 0.0)

@@ -1,7 +1,8 @@
-"""The Ray head: what it is started with, and what a process needs in its environment to join it.
+"""The Ray head: its command line, and the environment of processes that join it.
 
-Plain Ray on this machine alone: it listens on the loopback address only, asks for a token, and
-picks every port itself, so that any number of heads run side by side. Nothing in it has to survive.
+Plain Ray on this machine alone: it listens only on the loopback address, requires a token, and
+chooses every port itself, so that any number of heads can run side by side. Its state need not
+survive.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import sys
 from pathlib import Path
 
 ADDRESS_FILE = "ray_current_cluster"
-"""Where Ray writes its address, under its temporary directory, once everything runs."""
+"""File in Ray's temporary directory with its address, written once everything runs."""
 
 LONGEST_TEMP_DIR = 40
-"""Ray's sockets lie 64 bytes below its temporary directory; the system allows 107 in all."""
+"""Ray's sockets have paths 64 bytes longer than its temporary directory; the system allows 107."""
 
 
 def arguments(temp_dir: Path, *, cpus: int, object_store_bytes: int, port: int = 0) -> list[str]:
-    """The command. ``port`` 0 = any; give the old one to come back at the same address."""
+    """The command line. ``port`` 0 = any; a given port brings the head back at its old address."""
     options = {
         "port": port,
         "node-ip-address": "127.0.0.1",
@@ -36,7 +37,8 @@ def arguments(temp_dir: Path, *, cpus: int, object_store_bytes: int, port: int =
 
 
 def environment(token_file: Path | None, *, ours: bool) -> dict[str, str]:
-    """For the head and for everyone who joins it. ``ours`` = a head that was started here."""
+    """The environment for the head and for processes that join it. ``ours``: the head was started
+    here."""
     settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
     if token_file is not None:
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token_file)}
@@ -54,12 +56,12 @@ def environment(token_file: Path | None, *, ours: bool) -> dict[str, str]:
 
 
 def forget_address(temp_dir: Path) -> None:
-    """Of a head that was here before: one that was killed leaves its file behind."""
+    """Delete the address file, which a killed head leaves behind."""
     (temp_dir / ADDRESS_FILE).unlink(missing_ok=True)
 
 
 def read_address(temp_dir: Path) -> str | None:
-    """HOST:PORT of a head that has come up, None before."""
+    """HOST:PORT of a running head; None before it is up."""
     with contextlib.suppress(OSError):
         return (temp_dir / ADDRESS_FILE).read_text().strip() or None
     return None

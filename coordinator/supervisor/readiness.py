@@ -1,5 +1,4 @@
-"""Whether a process answers at its address: a socket that takes connections, a path that gives
-200."""
+"""Readiness probes: whether a socket accepts connections, or a path returns 200."""
 
 from __future__ import annotations
 
@@ -8,11 +7,11 @@ import contextlib
 import socket
 
 ANSWER_SECONDS = 2.0
-"""Without an answer for so long there is none."""
+"""Timeout of a probe."""
 
 
 async def listens(path: str) -> bool:
-    """Whether somebody takes connections on this unix socket."""
+    """Whether this unix socket accepts connections."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
             _, writer = await asyncio.open_unix_connection(path)
@@ -22,7 +21,7 @@ async def listens(path: str) -> bool:
 
 
 async def answers_well(host: str, port: int, path: str) -> bool:
-    """Whether GET of this path, without a token, is answered with 200."""
+    """Whether GET of this path, without a token, returns 200."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
@@ -38,7 +37,7 @@ async def answers_well(host: str, port: int, path: str) -> bool:
 
 
 def free_port(host: str) -> int:
-    """A port nobody uses now; who asked takes it a moment later."""
+    """A port that is free now; the caller should bind it at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.bind((host, 0))

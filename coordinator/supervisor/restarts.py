@@ -23,11 +23,11 @@ from shared.ledger.errors import ServerFailed
 
 WINDOW_SECONDS = 60.0
 DEATHS = 5
-"""So many deaths of one role within :data:`WINDOW_SECONDS` end everything: it will not run here."""
+"""This many deaths of one role within :data:`WINDOW_SECONDS` end everything: it cannot run here."""
 
 PAUSES = (0.0, 0.1, 0.5, 1.0)
-"""Seconds before the first, second, ... start within the window. The first costs no pause: what was
-killed from outside will run again at once."""
+"""Seconds before the first, second, ... restart within the window. The first is immediate, since a
+process killed from outside will run again at once."""
 
 _POLL = 0.02
 
@@ -45,7 +45,7 @@ class Died:
 class Back:
     role: str
     seconds: float
-    """From the moment its end was seen until it did its work again."""
+    """Seconds from the detection of its end until it was ready again."""
 
     def __str__(self) -> str:
         return f"the {self.role} process is back after {self.seconds:.1f} s"
@@ -55,13 +55,13 @@ Told = Died | Back
 
 
 class Deaths:
-    """Counts the deaths of one role within the window. Pure: it is told the time."""
+    """Counts the deaths of one role within the window. Pure: time is an argument."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque()
 
     def pause(self, now: float) -> float | None:
-        """Note one; returns how long to wait before the next start, None where to give up."""
+        """Record a death; returns the seconds to wait before a restart, None to give up."""
         self._times.append(now)
         while self._times[0] <= now - WINDOW_SECONDS:
             self._times.popleft()
@@ -77,7 +77,7 @@ class Keeper:
         self._under_way: set[str] = set()
 
     async def run(self) -> None:
-        """Never returns. Raises ChildDied (in a group) for a role that does not stay alive."""
+        """Never returns. Raises ChildDied (in a group) for a role that keeps dying."""
         async with asyncio.TaskGroup() as group:
             while True:
                 for role, died in self._parts.dead().items():
@@ -97,7 +97,7 @@ class Keeper:
         self._tell(Back(role, time.monotonic() - noticed))
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
-        """Raises ChildDied where that was tried too often."""
+        """Restart a role. Raises ChildDied if it died too often."""
         pause: float | None = PAUSES[1]
         if role not in COORDINATORS or died.code != DEPOSED:  # which is how it should end
             pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
@@ -114,8 +114,10 @@ class Keeper:
             self._tell(Died(role, f"the ledger's server did not start: {error}"))
 
     async def _start_head(self) -> None:
-        """A head that comes back knows nobody: whoever had joined the old one has to join anew.
-        They are started beside it and wait for it: half of their start is loading code."""
+        """Restart the Ray head, and the processes that had joined the old one.
+
+        They are started concurrently and wait for it, since half of their start is loading code.
+        """
         coordinators = [role for role in COORDINATORS if role in self._parts.roles()]
         for role in coordinators:
             self._parts.kill(role)
@@ -123,7 +125,7 @@ class Keeper:
             await self._parts.start(role)
 
     async def _up(self, role: str) -> bool:
-        """Wait until it does its work; False where it died or does not come up in time."""
+        """Wait until it is ready; False if it died or took too long."""
         deadline = time.monotonic() + START_SECONDS[role]
         while not await self._parts.answers(role):
             if role in self._parts.dead() or time.monotonic() > deadline:

@@ -43,30 +43,30 @@ RAY = "ray"
 CLUSTER = "cluster"
 COORDINATOR = "coordinator"
 STANDBY = "standby"
-"""The second coordinator. The name stays with the process, also while that one leads."""
+"""Role of the second coordinator. It keeps this name even while it leads."""
 ROLES = (REDIS, RAY, CLUSTER, COORDINATOR, STANDBY)
 COORDINATORS = (COORDINATOR, STANDBY)
 
 START_SECONDS = {REDIS: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0, STANDBY: 120.0}
 STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0, STANDBY: 10.0}
 SECRET_FILES = {"redis_password": "redis.password", "ray_token": "ray.token"}
-"""Setting -> where it is kept for the children, in the run directory."""
+"""Setting -> file in the run directory that passes the secret to the children."""
 _SECRETS = (*SECRET_FILES.values(), ACCEPTED_FILE)
-"""Files of the run directory that nobody else may read; a policy may have an address with a
-password in it."""
+"""Files of the run directory with mode 0600; a policy may contain a URL with a password."""
 _POLL = 0.02
 _WORKER = "ray::ShardActor"
 
 
 class SupervisorError(RuntimeError):
-    """The processes cannot be started as the settings have it; says why and what to do."""
+    """The processes cannot be started with these settings; the message has the reason and
+    remedy."""
 
 
 class Supervisor:
-    """Starts what is not there on entry, stops all it started on exit, also after an error.
+    """Starts missing processes on entry; stops all that it started on exit, even after an error.
 
-    ``on_phase`` is told in a few words what is being waited for. ``roles`` limits what is started
-    (for tests of a part). Enter it in the main thread: the children live as long as that one.
+    ``on_phase`` gets a short text of what is being waited for. ``roles`` limits what is started
+    (for tests of a part). Enter it in the main thread: the children live as long as that thread.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Supervisor:
         roles: Collection[str] = ROLES,
     ) -> None:
         self.settings = settings
-        """What the children get; completed with addresses while they start."""
+        """Settings for the children; addresses are filled in while they start."""
         self.exit_codes: dict[str, int | None] = {}
-        """How each ended when it was stopped; a cluster process that ends with 0 wrote its
-        history to the end."""
+        """Role -> exit code when it was stopped; 0 from a cluster process means that its history is
+        complete."""
         self.ray_environment: dict[str, str] = {}
-        """What a process needs in its environment, besides, to join the Ray head."""
+        """Extra environment of processes that join the Ray head."""
         self._on_phase = on_phase or (lambda text: None)
         self._wanted = roles
         self._children: dict[str, Child] = {}
@@ -92,46 +92,46 @@ class Supervisor:
         self._secrets: list[Path] = []
         self._standby_port = 0
         self._short = settings.run_dir
-        """The directory of sockets: the run directory, or one of our own where that is too deep."""
+        """Directory of sockets: the run directory, or a temporary one if that path is too long."""
 
     # --- what can be asked --------------------------------------------------------------------
 
     @property
     def url(self) -> str:
-        """Where the coordinator listens."""
+        """URL of the first coordinator."""
         return f"http://{self.settings.listen_host}:{self.settings.listen_port}"
 
     @property
     def urls(self) -> list[str]:
-        """Where the coordinators listen; the one that leads answers, another says who does."""
+        """URLs of the coordinators; the leader serves, the other says who leads."""
         ports = [self._port(role) for role in COORDINATORS if role in self._children]
         return [f"http://{self.settings.listen_host}:{port}" for port in ports]
 
     def pids(self) -> dict[str, int]:
-        """Role -> process, of those that run now."""
+        """Role -> pid of each running process."""
         pid_of = {role: child.pid for role, child in self._children.items()}
         if self._server is not None and self._server.running():
             pid_of[REDIS] = self._server.pid
         return {role: pid for role, pid in pid_of.items() if pid is not None}
 
     def roles(self) -> list[str]:
-        """What was started here."""
+        """Roles of the processes started here."""
         return [*([REDIS] if self._server is not None else []), *self._children]
 
     def log(self, role: str) -> Path:
-        """The file of what it says."""
+        """The log file of a role."""
         if role == REDIS and self._server is not None:
             return self._server.log
         return self.settings.run_dir / "log" / f"{role}.log"
 
     def worker_pids(self) -> list[int]:
-        """The shard workers' processes, below the Ray head that we started."""
+        """Pids of the shard workers, which are below a Ray head started here."""
         head = self.pids().get(RAY)
         below = sorted(descendants(head)) if head else []
         return [pid for pid in below if command_line(pid).startswith(_WORKER)]
 
     def dead(self) -> dict[str, ChildDied]:
-        """Children that ended without being asked to: role -> how."""
+        """Role -> error of each child that ended unexpectedly."""
         deaths = {
             role: ChildDied(role, child.code, child.log)
             for role, child in self._children.items()
@@ -143,12 +143,12 @@ class Supervisor:
         return deaths
 
     def check(self) -> None:
-        """Raises ChildDied where a process has ended that nobody asked to."""
+        """Raise ChildDied if a process ended unexpectedly."""
         for died in self.dead().values():
             raise died
 
     async def wait(self) -> None:
-        """Returns never; raises ChildDied when a process ends that should not."""
+        """Never returns; raises ChildDied when a process ends unexpectedly."""
         while True:
             self.check()
             await asyncio.sleep(0.1)
@@ -173,7 +173,7 @@ class Supervisor:
         await self._stop()
 
     def kill(self, role: str) -> None:
-        """SIGKILL a process and all below it. It stays down until :meth:`restart`."""
+        """SIGKILL a process and its descendants. It stays down until :meth:`restart`."""
         if role == REDIS and self._server is not None:
             self._expected.add(role)
             self._server.kill()
@@ -183,15 +183,14 @@ class Supervisor:
             child.kill()
 
     async def restart(self, role: str) -> None:
-        """Start a process anew at its old address (stopping it first), and wait until it answers.
-
-        The coordinators have to be restarted after Ray: they join a head once, at their start.
+        """Restart a process at its old address, and wait until it is ready. The coordinators have
+        to be restarted after Ray, since they join a head only at their start.
         """
         await self.start(role)
         await self._ready(role)
 
     async def start(self, role: str) -> None:
-        """The same without waiting; see :meth:`answers`."""
+        """Restart a process without waiting; see :meth:`answers`."""
         self._expected.add(role)
         try:
             if role == REDIS and self._server is not None:
@@ -208,7 +207,7 @@ class Supervisor:
     # --- start --------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """The directories, private to this user, and the lock that makes this run the only one."""
+        """Create the directories, private to this user, and take the lock against a second run."""
         places = {name: getattr(self.settings, name) for name in ("run_dir", "data_dir", "history")}
         self.settings = self.settings.replace(**{k: path.absolute() for k, path in places.items()})
         run_dir = self.settings.run_dir
@@ -233,7 +232,7 @@ class Supervisor:
             self._short = Path(tempfile.mkdtemp(prefix="quadrant-"))
 
     async def _start(self) -> None:
-        """All at once, except that the coordinator needs the others."""
+        """Start everything concurrently, except that the coordinator needs the others."""
         self._on_phase("starting ledger, Ray and cluster")
         self._keep_secrets()
         if self._wants(RAY, self.settings.ray_address):
@@ -262,8 +261,8 @@ class Supervisor:
         return role in self._wanted and elsewhere is None
 
     def _keep_secrets(self) -> None:
-        """Write secrets that came as variables into files for the children; a server of our own
-        gets a new one."""
+        """Write secrets given as variables to files for the children. A Redis server started here
+        gets a new password."""
         settings = self.settings
         ours = {
             "redis_password": (REDIS, settings.redis_url),
@@ -330,7 +329,7 @@ class Supervisor:
         self._spawn(COORDINATOR, [sys.executable, "-m", "coordinator.service"])
 
     def _start_standby(self) -> None:
-        """After the other, so that at the start that one leads."""
+        """Start the standby after the first coordinator, so that the first one leads initially."""
         self._standby_port = free_port(self.settings.listen_host)
         settings = self.settings.replace(listen_port=self._standby_port)
         self._spawn(STANDBY, [sys.executable, "-m", "coordinator.service"], settings)
@@ -345,7 +344,7 @@ class Supervisor:
         child.start()
 
     def _environment(self, settings: Settings) -> dict[str, str]:
-        """Ours, with these settings and no others, and with this Ray cluster and no other."""
+        """This process's environment with exactly these settings and this Ray cluster."""
         drop = ("RAY_ADDRESS", "RAY_AUTH_TOKEN")
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith(PREFIX) and k not in drop
@@ -355,7 +354,7 @@ class Supervisor:
     # --- ready --------------------------------------------------------------------------------
 
     async def _ready(self, role: str) -> None:
-        """Wait until a process does its work; raises ChildDied if any of them ends meanwhile."""
+        """Wait until a process is ready; raises ChildDied if any of them ends meanwhile."""
         deadline = time.monotonic() + START_SECONDS[role]
         while not await self.answers(role):
             self.check()
@@ -364,7 +363,7 @@ class Supervisor:
             await asyncio.sleep(_POLL)
 
     async def answers(self, role: str) -> bool:
-        """Whether a process does its work. A coordinator's work may be to stand by."""
+        """Whether a process is ready. A standby coordinator counts as ready."""
         match role:
             case "ray":
                 return self._ray_is_up()
@@ -378,7 +377,7 @@ class Supervisor:
                 return True  # the embedded server has answered before start() returns
 
     async def leader(self) -> str | None:
-        """Which of the coordinators takes requests now."""
+        """The role of the coordinator that leads; None if none does."""
         for role in COORDINATORS:
             if role in self._children and await self._well(role, "/readyz"):
                 return role
@@ -397,7 +396,7 @@ class Supervisor:
         return True
 
     def _forget_address(self, role: str) -> None:
-        """Delete the address file of a role: an earlier process's address is not the new one's."""
+        """Delete the address file of a role, since a new process may have another address."""
         if role == RAY:
             (self._short / "ray" / ray_head.ADDRESS_FILE).unlink(missing_ok=True)
         elif role == CLUSTER:
@@ -406,8 +405,8 @@ class Supervisor:
     # --- stop ---------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        """Stop all children, writers before the servers they write to. None survives, even if this
-        is interrupted."""
+        """Stop all children, clients before the servers they use. None survives, even if this is
+        interrupted."""
         try:
             for role in (STANDBY, COORDINATOR, RAY, CLUSTER):
                 if child := self._children.get(role):

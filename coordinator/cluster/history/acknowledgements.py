@@ -1,8 +1,9 @@
-"""Which jobs users were told are stored: evidence for the history from a hand of its own.
+"""Acknowledgements: independent evidence in the history of the jobs that users were told are
+stored.
 
-An acknowledged job that neither the ledger nor the cluster speaks of any more leaves no other trace
-(docs/decisions/0045). The evidence is no part of the promise: it is sent beside the answers, nobody
-waits for it, and what a crash cuts off is missing without harm.
+An acknowledged job that is missing from both the ledger and the cluster leaves no other trace
+(docs/decisions/0045). The evidence is not part of the promise: it is sent beside the answers,
+nobody waits for it, and losing some in a crash does no harm.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from collections.abc import Iterable
 from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 
 EVERY = 0.1
-"""Seconds between two reports: one call for all that was acknowledged meanwhile."""
+"""Seconds between two reports; each is one call for all jobs acknowledged since the last."""
 
 MOST_RUNS = 10_000
-"""Runs of jobs kept while the cluster is away, some 100 kB; further ones are forgotten. Jobs of a
-list have numbers in a row, so that this is more than any outage of a test brings."""
+"""Maximum number of runs kept while the cluster is unavailable, some 100 kB; further ones are
+dropped. Jobs of a list have consecutive numbers, so this exceeds any outage of a test."""
 
 Runs = list[tuple[int, int]]
-"""(first jid, how many)"""
+"""(first jid, number of jobs)"""
 
 
 class Acknowledgements:
@@ -30,7 +31,7 @@ class Acknowledgements:
         self._noted = asyncio.Event()
 
     def note(self, jids: Iterable[int]) -> None:
-        """These jobs are stored, and their users are being told."""
+        """Record that these jobs are stored and their users are being told."""
         add_runs(self._runs, jids)
         del self._runs[MOST_RUNS:]
         if self._runs:
@@ -50,7 +51,7 @@ class Acknowledgements:
 
 
 def add_runs(runs: Runs, jids: Iterable[int]) -> None:
-    """Append job numbers; one that follows the last is counted with it."""
+    """Append job numbers; one that follows the last run extends it."""
     for jid in jids:
         if runs and sum(runs[-1]) == jid:
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)

@@ -92,12 +92,12 @@ _NO_FACTS = digest({})
 
 
 class LedgerEvents:
-    """Makes events of log entries. It remembers which requirements and facts of nodes it has told,
-    so that each is in the file once (after a restart of the process once more)."""
+    """Makes events of log entries. It remembers the requirements and node facts already written, so
+    that each is in the file once (once more after a restart of the process)."""
 
     def __init__(self, *, number: int = 0, resumed: bool = False) -> None:
-        """``number``: that of the last entry before. ``resumed``: the file has earlier events, of
-        which nothing is known here."""
+        """``number``: that of the last entry before. ``resumed``: the file has earlier events that
+        this object does not know."""
         self._number = number
         self._resumed = resumed
         self._rules: set[str] = set()
@@ -105,8 +105,7 @@ class LedgerEvents:
 
     def of(self, entry: LogEntry, *, at: float | None = None) -> list[Event]:
         """The events of one entry, in order; at least one, so that its id is in the history.
-
-        ``at``: when it was, where the ledger's ids tell no time (that of a seeded run)."""
+        ``at``: its time, if the ledger's ids contain none (in a seeded run)."""
         match entry:
             case CommitEntry():
                 bodies = _commit(entry)
@@ -133,7 +132,7 @@ class LedgerEvents:
     # --- objects --------------------------------------------------------------------------------
 
     def _intake(self, entry: IntakeEntry) -> list[Event]:
-        """Neighbours of one kind share an event; the order of kinds stays as it was."""
+        """Consecutive operations of one kind share an event; the order of kinds is kept."""
         events = [self._objects(list(same)) for _, same in groupby(entry.ops, _kind)]
         if entry.dropped:
             events.append({"ev": "lapsed", "jids": entry.dropped})
@@ -186,17 +185,17 @@ def _parts(count: int) -> Iterator[Event]:
 
 
 def ledger_events(entry: LogEntry) -> list[Event]:
-    """The events of an entry that stands alone."""
+    """The events of a single entry without context."""
     return LedgerEvents().of(entry)
 
 
 def acknowledged_event(t: float, jobs: list[tuple[int, int]], number: int) -> Event:
-    """Users were told that these jobs are stored: (first jid, how many)."""
+    """Users were told that these jobs are stored: (first jid, number of jobs)."""
     return {"t": t, "src": "cluster", "n": number, "ev": "acknowledged", "jobs": jobs}
 
 
 def end_event(t: float, number: int) -> Event:
-    """The writer stops here, in order: what was under way until then had this long."""
+    """The writer stops in order here: the deadline of everything open ends now."""
     return {"t": t, "src": "cluster", "n": number, "ev": "end"}
 
 
@@ -219,7 +218,7 @@ def cluster_event(event: ClusterEvent, number: int) -> Event:
 
 
 def time_of(log_id: str) -> float:
-    """Stream ids begin with the server's clock in milliseconds."""
+    """The time of a log entry. Stream ids begin with the server's clock in milliseconds."""
     return int(log_id.partition("-")[0]) / 1000
 
 
@@ -281,7 +280,7 @@ def _status(entry: StatusEntry) -> list[Event]:
 
 
 def _kind(op: Any) -> tuple[type, bool]:
-    """The policy is an event of its own, whatever else is kept by key."""
+    """Grouping key of an operation. The policy gets an event of its own, unlike other objects."""
     return type(op), isinstance(op, PutObject) and op.key == POLICY_KEY
 
 

@@ -1,6 +1,6 @@
-"""What the checker has to know of objects, as JSON: requirements of task classes, facts of nodes.
+"""What the checker needs to know of objects, as JSON: requirements of task classes, facts of nodes.
 
-Fields that have their default are left out, so that a plain task class or node costs nothing.
+Fields with default values are left out, so that a plain task class or node costs nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from shared.records.specs import decode_object, is_object_key
 Facts = dict[str, Any]
 
 _NOT_CHECKED = ("resourcequota/", "quota/", "numatopology/")
-"""Objects that no promise is about: admission and scores alone look at them."""
+"""Prefixes of objects that no promise concerns: only admission and scores read them."""
 
 _WISHES = ("preferred_nodes", "images", "preempts")
-"""Fields of constraints that no node has to meet."""
+"""Fields of constraints that are preferences."""
 
 _PREEMPTABLE = "volcano.sh/preemptable"
 
@@ -44,7 +44,7 @@ def facts(value: Any) -> Any:
 
 
 def requirements(cls: TaskClass) -> Facts:
-    """What a class asks of nodes and neighbours beyond amounts; {} where it asks for nothing."""
+    """A class's constraints on nodes and other pods, without amounts; {} if it has none."""
     rules: Facts = facts(cls)
     rules.pop("requests", None)
     constraints = {k: v for k, v in rules.pop("constraints", {}).items() if k not in _WISHES}
@@ -58,7 +58,7 @@ def requirements(cls: TaskClass) -> Facts:
 
 
 def node_facts(node: Node) -> Facts:
-    """What predicates read of a node, beside its amounts."""
+    """What predicates read of a node, without its amounts."""
     node_rules: Facts = {"labels": node.labels} if node.labels else {}
     if node.taints:
         node_rules["taints"] = facts(node.taints)
@@ -84,7 +84,7 @@ def role_facts(job: Job, role: Role) -> Facts:
 
 
 def object_facts(key: str, spec: bytes) -> Facts | None:
-    """An object that placement looks at; None where no promise is about objects of its kind."""
+    """The facts of an object that placement reads; None if no promise concerns its kind."""
     if not is_object_key(key) or key.startswith(_NOT_CHECKED):
         return None
     value: Facts = facts(decode_object(key, spec))
@@ -92,6 +92,6 @@ def object_facts(key: str, spec: bytes) -> Facts | None:
 
 
 def digest(value: Facts) -> str:
-    """The same for equal facts, whatever the order of their keys."""
+    """A digest that does not depend on the order of keys."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()

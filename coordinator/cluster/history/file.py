@@ -1,9 +1,9 @@
-"""The history: one file of events, from the ledger's log and from the cluster, by one writer.
+"""The history: one append-only file with the events of the ledger's log and of the cluster.
 
-The file only grows, one JSON event per line (:mod:`coordinator.cluster.history.events` tells the
-shapes). A batch of events is one write; what the cluster did is written before anybody is told of
-it. After a kill the file may end in the middle of an entry: opening it again cuts that off, and the
-ledger's log is read on from the last entry that is complete.
+One JSON event per line (:mod:`coordinator.cluster.history.events` has the formats). A batch of
+events is one write; the cluster's actions are written before they are reported to anybody. After a
+kill the file may end inside an entry: opening it again cuts that off, and reading of the ledger's
+log resumes after the last complete entry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SYNC_EVERY = 1.0
 """Seconds between two fsyncs of the file; it is also synced when it is closed."""
 
 ENTRIES_AT_ONCE = 32
-"""Log entries between two looks at the cluster's own work: an entry may hold 500 objects."""
+"""Log entries written before the cluster's own work gets a turn: an entry may hold 500 objects."""
 
 _BLOCK = 2**16
 
@@ -62,12 +62,12 @@ class HistoryFile:
             self._write([cluster_event(event, first + i) for i, event in enumerate(events)])
 
     def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
-        """Users were told that these jobs are stored: (first jid, how many)."""
+        """Write that users were told that these jobs are stored: (first jid, number of jobs)."""
         self._number += 1
         self._write([acknowledged_event(t, jobs, self._number)])
 
     def end(self, t: float) -> None:
-        """Everything up to now is in the file, and its writer stops."""
+        """Write the final event: the file is complete up to here."""
         self._number += 1
         self._write([end_event(t, self._number)])
 
@@ -96,7 +96,7 @@ async def sync_regularly(history: HistoryFile) -> None:
 
 
 class LogReader(Protocol):
-    """The one call of the ledger that a follower needs."""
+    """The one ledger call that a follower needs."""
 
     async def read_log(
         self, after: str, *, count: int = 512, block: float | None = None
@@ -104,7 +104,8 @@ class LogReader(Protocol):
 
 
 class LogFollower:
-    """Copies the ledger's log into the history. ``unavailable``: what the ledger raises if away."""
+    """Copies the ledger's log into the history. ``unavailable``: the exception type for an
+    unreachable ledger."""
 
     def __init__(
         self, ledger: LogReader, history: HistoryFile, *, unavailable: type[Exception]
@@ -114,7 +115,7 @@ class LogFollower:
         self._unavailable = unavailable
 
     async def run(self) -> None:
-        """Follow until cancelled; a ledger that is away is asked again and again."""
+        """Follow until cancelled; retries while the ledger is unreachable."""
         pause = 0.05
         while True:
             try:
@@ -126,7 +127,7 @@ class LogFollower:
                 pause = min(pause * 2, 2.0)
 
     async def drain(self) -> None:
-        """Copy what the log holds now. Raises ``unavailable`` if it cannot be read."""
+        """Copy the rest of the log. Raises ``unavailable`` if it cannot be read."""
         while await self._copy(block=None):
             pass
 
@@ -143,11 +144,11 @@ class LogFollower:
 
 
 def _resume(path: Path) -> tuple[int, str, int, int]:
-    """(bytes worth keeping, id of the last whole log entry or "0", last cluster event's number, the
-    last log entry's number, 0 in a file of before they had any).
+    """(bytes to keep, id of the last complete log entry or "0", number of the last cluster event,
+    number of the last log entry, 0 in files without such numbers).
 
-    Only the last write can be torn, so looking at the end is enough: a line without its newline
-    goes, and so do the lines of a log entry whose last line is missing.
+    Only the last write can be torn, so reading backwards suffices: a line without a newline is cut,
+    and so are the lines of a log entry whose last line is missing.
     """
     size, position, number, entries = -1, "", -1, 0
     torn = ""

@@ -1,1 +1,1 @@
-"""Simulated kubelets, the process that they run in, and its client."""
+"""The simulated cluster: kubelets, the process that runs them, and its client."""

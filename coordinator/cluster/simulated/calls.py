@@ -55,7 +55,7 @@ def read_bind(columns: list[Any]) -> BindRequests:
 
 
 def read_bind_answers(columns: Any, count: int) -> BindAnswers:
-    """``count``: how many tasks the question named."""
+    """``count``: number of tasks in the request."""
     answers, where, reasons = row(columns, "bind answers", 3)
     result = BindAnswers(
         indices(answers, "bind answers"),
@@ -135,7 +135,7 @@ def read_foreign(value: Any) -> Foreign:
 
 
 def read_delete(arguments: list[Any]) -> tuple[list[str], list[str] | None]:
-    """(tasks, the incarnations that are meant; None: whichever there are)."""
+    """(tasks, incarnations; None: whichever is current)."""
     tasks, uids = row(arguments, "delete", 2)
     if uids is not None:
         _alike("delete", texts(tasks, "delete.tasks"), texts(uids, "delete.uids"))
@@ -143,7 +143,7 @@ def read_delete(arguments: list[Any]) -> tuple[list[str], list[str] | None]:
 
 
 def read_reports_question(arguments: list[Any]) -> tuple[int, float]:
-    """(after which report, how many seconds to wait)."""
+    """(number of the last report received, seconds to wait)."""
     after, wait = row(arguments, "reports", 2)
     return count(after, "reports.after"), number(wait, "reports.wait")
 

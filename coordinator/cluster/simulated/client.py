@@ -1,7 +1,7 @@
-"""The cluster driver over a unix socket: what the binder talks to.
+"""The cluster driver over a unix socket, used by the binder.
 
-A lost connection is made anew by the next call. Whatever was asked on the old one ends in
-ClusterTimeout: its effect is unknown, and asking again is safe by the contract of the calls.
+After a lost connection the next call reconnects. Calls open on the old one raise ClusterTimeout:
+their effect is unknown, and a retry is safe by the contract of the calls.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from shared.codec.checked import Malformed
 T = TypeVar("T")
 
 IN_FLIGHT = 64
-"""Requests that may wait for their answers at once; further ones wait their turn."""
+"""Maximum requests that wait for answers; further ones queue here."""
 
 
 class ClusterError(Exception):
-    """The cluster process refused the request itself: a mistake of ours, not of the network."""
+    """The cluster process refused the request: a bug in the caller, not a network fault."""
 
 
 class SocketCluster:
@@ -125,7 +125,7 @@ class SocketCluster:
 
 
 class _ServerConnection(FrameProtocol):
-    """One connection and the questions on it that have no answer yet."""
+    """A connection and its unanswered requests."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
-"""The local cluster: kubelets that run every pod for as long as its annotation says.
+"""The local cluster: kubelets that run every pod for the duration in its annotation.
 
-A bound pod starts at once, runs ``duration / speedup`` seconds, is then releasing for ``grace``
-real seconds, and has then succeeded and freed its node; with an exit code other than 0 it has
-failed. A pod without duration runs until it is deleted. The cluster records what it was told and
-judges nothing: whether a node holds too much is the checker's business.
+A bound pod starts at once, runs ``duration / speedup`` seconds, is releasing for ``grace`` real
+seconds, and then has succeeded and frees its node; with a nonzero exit code it has failed. A pod
+without duration runs until it is deleted.
 
-Per task there is one tuple in one dict, and whatever falls due together is one entry in a queue, so
-that tens of thousands of binds and reports pass in a second.
+The cluster records what it was told and judges nothing: overfull nodes are for the checker to find.
+Each task is one tuple in one dict, and everything due at the same time is one queue entry, so that
+it handles tens of thousands of binds and reports per second.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _Pod = tuple[str, str, float | None, int]
 """(uid, node, duration, phase)"""
 
 _End = tuple[str, str, bool] | None
-"""(uid, node, whether it succeeded) of a task's last incarnation that ran; the node is "" once its
-end was acknowledged, NEVER where no report of an end was ever made (it was deleted before it was
-bound, or lost). None: deleted before it was ever bound, whatever its uid."""
+"""(uid, node, success) of a task's last incarnation that ran. The node is "" once its end was
+acknowledged, and NEVER if no end was reported (deleted before its bind, or lost). None: deleted
+before any bind, whatever its uid."""
 
 _PHASES = {_RUNNING: Phase.RUNNING, _RELEASING: Phase.RELEASING, _LOSING: Phase.RELEASING}
 
 LISTED_AT_ONCE = 2000
-"""Tasks of one part of a listing: who reads it is busy with it for a few milliseconds."""
+"""Tasks per part of a listing; reading one takes a few milliseconds."""
 
 _LAST_REPORTS = (Report.SUCCEEDED, Report.FAILED)
 
@@ -81,15 +81,15 @@ class LocalCluster:
         self._events: list[ClusterEvent] = []
         self._foreign: Foreign = {}
         self._list: list[str] = []
-        """The tasks of the last listing that was begun."""
+        """The tasks of the latest listing."""
         self._lists = 0
         self._highest, self._counted = -1, 0
-        """The highest job number of tasks that are not live any more; how many were looked at."""
+        """Highest job number of tasks that are no longer live; number of tasks examined for it."""
         self._failing: set[str] = set()
-        """Tasks on a node that will end with another exit code than 0."""
+        """Tasks on a node that will end with a nonzero exit code."""
 
     def restore(self, memory: Memory) -> None:
-        """Go on where an earlier process was killed; call it before anything else."""
+        """Restore the state of a killed process; call it before anything else."""
         self._ended.update(memory.ended)
         self._reports.extend(memory.reports)
         leaving: list[tuple[float, str]] = []
@@ -115,7 +115,7 @@ class LocalCluster:
         self._graces.extend((due, [task]) for due, task in sorted(leaving))
 
     def bind(self, requests: BindRequests, now: float) -> BindAnswers:
-        """Put each task on its node unless it is somewhere already. Asking again is harmless."""
+        """Put each task on its node unless it is on one already. A retry is harmless."""
         columns = (requests.tasks, requests.uids, requests.nodes, requests.durations)
         if len({len(column) for column in columns}) > 1:
             raise ValueError("bind: tasks, uids, nodes and durations differ in length")
@@ -143,16 +143,16 @@ class LocalCluster:
         return BindAnswers(answers=answers, where=where)
 
     def holds(self, task: str) -> bool:
-        """Whether the task is on a node now."""
+        """Whether the task is on a node."""
         return task in self._live
 
     def knows(self, task: str) -> bool:
-        """Whether the task is on a node, or was."""
+        """Whether the task is or was on a node."""
         return task in self._live or task in self._ended
 
     def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
-        """End these tasks: live ones release and fail; others can never be bound again. Returns
-        those that never were. ``uids``: only these incarnations."""
+        """End these tasks: live ones are released and fail; others can never be bound again.
+        Returns those that never ran. ``uids``: only these incarnations."""
         self.advance(now)
         self._event("delete", tasks, [], uids or [], [])
         leaving: list[str] = []
@@ -171,8 +171,8 @@ class LocalCluster:
         return never
 
     def _never(self, task: str, uid: str) -> bool:
-        """Whether this incarnation ("": any) of a task that is not live never ended on a node; it
-        will not be taken from now on."""
+        """Whether a task that is not live never ran as this incarnation ("": any), which will not
+        be accepted from now on."""
         end = self._ended.get(task)
         if end is None:
             self._ended[task] = (uid, NEVER, False) if uid and task not in self._ended else None
@@ -183,9 +183,8 @@ class LocalCluster:
         return end[1] == NEVER and uid in ("", end[0])
 
     def advance(self, now: float) -> None:
-        """Fire what is due: first all starts, then all ends of runs, then all ends of grace.
-
-        That keeps the order of each task's own reports, and makes one event of many.
+        """Process what is due: first all starts, then ends of runs, then ends of grace periods.
+        This keeps the order of each task's reports, and batches them into few events.
         """
         self._now = max(self._now, now)
         if self._starts:
@@ -200,7 +199,8 @@ class LocalCluster:
         return min(heads) if heads else None
 
     def reports(self, after: int, limit: int = REPORTS_AT_ONCE) -> Reports:
-        """A number this cluster never gave out acknowledges nothing (it is from another run)."""
+        """Reports after ``after``, which acknowledges earlier ones. A number that this cluster
+        never gave out (from another run) acknowledges nothing."""
         if after <= self._acknowledged + len(self._reports):
             while self._acknowledged < after:
                 kind, task, _, uid = self._reports.popleft()
@@ -221,8 +221,8 @@ class LocalCluster:
     # --- what is asked ----------------------------------------------------------------------------
 
     def listing(self, token: str) -> Listed:
-        """Raises ClusterTimeout where the token is of another listing, or of an earlier process:
-        this one will never be answered."""
+        """One part of a listing. Raises ClusterTimeout for a token of another listing, or of an
+        earlier process."""
         number, _, start = token.partition(":")
         if not token:
             self._lists += 1
@@ -242,13 +242,13 @@ class LocalCluster:
         return max([self._highest, *map(_job_number, self._live)])
 
     def look(self, tasks: list[str]) -> Listed:
-        """These tasks, as they stand now."""
+        """The current state of these tasks."""
         return self._listed(tasks, "", every=True)
 
     def _listed(
         self, tasks: list[str], token: str, *, every: bool = False, highest: int = -1
     ) -> Listed:
-        """``every``: those too of which nothing is known, or not any more."""
+        """``every``: include tasks that are unknown, or no longer known."""
         rows: list[tuple[str, str, str, int]] = []
         for task in tasks:
             if (pod := self._live.get(task)) is not None:
@@ -273,12 +273,12 @@ class LocalCluster:
     # --- what others do ---------------------------------------------------------------------------
 
     def occupy(self, node: str, used: dict[str, int]) -> None:
-        """From now on others use so much of a node, in the units of the slots."""
+        """Set the usage of a node by other schedulers, in slot units."""
         self._foreign[node] = dict(used)
 
     def lose(self, tasks: list[str], now: float) -> None:
-        """These live tasks are gone, without a word: somebody removed them, or their machine died.
-        Nothing of them is remembered but that there is no such task any more."""
+        """Remove these live tasks without a report, as if somebody deleted them or their machine
+        died. Only the fact that they are gone is remembered."""
         self.advance(now)
         lost = [self._live.pop(task) for task in tasks]
         ends = ((pod[0], NEVER, False) for pod in lost)
@@ -292,8 +292,8 @@ class LocalCluster:
         return events
 
     def _judge(self, task: str, uid: str, node: str) -> tuple[BindAnswer, str]:
-        """An ended task still counts as on its node until its end is acknowledged: a binder that
-        asks again must not take an end it has not heard of yet for a loss."""
+        """Answer to a bind. An ended task counts as on its node until its end is acknowledged: a
+        binder that retries must not take an end it has not been told of for a loss."""
         if (pod := self._live.get(task)) is not None:
             if pod[0] != uid:
                 return BindAnswer.GONE, ""
@@ -388,11 +388,11 @@ class LocalCluster:
 
 
 def _unheard(end: _End) -> bool:
-    """Whether it ended, and not every report of that was taken."""
+    """Whether it ended, with reports that are not all acknowledged."""
     return end is not None and end[1] not in ("", NEVER)
 
 
 def _job_number(task: str) -> int:
-    """-1 where the name is none of ours."""
+    """The jid of a task name; -1 if the name is not one of ours."""
     number = task.partition(".")[0]
     return int(number) if number.isdecimal() else -1

@@ -1,7 +1,7 @@
-"""A cluster behind a bad connection: it refuses, goes silent, and says things twice, by a seed.
+"""A cluster behind a faulty connection: by a seed it refuses, times out, and repeats reports.
 
-What it *does* stays honest: the wrapped cluster takes a bind or not, and the history tells which.
-Only what the binder gets to hear is bent.
+The cluster's state stays honest: the wrapped cluster accepts a bind or does not, and the history
+records which. Only the answers to the binder are falsified.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Faults:
     """Probabilities, each between 0 and 1."""
 
     refuse: float = 0.0
-    """Per task: the node will not have it. Never said of a task that is or was on a node."""
+    """Per task: the node refuses it. Never for a task that is or was on a node."""
     unknown_before: float = 0.0
-    """Per task: the request is lost, the answer is UNKNOWN."""
+    """Per task: the request is lost and the answer is UNKNOWN."""
     unknown_after: float = 0.0
     """Per task: the task is bound, the answer is UNKNOWN."""
     silent_before: float = 0.0
-    """Per call: the whole request is lost, there is no answer."""
+    """Per call: the whole request is lost, without an answer."""
     silent_after: float = 0.0
-    """Per call: everything is done, there is no answer."""
+    """Per call: everything is executed, without an answer."""
     broken: float = 0.0
-    """Per node: it refuses every task that is new to it, always for the same reason."""
+    """Per node: it refuses every new task, always for the same reason."""
     duplicate: float = 0.0
-    """Per report: an earlier report (one of the last 64, or this one) is said again."""
+    """Per report: an earlier report (one of the last 64, or this one) is repeated."""
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -75,7 +75,7 @@ def parse_faults(text: str) -> Faults:
 
 
 class _Fate(Enum):
-    """What becomes of one task of a bind."""
+    """The fate of one task of a bind."""
 
     HONEST = 0
     REFUSED = 1
@@ -106,13 +106,13 @@ class FaultyCluster:
         self._random = Random(seed)
         self._seed = seed
         self._broken: dict[str, bool] = {}
-        """Nodes that were asked, and whether they refuse all."""
+        """Node -> whether it refuses all tasks; drawn on first use."""
         self._refusals: list[ClusterEvent] = []
         self._said: deque[tuple[int, str, str, int]] = deque(maxlen=_MEMORY)
         """(kind, task, node, life)"""
 
     def bind(self, requests: BindRequests, now: float) -> BindAnswers:
-        """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
+        """Raises ClusterTimeout if the whole call is lost, before or after its effect."""
         if self._strikes(self._faults.silent_before):
             raise ClusterTimeout("the bind request was lost")
         fates = [
@@ -133,7 +133,7 @@ class FaultyCluster:
         return BindAnswers(answers, where, reasons if any(reasons) else [])
 
     def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
-        """Raises ClusterTimeout where the whole call goes unanswered, with or without effect."""
+        """Raises ClusterTimeout if the whole call is lost, before or after its effect."""
         if self._strikes(self._faults.silent_before):
             raise ClusterTimeout("the delete request was lost")
         never = self._cluster.delete(tasks, now, uids)
@@ -148,7 +148,7 @@ class FaultyCluster:
         return self._cluster.next_due()
 
     def reports(self, after: int, limit: int = REPORTS_AT_ONCE) -> Reports:
-        """The reports in order with repetitions in between; ``last`` counts the real ones only."""
+        """The reports in order, with repetitions in between; ``last`` counts only the real ones."""
         fresh = self._cluster.reports(after, limit)
         if not self._faults.duplicate:
             return fresh
@@ -178,7 +178,8 @@ class FaultyCluster:
         return self._unless_silent(self._cluster.foreign, "foreign")
 
     def _unless_silent(self, ask: Callable[[], T], call_name: str) -> T:
-        """A question changes nothing: it does not matter where it is lost."""
+        """Run a read-only call, which may be lost. Whether request or answer is lost makes no
+        difference."""
         if self._strikes(self._faults.silent_before) or self._strikes(self._faults.silent_after):
             raise ClusterTimeout(f"the {call_name} was lost")
         return ask()
@@ -192,7 +193,8 @@ class FaultyCluster:
         return probability > 0 and self._random.random() < probability
 
     def _refuses_all(self, node: str) -> bool:
-        """Follows from seed and name alone: the order of what is asked changes nothing."""
+        """Whether the node refuses all tasks. Depends only on seed and name, not on the order of
+        requests."""
         if not self._faults.broken:
             return False
         if node not in self._broken:

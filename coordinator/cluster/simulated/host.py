@@ -1,7 +1,8 @@
-"""The simulated cluster as a service: requests in, answers out, time from a clock.
+"""The simulated cluster as a service: requests, answers, and time from a clock.
 
-Whatever the cluster receives or does is in the history before anybody is told of it. Nothing here
-depends on a client staying alive: pods run on, and their reports wait until someone takes them.
+Everything that the cluster receives or does is in the history before anybody is told of it. Nothing
+depends on a client staying connected: pods keep running, and their reports are kept until a client
+takes them.
 """
 
 from __future__ import annotations
@@ -28,26 +29,27 @@ from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.cluster.simulated.wire import FrameProtocol
 
 TICK = 0.002
-"""Least seconds between two steps of the cluster's time: what falls due meanwhile is one step."""
+"""Minimum seconds between two steps of the cluster's time; what is due meanwhile is one step."""
 
 LONGEST_WAIT = 60.0
 
 
 class EventSink(Protocol):
     position: str
-    """The id of the last entry of the ledger's log that is in the history."""
+    """Id of the last entry of the ledger's log that is in the history."""
 
     def cluster_events(self, events: list[ClusterEvent]) -> None:
-        """Write them down; raises OSError where that is not possible."""
+        """Write the events; raises OSError if that fails."""
         ...
 
     def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
-        """Users were told that these jobs are stored: (first jid, how many). Raises OSError."""
+        """Write that users were told that these jobs are stored: (first jid, number of jobs).
+        Raises OSError."""
         ...
 
 
 class ClusterHost:
-    """Serves any number of connections. :meth:`run` moves time until it is cancelled."""
+    """Serves any number of connections. :meth:`run` advances time until it is cancelled."""
 
     def __init__(self, kubelets: Kubelets, history: EventSink, clock: Callable[[], float]) -> None:
         self._kubelets = kubelets
@@ -63,7 +65,8 @@ class ClusterHost:
         return _Connection(self)
 
     async def run(self) -> None:
-        """Move the cluster's time. Raises what made a request fail beyond repair (a full disk)."""
+        """Advance the cluster's time. Raises the error of a request that cannot be recovered from
+        (a full disk)."""
         stepped = self._clock()
         while self._broken is None:
             self._wake.clear()
@@ -85,7 +88,7 @@ class ClusterHost:
                 connection.transport.close()
 
     def answer(self, connection: _Connection, number: int, method: str, rest: list[Any]) -> None:
-        """Do one request; the answer to ``reports`` may come later."""
+        """Execute a request; the answer to ``reports`` may be sent later."""
         try:
             match method:
                 case "bind":
@@ -121,7 +124,7 @@ class ClusterHost:
         self._connections.add(connection)
 
     def left(self, connection: _Connection) -> None:
-        """A client is gone; what it waited for stays for the next one."""
+        """A client disconnected; reports that it waited for are kept for the next one."""
         self._connections.discard(connection)
         for poll in [poll for poll in self._polls if poll.connection is connection]:
             self._end(poll)
@@ -139,7 +142,8 @@ class ClusterHost:
         return bind_answer_columns(answers)
 
     def _settle(self) -> None:
-        """After every change: first the history, then whoever waits for reports, then the clock."""
+        """After every change: first write the history, then answer waiting requests for reports,
+        then set the clock."""
         self._history.cluster_events(self._kubelets.drain())
         for poll in list(self._polls):
             reports = self._kubelets.reports(poll.after)
@@ -169,7 +173,7 @@ class ClusterHost:
 
 
 class _Poll:
-    """A question for reports that waits for the first one."""
+    """A request for reports that waits for the first one."""
 
     __slots__ = ("after", "connection", "number", "timer")
 
@@ -181,7 +185,7 @@ class _Poll:
 
 
 class _Connection(FrameProtocol):
-    """One client. A client that does not read its answers is not read from either."""
+    """The connection of a client. Reading pauses while the client does not read its answers."""
 
     def __init__(self, host: ClusterHost) -> None:
         super().__init__()

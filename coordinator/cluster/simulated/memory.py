@@ -1,9 +1,10 @@
-"""What the simulated kubelets still know after their process was killed: read from the history.
+"""The state of the simulated kubelets after their process was killed, reconstructed from the
+history.
 
-Pods outlive the process that is asked about them, as containers outlive a kubelet: those that ran
-go on, and end when their time is over. Whatever the cluster did stands in the history before
-anybody was told of it, so the history is all the memory there has to be. Report numbers go on too;
-which reports were acknowledged is not known, so all can be asked for again.
+Pods outlive the cluster process, as containers outlive a kubelet: running pods go on, and end when
+their time is over. The cluster writes every action to the history before anybody is told of it, so
+the history contains all that is needed. Report numbers continue too; since acknowledgements are not
+in the history, all reports can be requested again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import orjson
 from coordinator.cluster.protocol import BindAnswer, Report, life_of
 
 NEVER = "-"
-"""In the place of the node of a task whose end is in no report."""
+"""Stands in for the node of a task whose end was never reported."""
 
 _TAKEN = BindAnswer.OK.name
 _REPORTS = {
@@ -31,35 +32,34 @@ _ENDS = ("succeeded", "failed")
 
 @dataclass(slots=True)
 class KeptPod:
-    """A pod on a node. Times are those of the history, seconds since 1970."""
+    """A pod on a node. Times are seconds since 1970, from the history."""
 
     uid: str
     node: str
     duration: float | None
     bound: float
     failing: bool
-    """Whether it will end with another exit code than 0."""
+    """Whether it will end with a nonzero exit code."""
     started: bool = False
     releasing: bool = False
     deleted: float | None = None
-    """Since when it was to end before its time."""
+    """When its early deletion was requested; None if it was not."""
 
 
 @dataclass(slots=True)
 class Memory:
     pods: dict[str, KeptPod] = field(default_factory=dict)
-    """Task -> what is on a node."""
+    """Task -> the pod on a node."""
     ended: dict[str, tuple[str, str, bool] | None] = field(default_factory=dict)
-    """Task -> (uid, node, whether it succeeded) of what ran, or (uid, NEVER, False) of what never
-    ended there: deleted before it was bound, or lost; None: the same, whatever its uid."""
+    """Task -> (uid, node, success) of a pod that ran, or (uid, NEVER, False) of one that did not
+    end there: deleted before its bind, or lost. None: the same, whatever its uid."""
     reports: list[tuple[int, str, str, str]] = field(default_factory=list)
     """(kind, task, node, uid) of every report ever made, in order."""
 
 
 def read_memory(path: Path) -> Memory:
-    """The cluster's side of a history. An incomplete last line counts as not written.
-
-    Raises OSError, or ValueError where the file is not a history.
+    """Read the cluster's events of a history. An incomplete last line is ignored. Raises OSError,
+    or ValueError if the file is not a history.
     """
     memory = Memory()
     if not path.exists():

@@ -99,7 +99,8 @@ async def _work(
 
 
 async def _drain(follower: LogFollower | None) -> int:
-    """Complete the history; it must not look complete where it is not."""
+    """Copy the rest of the log to the history; returns the exit code, nonzero if that is
+    incomplete."""
     if follower is None:
         return 0
     try:
@@ -112,7 +113,8 @@ async def _drain(follower: LogFollower | None) -> int:
 
 
 def _open_ledger(url: str, settings: Settings) -> Ledger | None:
-    """The password comes from the settings: arguments are there for everybody to see."""
+    """Connect to the ledger. The password comes from the settings, since command lines are
+    public."""
     if not url:
         return None
     return RedisLedger(replace(settings.access(), url=url))

@@ -1,10 +1,9 @@
 """Frames between the cluster process and its client.
 
-A frame is a 4-byte big-endian length, that of the message, and the message: msgpack, sealed
+A frame is a 4-byte big-endian length and a message of that length: msgpack, sealed
 (:mod:`shared.codec.checked`) together with the length. A request is ``[number, method,
-arguments]``; its answer is ``[number, error, result]`` with error "" where all went well. Answers
-come in any order; the number tells which request they belong to. What is not a message ends the
-connection.
+arguments]``; its answer is ``[number, error, result]`` with error "" on success. Answers come in
+any order and are matched by number. A malformed message closes the connection.
 """
 
 from __future__ import annotations
@@ -19,20 +18,21 @@ import msgpack
 from shared.codec.checked import SEAL, Malformed, seal, unpack_sealed
 
 MAX_FRAME = 64 * 2**20
-"""Bytes; a longer frame can only be a broken or foreign peer, and closes the connection."""
+"""Maximum bytes; a longer frame can only come from a broken or foreign peer, and closes the
+connection."""
 
 _HEAD = struct.Struct(">I")
 
 
 def frame(message: Any) -> bytes:
-    """One message as it travels."""
+    """Encode a message as a frame."""
     body: bytes = msgpack.packb(message, use_bin_type=True)
     length = len(body) + SEAL
     return _HEAD.pack(length) + seal(_kind(length), body)
 
 
 def unframe(data: bytes) -> Any:
-    """The message of one whole frame. Errors: Malformed."""
+    """Decode one whole frame. Errors: Malformed."""
     if len(data) < _HEAD.size:
         raise Malformed("frame: cut")
     (length,) = _HEAD.unpack_from(data)
@@ -44,7 +44,7 @@ def _kind(length: int) -> bytes:
 
 
 class FrameProtocol(asyncio.Protocol, ABC):
-    """Cuts a byte stream into messages."""
+    """Splits a byte stream into messages."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -55,7 +55,7 @@ class FrameProtocol(asyncio.Protocol, ABC):
         """One whole message came."""
 
     def send(self, message: Any) -> None:
-        """Queue one message; what is sent to a closed connection is lost, as on any connection."""
+        """Queue a message. Messages to a closed connection are dropped."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frame(message))
 
