@@ -1,1 +1,1 @@
-"""How we know that it is right: checker, model, seeded runs, faults, replays."""
+"""Verification: the checker, the model, seeded runs, fault injection and replays."""

@@ -1,1 +1,2 @@
-"""Faults on real processes: which strike, the load beside them, what the history says of it."""
+"""Fault injection on real processes: the plan of faults, the load, and the judgement of the
+history."""

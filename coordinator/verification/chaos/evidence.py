@@ -1,5 +1,7 @@
-"""What the history says after a run of faults: when work went on, what was lost of what users were
-told, what a void epoch has committed. The promises themselves are the checker's business.
+"""Evidence in the history of a chaos run: recovery times, lost acknowledged work, commits under
+void epochs.
+
+The promises themselves are judged by the checker.
 """
 
 from __future__ import annotations
@@ -19,32 +21,32 @@ from shared.ledger.protocol import COORDINATOR
 
 @dataclass(slots=True)
 class Evidence:
-    """Times are seconds since 1970, in order."""
+    """Times are seconds since 1970, in ascending order."""
 
     commits: list[float] = field(default_factory=list)
-    """When statements were accepted, of any shard."""
+    """Accepted statements of all shards."""
     by_shard: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     """Shard -> (time, epoch) of its commits."""
     leaders: list[float] = field(default_factory=list)
-    """When a coordinator took the leadership."""
+    """Starts of leaderships."""
     binds: list[float] = field(default_factory=list)
-    """When the cluster was told to bind."""
+    """Binds requested from the cluster."""
     void: list[str] = field(default_factory=list)
-    """Commits that stand behind a newer epoch of their writer."""
+    """Commits logged after a newer epoch of their writer began."""
     jobs: dict[str, int] = field(default_factory=dict)
-    """Key -> how often a job of this name was created."""
+    """Key -> number of times a job of this name was created."""
     deletions: dict[str, int] = field(default_factory=dict)
-    """Key -> how often one was deleted."""
+    """Key -> number of times it was deleted."""
     submitted: dict[int, float] = field(default_factory=dict)
-    """Number of a job -> when it was stored."""
+    """jid -> time when it was stored."""
     placed: dict[int, float] = field(default_factory=dict)
-    """Number of a job -> when its first statement was accepted."""
+    """jid -> time when its first statement was accepted."""
 
     # --- when work went on --------------------------------------------------------------------
 
     def recovery(self, struck: InjectedFault) -> float | None:
-        """Seconds from a blow until who was struck, or who replaced it, did its work again; None
-        where that is not seen, or where a pause was so short that nobody had to take over."""
+        """Seconds from a fault until its victim, or a replacement, worked again. None if that is
+        not in the history, or if a pause was too short for a takeover."""
         end = self._end(struck)
         return None if end is None else end - struck.at
 
@@ -72,7 +74,7 @@ class Evidence:
                 return None
 
     def _worker_again(self, struck: InjectedFault) -> float | None:
-        """The first commit of its shard under another epoch, or its own after a pause."""
+        """The shard's first commit under another epoch, or under its own after a pause."""
         for at, epoch in self.by_shard.get(str(struck.shard), ()):
             if at > struck.at and (epoch != struck.epoch or at > struck.over > struck.at):
                 return at
@@ -81,8 +83,8 @@ class Evidence:
     # --- what was lost ------------------------------------------------------------------------
 
     def lost(self, created: Iterable[str], deleted: Iterable[str]) -> Iterator[str]:
-        """What users were told and the ledger does not know. ``created``, ``deleted``: keys of jobs
-        that were acknowledged."""
+        """Acknowledged operations that the ledger does not have. ``created``, ``deleted``: keys of
+        jobs whose creation or deletion was acknowledged."""
         for key in created:
             if key not in self.jobs:
                 yield f"job {key} was acknowledged and is not in the ledger"
@@ -139,6 +141,6 @@ def _take(
 
 
 def _first(times: list[float], after: float) -> float | None:
-    """The first of them at or after a moment."""
+    """The first time at or after a moment."""
     at = bisect_left(times, after)
     return times[at] if at < len(times) else None

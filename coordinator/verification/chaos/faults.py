@@ -1,6 +1,6 @@
-"""Blows against real processes: signals, restarts, a rewrite of the ledger's file.
+"""Injects faults into real processes: signals, restarts, a rewrite of the ledger's file.
 
-The keeper is not told: it has to notice by itself what has died.
+The supervisor's keeper is not told: it has to detect dead processes itself.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from coordinator.verification.chaos.plan import (
 from coordinator.verification.chaos.timeline import ChaosTimeline
 
 HEAD_PARTS = ("", "/gcs_server", "/raylet")
-"""What of the Ray head is killed: "" the process that was started, else the part whose program this
-is. Any of them ends them all."""
+"""Part of the Ray head to kill: "" the process that was started, else the one that runs this
+program. The death of any of them ends them all."""
 
 FIND_SECONDS = 8.0
-"""How long a target is looked for: a coordinator may have been struck a moment ago."""
+"""How long to look for a target, which may still be recovering from the last fault."""
 LEADING_POLL = 0.1
 
 Status = dict[str, Any]
@@ -43,17 +43,17 @@ Status = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """A blow that hit. Times are seconds since 1970."""
+    """An injected fault. Times are seconds since 1970."""
 
     blow: PlannedFault
     victim: str
-    """The one it hit, in words."""
+    """The victim, in words."""
     at: float
     over: float
-    """When a paused process goes on; of a kill the same as ``at``."""
+    """When a paused process resumes; for a kill the same as ``at``."""
     shard: int | None = None
     epoch: str = ""
-    """Of a worker: under which it worked."""
+    """For a worker: its epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Target:
 
 
 class FaultInjector:
-    """``status``: the last that was heard from the leader, to find the workers' processes."""
+    """``status``: the leader's latest status, to find the workers' processes."""
 
     def __init__(
         self, parts: Supervisor, timeline: ChaosTimeline, *, status: Callable[[], Status]
@@ -77,10 +77,10 @@ class FaultInjector:
         self._stopped: set[int] = set()
         self.struck: list[InjectedFault] = []
         self.missed: list[PlannedFault] = []
-        """Blows that found nobody: the one they were meant for was down."""
+        """Faults that found no target because it was down."""
 
     async def strike(self, blow: PlannedFault) -> None:
-        """Do it; a pause ends before this returns. What goes wrong here is a fault of the run."""
+        """Inject the fault; returns after a pause is over. Errors here are faults of the run."""
         target = await self._find(blow)
         if target is None:
             self._timeline.note(f"{blow.name}: nobody there")
@@ -101,7 +101,7 @@ class FaultInjector:
                 await self._rewrite(blow, target)
 
     def release(self) -> None:
-        """Let everybody go on who is still paused."""
+        """Resume all paused processes."""
         self._send(sorted(self._stopped), signal.SIGCONT)
         self._stopped.clear()
 
@@ -164,7 +164,7 @@ class FaultInjector:
                 return _Target(role, [pids[role]], role) if role in pids else None
 
     async def _coordinator(self, target: str, pids: dict[str, int]) -> _Target | None:
-        """The one that leads, or the other."""
+        """The coordinator that leads, or the other one."""
         leader = await self._parts.leader()
         if leader is None and target == STANDBY:
             return None
@@ -183,7 +183,7 @@ class FaultInjector:
         return _Target(name, [shard["pid"]], WORKER, shard["shard"], str(shard.get("epoch", "")))
 
     def _head(self, blow: PlannedFault, pid: int | None) -> _Target | None:
-        """A pause stops the part that knows who is where."""
+        """The process of the Ray head to hit; pauses hit the GCS server."""
         if pid is None:
             return None
         parts = HEAD_PARTS[1:2] if blow.kind is InjectionKind.PAUSE else HEAD_PARTS
@@ -196,10 +196,10 @@ class FaultInjector:
 
 
 def kinds_of(standby: bool) -> list[str]:
-    """What there is to strike."""
+    """The kinds of targets."""
     return [WORKER, LEADER, *([STANDBY] if standby else []), REDIS, RAY, CLUSTER]
 
 
 def role_of(struck: InjectedFault) -> str:
-    """Under which role its recovery is told."""
+    """The role under which its recovery is reported."""
     return COORDINATOR if struck.blow.target == LEADER else struck.blow.target

@@ -1,9 +1,9 @@
-"""A tenant that wants to harm the others, while faults strike: what it may send, it sends.
+"""A hostile tenant during a chaos run: it sends everything that its tokens allow.
 
-It has two tokens, one that may look and one that may submit to a queue of its own, and does with
-them what a review found to corrupt the ledger or to hold up the service. Each attack is bounded in
-count and time; between two of them it rests a moment. What it is answered does not matter here,
-only that it is answered: the others' promises and the others' waiting times are what is judged.
+It has two tokens, one to view and one to submit to its own queue, and attacks in ways that a review
+found to corrupt the ledger or stall the service. Each attack is bounded in count and time, with a
+pause between two. Its answers do not matter as long as there are some: what is judged are the
+others' promises and waiting times.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ QUEUE = "tenant"
 NAMESPACE = "tenant"
 
 REST_SECONDS = 1.0
-"""Between two attacks: the run is about harm done by what is sent, not by how often."""
+"""Pause between two attacks: the run tests the content of requests, not their rate."""
 
 ANSWER_SECONDS = 20.0
-"""One request; whoever leads may be away for as long."""
+"""Timeout of a request, long enough for a change of leader."""
 
 PORT_PODS = 1_100
-"""Pods with a host port of their own in one list: where a record grew by a slot for each name, the
-ledger's script failed after half of its writes from some 1,000 on."""
+"""Pods with distinct host ports in one list. When a record grew by a slot per name, the ledger's
+script failed half way from some 1,000 on."""
 PORTS_OF_ONE = 3_000
-"""Host ports of one pod: the same, by one object."""
+"""Host ports of a single pod: the same attack by one object."""
 OWN_TERM_JOBS = 200
 NEEDS = 500
-"""Pods of which no two ask for the same."""
+"""Pods with pairwise different requests."""
 CONNECTIONS = 10
 DOCUMENT_BYTES = 1_000_000
 HALF_SENT = 300
-"""Connections that begin a request and never end it."""
+"""Connections that begin a request and never finish it."""
 HALF_SENT_SECONDS = 3.0
 
 _DURATION = "0.2"
@@ -55,11 +55,11 @@ class Hostile:
 
     urls: list[str]
     view: str
-    """A token that may look."""
+    """A token with role view."""
     submit: str
     """A token that may submit to :data:`QUEUE`."""
     answered: Counter[str] = field(default_factory=Counter)
-    """Attack and HTTP status -> how often; "no answer" where there was none in time."""
+    """Attack and HTTP status -> count; "no answer" for timeouts."""
     _round: int = 0
 
     async def run(self) -> None:
@@ -99,7 +99,7 @@ class Hostile:
     # --- what held up the service -------------------------------------------------------------
 
     async def _documents(self, session: aiohttp.ClientSession) -> None:
-        """Large documents of several shapes, asked about on several connections at a time."""
+        """Post large documents of several shapes on several connections at a time."""
         async with asyncio.TaskGroup() as group:
             for _, body in zip(range(CONNECTIONS), itertools.cycle(documents()), strict=False):
                 group.create_task(
@@ -148,7 +148,7 @@ class Hostile:
     # --- what it may not ----------------------------------------------------------------------
 
     async def _from_another_site(self, session: aiohttp.ClientSession) -> None:
-        """As a page in a browser would: no Content-Type of ours, another site, another host."""
+        """Requests as from a page in a browser: another Content-Type, site or host."""
         body = orjson.dumps(self._pod(0))
         path = f"/api/v1/namespaces/{NAMESPACE}/pods"
         elsewhere = {"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"}
@@ -167,7 +167,7 @@ class Hostile:
     # --- requests -----------------------------------------------------------------------------
 
     async def _submit(self, session: aiohttp.ClientSession, attack: str, items: list[Item]) -> None:
-        """In one request, however many: the bound on a list is part of what is tried."""
+        """Submit everything in one request, since the limit on lists is tested too."""
         body = orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items})
         status = await self._post(session, attack, f"{BASE}/lists", body)
         if status == 413 and len(items) > LIST_LIMIT:
@@ -185,7 +185,7 @@ class Hostile:
         kind: str = "application/json",
         headers: dict[str, str] | None = None,
     ) -> int:
-        """The status; 0 where there was none."""
+        """The HTTP status; 0 without an answer."""
         token = self.view if path.endswith("/plans") else self.submit
         sent = {"Authorization": f"Bearer {token}", **(headers or {})}
         if kind:
@@ -240,7 +240,7 @@ class Hostile:
 
 
 def documents() -> list[bytes]:
-    """YAML of the size that is taken, each of another shape that is slow to parse."""
+    """YAML documents of the maximum size, each slow to parse in another way."""
     many_keys = b"".join(b"k%d: {a: [1, 2, 3], b: x}\n" % number for number in range(60_000))
     deep = b"a: " + b"[" * 200 + b"]" * 200 + b"\n"
     items = (
@@ -252,7 +252,7 @@ def documents() -> list[bytes]:
 
 
 def queue() -> dict[str, Any]:
-    """The tenant's own."""
+    """The tenant's own queue."""
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",

@@ -1,9 +1,8 @@
-"""What users do while faults strike: jobs, gangs wider than a shard, edits, deletions, by seed.
+"""The load of a chaos run, by seed: jobs, gangs wider than a shard, edits and deletions.
 
-Some jobs ask for host ports, nodes of their own, devices or volumes; the operator changes the
-policy now and then. The operations are drawn without looking at what became of earlier ones, so
-that a seed means the same load every time; only the times differ. All jobs end by themselves or are
-deleted.
+Some jobs ask for host ports, exclusive nodes, devices or volumes; the operator sometimes changes
+the policy. Operations are drawn independently of earlier results, so that a seed always means the
+same load; only the timing varies. All jobs end by themselves or are deleted.
 """
 
 from __future__ import annotations
@@ -31,18 +30,19 @@ QUEUES = ("default", "batch", "small")
 GROUP = "scheduling.k8s.io/group-name"
 
 ENDLESS_STEPS = 12
-"""Steps that a job without an end lives before it is deleted."""
+"""Maximum steps that a job without a duration exists before it is deleted."""
 CORDON_STEPS = 6
-"""Steps that a node takes nothing."""
+"""Steps that a node stays cordoned."""
 LASTING = 6
-"""Jobs at most that run until everything else is over: with them gone, wide ones still fit."""
+"""Maximum number of jobs that run until everything else is over: wide jobs still fit beside
+them."""
 
 PORTS = (80, 443)
-"""Few, so that jobs meet at the same one."""
+"""Only two, so that jobs compete for the same port."""
 DEVICES = 2
-"""Of each node, to be claimed."""
+"""Devices per node."""
 RANKS = {"low": 1, "mid": 5, "high": 10}
-"""Priority classes of jobs."""
+"""Priority classes of jobs, with their values."""
 NAMESPACE = "default"
 
 
@@ -54,7 +54,7 @@ class SubmitJob:
 @dataclass(frozen=True, slots=True)
 class Delete:
     job: str
-    """Its name; in namespace default."""
+    """The job's name; it is in namespace default."""
 
     @property
     def path(self) -> str:
@@ -63,7 +63,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class ChangePolicy:
-    """The policy file says something else."""
+    """Replace the content of the policy file."""
 
     text: str
 
@@ -72,7 +72,7 @@ Operation = SubmitJob | Delete | ChangePolicy
 
 
 def cluster(shape: ClusterShape, nodes: list[Item]) -> list[Item]:
-    """What is there from the start, beside the nodes."""
+    """Objects that exist from the start, besides the nodes."""
     names = [node["metadata"]["name"] for node in nodes]
     ranks: list[Item] = [
         {
@@ -88,7 +88,7 @@ def cluster(shape: ClusterShape, nodes: list[Item]) -> list[Item]:
 
 
 def queues(shape: ClusterShape) -> list[Item]:
-    """One of them may use a quarter of the cluster."""
+    """The queues. One may use a quarter of the cluster."""
     specs: dict[str, dict[str, Any]] = {
         "batch": {"weight": 2},
         "small": {"weight": 1, "capability": {GPU: str(shape.capacity // 4)}},
@@ -105,13 +105,14 @@ def queues(shape: ClusterShape) -> list[Item]:
 
 
 class Load:
-    """``steps()`` yields what to do in each step, for ever; ``ending()`` what is left to do."""
+    """``steps()`` yields the operations of each step, forever; ``ending()`` those left to do at the
+    end."""
 
     def __init__(
         self, seed: int, shape: ClusterShape, *, shards: int, nodes: list[Item], walls: bool = False
     ) -> None:
-        """``walls``: no job may use nodes of several shards. Then none asks for a volume: it has it
-        on one node, and could only be placed by the worker of that shard."""
+        """``walls``: jobs may not span shards (mode hard). Then no job asks for a volume, which is
+        on one node and would tie the job to that shard."""
         self._evicting = evicts(seed)
         self._apart = max(1, len(nodes) // shards - 1) if walls else len(nodes)
         self._lasting_left = LASTING
@@ -148,7 +149,7 @@ class Load:
             yield [*self._later.pop(self._step, []), *self._draw()]
 
     def ending(self) -> list[Operation]:
-        """Everything that was put off: the last deletions, the nodes as they were."""
+        """All delayed operations: the last deletions, and nodes restored."""
         rest = [operation for step in sorted(self._later) for operation in self._later[step]]
         rest += self._at_last
         self._later.clear()
@@ -167,25 +168,25 @@ class Load:
         return [SubmitJob([self._job(width, width, rng.uniform(0.2, 2.0)) for width in widths])]
 
     def _wide(self) -> list[Operation]:
-        """Wider than a shard, so that it is placed on nodes of several."""
+        """A gang wider than a shard, so that its tasks are placed on nodes of several."""
         most = max(self._shard + 2, self._shape.capacity * 5 // 8)
         width = self._rng.randint(self._shard + 1, most)
         return [SubmitJob([self._job(width, width, self._rng.uniform(0.2, 1.0), wide=True)])]
 
     def _half(self) -> list[Operation]:
-        """A gang of half its tasks; the others as they find room."""
+        """A gang with a minimum of half its tasks; the others start as room permits."""
         width = self._rng.randint(4, max(5, self._shard // 2))
         return [SubmitJob([self._job(width, (width + 1) // 2, self._rng.uniform(0.2, 1.5))])]
 
     def _endless(self) -> list[Operation]:
-        """Runs, or waits, until it is deleted."""
+        """A job without a duration, which is deleted later."""
         width = self._rng.randint(1, 6)
         job = self._job(width, width, None)
         self._put_off(self._rng.randint(1, ENDLESS_STEPS), Delete(job["metadata"]["name"]))
         return [SubmitJob([job])]
 
     def _delete(self) -> list[Operation]:
-        """One of those that came last: before it is placed, while it is bound, while it runs."""
+        """Delete a recent job: before placement, during the bind, or while it runs."""
         if not self._recent:
             return self._narrow()
         return [Delete(self._recent.pop(self._rng.randrange(len(self._recent))))]
@@ -201,19 +202,19 @@ class Load:
         return [SubmitJob([_pod_group(name, width), *pods])]
 
     def _cordon(self) -> list[Operation]:
-        """A node takes nothing new for a while."""
+        """Cordon a node for some steps."""
         node = self._rng.choice(self._nodes)
         self._put_off(CORDON_STEPS, SubmitJob([node]))
         return [SubmitJob([node | {"spec": {"unschedulable": True}}])]
 
     def _ports(self) -> list[Operation]:
-        """As many nodes as tasks, or more time."""
+        """A job with host ports, so that each task needs its own node or waits."""
         job, template = self._apart_job()
         ask_ports(template, self._rng.sample(PORTS, self._rng.randint(1, len(PORTS))))
         return [SubmitJob([job])]
 
     def _own_nodes(self) -> list[Operation]:
-        """Each task on another node, by a label that no other job has."""
+        """A job with anti-affinity between its own tasks, by a label that no other job has."""
         job, template = self._apart_job()
         ask_own_nodes(template, job["metadata"]["name"])
         return [SubmitJob([job])]
@@ -224,7 +225,7 @@ class Load:
         return [SubmitJob([job])]
 
     def _volume(self) -> list[Operation]:
-        """A task with a disk in one node, brought with it."""
+        """A task with a new volume that is local to one node."""
         job, template = self._apart_job(width=1)
         name = job["metadata"]["name"]
         ask_volume(template, name)
@@ -232,7 +233,7 @@ class Load:
         return [SubmitJob([disk(name, node), volume_claim(name, NAMESPACE), job])]
 
     def _idle_member(self) -> list[Operation]:
-        """A gang with a member that asks for nothing, like a launcher."""
+        """A gang with a best-effort member, like a launcher."""
         width, duration = self._rng.randint(1, 6), self._rng.uniform(0.2, 1.5)
         job = self._job(width, width + 1, duration)
         launcher = _template(duration)
@@ -241,7 +242,8 @@ class Load:
         return [SubmitJob([job])]
 
     def _lasting(self) -> list[Operation]:
-        """A gang that runs until everything else is over: no end of it hides that it is broken."""
+        """A gang that runs until everything else is over, so that its end cannot hide a broken
+        gang."""
         if not self._lasting_left:
             return self._narrow()
         self._lasting_left -= 1
@@ -254,7 +256,7 @@ class Load:
         return [ChangePolicy(draw_policy(self._rng, evicting=self._evicting))]
 
     def _apart_job(self, *, width: int | None = None) -> tuple[Item, Item]:
-        """A job with at most one task for each node, and the template of its pods."""
+        """A job with at most one task per node, and its pod template."""
         width = width or self._rng.randint(1, min(6, self._apart))
         job = self._job(width, width, self._rng.uniform(0.2, 1.5))
         template: Item = job["spec"]["tasks"][0]["template"]

@@ -1,8 +1,8 @@
-"""Which faults strike when: drawn from a seed, before anything runs.
+"""The plan of faults of a chaos run, drawn from a seed in advance.
 
-Every role is killed at least once, workers and leader and ledger are paused, a coordinator is
-restarted in order, the ledger's append-only file is rewritten once; what time is left is filled
-with more of the same.
+Every role is killed at least once, workers, leader and ledger are paused, a coordinator is
+restarted gracefully, and the ledger's append-only file is rewritten once; the remaining time is
+filled with more of the same.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER)
 WARM_UP = 3.0
 """Seconds before the first fault."""
 COOL_DOWN = 5.0
-"""Seconds of load after the last one, so that there is work to recover with."""
+"""Seconds of load after the last fault, so that there is work to recover with."""
 SPACING = 3.0
-"""Seconds between two faults on average, where not more of them must strike."""
+"""Average seconds between two faults, unless mandatory ones need less."""
 
 
 class InjectionKind(StrEnum):
@@ -44,13 +44,13 @@ class InjectionKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
     at: float
-    """Seconds after the load has begun."""
+    """Seconds after the start of the load."""
     kind: InjectionKind
     target: str
     length: float
-    """Seconds of a pause, else 0."""
+    """Seconds of a pause; 0 for other kinds."""
     pick: float
-    """0 to below 1: which of several (shard, part of the head) it hits."""
+    """In [0, 1): chooses among several targets (shard, part of the Ray head)."""
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ _EXTRAS: tuple[tuple[InjectionKind, str, int], ...] = (
     (InjectionKind.KILL, CLUSTER, 1),
     (InjectionKind.PAUSE, CLUSTER, 1),
 )
-"""What may strike besides, with weights."""
+"""Optional faults, with weights."""
 
 _MORE = (
     (InjectionKind.PAUSE, REDIS),
@@ -90,7 +90,7 @@ _MORE = (
     (InjectionKind.KILL, WORKER),
     (InjectionKind.RESTART, REDIS),
 )
-"""What a run of 45 s and more has in any case."""
+"""Faults that every run of at least 45 s has."""
 
 _DEATHS = {
     (InjectionKind.KILL, LEADER): "coordinators",
@@ -100,11 +100,12 @@ _DEATHS = {
     (InjectionKind.KILL, REDIS): REDIS,
     (InjectionKind.KILL, CLUSTER): CLUSTER,
 }
-"""Whom the keeper sees dead after it; it gives up on who dies too often."""
+"""The role that dies from a fault, as seen by the keeper, which gives up on roles that die too
+often."""
 
 
 def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> list[PlannedFault]:
-    """The blows of a run, by time; the same seed, duration and targets give the same."""
+    """The faults of a run in order of time; a pure function of its arguments."""
     rng = Random(seed)
     chosen = [target for target in TARGETS if target in set(targets)]
     window = max(duration - WARM_UP - COOL_DOWN, 0.1)
@@ -122,7 +123,7 @@ def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> lis
 def _what(
     rng: Random, targets: list[str], window: float
 ) -> tuple[list[tuple[InjectionKind, str]], list[tuple[InjectionKind, str]]]:
-    """The blows that have to strike, and further ones drawn to fill the window."""
+    """(mandatory faults, further ones drawn to fill the window)"""
     kinds = [(InjectionKind.KILL, target) for target in targets]
     kinds += [(InjectionKind.PAUSE, target) for target in (WORKER, LEADER) if target in targets]
     if REDIS in targets:
@@ -137,8 +138,8 @@ def _what(
 
 
 def _bearable(blows: list[PlannedFault], must: int) -> list[PlannedFault]:
-    """The blows, with those beyond the first ``must`` moved to a worker where a role would die so
-    often within the supervisor's window that the supervisor gives up."""
+    """The faults, with optional ones (from index ``must``) redirected to a worker where a role
+    would otherwise die so often that the supervisor gives up."""
     deaths: dict[str, list[float]] = {}
     bearable = []
     for number, blow in enumerate(blows):

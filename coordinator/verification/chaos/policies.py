@@ -1,4 +1,4 @@
-"""What the policy file of a run says, and what it is changed to while jobs run."""
+"""Policy files of chaos runs, at the start and as changed while jobs run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 EVICTING_EVERY = 4
-"""The policy of one of so many seeds evicts."""
+"""One in this many seeds has a policy that evicts."""
 
 _FIRST = ("priority", "gang", "conformance")
 _SECOND = ("drf", "predicates", "proportion", "nodeorder")
@@ -21,7 +21,8 @@ def evicts(seed: int) -> bool:
 
 
 def draw_policy(draw: Random, *, evicting: bool) -> str:
-    """Volcano's configuration, as YAML. Everything binds under each of them in the end."""
+    """A random policy in Volcano's format, as YAML. Under each of them everything binds
+    eventually."""
     actions = ["enqueue", "allocate", "backfill"]
     if evicting:
         actions += draw.choice(_MAKING_ROOM)
@@ -34,7 +35,7 @@ def _tier(plugins: Sequence[str]) -> str:
 
 
 def write_policy(path: Path, text: str) -> None:
-    """Whole or not at all: a coordinator may be reading it."""
+    """Write the file atomically, as a coordinator may be reading it."""
     draft = path.with_suffix(".draft")
     draft.write_text(text)
     draft.replace(path)

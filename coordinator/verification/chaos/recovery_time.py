@@ -1,8 +1,8 @@
-"""How long recovery takes, against the bounds of the failure table.
+"""Measures recovery times against the bounds of the failure table.
 
-One installation with many running tasks and a trickle of short jobs; one fault at a time, and quiet
-between them. Times are taken from the history and from what the coordinators say, not from when we
-happened to look.
+One installation with many running tasks and a steady stream of short jobs; one fault at a time,
+with quiet in between. Times come from the history and from the coordinators' logs, not from
+polling.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from coordinator.verification.workloads.generators import (
 from shared.settings.settings import Settings
 
 UNITS = 100
-"""CPUs of a node; each task asks for one."""
+"""CPUs of a node; each task requests one."""
 SPARE = 1.1
-"""So many times the places that the running tasks need."""
+"""Ratio of capacity to the running tasks."""
 TRICKLE_SECONDS = 0.05
-"""Between two jobs of one task each, which show whether scheduling goes on."""
+"""Interval between single-task jobs, which show whether scheduling works."""
 LOAD_SECONDS = 900.0
 RECOVER_SECONDS = 90.0
-"""After so long without recovery the measurement ends."""
+"""The measurement stops without recovery after this time."""
 CALM_SECONDS = 4.0
-"""Of quiet before each fault: the standby has followed, the leases are renewed."""
+"""Seconds of quiet before each fault, so that the standby has followed and leases are renewed."""
 STALE_SECONDS = 3.0
-"""What the leader told longer ago says nothing of now: it may be gone."""
+"""Older status of the leader is ignored, since it may be gone."""
 PAUSE_SECONDS = 5.0
-"""A worker that hangs: longer than anybody waits for it."""
+"""Pause of a worker that hangs: longer than any timeout for it."""
 LISTS_IN_FLIGHT = 4
 _LOST = '"Lost a shard worker"'
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One row: what is measured, and how long it may take."""
+    """One row: the measured time and its limit."""
 
     name: str
     seconds: float
@@ -81,12 +81,12 @@ BOUNDS = (DETECTED, ELSEWHERE, LEADERSHIP, LEDGER, HEAD)
 @dataclass(slots=True)
 class Measured:
     running: int
-    """Tasks that ran meanwhile."""
+    """Number of tasks that ran meanwhile."""
     seconds: dict[Bound, list[float]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
-        """Whether everything was measured and no bound exceeded."""
+        """Whether everything was measured and no bound was exceeded."""
         return all(
             self.seconds.get(bound) and max(self.seconds[bound]) <= bound.seconds
             for bound in BOUNDS
@@ -96,7 +96,7 @@ class Measured:
         self.seconds.setdefault(bound, []).append(seconds)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each bound, in order; ``max`` null where nothing was measured."""
+        """One row per bound, in order; ``max`` is null if nothing was measured."""
         rows: list[dict[str, Any]] = []
         for bound in BOUNDS:
             measured = self.seconds.get(bound, [])
@@ -120,9 +120,9 @@ class Measurement:
     settings: Settings
     timeline: ChaosTimeline
     tasks: int
-    """How many run all the time, each a job of its own."""
+    """Number of permanently running tasks, each a job of its own."""
     times: int
-    """How often each fault strikes."""
+    """Repetitions of each fault."""
     _number: int = 0
     _struck: list[InjectedFault] = field(default_factory=list)
 
@@ -150,7 +150,7 @@ class Measurement:
             yield PlannedFault(0.0, InjectionKind.KILL, RAY, 0.0, pick)
 
     async def _fill(self, stage: Stage) -> None:
-        """Nodes, and tasks that run until the end."""
+        """Create nodes, and tasks that run until the end."""
         self.timeline.note(f"loading {self.shape.nodes:,} nodes and {self.tasks:,} tasks")
         await stage.submit(list(node_items(self.shape)))
         await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
@@ -176,7 +176,7 @@ class Measurement:
         await stage.submit([one_job(f"short-{self._number}", duration=0.2)])
 
     async def _once(self, stage: Stage, blow: PlannedFault) -> None:
-        """One fault, from quiet to quiet."""
+        """Inject one fault and wait until everything is quiet again."""
         await self._calm(stage)
         striker = FaultInjector(stage.parts, self.timeline, status=lambda: stage.status)
         try:
@@ -191,7 +191,7 @@ class Measurement:
         self.timeline.note("all is well again")
 
     async def _calm(self, stage: Stage) -> None:
-        """Wait until everybody is up and what trickles in is done, for a while."""
+        """Wait until every process is up and the stream of jobs keeps pace, for a while."""
         since = time.monotonic()
         deadline = since + RECOVER_SECONDS
         while time.monotonic() - since < CALM_SECONDS:
@@ -238,8 +238,8 @@ async def _drain(stage: Stage, items: Iterator[Item]) -> None:
 
 
 def _placed(evidence: Evidence, struck: InjectedFault) -> float:
-    """When the last of the jobs was placed that were submitted until the blow, or while a paused
-    worker was still believed to work."""
+    """When the last job was placed of those submitted before the fault, or while a paused worker
+    was still thought to be alive."""
     until = struck.at + (DETECTED.seconds if struck.over > struck.at else 0.0)
     placed = [
         evidence.placed.get(jid, struck.at + RECOVER_SECONDS)
@@ -250,7 +250,7 @@ def _placed(evidence: Evidence, struck: InjectedFault) -> float:
 
 
 def _lost(logs: Path) -> Iterator[float]:
-    """When coordinators said that they lost a worker, in order, since 1970."""
+    """Times, since 1970 and ascending, at which coordinators logged the loss of a worker."""
     moments: list[float] = []
     for role in COORDINATORS:
         path = logs / f"{role}.log"

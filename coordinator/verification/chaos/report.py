@@ -23,20 +23,20 @@ from rich.table import Table
 from rich.text import Text
 
 SHOWN = 10
-"""Violations shown to people; JSON has all that were kept."""
+"""Violations shown in the table; JSON has all that were kept."""
 
 KEPT = 100
-"""Violations kept in full; a run with more of them has been told enough."""
+"""Maximum number of violations kept in full."""
 
 
 class RunFailed(Exception):
-    """A run came to no end that could be judged; says what it waited for."""
+    """A run could not be completed; the message says what it was waiting for."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenPromise:
-    """One broken promise. ``seed``: of the run that broke it; ``promise`` 0: none of the list, the
-    run itself did not end as it had to."""
+    """A broken promise. ``seed``: of the run; ``promise`` 0: the run itself did not end as it
+    should."""
 
     promise: int
     message: str
@@ -49,25 +49,25 @@ class BrokenPromise:
 
 @dataclass(slots=True)
 class ChaosReport:
-    """The common result of ``chaos run`` and ``chaos sim``; grows while the run goes on."""
+    """The result of ``chaos run`` and ``chaos sim``; updated during the run."""
 
     seeds: int = 0
-    """How many runs."""
+    """Number of runs."""
     faults: Counter[str] = field(default_factory=Counter)
-    """Kind of fault -> how often it was done."""
+    """Kind of fault -> number of injections."""
     recoveries: dict[str, list[float]] = field(default_factory=dict)
-    """Role -> seconds from each fault until it did its work again."""
+    """Role -> seconds from each fault until it worked again."""
     tasks_bound: int = 0
     answered: Counter[str] = field(default_factory=Counter)
-    """What a hostile tenant was answered: attack and status -> how often."""
+    """Answers to the hostile tenant: attack and status -> count."""
     post_p99: float | None = None
-    """Seconds; of the load's requests that no fault excuses."""
+    """99th percentile in seconds of the load's requests, without those excused by a fault."""
     posts: int = 0
-    """How many these are."""
+    """Number of these requests."""
     violations: list[BrokenPromise] = field(default_factory=list)
-    """The first :data:`KEPT`."""
+    """The first :data:`KEPT` violations."""
     violated: int = 0
-    """All of them."""
+    """Number of all violations."""
 
     @property
     def ok(self) -> bool:
@@ -80,17 +80,17 @@ class ChaosReport:
         self.recoveries.setdefault(role, []).append(seconds)
 
     def waits(self, p99: float | None, posts: int) -> None:
-        """How long ``posts`` requests waited for their answers."""
+        """Set the 99th percentile of ``posts`` requests."""
         self.post_p99, self.posts = p99, posts
 
     def violation(self, *, promise: int, message: str, seed: int, count: int = 1) -> None:
-        """``count``: how many such there were, of which only this one is told."""
+        """Record a violation. ``count``: number of similar ones that it stands for."""
         self.violated += count
         if len(self.violations) < KEPT:
             self.violations.append(BrokenPromise(promise, message, seed))
 
     def add(self, report: ChaosReport) -> None:
-        """Take up what another run, or another process with its own seeds, has found."""
+        """Add the report of another run, or of another process with other seeds."""
         self.seeds += report.seeds
         self.faults.update(report.faults)
         for role, seconds in report.recoveries.items():
@@ -102,7 +102,7 @@ class ChaosReport:
     # --- told ---------------------------------------------------------------------------------
 
     def result(self) -> dict[str, Any]:
-        """The shape of ``-o json``; seconds with three decimals."""
+        """The content of ``-o json``; seconds with three decimals."""
         return {
             "seeds": self.seeds,
             "faults": dict(sorted(self.faults.items())),
@@ -120,7 +120,7 @@ class ChaosReport:
         }
 
     def _answers(self) -> dict[str, Any]:
-        """Of runs with real requests."""
+        """Figures that only runs with real requests have."""
         document: dict[str, Any] = {}
         if self.post_p99 is not None:
             document["posts"] = {"count": self.posts, "p99_ms": round(1000 * self.post_p99, 1)}
@@ -129,11 +129,11 @@ class ChaosReport:
         return document
 
     def line(self) -> str:
-        """The same on one line."""
+        """The result as one line of JSON."""
         return orjson.dumps(self.result()).decode()
 
     def table(self) -> RenderableType:
-        """The same for people, with the verdict at the end."""
+        """The result as tables, with the verdict at the end."""
         parts = [self._faults(), self._recoveries()]
         if self.answered:
             parts.append(self._hostile())

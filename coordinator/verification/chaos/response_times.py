@@ -1,4 +1,4 @@
-"""Waiting times of the load's requests, without those during a recovery."""
+"""Response times of the load's requests, without those during a recovery."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ EXCUSED_SECONDS = {
     WORKER: 0.0,
     CLUSTER: 0.0,
 }
-"""After a blow to each, as docs/failures.md bounds it; a pause counts from its end."""
+"""Seconds excused after a fault of each role, from docs/failures.md; for a pause they count from
+its end."""
 
 
 @dataclass(slots=True)
 class ResponseTimes:
-    """``times``: (sent, answered) of every request, seconds since 1970."""
+    """``times``: (sent, answered) of every request, in seconds since 1970."""
 
     times: list[tuple[float, float]] = field(default_factory=list)
 
     def p99(self, struck: Iterable[InjectedFault]) -> tuple[float | None, int]:
-        """The 99th percentile in seconds of those that no blow excuses, and how many these are;
-        None for fewer than two."""
+        """(99th percentile in seconds, number of requests) without those excused by a fault; None
+        for fewer than two."""
         excused = [_window(blow) for blow in struck]
         waits = [
             answered - sent

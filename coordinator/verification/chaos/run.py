@@ -1,4 +1,5 @@
-"""One run of faults on real processes: start, load, blows, quiet, and what the history says."""
+"""One chaos run on real processes: start, load with faults, completion, and judgement by the
+history."""
 
 from __future__ import annotations
 
@@ -33,17 +34,17 @@ from coordinator.verification.workloads.generators import ClusterShape, Item, no
 from shared.settings.settings import Settings
 
 STEP_SECONDS = 0.2
-"""Between two steps of the load."""
+"""Seconds between two steps of the load."""
 QUIET_SECONDS = 90.0
-"""How long everything may take to finish once no more faults strike."""
+"""Maximum seconds for everything to finish after the last fault."""
 
 _PROCESSES = (STANDBY, RAY, REDIS, CLUSTER)
-"""Those whose return is also told for the process alone, beside that of its work."""
+"""Processes whose own restart is reported in addition to the recovery of their role."""
 
 
 @dataclass(slots=True)
 class Chaos:
-    """A run and what is known of it. Call :meth:`run` once."""
+    """A run and its state. Call :meth:`run` once."""
 
     settings: Settings
     shape: ClusterShape
@@ -53,7 +54,7 @@ class Chaos:
     blows: list[PlannedFault]
     timeline: ChaosTimeline
     hostile: bool = True
-    """Whether a tenant beside the others does all the harm that it may."""
+    """Whether a hostile tenant runs beside the load."""
     report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
     created: set[str] = field(default_factory=set)
     """Keys of jobs whose creation was acknowledged."""
@@ -61,8 +62,8 @@ class Chaos:
     struck: list[InjectedFault] = field(default_factory=list)
 
     async def run(self) -> ChaosReport:
-        """Raises RunFailed; ApiError for load that is refused; ChildDied (in a group) for a process
-        that does not stay alive."""
+        """Raises RunFailed; ApiError for refused load; ChildDied (in a group) for a process that
+        keeps dying."""
         policy = self.settings.run_dir / "policy.yaml"
         write_policy(policy, draw_policy(Random(self.seed), evicting=evicts(self.seed)))
         self.settings = self.settings.replace(policy=policy)
@@ -96,7 +97,7 @@ class Chaos:
     # --- load and faults ----------------------------------------------------------------------
 
     async def _prepare(self, stage: Stage) -> Load:
-        """The cluster and its queues; every shard has its nodes when this returns."""
+        """Create the cluster and its queues; returns once every shard has nodes."""
         nodes = list(node_items(self.shape))
         await stage.submit(nodes)
         await stage.submit(cluster(self.shape, nodes))
@@ -111,7 +112,8 @@ class Chaos:
     async def _storm(
         self, stage: Stage, load: Load, striker: FaultInjector, hostile: Hostile | None
     ) -> None:
-        """Blows at their times, whether or not earlier ones are overcome; load beside them."""
+        """Inject the faults at their times, whether or not earlier ones are recovered from, with
+        load beside them."""
         async with asyncio.TaskGroup() as group:
             blows = [group.create_task(_at(blow, striker)) for blow in self.blows]
             attacks = group.create_task(hostile.run()) if hostile else None
@@ -144,7 +146,7 @@ class Chaos:
                     self.report.fault("policy changed")
 
     async def _finish(self, stage: Stage) -> None:
-        """Wait for the end of everything. Where it does not come the history will tell why."""
+        """Wait until everything has finished. If it does not, the history will show why."""
 
         def settled() -> bool:
             jobs, tasks = stage.status.get("jobs", {}), stage.status.get("tasks", {})
@@ -162,7 +164,7 @@ class Chaos:
     # --- judged -------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        """The checker's word, and what only this run can know: whom users were told."""
+        """Judge by the checker, and by the acknowledgements that only this run knows."""
         result = check(self.settings.history, closed=True)
         self.report.tasks_bound = result.summary.tasks_bound
         for violation in result.violations:
@@ -176,7 +178,7 @@ class Chaos:
         self._tell(evidence)
 
     def _judge_roles(self, stage: Stage) -> None:
-        """Every process that died was struck, or its Ray head was."""
+        """Check that every process that died was a fault's victim, or its Ray head was."""
         for at, role in stage.deaths:
             if not any(explains(struck, at, role) for struck in self.struck):
                 message = f"the {role} process was lost at {at:.1f}, and nobody had struck it"
@@ -193,12 +195,12 @@ class Chaos:
 
 
 LOST_WITHIN_SECONDS = max(START_SECONDS.values()) + 10.0
-"""A blow explains the death of a process for so long: one that was struck while it starts is seen
-dead, and started again, when its time to start is over."""
+"""How long a fault explains deaths: a process hit during its start is noticed and restarted only
+when its start times out."""
 
 
 def explains(struck: InjectedFault, at: float, role: str) -> bool:
-    """Whether a blow may be why the process of a role was seen dead at this time."""
+    """Whether a fault may be the reason that a role's process was seen dead at this time."""
     blamed = {role, RAY, REDIS} if role in COORDINATORS else {role}
     target = struck.blow.target
     hit = target in blamed or (target in (LEADER, STANDBY) and role in COORDINATORS)
@@ -211,7 +213,7 @@ async def _at(blow: PlannedFault, striker: FaultInjector) -> None:
 
 
 def jobs_of(items: Iterable[Item]) -> set[str]:
-    """The keys of the jobs among objects."""
+    """The keys of the jobs among these objects."""
     return {
         f"{item['metadata']['namespace']}/{item['metadata']['name']}"
         for item in items

@@ -31,12 +31,13 @@ from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import Settings
 
 ATTEMPT_SECONDS = 4.0
-"""A coordinator that is paused takes connections and does not answer: then another is asked."""
+"""Timeout of one attempt: a paused coordinator accepts connections without answering, so the next
+one is tried."""
 PATIENCE_SECONDS = 60.0
-"""After so long without an answer of anybody the run has failed."""
+"""The run fails after this time without an answer from any coordinator."""
 READY_SECONDS = 60.0
 FOLLOW_SECONDS = 60.0
-"""How long the history may take to hold all of the log at the end."""
+"""Maximum time for the history to contain the whole log at the end."""
 POLL = 0.1
 LONGEST_POLL = 2.0
 
@@ -50,25 +51,24 @@ class Stage:
     attempt: float = ATTEMPT_SECONDS
     """Seconds for one attempt of a request."""
     status: Status = field(default_factory=dict)
-    """The last that the leader told."""
+    """The latest status from the leader."""
     status_at: float = 0.0
-    """When, on the monotonic clock."""
+    """When it was received, on the monotonic clock."""
     token: str = ""
-    """Of who may do everything; "" where nobody is asked for one."""
+    """An admin's token; "" without authentication."""
     returns: list[Back] = field(default_factory=list)
-    """Processes that were started again."""
+    """Processes that were restarted."""
     deaths: list[tuple[float, str]] = field(default_factory=list)
-    """When each was seen dead, since 1970, and its role."""
+    """(time seen dead, since 1970; role)"""
     answers: ResponseTimes = field(default_factory=ResponseTimes)
-    """To :meth:`submit`."""
+    """Response times of :meth:`submit`."""
     parts: Supervisor = field(init=False)
     api: ApiClient = field(init=False)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Stage]:
-        """Everything runs within, and is stopped after; the history is complete then.
-
-        Raises RunFailed; ApiError; ChildDied (in a group) for a process that does not stay alive.
+        """Run everything inside the context, and stop it afterwards, when the history is complete.
+        Raises RunFailed; ApiError; ChildDied (in a group) for a process that keeps dying.
         """
         self.parts = Supervisor(self.settings, on_phase=self._phase)
         async with self.parts:
@@ -108,7 +108,7 @@ class Stage:
             await asyncio.sleep(max(POLL, min(9 * took, LONGEST_POLL)))
 
     async def submit(self, items: list[Item]) -> None:
-        """Raises ApiError where one is refused."""
+        """Submit objects. Raises ApiError if one is refused."""
         for body in lists(items):
             sent = time.time()
             reply = await self.api.submit(orjson.dumps(body))
@@ -123,7 +123,7 @@ class Stage:
         return owned > 0 and all(shard["up"] for shard in shards)
 
     async def until(self, condition: Callable[[], bool], seconds: float, description: str) -> None:
-        """Raises RunFailed, which says ``description`` is not so, where that takes longer."""
+        """Wait for a condition. Raises RunFailed with ``description`` after ``seconds``."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
@@ -132,7 +132,7 @@ class Stage:
             await asyncio.sleep(POLL)
 
     async def _followed(self) -> None:
-        """Wait until the history holds what the log holds now. Raises RunFailed."""
+        """Wait until the history contains the current log. Raises RunFailed."""
         ledger = RedisLedger(self.settings.access())
         cluster = SocketCluster(self.settings.cluster_socket or "")
         try:
@@ -154,7 +154,7 @@ def _number(log_id: str) -> tuple[int, int]:
 
 @contextlib.asynccontextmanager
 async def beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do this until the body is done; where it fails, so does the body."""
+    """Run this beside the body, and cancel it afterwards; if it fails, so does the body."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(coroutine) for coroutine in work]
         yield

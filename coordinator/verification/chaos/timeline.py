@@ -1,4 +1,4 @@
-"""What happened when, for people: blows, deaths, returns, recoveries."""
+"""A timeline of faults, deaths, restarts and recoveries, for people."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ChaosTimeline:
-    """Shows seconds since :meth:`begin`; what happened before it is shown as it happens only."""
+    """Shows seconds since :meth:`begin`; lines before that are only shown when they happen."""
 
     show: Callable[[str], None]
-    """Is given every line as it comes."""
+    """Called with every new line."""
     _began: float = field(default_factory=time.time)
     """Seconds since 1970."""
     _lines: list[tuple[float, str]] = field(default_factory=list)
@@ -22,14 +22,14 @@ class ChaosTimeline:
         self._lines.clear()
 
     def note(self, text: str) -> float:
-        """Write down what happens now; returns when, since 1970."""
+        """Add a line for now; returns the time, since 1970."""
         now = time.time()
         self._lines.append((now, text))
         self.show(self._line(now, text))
         return now
 
     def insert(self, moment: float, text: str) -> None:
-        """Write down what is found out later. ``moment``: since 1970."""
+        """Add a line for an earlier moment (since 1970)."""
         self._lines.append((moment, text))
 
     def in_order(self) -> list[str]:

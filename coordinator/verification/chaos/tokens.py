@@ -1,4 +1,4 @@
-"""The tokens of a run: of its own load, and of a tenant that may do little."""
+"""The tokens of a chaos run: for its own load, and for a tenant with few rights."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Tokens:
     admin: str
     view: str
     submit: str
-    """Jobs of the tenant's namespace, to its queue."""
+    """May submit jobs in the tenant's namespace to its queue."""
 
     @classmethod
     def new(cls, file: Path) -> Self:
-        """Made anew, and written for the coordinators to read. JSON is YAML too."""
+        """Create tokens, and write their file for the coordinators (JSON is valid YAML)."""
         tokens = cls(file, *(new_token() for _ in range(3)))
         entries = [
             entry_of(tokens.admin, name="load", role="admin", queues=[]),

@@ -1,7 +1,7 @@
-"""Promise 6 at the end of the file: both sides of the history, laid beside each other.
+"""Promise 6 at the end of the history: compares the ledger's side with the cluster's.
 
-The two sources are written by different hands and a bind may stand before or after its commit, so
-that they can be compared only when both are complete.
+The two are written independently, and a bind may come before or after its commit, so they can be
+compared only when both are complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coordinator.verification.checker.state.job import (
 )
 
 _NEVER, _LIVE, _DONE, _LOST = range(4)
-"""What the cluster has of a task."""
+"""The cluster's state of a task."""
 
 _AGREED = {
     PENDING: (_NEVER,),
@@ -33,13 +33,13 @@ _AGREED = {
     **dict.fromkeys(UNSUCCESSFUL, (_NEVER, _LOST)),
 }
 _TAKEN = (_LIVE, _DONE, _LOST)
-"""What the cluster may have of a task in every other state."""
+"""States in which the cluster accepted the task."""
 
 _TOLD = {_NEVER: "never bound it", _LIVE: "has it live", _DONE: "saw it succeed", _LOST: "lost it"}
 
 
 def settle(ledger: LedgerSide, cluster: ClusterSide, findings: Findings, *, closed: bool) -> None:
-    """Add what the two sides do not agree on, and in a closed run what was not finished."""
+    """Add findings where the two sides disagree and, in a closed run, for what was not finished."""
     phase_of = _match_binds(ledger, cluster, findings)
     _acknowledged(ledger, cluster, findings, closed=closed)
     findings.checked[Rule.ACCOUNT] += len(cluster.bindings)
@@ -52,14 +52,15 @@ def settle(ledger: LedgerSide, cluster: ClusterSide, findings: Findings, *, clos
 
 
 READ_BEYOND = 1.0
-"""Seconds that the ledger's side must be read beyond an acknowledgement before a job counts as
-missing: the log is copied in its order, behind the answers, and a kill may end the file between."""
+"""A job counts as missing only if the ledger's side was read this many seconds beyond its
+acknowledgement: the log is copied later than answers are sent, and a kill may end the file in
+between."""
 
 
 def _acknowledged(
     ledger: LedgerSide, cluster: ClusterSide, findings: Findings, *, closed: bool
 ) -> None:
-    """Users were told that a job is stored: the ledger has, or had, it."""
+    """Check that the ledger has, or had, every job that users were told is stored."""
     for t, line, first, many in cluster.acknowledged:
         findings.checked[Rule.ACKNOWLEDGED] += many
         if not closed and ledger.read_until <= t + READ_BEYOND:
@@ -73,7 +74,8 @@ def _acknowledged(
 def _match_binds(
     ledger: LedgerSide, cluster: ClusterSide, findings: Findings
 ) -> dict[int, dict[int, int]]:
-    """Every bind the cluster took has a commit to that node. Returns jid -> tix -> what it has."""
+    """Check that every accepted bind has a commit to the same node. Returns jid -> tix -> the
+    cluster's state."""
     phase_of: dict[int, dict[int, int]] = {}
     for (task, _), binding in cluster.bindings.items():
         job = ledger.jobs.get(binding.jid)
@@ -89,7 +91,7 @@ def _match_binds(
 
 
 def _ended(task: str, binding: ClusterBinding, findings: Findings) -> None:
-    """An incarnation that went back to pending after its eviction is on no node."""
+    """Check that an incarnation whose task is pending again after an eviction is on no node."""
     if binding.phase != LOST:
         problem = f"task {task} was evicted from {binding.node} and is pending again"
         contrary = f"the cluster {_TOLD[_DONE if binding.phase == DONE else _LIVE]}"
@@ -140,7 +142,8 @@ def _finished(jid: int, job: CheckedJob, findings: Findings) -> None:
 
 
 def equation(job: CheckedJob) -> str:
-    """Where a job's tasks are. Pending ones of a deleted job, or no longer in it, are deleted."""
+    """The number of a job's tasks per state, as an equation. Unplaced tasks of a deleted job, or
+    removed from it, count as deleted."""
     states, deleted_count = Counter(job.states), deleted(job)
     holding = sum(states[state] for state in range(BOUND, RELEASING + 1))
     return (
@@ -151,7 +154,7 @@ def equation(job: CheckedJob) -> str:
 
 
 def deleted(job: CheckedJob) -> int:
-    """Tasks that were not placed when their job, or they themselves, were deleted."""
+    """Number of tasks that were not placed when they, or their job, were deleted."""
     if job.gone:
         return job.states.count(PENDING)
     return sum(state == PENDING and not job.member[t] for t, state in enumerate(job.states))

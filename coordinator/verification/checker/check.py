@@ -1,4 +1,4 @@
-"""Reading a history from its first line to its last, once."""
+"""Reads a history once, from the first line to the last."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ from coordinator.verification.checker.state.job import UNSUCCESSFUL
 
 
 def check(path: str | Path, *, closed: bool = False) -> CheckReport:
-    """Check what a history shows of the promises
-    (:mod:`coordinator.verification.checker.report.rules`).
+    """Check a history against the promises (:mod:`coordinator.verification.checker.report.rules`).
 
-    ``closed``: the run was to finish all that was submitted.
-
-    Raises HistoryError where the file cannot be read or is not a history.
+    ``closed``: everything submitted must have finished. Raises HistoryError if the file cannot be
+    read or is not a history.
     """
     try:
         with Path(path).open("rb") as file:
@@ -42,7 +40,7 @@ def check(path: str | Path, *, closed: bool = False) -> CheckReport:
 
 
 def check_lines(lines: Iterable[bytes], *, name: str, closed: bool = False) -> CheckReport:
-    """The same for lines that are in no file; ``name`` stands for its path."""
+    """The same for lines that are not in a file; ``name`` replaces the path."""
     findings = Findings()
     cluster = ClusterSide(findings)
     ledger = LedgerSide(findings, cluster)
@@ -72,7 +70,8 @@ def _by_promise(findings: Findings) -> dict[int, int]:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Millions of small lists and no cycle: looking for cycles would cost a third of the time."""
+    """Disable garbage collection: with millions of small lists and no cycles it would take a third
+    of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -85,7 +84,7 @@ def _without_collector() -> Iterator[None]:
 def _read(
     lines: Iterable[bytes], findings: Findings, ledger: LedgerSide, cluster: ClusterSide
 ) -> bool:
-    """Feed every event to its side; returns whether the last line is torn."""
+    """Pass every event to its side; returns whether the last line is torn."""
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             return True
@@ -142,7 +141,7 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
 
 
 def _times(ledger: LedgerSide, cluster: ClusterSide) -> tuple[float, tuple[float, float, float]]:
-    """Seconds from the first submit to the last bind, and the percentiles between the two."""
+    """(seconds from the first submission to the last bind, percentiles of submission to bind)"""
     submitted, bound = [], []
     for binding in cluster.bindings.values():
         job = ledger.jobs.get(binding.jid)

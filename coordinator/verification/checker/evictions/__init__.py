@@ -1,1 +1,1 @@
-"""Who was evicted, for whom, and whether the policy allows it."""
+"""Evictions: victims, beneficiaries, and whether the policy allows them."""

@@ -1,6 +1,6 @@
 """Disruption budgets: how many pods may be evicted (promise 9).
 
-Bound pods count as healthy beside running ones: what runs already is reported a little later.
+Bound pods count as healthy like running ones, since the report that a pod runs comes later.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Budgets:
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
         self._evicted: dict[str, int] = {}
-        """Budget -> pods that the statement being judged may still evict."""
+        """Budget -> number of pods that the current statement may still evict."""
         self._left: dict[str, int] = {}
 
     def before(self, jids: Iterable[int]) -> None:
-        """What the budgets allow before a statement evicts of these jobs."""
+        """Compute the budgets' allowance before a statement evicts tasks of these jobs."""
         objects = self._books.objects
         spaces = {self._books.jobs[jid].namespace for jid in jids if jid in self._books.jobs}
         self._left = {
@@ -33,7 +33,7 @@ class Budgets:
         self._evicted = dict.fromkeys(self._left, 0)
 
     def exceeded(self, jid: int, tix: int) -> str:
-        """The budget that a victim goes beyond, counted with those before it; "" where none."""
+        """The budget that this victim exceeds, counted after those before it; "" if none."""
         job = self._books.jobs[jid]
         labels, exceeded = job.role_of(tix).labels, ""
         for key, remaining in self._left.items():
@@ -60,7 +60,7 @@ class Budgets:
 
 
 def _counts(job: CheckedJob, budget: Facts) -> tuple[int, int]:
-    """Healthy and expected pods of a job under a budget. Bound ones may be running by now."""
+    """(healthy, expected) pods of a job under a budget. Bound pods count as healthy."""
     healthy = expected = 0
     for role in job.roles:
         if selected(budget.get("selector"), role.labels):

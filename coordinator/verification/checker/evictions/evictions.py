@@ -1,4 +1,4 @@
-"""Evictions as a history has them: who began to leave, for whom, and what stayed."""
+"""Replays the evictions of a history: victims, beneficiaries, and remaining gangs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from coordinator.verification.checker.state.job import (
 class Evictions:
     def __init__(self, books: CheckerBooks, placement: PlacementChecks) -> None:
         self.tasks = 0
-        """Tasks that were evicted, each time they were."""
+        """Number of evictions so far."""
         self._books = books
         self._placement = placement
         self._findings = books.findings
         self._victims = VictimChecks(books)
 
     def happen(self, statement: dict[str, Any], job: CheckedJob, shard: str) -> set[int]:
-        """The victims of a statement begin to leave; returns their jobs."""
+        """Apply the evictions of a statement; returns the victims' jobs."""
         eviction = Eviction(statement, job, shard)
         self._victims.before(eviction)
         # Histories of earlier versions have one number for all victims of a statement.
@@ -76,7 +76,7 @@ class Evictions:
         return True
 
     def _guards(self, eviction: Eviction) -> None:
-        """What the statement itself promised to leave whole, of each victim."""
+        """Check what the statement itself promised to keep intact, for each victim."""
         for victim in (v for v in eviction.victims if v.guards & GANG):
             for above in victim.job.chain(victim.job.group_of[victim.tix]):
                 members, minimum = victim.job.held[above], victim.job.groups[above][1]
@@ -96,7 +96,7 @@ class Evictions:
     # --- afterwards -------------------------------------------------------------------------------
 
     def members_after(self, job: CheckedJob, tix: int, state: int) -> int:
-        """By how many its group grows as a task ends, or goes back to pending."""
+        """Change of its group's member count when a task ends, or becomes pending again."""
         if tix not in job.evicted:
             return 0 if state == SUCCEEDED else -1
         job.evicted.discard(tix)
@@ -105,7 +105,7 @@ class Evictions:
         return 1 if state == SUCCEEDED else 0
 
     def adopted(self, job: CheckedJob, tix: int, state: int) -> None:
-        """The cluster has a task elsewhere: what runs there was not evicted."""
+        """The cluster has a task elsewhere: if it runs there, it was not evicted."""
         if tix in job.evicted and state != RELEASING:
             job.evicted.discard(tix)
             job.hold(job.group_of[tix], 1)

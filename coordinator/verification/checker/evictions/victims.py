@@ -1,9 +1,9 @@
-"""Whom a policy lets somebody evict, and for whom: judged by the policy, not by what was said.
+"""Judges the victims of evictions by the policy, not by the reason that was given.
 
-In a tier every plugin that speaks about victims has to let a task go; the first tier that lets
-anybody go decides (Volcano). The reason of a statement names the plugins that decided. Rules that
+In a tier every plugin with a rule about victims has to allow the eviction; the first tier that
+allows any victim decides (Volcano). A statement's reason names the plugins that decided. Rules that
 need shares of queues or clocks (drf, deserved shares, tdm, cdp, extenders) are not judged here:
-they are taken to agree.
+they are assumed to agree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coordinator.verification.checker.state.policy import (
 )
 
 GANG, GUARANTEE = 1, 2
-"""Bits of what a statement promises to leave whole of a victim's."""
+"""Bits for what a statement promises to keep intact of a victim's job or queue."""
 
 _REASON = re.compile(r"(?P<action>\w+)(?: \((?P<plugins>[^)]*)\))?(?:: for (?P<whom>.*))?")
 _SYSTEM_NAMESPACE = "kube-system"
@@ -40,12 +40,12 @@ class Victim:
     tix: int
     row: int
     guards: int = 0
-    """What its statement promised to leave whole for it."""
+    """Guards that its statement promised for it."""
 
 
 @dataclass(slots=True)
 class Eviction:
-    """One statement that evicts. ``job``: for whom."""
+    """A statement that evicts. ``job``: the beneficiary."""
 
     statement: dict[str, Any]
     job: CheckedJob
@@ -53,7 +53,7 @@ class Eviction:
     victims: list[Victim] = field(default_factory=list)
     action: str = ""
     deciding: tuple[frozenset[str], ...] = ()
-    """The plugins that decided, of each tier that did."""
+    """Per deciding tier, the plugins that decided."""
     beneficiary: str = ""
 
     def __post_init__(self) -> None:
@@ -77,11 +77,11 @@ class VictimChecks:
         self._budgets = Budgets(books)
 
     def before(self, eviction: Eviction) -> None:
-        """Nobody has left yet."""
+        """Called before the victims begin to leave."""
         self._budgets.before(run[0] for run in eviction.statement["evict"])
 
     def judge(self, eviction: Eviction) -> None:
-        """The victims have begun to leave, and nothing is placed yet."""
+        """Judge once the victims began to leave, before anything is placed."""
         policies = self._books.policies.of(eviction.shard)
         if not policies or not eviction.victims:
             return
@@ -100,7 +100,7 @@ class VictimChecks:
     # --- for whom, and why ------------------------------------------------------------------------
 
     def _misnamed(self, eviction: Eviction, policies: list[CheckedPolicy]) -> str:
-        """What of the reason cannot be; "" where nothing."""
+        """The contradiction in the statement's reason; "" if there is none."""
         statement = eviction.statement
         if not eviction.action:
             return f"{statement.get('reason', '')!r} is no reason"
@@ -118,8 +118,9 @@ class VictimChecks:
         return self._for_another(eviction)
 
     def _for_another(self, eviction: Eviction) -> str:
-        """Is the statement's job the one that was said? Tasks are called by their job, unless they
-        have names of their own; but who has another job's name is another job's."""
+        """The problem if the statement's job is not the one in its reason. Tasks are named after
+        their job unless they have names of their own; a name of another job's task counts as that
+        job's."""
         beneficiary = eviction.beneficiary
         if beneficiary.startswith(eviction.job.key):
             return ""
@@ -133,7 +134,7 @@ class VictimChecks:
         return ""
 
     def _unrelated(self, eviction: Eviction, victim: Victim) -> str:
-        """Why the action never evicts this task for this job; "" where it may."""
+        """Why the action never evicts this task for this job; "" if it may."""
         action, job, name = eviction.action, eviction.job, f"task {victim.jid}.{victim.tix}"
         if action == SHUFFLE:
             return "" if victim.job is job else f"{name} is of another job"
@@ -153,7 +154,7 @@ class VictimChecks:
     # --- whom the policy spares -------------------------------------------------------------------
 
     def _spared(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
-        """Each victim was let go by a whole tier, one of those that were said to have decided."""
+        """Check that one of the tiers named as deciding allowed each victim as a whole."""
         tiers = [
             tier
             for policy in policies
@@ -180,7 +181,7 @@ class VictimChecks:
     def _refusing(
         self, tier: frozenset[str], eviction: Eviction, victim: Victim
     ) -> Iterator[tuple[Rule, str]]:
-        """Which plugins of a tier spare a victim, and why."""
+        """The plugins of a tier that spare a victim, with the reason."""
         role, job = victim.job.role_of(victim.tix), eviction.job
         if "gang" in tier and not _is_whole(victim):
             yield Rule.VICTIM_GANG, "gang spares it: its gang is left in part"
@@ -202,8 +203,8 @@ class VictimChecks:
 
 
 def _is_whole(victim: Victim) -> bool:
-    """Is nothing left of each group of a victim, or the minimum? Members that have ended, or end by
-    themselves, are no gang that an eviction could keep."""
+    """Whether each group of the victim keeps its minimum or nothing. Members that have ended, or
+    end by themselves, are not counted as a gang to keep."""
     job = victim.job
     return all(
         not 0 < job.held[above] < job.groups[above][1] or not job.holds(above, RUNNING)

@@ -1,1 +1,1 @@
-"""The ledger's events, one by one: statements, states, nominations, repairs."""
+"""The ledger's events: statements, states, nominations, repairs."""

@@ -1,8 +1,8 @@
-"""The ledger's side of a history, played again.
+"""Replays the ledger's side of a history.
 
-The ledger's events are in the order in which its changes happened, so that each can be judged when
-it is read. This file takes events apart and follows objects; statements, states and nominations
-have files of their own.
+The ledger's events are in the order of its changes, so that each can be judged when it is read.
+This file dispatches events and tracks objects; statements, states and nominations have their own
+files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LedgerSide:
         self.books = books = CheckerBooks(findings)
         self.jobs = books.jobs
         self.read_until = 0.0
-        """When the last of its events was."""
+        """Time of the latest ledger event."""
         self._findings = findings
         self._writers = Writers(books)
         self._nominations = NominationChecks(books)
@@ -57,7 +57,7 @@ class LedgerSide:
             books, cluster, evictions=evictions, placement=placement, repairs=repairs
         )
         self._rules: dict[str, dict[str, Any]] = {}
-        """Digest -> what classes ask for."""
+        """Digest -> requirements of classes."""
         self._row_of: dict[str, int] = {}
         self._handlers = {
             "class": self._classes,
@@ -92,7 +92,7 @@ class LedgerSide:
         self.presence.catch_up(event["t"])
 
     def settle(self) -> None:
-        """The history ends."""
+        """Judge what is still open at the end of the history."""
         self.presence.settle()
         self.statements.underway.settle()
         self._nominations.settle()
@@ -184,7 +184,7 @@ class LedgerSide:
             self._repairs.anew(item["jid"])
 
     def _move(self, job: CheckedJob, qid: int) -> None:
-        """What a job uses counts for the queue that it is in now."""
+        """Move a job's usage to its new queue."""
         if job.qid not in (-1, qid):
             queues = self.books.queues
             for tix, state in enumerate(job.states):
@@ -198,7 +198,8 @@ class LedgerSide:
         job.qid = qid
 
     def _set_groups(self, job: CheckedJob, groups: list[list[int]]) -> None:
-        """A group that is no longer named keeps its members, without a minimum."""
+        """Replace a job's groups. A group that is no longer listed keeps its members, without a
+        minimum."""
         named = len(groups)
         job.groups = groups + [[parent, 0] for parent, _ in job.groups[named:]]
         grown = len(job.groups) - len(job.held)
@@ -234,7 +235,7 @@ class LedgerSide:
             self._nominations.end(jid)
 
     def _jobs_forgotten(self, event: dict[str, Any]) -> None:
-        """Promise 6: nothing is forgotten that still holds a node."""
+        """Promise 6: no job is forgotten while it holds a node."""
         for jid in event["jids"]:
             job = self.jobs.get(jid)
             if job is None or job.forgotten:

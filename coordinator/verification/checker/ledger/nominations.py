@@ -1,4 +1,4 @@
-"""Nominations: whose they are, how long they last, and to whom they give way (promise 2)."""
+"""Nominations: owners, expiry, and precedence (promise 2)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from coordinator.verification.checker.state.books import CheckerBooks
 from coordinator.verification.checker.state.job import CheckedJob
 
 KEPT_FOR = 30.0
-"""Seconds that a nomination may outlast its time. The leader ends those that are over at its next
-step; a new leader has to find them first, which a sweep of a few seconds does."""
+"""Seconds that a nomination may exist past its expiry. The leader ends expired ones at its next
+step; a new leader has to find them first, which takes a sweep of a few seconds."""
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class HeldNomination:
     """(class, row)"""
     priority: int
     due: float
-    """When it is over, in seconds of the time that somebody led; 0: never."""
+    """When it expires, in seconds of time with a leader; 0: never."""
     line: int
 
 
@@ -30,7 +30,7 @@ class NominationChecks:
         self._held: dict[int, HeldNomination] = {}
 
     def hold(self, jid: int, job: CheckedJob, statement: dict[str, Any]) -> None:
-        """A statement's nominations take the place of all that its job had."""
+        """Replace all nominations of a job by a statement's."""
         books, findings = self._books, self._books.findings
         places = []
         for tix, row, cid, _ in statement["nominate"]:
@@ -94,7 +94,7 @@ class NominationChecks:
             self._books.nodes.end_nomination(cid, row)
 
     def settle(self) -> None:
-        """The history ends."""
+        """Judge what is still open at the end of the history."""
         for jid in list(self._held):
             self.end(jid)
 

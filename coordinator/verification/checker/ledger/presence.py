@@ -1,10 +1,9 @@
-"""What each node holds on the cluster's side, by its own starts and ends (promise 2).
+"""Usage of each node by the cluster's own starts and ends of tasks (promise 2).
 
-A task's commit may stand behind its bind in the file: the two sides are written by different hands.
-So that the class of each is known, moves are taken up when the ledger's side is a little further.
-
-Of what a node offers the most that it ever did is held against it: one that shrank keeps what is
-there, and nothing in the events tells how long.
+A task's commit may come after its bind in the file, as the two sides are written independently.
+Starts and ends are therefore applied only once the ledger's side is a little further, so that each
+task's class is known. They are checked against the most that a node ever offered: a node that
+shrank keeps its tasks, and no event tells for how long.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from coordinator.verification.checker.state.cluster import ClusterBinding, Clust
 from coordinator.verification.checker.state.job import NOWHERE
 
 BEHIND = 1.0
-"""Seconds that the ledger's side is to be further: more than clocks of one machine differ."""
+"""Seconds that the ledger's side has to be ahead: more than clocks of one machine differ."""
 
 
 class Presence:
@@ -25,13 +24,13 @@ class Presence:
         self._cluster = cluster
         self._devices = devices
         self._used: dict[str, dict[str, int]] = {}
-        """Node -> slot or thing -> what its tasks use."""
+        """Node -> slot or thing -> amount used by its tasks."""
         self._there: dict[str, dict[tuple[int, int], int]] = {}
         """Node -> (jid, tix) -> class."""
         self._rows: dict[str, int] = {}
 
     def catch_up(self, t: float) -> None:
-        """The ledger's side is read up to ``t``."""
+        """Apply moves up to ``t``, as far as the ledger's side is read."""
         moves, before = self._cluster.moves, t - BEHIND
         while moves and moves[0][0] <= before:
             _, binding, by = moves.popleft()
@@ -41,7 +40,7 @@ class Presence:
                 self._leave(binding)
 
     def settle(self) -> None:
-        """The history ends: nothing more of the ledger's side will come."""
+        """Apply the remaining moves at the end of the history."""
         self.catch_up(float("inf"))
 
     def _come(self, binding: ClusterBinding) -> None:
@@ -74,7 +73,8 @@ class Presence:
                 used[resource] -= amount
 
     def _adopted(self, present: dict[tuple[int, int], int]) -> bool:
-        """Came one of them by a request that was late? Then it is too much from outside."""
+        """Whether one of the tasks was adopted after a late request: then the excess came from
+        outside."""
         jobs = self._books.jobs
         return any(tix in jobs[jid].adopted for jid, tix in present)
 

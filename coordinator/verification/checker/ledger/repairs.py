@@ -1,8 +1,8 @@
-"""Promise 3 over time: a gang in part, whatever the cause, is repaired or released in time.
+"""Promise 3 over time: a partial gang, whatever its cause, is repaired or released in time.
 
-No cause is exempt but the owner's will: members that ran and failed by themselves, or that the user
-took away, are for the job's policies. Under a policy without backfill, pending members that ask for
-nothing are not there: nobody would place them.
+The only exceptions are by intent: members that ran and failed, or that the user removed, are for
+the job's policies. Under a policy without backfill, pending best-effort members do not count, since
+nobody would place them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from coordinator.verification.checker.state.cluster import ClusterSide
 from coordinator.verification.checker.state.job import FAILED, RELEASING, CheckedJob
 
 WITHIN = 120.0
-"""Seconds with a leader. A gang is released after 30 unless a setting says otherwise; its members
-take their time to end, and the cluster may have to be told more than once."""
+"""Seconds of time with a leader. A gang is released after 30 by default; its members take time to
+end, and the cluster may have to be asked repeatedly."""
 
 
 class RepairChecks:
@@ -24,23 +24,23 @@ class RepairChecks:
         self._books = books
         self._cluster = cluster
         self._short: dict[tuple[int, int], tuple[float, int]] = {}
-        """(jid, group) -> since when, line."""
+        """(jid, group) -> (since when, line)."""
 
     def look(self, jid: int) -> None:
-        """Members of a job came or went."""
+        """Check the groups of a job whose members changed."""
         job = self._books.jobs[jid]
         for group, (_, minimum) in enumerate(job.groups):
             if minimum > 1:
                 self._judge(jid, job, group, minimum)
 
     def anew(self, jid: int) -> None:
-        """The job was changed: its time begins again."""
+        """Restart the deadlines of a job that was changed."""
         for key in [key for key in self._short if key[0] == jid]:
             del self._short[key]
         self.look(jid)
 
     def settle(self) -> None:
-        """The history ends."""
+        """Judge what is still open at the end of the history."""
         for key in list(self._short):
             self._end(key)
 
@@ -78,7 +78,7 @@ class RepairChecks:
             )
 
     def _meant(self, jid: int, job: CheckedJob) -> bool:
-        """Did members fail by themselves, or go by the user's will, or by a policy's?"""
+        """Whether members failed by themselves, or were removed by the user or a policy."""
         if job.spared or not all(job.member):
             return True
         failed = [tix for tix, state in enumerate(job.states) if state == FAILED]

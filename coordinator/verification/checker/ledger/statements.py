@@ -1,4 +1,4 @@
-"""Accepted statements: what they place, promise and evict, judged as they are read."""
+"""Judges accepted statements: placements, nominations and evictions."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Statements:
             checked[rule] += operations
 
     def _place(self, jid: int, job: CheckedJob, tix: int, row: int, cid: int) -> bool:
-        """Only a pending task is committed, and one we know to a node that there is."""
+        """Whether the task may be committed: it is pending, known, and the node exists."""
         names = self._books.nodes.names
         if tix >= len(job.states) or not job.member[tix] or row not in names:
             problem = f"task {jid}.{tix} of {job.key} on node row {row}"
@@ -140,7 +140,8 @@ class Statements:
         return True
 
     def _expect(self, cid: int) -> None:
-        """Classes are told before anybody is placed by them; one that is not asks for nothing."""
+        """Register an unknown class as one without requests. Classes must be in the history before
+        their first placement."""
         if not self._books.nodes.known(cid):
             self._books.nodes.put_class(cid, [])
             self._findings.add(Rule.TRANSITION, f"class {cid} was never submitted")
@@ -156,7 +157,7 @@ class Statements:
             group = parent
 
     def _grow_gangs(self, jid: int, job: CheckedJob, grown: dict[int, int]) -> None:
-        """Promise 3: no gang, parents included, is moved to between nothing and its minimum."""
+        """Promise 3: no gang, ancestors included, ends up between zero and its minimum."""
         if not grown:
             return
         before = list(job.held)

@@ -1,4 +1,4 @@
-"""What became of tasks: changes of state, and tasks that are where the cluster has them."""
+"""Changes of task states, and tasks adopted from the cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FROM = {
     FAILED: (PENDING, BINDING, BOUND, RUNNING, RELEASING),
     LOST: (BINDING, BOUND, RUNNING, RELEASING),
 }
-"""From which states a task may come to each."""
+"""State -> states from which it may be reached."""
 
 _ENDS = (PENDING, SUCCEEDED, *UNSUCCESSFUL)
 
@@ -101,7 +101,7 @@ class States:
             self._free(jid, job, tix, old, state)
 
     def _free(self, jid: int, job: CheckedJob, tix: int, old: int, state: int) -> None:
-        """A task is on no node any more."""
+        """Free the node of a task."""
         self._ended(jid, job, tix, state)
         self._placement.freed(jid, job, tix, leaving=old == RELEASING)
         self._books.give_back(job, tix, releasing=old == RELEASING)
@@ -112,7 +112,7 @@ class States:
             job.idles(job.group_of[tix], 1)
 
     def _ended(self, jid: int, job: CheckedJob, tix: int, state: int) -> None:
-        """Promise 6: what the ledger frees has ended on the cluster, whose word comes first."""
+        """Promise 6: a task that the ledger frees has already ended in the cluster."""
         self._findings.checked[Rule.FREED] += 1
         binding = self._cluster.live(f"{jid}.{tix}", self._books.nodes.names[job.rows[tix]])
         if binding is not None:
@@ -125,7 +125,7 @@ class States:
     # --- tasks that the cluster has elsewhere -----------------------------------------------------
 
     def adopted(self, event: dict[str, Any]) -> None:
-        """The ledger followed the cluster: what is too much on a node came from outside."""
+        """The ledger followed the cluster: an excess on a node came from outside."""
         for name, jid, tasks, rows, cid, group in event["items"]:
             job = self._books.jobs.get(jid)
             if job is None:

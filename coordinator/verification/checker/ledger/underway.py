@@ -1,4 +1,4 @@
-"""Tasks on their way to a node: each is bound, or refused, in time (promise 8)."""
+"""Tasks in BINDING: each is bound or refused in time (promise 8)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from coordinator.verification.checker.state.books import CheckerBooks
 from coordinator.verification.checker.state.job import BINDING, CheckedJob
 
 WITHIN = 120.0
-"""Seconds with a leader. A bind is asked for at once and asked again every few seconds; a cluster
-that answers refuses or takes it. Nobody is longer away in a run of faults."""
+"""Seconds of time with a leader. A bind is requested at once and retried every few seconds, and a
+reachable cluster accepts or refuses it. No fault of a chaos run lasts longer."""
 
 
 class Underway:
-    """Statements in their order; those that are old enough are looked at once."""
+    """Committed statements in order; each is judged once, when it is old enough."""
 
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
         self._open: deque[tuple[float, int, int, CheckedJob, list[list[int]]]] = deque()
-        """(when, line, jid, job, operations)"""
+        """(time, line, jid, job, operations)"""
 
     def add(self, jid: int, job: CheckedJob, operations: list[list[int]]) -> None:
         books = self._books
@@ -27,13 +27,13 @@ class Underway:
         self.look()
 
     def look(self) -> None:
-        """Judge the statements that were committed so long ago that their messages have arrived."""
+        """Judge the statements whose deadline has passed."""
         lived = self._books.lived
         while self._open and lived - self._open[0][0] > WITHIN:
             self._judge(*self._open.popleft())
 
     def settle(self) -> None:
-        """The history ends: what is younger may still be on its way."""
+        """Judge at the end of the history; younger statements may still be in progress."""
         self.look()
 
     def _judge(

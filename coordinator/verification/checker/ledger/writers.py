@@ -1,4 +1,4 @@
-"""Who wrote, under which epoch, in which order (promises 4, 5 and 6)."""
+"""Writers, epochs and the order of log entries (promises 4, 5 and 6)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ COORDINATOR = "coordinator"
 """The writer whose epochs are those of leaders."""
 
 LEADERS = (COORDINATOR, "intake")
-"""Writers that only who leads has."""
+"""Writers that only the leader has."""
 
 
 class Writers:
-    """Feed it every event of the ledger, before its contents are looked at."""
+    """Checks every ledger event before its content is read."""
 
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
         self._findings = books.findings
         self._epochs: dict[str, str] = {}
         self._ended: dict[tuple[str, str], int] = {}
-        """(writer, epoch) -> the line on which another epoch of the writer began."""
+        """(writer, epoch) -> line on which the writer's next epoch began."""
         self._effects: dict[tuple[str, str, int], str] = {}
-        """(writer, epoch, sequence) of a request -> the entry in which it took effect."""
+        """(writer, epoch, sequence) of a request -> the entry with its effect."""
         self._last = (-1, -1)
         self._more = 0
         self._number = 0
@@ -41,7 +41,7 @@ class Writers:
     # --- the log ----------------------------------------------------------------------------------
 
     def _order(self, event: dict[str, Any]) -> None:
-        """An entry of the log happens once, and none is missing."""
+        """Check that no log entry is repeated or missing."""
         milliseconds, _, number = event["id"].partition("-")
         at = (int(milliseconds), int(number or 0))
         follows = at == self._last and self._more > 0
@@ -72,7 +72,7 @@ class Writers:
         self._books.policies.begins(writer)
 
     def _belongs(self, writer: str, epoch: str) -> None:
-        """An entry of the log was accepted: its epoch is the writer's, and has not ended."""
+        """Check that the entry's epoch belongs to the writer and has not ended."""
         self._findings.checked[Rule.EPOCH] += 1
         current = self._epochs.setdefault(writer, epoch)
         if epoch == current:
@@ -86,8 +86,8 @@ class Writers:
     # --- requests ---------------------------------------------------------------------------------
 
     def _once(self, writer: str, epoch: str, sequence: int, entry: str) -> None:
-        """Promise 5: one request, one effect. Numbers of requests may have holes: one that was
-        refused as a whole (sent to an earlier run of the server, say) leaves no entry."""
+        """Promise 5: a request has one effect. Sequence numbers may have gaps: a request refused as
+        a whole (for another run of the server, say) leaves no entry."""
         first = self._effects.setdefault((writer, epoch, sequence), entry)
         if first != entry:
             self._findings.add(

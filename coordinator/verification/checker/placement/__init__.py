@@ -1,1 +1,1 @@
-"""What was bound, against what it asked of nodes, neighbours, volumes and devices."""
+"""Placements against the tasks' constraints: nodes, other pods, volumes and devices."""

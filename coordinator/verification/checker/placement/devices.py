@@ -1,7 +1,8 @@
-"""Devices of claims: on no node are more asked for than it reaches (promise 2).
+"""Claims of devices: no node gets more than the devices it reaches (promise 2).
 
-Counted, not chosen: which device a claim gets is nobody's event before it is written down, and what
-its expressions mean is not judged here. More claims than devices is wrong whatever they mean.
+Devices are counted, not assigned: which device a claim gets is in no event before its allocation is
+stored, and selectors are not evaluated here. More claims than devices is wrong whatever they
+select.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ class DeviceChecks:
         """Node -> the most devices that it ever reached."""
 
     def missing(self, namespace: str, rules: Facts) -> str:
-        """A claim or template that a class names and that there is not; "" where all are there."""
+        """A claim or template named by the class that does not exist; "" if all exist."""
         named = [f"{CLAIM}{namespace}/{name}" for name in rules.get("claims", ())]
         named += [f"{TEMPLATE}{namespace}/{name}" for name in rules.get("claim_templates", ())]
         return next((key for key in named if key not in self._books.objects), "")
 
     def beyond(self, row: int, namespace: str, rules: Facts) -> str:
-        """A claim that has its devices where this node does not reach them."""
+        """A claim whose devices this node does not reach; "" if there is none."""
         name, labels = self._books.nodes.names[row], self._books.labels_of(row)
         for claim in rules.get("claims", ()):
             facts = self._books.objects.get(f"{CLAIM}{namespace}/{claim}", {})
@@ -38,7 +39,7 @@ class DeviceChecks:
         return ""
 
     def short(self, node: str, present: dict[tuple[int, int], int]) -> str:
-        """What is wrong with the claims of these tasks (-> class) on a node; "" where nothing."""
+        """The problem with the claims of these tasks (-> class) on a node; "" if there is none."""
         count, shared = 0, set()
         for (jid, _), cid in present.items():
             rules = self._books.rules.get(cid)
@@ -56,12 +57,13 @@ class DeviceChecks:
         return f"its claims want {count} devices, it has {most}" if count > most else ""
 
     def _count(self, key: str) -> int:
-        """How many devices a claim needs for itself, at least."""
+        """Minimum number of exclusive devices that a claim needs."""
         facts = self._books.objects.get(key, {})
         return sum(min(map(_needed, request["asks"])) for request in facts.get("requests", ()))
 
     def _look(self, node: str) -> None:
-        """How many devices a node reaches now; those of before count on for what runs there."""
+        """Update the number of devices that a node reaches. The maximum counts, for tasks that run
+        there already."""
         count = 0
         for slice_facts in _newest(self._books.objects):
             devices = slice_facts.get("devices", ())

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 Requirement = dict[str, Any]
-"""key, operator, values; field where it is about metadata.name."""
+"""key, operator, values; ``field`` if it is about metadata.name."""
 Labels = dict[str, str]
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -15,12 +15,13 @@ _REPELLING = ("NoSchedule", "NoExecute")
 
 
 def selected(selector: list[Requirement] | None, labels: Labels) -> bool:
-    """A label selector: none takes nothing, an empty one all."""
+    """Whether a label selector matches: None matches nothing, an empty one everything."""
     return selector is not None and all(_holds(r, labels.get(r["key"])) for r in selector)
 
 
 def on_node(terms: list[list[Requirement]], name: str, labels: Labels) -> bool:
-    """Node terms: alternatives of requirements that all hold; an empty term takes nothing."""
+    """Whether node terms match: at least one term, by all its requirements. An empty term matches
+    nothing."""
     return any(
         term and all(_holds(r, name if r.get("field") else labels.get(r["key"])) for r in term)
         for term in terms
@@ -51,7 +52,8 @@ def _compares(operator: str, value: str | None, values: list[str]) -> bool:
 
 
 def repelled_by(facts: dict[str, Any], tolerations: list[dict[str, str]]) -> str:
-    """The first taint of a node that is not tolerated, "" where all are; a cordon counts as one."""
+    """The first taint of a node that is not tolerated; "" if there is none. A cordon counts as a
+    taint."""
     taints = list(facts.get("taints", ()))
     if facts.get("unschedulable"):
         taints.append(CORDON)

@@ -1,8 +1,8 @@
-"""Pods and their neighbours: required affinity, anti-affinity and hard topology spread (promise 9).
+"""Rules between pods: required affinity, anti-affinity and hard topology spread (promise 9).
 
-A worker judges by what it has seen; the ledger refuses what it placed where a job that it relied on
-has changed since, but not where a neighbour has just ended. So a neighbour that left within
-:data:`RECENT` seconds still counts where it helps.
+A worker judges by its view. The ledger refuses a placement if a job that it relied on changed
+since, but not if another pod just ended. So a pod that left within :data:`RECENT` seconds still
+counts if it helps the placement.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from coordinator.verification.checker.state.books import CheckerBooks, Facts
 from coordinator.verification.checker.state.job import BINDING, RELEASING, CheckedJob
 
 RECENT = 30.0
-"""Seconds: turn, commit and the way of a status take a few at most, also with a worker paused."""
+"""Seconds. A turn, its commit and the report of a status take a few at most, even with a worker
+paused."""
 
 Kind = tuple[str, tuple[tuple[str, str], ...], int]
 """Namespace, labels and class of pods: equal for all rules between pods."""
 
 
 class NeighbourChecks:
-    """Follows who is where only once a class has such a rule."""
+    """Tracks pods by kind and row, from the first class with such a rule on."""
 
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
         self.active = False
         self._there: dict[Kind, Counter[int]] = {}
-        """Kind -> row -> pods."""
+        """Kind -> row -> number of pods."""
         self._leaving: dict[Kind, Counter[int]] = {}
-        """Those of them that are leaving: no part of a spread."""
+        """The leaving ones among them, which spreads do not count."""
         self._gone: list[tuple[float, Kind, int]] = []
-        """Who left lately, and from where."""
+        """(time, kind, row) of pods that left recently."""
         self._at: dict[tuple[CheckedJob, int], Kind] = {}
-        """Task -> as what it is counted: its job may be changed while it runs."""
+        """Task -> the kind it is counted as, since its job may change while it runs."""
 
     def begin(self) -> None:
-        """The first class with a rule between pods came: count those that are there."""
+        """Count the existing pods when the first class with a rule between pods appears."""
         if self.active:
             return
         self.active = True
@@ -53,7 +54,7 @@ class NeighbourChecks:
         self._move(kind, job.rows[tix], 1, leaving=False)
 
     def relabel(self, job: CheckedJob) -> None:
-        """The job was changed: its pods have the labels that it says now."""
+        """Update a changed job's pods to its new labels."""
         for tix in range(len(job.states)):
             before = self._at.get((job, tix))
             if before is not None and before != (kind := _kind(job, tix)):
@@ -80,7 +81,7 @@ class NeighbourChecks:
     # --- affinity ---------------------------------------------------------------------------------
 
     def wrong(self, job: CheckedJob, tix: int) -> str:
-        """What a task that was just placed breaks, for itself or for others; "" where nothing."""
+        """The rule that a new placement breaks, of its own or of others; "" if none."""
         me, row = _kind(job, tix), job.rows[tix]
         rules = self._books.rules.get(me[2], {})
         for term in rules.get("pod_terms", ()):
@@ -89,7 +90,7 @@ class NeighbourChecks:
         return self._unwanted(me, row) or self._alone(rules, me, row)
 
     def _near(self, term: Facts, me: Kind, row: int) -> int:
-        """Pods other than itself that a term of its own names in the row's domain."""
+        """Number of other pods in the row's domain that a term selects."""
         key = term["topology_key"]
         domain = self._books.labels_of(row).get(key)
         if domain is None:
@@ -102,7 +103,7 @@ class NeighbourChecks:
         return count
 
     def _unwanted(self, me: Kind, row: int) -> str:
-        """The anti-affinity of others."""
+        """The anti-affinity of other pods that the placement breaks; "" if none."""
         for kind, rows in self._there.items():
             for term in self._books.rules.get(kind[2], {}).get("pod_terms", ()):
                 if not term.get("anti") or not _names(term, kind[0], me):
@@ -115,8 +116,9 @@ class NeighbourChecks:
         return ""
 
     def _alone(self, rules: Facts, me: Kind, row: int) -> str:
-        """Required affinity: a pod that all terms name together, in the domain of each; the first
-        pod of a group that names itself goes anywhere where the labels exist."""
+        """The required affinity that the placement breaks; "" if none. One pod must match all terms
+        together in the domain of each. The first pod of a group that selects itself may be anywhere
+        with the labels."""
         terms = [term for term in rules.get("pod_terms", ()) if not term.get("anti")]
         if not terms:
             return ""
@@ -138,7 +140,7 @@ class NeighbourChecks:
         return ""
 
     def _lately(self) -> Iterator[tuple[Kind, int, int]]:
-        """(kind, row, pods), those that left lately included."""
+        """(kind, row, pods), including those that left recently."""
         self._forget()
         for kind, rows in self._there.items():
             yield from ((kind, row, count) for row, count in rows.items())
@@ -154,7 +156,7 @@ class NeighbourChecks:
     # --- spread -----------------------------------------------------------------------------------
 
     def uneven(self, job: CheckedJob, tix: int) -> str:
-        """The hard spread that a task which was just placed breaks; "" where none."""
+        """The hard spread that a new placement breaks; "" if none."""
         me, row = _kind(job, tix), job.rows[tix]
         rules = self._books.rules.get(me[2], {})
         spreads = rules.get("spreads", ())
@@ -176,7 +178,8 @@ class NeighbourChecks:
     def _extremes(
         self, spread: Facts, keys: list[str], me: Kind, rules: Facts
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Per domain: pods that may be counted (those that left lately too), and that must be."""
+        """Per domain, the (maximum, minimum) number of pods, with and without those that left
+        recently."""
         key, books = spread["topology_key"], self._books
         least: dict[str, int] = {}
         most: dict[str, int] = {}
@@ -199,7 +202,7 @@ class NeighbourChecks:
         return least, most
 
     def _counts(self, row: int, spread: Facts, keys: list[str], rules: Facts) -> bool:
-        """Does a node's domain count, by its labels and the constraint's two policies?"""
+        """Whether a node's domain counts, by its labels and the constraint's two policies."""
         labels = self._books.labels_of(row)
         if row in self._books.nodes.gone or not all(key in labels for key in keys):
             return False
@@ -216,7 +219,7 @@ _NOBODY: Counter[int] = Counter()
 
 
 def admits(books: CheckerBooks, rules: Facts, row: int) -> bool:
-    """Do a class's selector and required node affinity let a row in?"""
+    """Whether a class's selector and required node affinity match a row."""
     labels = books.labels_of(row)
     if any(labels.get(key) != value for key, value in rules.get("selector", ())):
         return False
@@ -234,7 +237,7 @@ def _labels(kind: Kind) -> Labels:
 
 
 def _names(term: Facts, namespace: str, kind: Kind) -> bool:
-    """Does a term of a pod in this namespace mean pods of this kind?"""
+    """Whether a term of a pod in this namespace selects pods of this kind."""
     spaces = term.get("namespaces") or [namespace]
     inside = term.get("all_namespaces") or kind[0] in spaces
     return bool(inside) and selected(term.get("selector"), _labels(kind))

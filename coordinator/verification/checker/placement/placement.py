@@ -1,7 +1,7 @@
-"""What was bound, against what it asked of nodes, neighbours, volumes and devices (promise 9).
+"""Placements against the tasks' constraints on nodes, other pods, volumes and devices (promise 9).
 
-Only what the policies that a shard may go by demand is checked: a policy without the plugin
-predicates demands nothing.
+A constraint is checked only if all policies that the shard may follow demand it: a policy without
+the plugin predicates demands none.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class PlacementChecks:
         self._volumes = Volumes(books)
         self.devices = DeviceChecks(books)
         self._there: dict[int, dict[tuple[int, int], int]] = {}
-        """Row -> (jid, tix) -> class, of tasks with claims of devices."""
+        """Row -> (jid, tix) -> class, for tasks with device claims."""
         self._repelling: set[int] = set()
-        """Rows with taints, or that take nobody; plain classes may be on all others."""
+        """Rows that are tainted or cordoned; plain classes may use all others."""
         self._judged: dict[tuple[int, int], str] = {}
-        """(class, row) -> what is wrong; emptied when a node changes."""
+        """(class, row) -> problem; cleared when a node changes."""
 
     # --- what changes -----------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ class PlacementChecks:
         self._judged.clear()
 
     def put_facts(self, row: int, facts: Facts) -> None:
-        """What a node says of itself changed."""
+        """Update the facts of a node."""
         self._books.node_facts[row] = facts
         self._judged.clear()
         if facts.get("taints") or facts.get("unschedulable"):
@@ -55,7 +55,7 @@ class PlacementChecks:
             self._neighbours.relabel(job)
 
     def appeared(self, jid: int, job: CheckedJob, tix: int) -> None:
-        """A task is on its row, whoever put it there."""
+        """Add a task to its row, however it got there."""
         if self._neighbours.active:
             self._neighbours.come(job, tix)
         rules = self._books.rules.get(job.cids[tix], _NOTHING)
@@ -70,7 +70,7 @@ class PlacementChecks:
             self._neighbours.leaves(job, tix)
 
     def freed(self, jid: int, job: CheckedJob, tix: int, *, leaving: bool) -> None:
-        """A task leaves its row."""
+        """Remove a task from its row."""
         if not self._books.rules:
             return
         if self._neighbours.active:
@@ -83,7 +83,7 @@ class PlacementChecks:
     # --- what a statement placed ------------------------------------------------------------------
 
     def placed(self, jid: int, job: CheckedJob, operations: list[list[int]], shard: str) -> None:
-        """All allocations of a statement are on their rows: what of it breaks a rule."""
+        """Check all placements of a statement, once they are all on their rows."""
         books, policies = self._books, self._books.policies.of(shard)
         if books.node_facts or books.rules:
             self._on_nodes(jid, job, operations, policies)

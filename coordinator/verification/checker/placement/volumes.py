@@ -1,4 +1,4 @@
-"""Volumes of what was bound: within reach, in their zone, and as many as the node takes."""
+"""Volumes of placed tasks: reachable, in the right zone, and within the node's limit."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NEWER = {
 }
 _ZONES = (*_NEWER, *_NEWER.values())
 _BETWEEN = "__"
-"""Between the zones of a volume that several reach."""
+"""Separator of the zones of a volume that several zones reach."""
 
 
 class Volumes:
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
         self._users: dict[int, Counter[tuple[str, str]]] = {}
-        """Row -> (driver, volume) -> tasks that use it there."""
+        """Row -> (driver, volume) -> number of tasks that use it there."""
 
     def wrong(self, row: int, namespace: str, rules: Facts) -> str:
-        """Why a task with these volumes should not be on a row; "" where it may."""
+        """Why a task with these volumes may not be on a row; "" if it may."""
         for name in rules["volumes"]:
             claim = self._claim(namespace, name)
             if claim is None:
@@ -36,13 +36,13 @@ class Volumes:
         return ""
 
     def attach(self, row: int, namespace: str, rules: Facts, by: int) -> None:
-        """A task comes to a row (by 1) or leaves it (-1)."""
+        """Add (1) or remove (-1) a task's volumes on a row."""
         users = self._users.setdefault(row, Counter())
         for volume in self._attachments(namespace, rules):
             users[volume] += by
 
     def beyond(self, row: int) -> str:
-        """The driver of which a row has more volumes than it takes; "" where none."""
+        """The driver whose volume limit the row exceeds; "" if none."""
         users = self._users.get(row, Counter())
         node = self._books.objects.get(CSI + self._books.nodes.names[row], {})
         counts = Counter(driver for (driver, _), count in users.items() if count > 0)
@@ -79,7 +79,7 @@ class Volumes:
         return min(defaults, default="")
 
     def _attachments(self, namespace: str, rules: Facts) -> Iterator[tuple[str, str]]:
-        """(driver, volume) of those claims that have a volume of a driver."""
+        """(driver, volume) of the claims bound to a volume with a CSI driver."""
         for name in rules["volumes"]:
             claim = self._claim(namespace, name) or {}
             volume = self._books.objects.get(VOLUME + claim.get("volume", ""))
@@ -94,7 +94,8 @@ def _is_bound(claim: Facts) -> bool:
 
 
 def _outside(zones: Labels, labels: Labels) -> str:
-    """Nodes without any such label are in no zone, and take every volume."""
+    """Why the labels are outside the zones; "" if they are not. Nodes without any zone label accept
+    every volume."""
     if not any(key in labels for key in _ZONES):
         return ""
     for key, value in zones.items():

@@ -1,1 +1,1 @@
-"""What is checked, and what is said of a history."""
+"""The checker's rules and its report."""

@@ -1,4 +1,4 @@
-"""What a check has to say: the promises that were broken, where, and the figures of the run."""
+"""The checker's report: broken promises with their position, and figures of the run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from coordinator.verification.checker.report.rules import UNSEEN, Rule
 
 KEPT = 100
-"""Violations told in full; the rest is only counted."""
+"""Maximum number of violations reported in full; further ones are only counted."""
 
 
 class HistoryError(Exception):
-    """The file is not a history: names the line and what is wrong with it."""
+    """The file is not a history; the message has the line and the problem."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,14 +31,14 @@ class Violation:
 
 
 class Findings:
-    """Collects violations while the file is read; ``line`` and ``event``: where the reader is."""
+    """Collects violations while the file is read; ``line`` and ``event``: the current position."""
 
     def __init__(self) -> None:
         self.line = 0
         self.event = ""
         self.broken: Counter[Rule] = Counter()
         self.checked: Counter[Rule] = Counter()
-        """How many facts were held against each rule."""
+        """Number of facts checked per rule."""
         self._first: list[Violation] = []
 
     def add(self, rule: Rule, message: str) -> None:
@@ -56,7 +56,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of a run as the history shows them."""
+    """Figures of a run, from its history."""
 
     jobs_submitted: int = 0
     jobs_finished: int = 0
@@ -70,13 +70,13 @@ class Summary:
     tasks_finished: int = 0
     tasks_failed: int = 0
     tasks_deleted: int = 0
-    """Not placed when their job, or they themselves, were deleted."""
+    """Not placed when they, or their job, were deleted."""
     gangs_partly_bound: int = 0
     gangs_across_shards: int = 0
     levels: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Tasks in accepted statements by level, nominations included."""
     committed: int = 0
-    """Accepted statements, rechecked ones included."""
+    """Accepted statements, including rechecked ones."""
     rechecked: int = 0
     conflicts_true: int = 0
     conflicts_read: int = 0
@@ -86,7 +86,7 @@ class Summary:
     """The 50th, 99th and 99.9th percentile."""
 
     def table(self) -> dict[str, Any]:
-        """The shape of the table that ``quadrant demo -o json`` ends with, reasons left out."""
+        """The figures in the format of ``quadrant demo -o json``, without reasons."""
         p50, p99, p999 = (round(value, 3) for value in self.submit_to_bound_ms)
         return {
             "jobs": {
@@ -116,7 +116,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of one rule, or of a promise of which a history shows nothing (rule "")."""
+    """The result of a rule, or of a promise that a history cannot show (rule "")."""
 
     promise: int
     rule: str
@@ -132,7 +132,7 @@ class Row:
 
 
 def rows_of(findings: Findings) -> tuple[Row, ...]:
-    """By promise; every promise has at least one."""
+    """The rows by promise; every promise has at least one."""
     rows = [Row(r.promise, r.label, r.text, findings.checked[r], findings.broken[r]) for r in Rule]
     rows += [Row(promise, "", text, 0, 0) for promise, text in UNSEEN.items()]
     return tuple(sorted(rows, key=lambda row: row.promise))
@@ -143,16 +143,16 @@ class CheckReport:
     path: str
     events: int
     closed: bool
-    """Whether the run was held to finish everything."""
+    """Whether the run had to finish everything."""
     torn: bool
-    """The last line is incomplete: the writer was killed. It is not part of the history."""
+    """The last line is incomplete because the writer was killed; it is ignored."""
     violations: tuple[Violation, ...]
     """The first ones, by line."""
     broken: dict[int, int] = field(default_factory=dict)
     """promise -> how often it was broken"""
     summary: Summary = field(default_factory=Summary)
     rows: tuple[Row, ...] = ()
-    """Every rule: how many facts were checked, how often it was broken."""
+    """For every rule: number of facts checked, number of violations."""
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""The checker's rules: each promise as the rules that a history shows."""
+"""The checker's rules: each promise, as far as a history can show it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Rule(Enum):
-    """One thing that must hold, and the promise it belongs to. Its name tells it in reports."""
+    """A rule, and the promise that it belongs to. Its name appears in reports."""
 
     BOUND_ONCE = 1, "a task has at most one live binding per incarnation"
     LEDGER_CAPACITY = 2, "no statement uses more of a node than it has, nominations included"
@@ -50,4 +50,4 @@ UNSEEN = {
     7: "after a refused or rolled back statement the view equals one that never saw it",
     10: "bad input is refused with an error that names the field, and changes nothing",
 }
-"""Promises of which a history of events shows nothing; their tests are elsewhere."""
+"""Promises that a history cannot show; other tests cover them."""

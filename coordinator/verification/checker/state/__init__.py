@@ -1,1 +1,1 @@
-"""The ledger and the cluster as the checker plays them again: jobs, nodes, queues, owners."""
+"""The state of ledger and cluster as replayed by the checker: jobs, nodes, queues, ownership."""

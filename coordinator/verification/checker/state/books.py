@@ -1,4 +1,4 @@
-"""The ledger as the checker plays it again: what all parts of the checker look at and move."""
+"""The replayed state of the ledger, shared by all parts of the checker."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ class CheckerBooks:
     ownership: RowOwnership = field(default_factory=RowOwnership)
     policies: CheckedPolicies = field(default_factory=CheckedPolicies)
     best_effort: set[int] = field(default_factory=set)
-    """Classes that ask for nothing."""
+    """Classes without requests."""
     rules: dict[int, Facts] = field(default_factory=dict)
-    """Class -> what it asks for beyond amounts; plain classes are not in it."""
+    """Class -> its constraints beyond amounts; plain classes are absent."""
     node_facts: dict[int, Facts] = field(default_factory=dict)
-    """Row -> labels, taints, unschedulable; rows that say nothing are not in it."""
+    """Row -> labels, taints, unschedulable; plain nodes are absent."""
     objects: dict[str, Facts] = field(default_factory=dict)
     """Volumes, claims, devices and budgets, by their keys."""
     full: bool = False
-    """The history says priorities, policies and facts of nodes: those before log entries had
-    numbers did not."""
+    """The history contains priorities, policies and node facts. Histories from before log entries
+    had numbers do not."""
     t: float = 0.0
-    """Seconds since 1970 of the event that is read."""
+    """Time of the current event, in seconds since 1970."""
     lived: float = 0.0
-    """Seconds of the history in which somebody led: deadlines are measured by it."""
+    """Seconds of the history with a leader; deadlines count in this time."""
     _led: float = 0.0
-    """The same, when a leader last wrote."""
+    """Value of ``lived`` when a leader last wrote."""
 
     def passes(self, t: float) -> None:
-        """Time goes on."""
+        """Advance the time."""
         if self.t and t > self.t:
             self.lived += t - self.t
         self.t = max(self.t, t)
 
     def led(self) -> None:
-        """Somebody leads at this moment."""
+        """A leader is active now."""
         self._led = self.lived
 
     def leads_anew(self) -> None:
-        """Another leads from now on: since the last word of the one before nobody did."""
+        """Another leader begins: the time since the last write of the one before does not count."""
         self.lived = self._led
 
     def labels_of(self, row: int) -> dict[str, str]:
@@ -71,7 +71,7 @@ class CheckerBooks:
         self.queues.leave(job.qid, self.nodes.requests(cid), 1)
 
     def give_back(self, job: CheckedJob, tix: int, *, releasing: bool) -> None:
-        """A task leaves the node that it was on."""
+        """A task left its node."""
         cid = job.cids[tix]
         requests = self.nodes.requests(cid)
         self.nodes.free(cid, job.rows[tix], releasing=releasing)
@@ -80,7 +80,7 @@ class CheckerBooks:
             self.queues.leave(job.qid, requests, -1)
 
     def put_on(self, job: CheckedJob, tix: int, row: int) -> None:
-        """A task is on a row from now on; the one before is remembered."""
+        """Put a task on a row; the previous row is remembered."""
         if job.rows[tix] != NOWHERE:
             job.earlier.setdefault(tix, []).append(job.rows[tix])
         job.rows[tix] = row

@@ -1,7 +1,7 @@
-"""What nodes hold, added up anew from requests: the arithmetic behind promise 2.
+"""Usage of nodes, recomputed from requests: the arithmetic of promise 2.
 
-Amounts are Python integers, so that no total is ever rounded. Nodes are kept by slot, each slot a
-list over node rows; named things (host ports) by row and name, as long as somebody has one.
+Amounts are Python integers, so that no total is rounded. Slots are lists over node rows; named
+things (host ports) are stored by row and name while in use.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 _UNNAMED = -1
-"""Allocatable of a slot that a node does not mention: what its class of requests implies."""
+"""Allocatable of a slot that a node does not declare: the class's implied amount applies."""
 
 _Amount = tuple[int, int, "_Slot", int]
-"""(slot, amount, the slot's columns, what a node offers without saying so)"""
+"""(slot, amount, the slot's columns, amount that a node offers without declaring it)"""
 
 
 class _Slot:
-    """One slot over all node rows."""
+    """One slot, over all node rows."""
 
     __slots__ = ("allocatable", "most", "nominated", "observed", "releasing", "used")
 
@@ -29,12 +29,12 @@ class _Slot:
         self.nominated = [0] * rows
 
     def limit(self, row: int, implied: int) -> int:
-        """What a node offers, said or implied."""
+        """The amount that a node offers, declared or implied."""
         declared = self.allocatable[row]
         return implied if declared == _UNNAMED else declared
 
     def future(self, row: int) -> int:
-        """What will be in use when all that is ending has ended and all nominations came true."""
+        """Usage once all leaving tasks have ended and all nominations are placed."""
         occupied = self.used[row] + self.observed[row]
         return occupied - self.releasing[row] + self.nominated[row]
 
@@ -46,11 +46,11 @@ class _Slot:
 
 
 _Named = tuple[str, list[int], list[int]]
-"""(name, amounts, what a node offers without saying so), by dimension"""
+"""(name, amounts, amounts that a node offers without declaring them), by dimension"""
 
 
 class _CheckedThing:
-    """One named thing of one node. Each list is one number for each dimension."""
+    """One named thing of one node. Each list has one number per dimension."""
 
     __slots__ = ("nominated", "observed", "releasing", "used")
 
@@ -61,7 +61,8 @@ class _CheckedThing:
         self.nominated = [0] * dimensions
 
     def beyond(self, limits: list[int], *, now: bool) -> bool:
-        """Is more used (``now``) than there is, or will more be once promises are kept?"""
+        """Whether more is used (``now``) than there is, or more will be once nominations are
+        placed."""
         columns = zip(
             limits, self.used, self.observed, self.releasing, self.nominated, strict=False
         )
@@ -85,7 +86,8 @@ class Nodes:
         self._rows = 0
         self._classes: dict[int, list[_Amount]] = {}
         self._most: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
-        """Answers of :meth:`most`, asked for each start and end; emptied when a node changes."""
+        """Cache of :meth:`most`, which is called for each start and end; cleared when a node
+        changes."""
         self._class_things: dict[int, list[_Named]] = {}
         self._things: dict[tuple[int, str], _CheckedThing] = {}
 
@@ -94,7 +96,7 @@ class Nodes:
     def put_class(
         self, cid: int, requests: Iterable[list[int]], things: Iterable[_Named] = ()
     ) -> None:
-        """Requests of a class as (slot, amount, implied); amounts of 0 ask for nothing."""
+        """Requests of a class as (slot, amount, implied); amounts of 0 are ignored."""
         self._class_things[cid] = list(things)
         self._classes[cid] = [
             (slot, amount, self._slot(slot), implied)
@@ -121,7 +123,8 @@ class Nodes:
     def observe(
         self, row: int, used: Iterable[list[int]], things: Iterable[tuple[str, list[int]]] = ()
     ) -> None:
-        """``used`` is all that others use; of things not named, theirs stay what they were."""
+        """Set the usage by other schedulers. ``used`` is complete; things that are not listed keep
+        theirs."""
         self._reach(row)
         for name, amounts in things:
             self._thing(row, name, len(amounts)).observed = list(amounts)
@@ -138,8 +141,8 @@ class Nodes:
         return cid in self._classes
 
     def most(self, cid: int, row: int) -> list[tuple[str, int, int]]:
-        """(slot or thing, amount, the most that the node ever offered of it) of what a class
-        takes."""
+        """(slot or thing, amount, the most that the node ever offered) for each request of a
+        class."""
         amounts = self._most.get((cid, row))
         if amounts is None:
             amounts = self._most[cid, row] = list(self._find_most(cid, row))
@@ -160,7 +163,7 @@ class Nodes:
     # --- what happens ---------------------------------------------------------------------------
 
     def take(self, cid: int, row: int) -> str:
-        """Use one request of the class; returns what it broke, "" where it fits."""
+        """Add one task of the class; returns the limit it exceeds, "" if it fits."""
         broken = ""
         for number, amount, slot, implied in self._classes[cid]:
             slot.used[row] += amount
@@ -170,7 +173,7 @@ class Nodes:
         return self._shift(cid, row, "used", 1) or broken
 
     def nominate(self, cid: int, row: int) -> str:
-        """Reserve one request of the future; returns what it broke, "" where it fits."""
+        """Nominate one task of the class; returns the limit it exceeds, "" if it fits."""
         broken = ""
         for number, amount, slot, implied in self._classes[cid]:
             slot.nominated[row] += amount
@@ -211,7 +214,7 @@ class Nodes:
             del self._things[row, name]
 
     def _shift(self, cid: int, row: int, part: str, sign: int) -> str:
-        """Add what a class takes of named things to one part; returns what that broke."""
+        """Add named things of a class to one part; returns the limit exceeded, "" if none."""
         broken = ""
         for name, amounts, offers in self._class_things[cid]:
             thing = self._thing(row, name, len(amounts))

@@ -1,4 +1,4 @@
-"""The cluster's side of a history: who was bound where, and how it ended (promises 1 and 6)."""
+"""The cluster's side of a history: binds, and the ends of tasks (promises 1 and 6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from coordinator.verification.checker.report.report import Findings
 from coordinator.verification.checker.report.rules import Rule
 
 LIVE, STARTED, LEAVING, DONE, LOST = range(5)
-"""What the cluster says of an incarnation it took; DONE succeeded, LOST failed or vanished."""
+"""The cluster's state of an incarnation that it accepted. DONE succeeded, LOST failed or
+vanished."""
 
 PHASES = ("live", "started", "releasing", "succeeded", "failed")
 
@@ -17,7 +18,7 @@ _KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": L
 
 
 LIFE = "~~"
-"""Behind the uid of a task's job, before the number of an incarnation that is not the first."""
+"""Separates the uid of a task's job from the number of an incarnation after the first."""
 
 
 def _life(uid: str) -> int:
@@ -26,7 +27,7 @@ def _life(uid: str) -> int:
 
 
 class ClusterBinding:
-    """One incarnation of a task on the node that took it."""
+    """An incarnation of a task on the node that accepted it."""
 
     __slots__ = ("jid", "late", "life", "line", "meant", "node", "phase", "t", "tix")
 
@@ -40,9 +41,9 @@ class ClusterBinding:
         self.t = t
         self.phase = LIVE
         self.late = False
-        """The node had refused it before: a request that was said twice came late."""
+        """The node had refused it before: a duplicated request arrived late."""
         self.meant = False
-        """It was told to end, or it vanished: its end is not its own failure."""
+        """It was asked to end, or vanished: its end is not a failure of its own."""
 
     @property
     def told(self) -> str:
@@ -57,14 +58,14 @@ class ClusterSide:
         self.events = 0
         self.twice: set[str] = set()
         self.acknowledged: list[tuple[float, int, int, int]] = []
-        """(when, line, first jid, how many)"""
+        """(time, line, first jid, number of jobs)"""
         self.moves: deque[tuple[float, ClusterBinding, int]] = deque()
-        """(when, binding, +1 or -1): who came to a node and who left, until somebody takes it."""
+        """(time, binding, +1 start or -1 end), until consumed."""
         self._findings = findings
         self._newest: dict[str, ClusterBinding] = {}
-        """Task -> its latest incarnation that was taken."""
+        """Task -> its latest accepted incarnation."""
         self._refused: set[tuple[str, str]] = set()
-        """(task, uid) that a node would not have, once at least."""
+        """(task, uid) that a node refused at least once."""
         self._number = 0
 
     def feed(self, event: dict[str, Any]) -> None:
@@ -91,15 +92,15 @@ class ClusterSide:
     # --- what others ask --------------------------------------------------------------------------
 
     def live(self, task: str, node: str) -> ClusterBinding | None:
-        """The task's incarnation that this node still has; None where it ended, is elsewhere, or
-        came by a request that was late: the node had refused it before."""
+        """The task's incarnation that this node still has. None if it ended, is elsewhere, or came
+        by a late request that the node had refused before."""
         binding = self._newest.get(task)
         if binding is None or binding.phase >= DONE or binding.node != node or binding.late:
             return None
         return binding
 
     def failed_alone(self, task: str) -> bool:
-        """Did it run and fail, without being told to end?"""
+        """Whether it ran and failed without being asked to end."""
         binding = self._newest.get(task)
         return binding is not None and binding.phase == LOST and not binding.meant
 
@@ -135,7 +136,7 @@ class ClusterSide:
         self.moves.append((t, binding, 1))
 
     def _follow(self, task: str, binding: ClusterBinding, before: ClusterBinding) -> None:
-        """Another incarnation of a task: the one before it has ended."""
+        """A new incarnation of a task is accepted: the one before must have ended."""
         if binding.life and (before.phase < DONE or before.life >= binding.life):
             self._double(
                 task,

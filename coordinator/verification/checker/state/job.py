@@ -1,4 +1,4 @@
-"""One job as the ledger's side of a history has it."""
+"""A job, by the ledger's side of a history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOWHERE = -1
 
 
 class RoleFacts:
-    """What rules read of the members ``first .. first + count - 1`` of a job."""
+    """Facts of the members ``first .. first + count - 1`` of a job that rules read."""
 
     __slots__ = ("count", "first", "labels", "preemptable", "priority", "system")
 
@@ -26,11 +26,11 @@ class RoleFacts:
 
 
 SYSTEM = 2_000_000_000
-"""Priorities from here on are those of pods that keep the cluster alive."""
+"""Priorities from this value on are those of system pods."""
 
 
 class CheckedJob:
-    """One job. Lists run over the tasks, except ``groups``, ``held``, ``idle`` and ``shards``."""
+    """A job. Lists are indexed by task, except ``groups``, ``held``, ``idle`` and ``shards``."""
 
     __slots__ = (
         "adopted",
@@ -111,20 +111,21 @@ class CheckedJob:
         return _PLAIN
 
     def holds(self, group: int, latest: int) -> bool:
-        """Has a member of the group, or of those below it, a node, in a state up to ``latest``?"""
+        """Whether a member of the group, or of a group below, has a node, in a state up to
+        ``latest``."""
         return any(
             BINDING <= state <= latest and group in self.chain(self.group_of[tix])
             for tix, state in enumerate(self.states)
         )
 
     def hold(self, group: int, count: int) -> None:
-        """Add members to a group and those above it."""
+        """Change the member count of a group and its ancestors."""
         while group >= 0:
             self.held[group] += count
             group = self.groups[group][0]
 
     def idles(self, group: int, count: int) -> None:
-        """So many more members that ask for nothing are pending."""
+        """Change the number of pending best-effort members of a group and its ancestors."""
         while group >= 0:
             self.idle[group] += count
             group = self.groups[group][0]

@@ -1,9 +1,9 @@
-"""Whose node it is: the other half of promise 4. No node is two shards' own at any moment.
+"""Node ownership, the other half of promise 4: no node belongs to two shards at a time.
 
-A partition tells which rows each shard may treat as its own, and which are moving from a giver to a
-taker. The giver may still commit there what it had planned before; the taker may not yet. What a
-shard does on nodes that are not its own depends on the mode: hard forbids it, soft allows it as
-that (levels 2 and 4), and in mode none every node is everyone's own.
+A partition tells the rows that each shard owns, and those moving from a giver to a taker. The giver
+may still commit there what it planned before; the taker may not yet. What a shard may do on foreign
+nodes depends on the mode: hard forbids it, soft allows it at levels 2 and 4, and in mode none all
+nodes belong to everyone.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 from typing import Any
 
 OWN_LEVELS = (1, 3)
-"""Idle and future nodes of the own shard."""
+"""Levels of idle and future nodes of the own shard."""
 
 
 class RowOwnership:
     def __init__(self) -> None:
         self.owner: dict[int, int] = {}
-        """Row -> the shard that may treat it as its own."""
+        """Row -> the shard that owns it."""
         self._moving: dict[int, tuple[int, int]] = {}  # row -> (giver, taker)
         self._mode = ""
         self._revision = -1
 
     def put(self, event: dict[str, Any]) -> list[str]:
-        """The next partition; what is wrong with it."""
+        """Apply the next partition; returns its problems."""
         shards = {int(shard): rows for shard, rows in event["shards"].items()}
         moving = {
             row: (giver, taker) for giver, taker, rows in event.get("moving", ()) for row in rows
@@ -43,8 +43,8 @@ class RowOwnership:
         return wrong
 
     def _jumped(self, owner: dict[int, int], shards: dict[int, Any]) -> list[str]:
-        """Rows that came to another shard without moving there first. The rows of a shard that
-        there is no more are free."""
+        """Rows that changed owner without moving first. Rows of a shard that no longer exists are
+        free."""
         wrong = []
         for row, shard in owner.items():
             before = self.owner.get(row, shard)
@@ -56,7 +56,7 @@ class RowOwnership:
         return wrong
 
     def foreign(self, shard: str, operations: list[list[int]]) -> list[int]:
-        """Rows of these operations (tix, row, cid, level) that the shard must not have taken."""
+        """Rows of these operations (tix, row, cid, level) that the shard was not allowed to use."""
         if self._mode not in ("soft", "hard"):
             return []
         return [

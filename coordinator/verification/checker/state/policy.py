@@ -1,6 +1,6 @@
-"""Policies as a history has them: which rules speak about victims, and what nodes are asked for.
+"""Policies in a history: the rules about victims, and the checks of nodes.
 
-The tables say of Volcano's plugins, by their names, where they speak; nothing is taken from the
+The tables list, per Volcano plugin, the points where it has rules; nothing is taken from the
 scheduler's code.
 """
 
@@ -21,17 +21,18 @@ SPEAKS: dict[str, frozenset[str]] = {
     ),
     "gangreclaim": frozenset({"gang", "conformance", "pdb", "cdp", "proportion", "capacity"}),
 }
-"""Action -> plugins that name victims in it (preemptableFn, reclaimableFn, unifiedEvictableFn)."""
+"""Action -> plugins with rules about victims in it (preemptableFn, reclaimableFn,
+unifiedEvictableFn)."""
 
 _FLAG = {"preempt": "enablePreemptable", "reclaim": "enableReclaimable"}
 
 BETWEEN_QUEUES = ("reclaim", "gangreclaim")
 WITHIN_QUEUE = ("preempt", "gangpreempt")
 SHUFFLE = "shuffle"
-"""Names its victims by rules of its own, and is for nobody."""
+"""Chooses its victims by rules of its own, and has no beneficiary."""
 
 KNOWN = frozenset({*SPEAKS, SHUFFLE})
-"""Actions of which it is known here whom they may evict for whom."""
+"""Actions whose possible victims and beneficiaries are known here."""
 
 
 class CheckedPolicy:
@@ -42,8 +43,8 @@ class CheckedPolicy:
         self._tiers: list[list[dict[str, Any]]] = mapping["tiers"]
 
     def tiers(self, action: str) -> Iterator[frozenset[str]]:
-        """Of each tier the plugins that name victims in the action; tiers where none does are
-        passed over."""
+        """Per tier, the plugins with rules about victims in the action; tiers without any are
+        skipped."""
         able, flag = SPEAKS.get(action, frozenset()), _FLAG.get(action, "")
         for tier in self._tiers:
             names = {p["name"] for p in tier if p.get("flags", {}).get(flag, True)}
@@ -54,7 +55,7 @@ class CheckedPolicy:
         return frozenset(plugin["name"] for tier in self._tiers for plugin in tier)
 
     def demands(self, check: str) -> bool:
-        """Does the plugin predicates make this check (``NodeAffinity`` ...)?"""
+        """Whether the plugin predicates makes this check (``NodeAffinity`` ...)."""
         for tier in self._tiers:
             for plugin in tier:
                 if plugin["name"] == "predicates" and plugin.get("flags", {}).get(
@@ -66,26 +67,26 @@ class CheckedPolicy:
 
 
 class CheckedPolicies:
-    """The policies in force, and those that a shard may still go by.
+    """The policies over time, and those that a shard may still follow.
 
-    A worker has one policy as long as it lives, and each has an epoch of its own: what it commits
-    follows one of the policies since that epoch began.
+    A worker keeps one policy for life, and each has its own epoch: its commits follow one of the
+    policies since that epoch began.
     """
 
     def __init__(self) -> None:
         self._all: list[CheckedPolicy] = []
         self._since: dict[str, int] = {}
-        """Writer -> the policy that counted when its epoch began."""
+        """Writer -> index of the policy in force when its epoch began."""
 
     def put(self, mapping: dict[str, Any]) -> None:
         self._all.append(CheckedPolicy(mapping))
 
     def begins(self, writer: str) -> None:
-        """A new epoch of a writer."""
+        """A writer begins a new epoch."""
         self._since[writer] = max(len(self._all) - 1, 0)
 
     def of(self, writer: str) -> list[CheckedPolicy]:
-        """What its commits may follow; empty where no policy was told."""
+        """The policies that its commits may follow; empty if the history has none."""
         return self._all[self._since.get(writer, 0) :]
 
     @property
@@ -94,6 +95,6 @@ class CheckedPolicies:
 
 
 def demanded(policies: Iterable[CheckedPolicy], check: str) -> bool:
-    """Do all policies that may count make this check?"""
+    """Whether all policies that may be followed make this check."""
     answers = [policy.demands(check) for policy in policies]
     return bool(answers) and all(answers)

@@ -1,4 +1,4 @@
-"""What queues hold: usage of a leaf is usage of its ancestors, too (promise 2)."""
+"""Usage of queues: usage of a leaf counts for its ancestors too (promise 2)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class _Queue:
         self.guarantee: dict[int, int] = {}
         self.used: dict[int, int] = {}
         self.leaving: dict[int, int] = {}
-        """The part of what is used that is releasing."""
+        """The part of the usage that is releasing."""
 
 
 class Queues:
-    """Usage per queue; what a leaf uses, its ancestors use too."""
+    """Usage per queue, including that of its descendants."""
 
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
@@ -33,7 +33,7 @@ class Queues:
         *,
         reclaimable: bool = True,
     ) -> None:
-        """A queue that moves takes its usage with it."""
+        """Add or change a queue. One that moves takes its usage with it."""
         queue = self._queues.setdefault(qid, _Queue())
         queue.capability = {limit[0]: limit[1] for limit in capability or ()}
         queue.reclaimable = reclaimable
@@ -51,14 +51,16 @@ class Queues:
         return queue is None or queue.reclaimable
 
     def leave(self, qid: int, requests: list[tuple[int, int]], times: int) -> None:
-        """Requests begin to leave a queue and its ancestors, or (below 0) have left."""
+        """Requests begin to leave a queue and its ancestors or, if ``times`` is negative, have
+        left."""
         while (queue := self._queues.get(qid)) is not None:
             for slot, amount in requests:
                 queue.leaving[slot] = queue.leaving.get(slot, 0) + amount * times
             qid = queue.parent
 
     def robbed(self, qid: int) -> str:
-        """Which queue, from this one up, keeps less than is guaranteed to it; "" where none."""
+        """The first queue, from this one up, that is left with less than its guarantee; "" if
+        none."""
         while (queue := self._queues.get(qid)) is not None:
             for slot, guaranteed in queue.guarantee.items():
                 stays = queue.used.get(slot, 0) - queue.leaving.get(slot, 0)
@@ -68,13 +70,13 @@ class Queues:
         return ""
 
     def drop(self, qid: int) -> str:
-        """The queue is gone; returns what was still in it, "" where nothing was."""
+        """Remove a queue; returns what was still used in it, "" if nothing."""
         queue = self._queues.pop(qid, None)
         used = {} if queue is None else {slot: n for slot, n in queue.used.items() if n}
         return f"queue {qid} is gone, but {used} of it is in use" if used else ""
 
     def charge(self, qid: int, requests: list[tuple[int, int]], times: int) -> str:
-        """Add requests to a queue and its ancestors; returns what it broke, "" where it fits."""
+        """Add requests to a queue and its ancestors; returns the limit exceeded, "" if they fit."""
         broken = ""
         while (queue := self._queues.get(qid)) is not None:
             for slot, amount in requests:
