@@ -1,1 +1,1 @@
-"""Figures read from a history."""
+"""Performance figures from a history."""

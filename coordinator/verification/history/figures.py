@@ -1,7 +1,7 @@
-"""How fast a run was and how busy its cluster, read from its history in one pass.
+"""Speed of a run and utilisation of its cluster, from its history in one pass.
 
-What was done and what must not happen is counted by the checker; here are only times. They are
-those of the history: seconds since 1970, to the millisecond.
+Counts of work and violations are the checker's; here are only times. They are the history's:
+seconds since 1970, in milliseconds.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ Task = tuple[int, int]
 """(jid, tix)"""
 
 BOUND_STATES = frozenset({"BOUND", "RUNNING", "RELEASING", "SUCCEEDED"})
-"""States that say that the task's bind was answered with yes: the first of them counts."""
+"""States which imply that the cluster accepted the task's bind; the first one counts."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """Moments of jobs and tasks; the methods say what follows from them.
+    """Times of jobs and tasks, and figures computed from them.
 
-    ``sent`` of the methods: namespace/name -> when the client sent the job; where it is missing the
-    time runs from the acknowledgement.
+    Parameter ``sent`` of the methods: namespace/name -> when the client sent the job. If it is
+    missing there, time counts from the acknowledgement.
     """
 
     jobs: dict[int, tuple[str, float]] = field(default_factory=dict)
     """jid -> (namespace/name, acknowledged at)"""
     bound: dict[Task, float] = field(default_factory=dict)
-    """When the ledger recorded that the cluster has taken the task."""
+    """When the ledger recorded that the cluster accepted the task."""
     occupied: list[float] = field(default_factory=list)
-    """When the cluster put a task on a node."""
+    """Times at which tasks started on nodes."""
     freed: list[float] = field(default_factory=list)
-    """When a task's node was free of it."""
+    """Times at which tasks left their nodes."""
 
     def add(self, event: Event) -> None:
         match event["src"], event["ev"]:
@@ -63,17 +63,17 @@ class Figures:
                     self.bound.setdefault((jid, tix), now)
 
     def only(self, prefix: str) -> Figures:
-        """Jobs and their binds, of the jobs whose ``namespace/name`` begins so."""
+        """The jobs, with their binds, whose ``namespace/name`` begins with ``prefix``."""
         jobs = {jid: job for jid, job in self.jobs.items() if job[0].startswith(prefix)}
         bound = {task: t for task, t in self.bound.items() if task[0] in jobs}
         return Figures(jobs=jobs, bound=bound)
 
     def submitted_at(self, sent: Mapping[str, float]) -> dict[int, float]:
-        """jid -> when its client sent it, or where that is unknown, when it was acknowledged."""
+        """jid -> when its client sent it, else when it was acknowledged."""
         return {jid: sent.get(key, since) for jid, (key, since) in self.jobs.items()}
 
     def submit_to_bound(self, sent: Mapping[str, float]) -> dict[str, float]:
-        """Percentiles in milliseconds over all bound tasks; zeros where nothing was bound."""
+        """Percentiles in milliseconds over all bound tasks; zeros if there are none."""
         since = self.submitted_at(sent)
         waits = np.array([(t - since[jid]) * 1000 for (jid, _), t in self.bound.items()])
         names = {"p50": 50.0, "p99": 99.0, "p999": 99.9}
@@ -83,14 +83,15 @@ class Figures:
         return {name: round(float(mark), 1) for name, mark in zip(names, marks, strict=True)}
 
     def tasks_per_second(self, sent: Mapping[str, float]) -> float:
-        """Bound tasks / (last bind - first submission); 0 where nothing was bound."""
+        """Bound tasks / (last bind - first submission); 0 if nothing was bound."""
         if not self.bound:
             return 0.0
         seconds = max(self.bound.values()) - min(self.submitted_at(sent).values())
         return round(len(self.bound) / seconds, 1) if seconds > 0 else 0.0
 
     def busy(self, sent: Mapping[str, float], *, capacity: int) -> Busy:
-        """From the first submission until nothing waits any more: the last task came to a node."""
+        """Utilisation from the first submission until no task was waiting, when the last one
+        started."""
         start = min(self.submitted_at(sent).values(), default=0.0)
         end = max(self.occupied, default=start)
         return busy(
@@ -106,6 +107,6 @@ def figures_of(events: Iterable[Event]) -> Figures:
 
 
 def read_figures(path: Path) -> Figures:
-    """The figures of a history file. Raises OSError; a torn last line is left out."""
+    """The figures of a history file. Raises OSError; a torn last line is ignored."""
     with path.open("rb") as file:
         return figures_of(orjson.loads(line) for line in file if line.endswith(b"\n"))

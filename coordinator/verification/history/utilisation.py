@@ -1,4 +1,4 @@
-"""How busy the cluster was, computed exactly from when tasks came to their nodes and left them."""
+"""Utilisation of the cluster, computed exactly from the starts and ends of tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The share of the capacity that was held by tasks between two moments."""
+    """The fraction of the capacity that tasks held between two moments."""
 
     start: float
     end: float
     share: float
-    """0 to 1; 0 where the window is empty."""
+    """0 to 1; 0 for an empty window."""
 
     @property
     def seconds(self) -> float:
@@ -30,10 +30,11 @@ def busy(
     end: float,
     capacity: int,
 ) -> Busy:
-    """Integrate units in use over ``start .. end`` and divide by what there was.
+    """Integrate units in use over ``start .. end`` and divide by the capacity.
 
-    ``occupied`` and ``freed`` are the moments at which one unit each was taken and given back; they
-    need not be paired or sorted. A unit not given back counts until ``end``. Times in seconds.
+    ``occupied`` and ``freed`` are the times at which one unit each was taken and returned; they
+    need not be paired or sorted. A unit that is not returned counts until ``end``. Times in
+    seconds.
     """
     if end <= start or capacity <= 0:
         return Busy(start, max(start, end), 0.0)

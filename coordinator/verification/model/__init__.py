@@ -1,7 +1,7 @@
-"""The explored model of lease, hand-over, commit and takeover: every state, without exception.
+"""A model of lease, hand-over, commit and takeover, whose states are all explored.
 
-``state`` has the words; ``leader`` and ``worker`` what coordinators and workers may do, ``faults``
-what may go wrong. ``ledger`` is what the scripts check, and ``checks`` names the checks that can be
-taken away. ``invariants`` has what must hold everywhere, and ``explore`` goes through all states,
-breadth first. ``eviction`` is a model of its own: one victim between ledger, leader and cluster.
+``state`` defines the state; ``leader`` and ``worker`` the steps of coordinators and workers,
+``faults`` the failures. ``ledger`` has the scripts' checks, and ``checks`` names those that can be
+disabled. ``invariants`` must hold in every state, and ``explore`` visits all states, breadth first.
+``eviction`` is a separate model: one victim between ledger, leader and cluster.
 """

@@ -1,4 +1,4 @@
-"""The checks that can be taken away, each with what it is in the product."""
+"""The checks that can be disabled in the model, with their counterpart in the product."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MEANING = {
 
 
 class Promise(StrEnum):
-    """The promises of the ledger, and what a coordinator may rely on, as the model states them."""
+    """The ledger's promises, and guarantees to coordinators, as stated in the model."""
 
     ONE_PLACE = "1: a task has at most one live binding"
     ROOM = "2: no node holds more than it can"

@@ -1,9 +1,9 @@
-"""The explored model of one victim: ledger, leader and cluster, and every late word between them.
+"""A model of one victim: ledger, leader and cluster, with every late message between them.
 
 A task is placed, evicted, stopped, and placed again as another incarnation, twice. Messages arrive
-in any order, some of them twice, and the leadership may change hands at any moment. Each rule that
-keeps one incarnation from what was meant for another can be taken away: then a way to break a
-promise is found.
+in any order, some of them twice, and the leadership may change at any moment. Each rule that keeps
+messages for one incarnation from affecting another can be disabled: then the exploration finds a
+broken promise.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from enum import StrEnum
 from typing import NamedTuple
 
 PENDING, BINDING, RUNNING, LEAVING, FAILED = range(5)
-"""What the ledger has of the task."""
+"""The ledger's state of the task."""
 
 BIND, STOP, BOUND, GONE, ENDED, NEVER = range(6)
-"""Messages: two to the cluster, two answers to a bind; a report, and an answer to a stop."""
+"""Messages: two requests to the cluster, two answers to a bind; a report, and an answer to a
+stop."""
 
 NONE = -1
 
 
 class EvictionRule(StrEnum):
-    """The checks that can be taken away."""
+    """The rules that can be disabled."""
 
     BIND = "bind-incarnation"
     STOP = "stop-incarnation"
@@ -47,20 +48,20 @@ class EvictionState(NamedTuple):
     record: int = PENDING
     life: int = 0
     leader_knows: bool = False
-    """The leader knows that the task is leaving."""
+    """Whether the leader knows that the task is leaving."""
     live: int = NONE
-    """The incarnation that runs."""
+    """The running incarnation."""
     over: int = NONE
-    """The last incarnation that ended in the cluster, or that it will never take."""
+    """The last incarnation that ended in the cluster, or that the cluster will never accept."""
     never: int = NONE
-    """The last of those that it never had."""
+    """The last incarnation that the cluster never had."""
     deleted: bool = False
     messages: frozenset[tuple[int, int]] = frozenset()
     """(kind, incarnation)"""
     echoes: int = 2
-    """How many messages may still arrive once more, later."""
+    """Number of messages that may still be repeated later."""
     leaderships: int = 1
-    """How often the leadership may still change hands."""
+    """Number of further changes of the leadership."""
     deletes: int = 1
 
 
@@ -77,7 +78,7 @@ LIVES = 2
 
 
 def explore(rules: Set[EvictionRule] = ALL) -> ExploredEvictions:
-    """Every state that can be reached, or the shortest way to one that breaks a promise."""
+    """Explore all reachable states, or find the shortest path to one that breaks a promise."""
     begin = EvictionState()
     came: dict[EvictionState, tuple[EvictionState, str] | None] = {begin: None}
     frontier, steps = [begin], 0
@@ -130,7 +131,7 @@ def _broken(s: EvictionState) -> EvictionPromise | None:
 
 
 def _own(s: EvictionState) -> Iterator[tuple[str, EvictionState]]:
-    """What somebody does without being told."""
+    """Steps that need no message."""
     if s.record == PENDING and not s.deleted:
         yield "it is placed", _send(s._replace(record=BINDING), BIND)
     if s.record == RUNNING and s.life < LIVES:
@@ -155,7 +156,7 @@ def _send(s: EvictionState, kind: int, life: int | None = None) -> EvictionState
 
 
 def _take_leadership(s: EvictionState) -> EvictionState:
-    """The successor knows what the ledger has, and asks the cluster again."""
+    """A successor reads the ledger's state, and asks the cluster again."""
     if s.record == BINDING:
         s = _send(s, BIND)
     return (
@@ -200,7 +201,7 @@ def _stop(s: EvictionState, life: int, rules: Set[EvictionRule]) -> EvictionStat
 
 
 def _end(s: EvictionState) -> EvictionState:
-    """The leader records an end: what was evicted is pending again, unless its job goes."""
+    """The leader records an end: an evicted task is pending again, unless its job is deleted."""
     if s.record not in (BINDING, RUNNING, LEAVING):
         return s
     if s.record == LEAVING and s.leader_knows and not s.deleted:

@@ -1,4 +1,4 @@
-"""Breadth first through every state, so that the first violation has the shortest trace."""
+"""Breadth-first exploration of all states, so that the first violation has a shortest trace."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ SCOPES = (
     FaultBudget(crashes=1, pauses=0, cuts=1, changes=1),
     FaultBudget(crashes=0, pauses=1, cuts=1, changes=1),
 )
-"""What is explored by default: a crash and a pause; then each of them while answers are lost and
-users change things. All four at once is a million states and gives nothing that these do not."""
+"""The fault budgets explored by default: a crash and a pause; then each of them with lost answers
+and user changes. All four at once are a million states and find nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explored:
     faults: FaultBudget
     states: int
-    """Different states that were looked at."""
+    """Number of distinct states visited."""
     steps: int
     depth: int
-    """Steps of the longest of the shortest ways to a state."""
+    """The largest distance of a state from the start, in steps."""
     seconds: float
     broken: Promise | None = None
     trace: list[str] = field(default_factory=list)
-    """The steps to the violation, the last one breaks the promise."""
+    """The steps to the violation; the last one breaks the promise."""
 
 
 def successors(s: State, checks: Set[ModelCheck]) -> Iterator[ModelStep]:
-    """Every step that has to be looked at here, in a fixed order.
+    """Every step to explore from here, in a fixed order.
 
-    Where something is on its way whose effect is decided already (see ``settled``), only that is
-    done: whatever else may happen, may happen after it as well.
+    If there is a message whose effect is already decided (see ``settled``), only that step:
+    everything else may happen after it as well.
     """
     step = settled(s, checks)
     if step is not None:
@@ -58,15 +58,15 @@ def successors(s: State, checks: Set[ModelCheck]) -> Iterator[ModelStep]:
 
 
 def every_step(s: State, checks: Set[ModelCheck]) -> Iterator[ModelStep]:
-    """All that can happen next, needed or not."""
+    """All possible next steps, without that reduction."""
     yield from leader.steps(s, checks)
     yield from worker.steps(s, checks)
     yield from failing.steps(s)
 
 
 def settled(s: State, checks: Set[ModelCheck]) -> ModelStep | None:
-    """The end of a message that nothing can change any more, and that changes nothing for others:
-    what was sent under an epoch that is over, and an answer to a leader that listens."""
+    """The delivery of a message whose outcome nothing can change any more, and that changes nothing
+    for others: a request under an epoch that is over, or an answer to a waiting leader."""
     for m in s.messages:
         if m.kind == TURN:
             if ModelCheck.EPOCH in checks and ModelCheck.TURN in checks and m.epoch == 0:
@@ -91,10 +91,8 @@ def explore(
     promises: Set[Promise] = frozenset(Promise),
     within: int | None = None,
 ) -> Explored:
-    """Look at every state that can be reached with these faults and with these checks in place.
-
-    Ends at the first violation of one of ``promises``: no other has a shorter trace. ``within``
-    looks at traces of so many steps only.
+    """Explore every state reachable with these faults and checks. Stops at the first violation of
+    one of ``promises``, which has a shortest trace. ``within``: maximum number of steps.
     """
     started = time.perf_counter()
     first = canonical(begin(faults))
@@ -125,7 +123,7 @@ def explore(
 
 
 Came = dict[State, tuple[State, str] | None]
-"""State -> the state before it and the step that led from there; None for the first."""
+"""State -> (previous state, step); None for the first."""
 
 
 def _trace(came: Came, state: State) -> list[str]:

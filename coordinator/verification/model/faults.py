@@ -1,4 +1,4 @@
-"""What goes wrong: one crash of any role, one pause of any process, leases that run out."""
+"""The failures in the model: a crash of any role, a pause of any process, expiring leases."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _pauses(s: State) -> Iterator[ModelStep]:
 
 
 def _wakes(s: State) -> Iterator[ModelStep]:
-    """A paused process wakes, and renews its lease where it still holds it."""
+    """A paused process resumes, and renews its lease if it still holds it."""
     for index, c in enumerate(s.coordinators):
         if c.paused:
             after = put(s, index, c._replace(paused=False))
@@ -91,7 +91,7 @@ def _wakes(s: State) -> Iterator[ModelStep]:
 
 
 def _leases_end(s: State) -> Iterator[ModelStep]:
-    """Leases run out that nobody renews."""
+    """Leases expire that nobody renews."""
     renewed = any(c.leadership == s.leadership and not c.paused for c in s.coordinators)
     if s.lease_lasts and not renewed:
         yield ModelStep("the leader's lease expires", s._replace(lease_lasts=False))
@@ -103,6 +103,6 @@ def _leases_end(s: State) -> Iterator[ModelStep]:
 
 
 def _accepted(s: State) -> Iterator[ModelStep]:
-    """The operator takes an old copy as it is; nobody may lead meanwhile."""
+    """The operator accepts an old copy of the data; nobody may lead meanwhile."""
     if s.rolled and not s.counts and not s.lease_lasts:
         yield ModelStep("the operator says that the copy counts", s._replace(counts=True))

@@ -1,4 +1,4 @@
-"""What must hold in every state, whatever led to it."""
+"""The invariants of every state, however it was reached."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broken(s: State) -> tuple[Promise, ...]:
 
 
 def _right(s: State, c: ModelCoordinator) -> bool:
-    """Whether the leader's books say what the ledger says; what is in flight may be either."""
+    """Whether the leader's books agree with the ledger; jobs with open turns may differ."""
     for believed, place in zip(c.jobs, s.places, strict=True):
         if believed == (PENDING if place else PLACED):
             return False

@@ -1,4 +1,4 @@
-"""Coordinators: taking the leadership, sending turns, giving workers up, handing a node over."""
+"""Steps of coordinators: take the leadership, send turns, replace workers, hand a node over."""
 
 from __future__ import annotations
 
@@ -108,14 +108,15 @@ def _claim_shards(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
 
 
 def _believed(s: State, job: int) -> int:
-    """What the ledger tells of a job."""
+    """The state of a job, by the ledger."""
     if s.places[job] != ():
         return PLACED
     return GONE if job == SINGLE and s.change != UNCHANGED else PENDING
 
 
 def _recover(s: State, index: int) -> ModelStep:
-    """Read the ledger and the cluster; what only the cluster has is entered into the ledger."""
+    """Read the ledger and the cluster; tasks that only the cluster has are adopted into the
+    ledger."""
     c = s.coordinators[index]
     repaired = s._replace(places=tuple(s.cluster[j] or s.places[j] for j in JOBS))  # type: ignore[arg-type]
     recovered = c._replace(
@@ -143,7 +144,7 @@ def _bless(s: State, index: int, checks: Checks) -> ModelStep:
 
 
 def _start_over(s: State, index: int, text: str) -> ModelStep:
-    """The ledger is an old copy: it ends, and begins anew."""
+    """The ledger is an old copy: the coordinator ends and starts again."""
     after = put(s, index, ModelCoordinator())
     return ModelStep(
         f"{text}: it lacks what was seen, all is read anew", after._replace(lease_lasts=False)
@@ -151,8 +152,8 @@ def _start_over(s: State, index: int, text: str) -> ModelStep:
 
 
 def _begin_worker(s: State, shard: int, epoch: int, run: int) -> State:
-    """The process that is there is adopted under another epoch; one that cannot answer is replaced.
-    What it has not read yet it reads when it wakes."""
+    """The existing process is adopted under a new epoch; one that cannot answer is replaced. A
+    paused one reads the new epoch when it resumes."""
     messages = s.messages
     if s.processes[shard].status == PAUSED:
         old = s.processes[shard]
@@ -212,7 +213,7 @@ def _take_answers(s: State, index: int) -> Iterator[ModelStep]:
 
 
 def hear(s: State, index: int, m: Message) -> ModelStep:
-    """An answer that this coordinator waits for."""
+    """Process an answer that this coordinator waits for."""
     c = s.coordinators[index]
     deleted = m.job == SINGLE and s.change != UNCHANGED
     belief = PLACED if m.answer == ACCEPTED else GONE if deleted else PENDING
@@ -222,7 +223,7 @@ def hear(s: State, index: int, m: Message) -> ModelStep:
 
 
 def _give_up(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
-    """Claim the shard, then read what became of its turns, then begin another worker."""
+    """Claim the shard, then read the results of its turns, then start another worker."""
     c = s.coordinators[index]
     if c.run != s.run:
         return  # it blesses the new run first
@@ -261,7 +262,7 @@ def _looks_lost(s: State, c: ModelCoordinator, shard: int) -> bool:
 
 
 def _bless_again(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
-    """The server was restarted under a leader that lives."""
+    """Accept the run of a server that was restarted under a living leader."""
     c = s.coordinators[index]
     if c.run == s.run:
         return
@@ -296,7 +297,7 @@ def _hand_over(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
 
 
 def _change(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
-    """The user deletes the single job or a member of it, or sets the moving node out of use."""
+    """The user deletes the single job or a member of it, or cordons the moving node."""
     c = s.coordinators[index]
     if not s.changes or not ledger.may_write(s, c, checks):
         return
@@ -310,7 +311,7 @@ def _change(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
 
 
 def _bind(s: State, index: int) -> Iterator[ModelStep]:
-    """Tell the cluster what the bind stream says. A leader that was deposed reads the same."""
+    """Bind in the cluster what the bind stream contains. A deposed leader reads the same stream."""
     c = s.coordinators[index]
     if s.leadership != c.leadership or not s.crashes:
         return

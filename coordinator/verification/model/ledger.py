@@ -1,7 +1,7 @@
-"""The ledger of the model: what the scripts check, in their order, one function for each call.
+"""The model's ledger: the scripts' checks in their order, one function per call.
 
-A commit is judged as ``gate`` of prelude.lua and ``judge`` of commit.lua do it; ``broken`` says
-which promise an acceptance breaks, from the state alone and without these checks.
+A commit is judged as by ``gate`` of prelude.lua and ``judge`` of commit.lua. ``broken`` tells which
+promise an acceptance breaks, from the state alone and without these checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Checks = Set[ModelCheck]
 
 
 def fenced(s: State, checks: Checks, *, run: int, epoch_holds: bool, lease_lasts: bool) -> bool:
-    """The gate of every batch: run, then epoch and its lease."""
+    """Whether the gate refuses a batch: by the run, then by the epoch and its lease."""
     if ModelCheck.RUN in checks and not (s.blessed == s.run == run):
         return True
     if ModelCheck.EPOCH in checks and not epoch_holds:
@@ -38,7 +38,7 @@ def fenced(s: State, checks: Checks, *, run: int, epoch_holds: bool, lease_lasts
 
 
 def judge(s: State, m: Message, checks: Checks) -> int:
-    """What the commit script answers to a request."""
+    """The commit script's answer to a request."""
     holds, lasts = s.shards[m.shard] == m.epoch, s.lasts[m.shard]
     if fenced(s, checks, run=m.run, epoch_holds=holds, lease_lasts=lasts):
         return FENCED
@@ -54,7 +54,8 @@ def judge(s: State, m: Message, checks: Checks) -> int:
 
 
 def _read_conflict(s: State, m: Message) -> bool:
-    """Workers plan on what they read before the change: a view may be as old as it likes."""
+    """Whether the job or node changed after the worker read it: a worker's view may be arbitrarily
+    old."""
     dropped = m.job == SINGLE and s.change == DROPPED
     return dropped or (s.cordoned and MOVING in m.place)
 
@@ -69,7 +70,7 @@ def _crowded(places: tuple[tuple[int, ...], tuple[int, ...]], m: Message) -> boo
 
 
 def broken(s: State, m: Message) -> tuple[Promise, ...]:
-    """Which promises it breaks that this request is accepted (for the first time)."""
+    """The promises that accepting this request (for the first time) breaks."""
     void = s.shards[m.shard] != m.epoch or not s.lasts[m.shard] or s.blessed != s.run
     breaks_of = {
         Promise.ONE_PLACE: s.places[m.job] != (),
@@ -101,14 +102,17 @@ def may_write(s: State, c: ModelCoordinator, checks: Checks) -> bool:
 
 
 def leads(s: State, c: ModelCoordinator, checks: Checks) -> bool:
-    """Whether it may claim shards and bless."""
+    """Whether the coordinator may claim shards and accept runs."""
     return ModelCheck.LEADER not in checks or s.leadership == c.leadership
 
 
 def behind(s: State, c: ModelCoordinator, checks: Checks) -> bool:
-    """Whether the log lacks what this coordinator asks for: the newest entry that was noted beside
-    the data, or that it has seen since. Who has read this run has read up to its own claims: are
-    they told in the log, it asks for them, and they are there."""
+    """Whether the log lacks the newest entry that this coordinator knows, from the note beside the
+    data or its own reading.
+
+    A coordinator that has read this run has read up to its own claims. If claims are logged, it
+    asks for them, and they are there.
+    """
     if not s.rolled:
         return False
     has_read = c.run == s.run
@@ -116,5 +120,5 @@ def behind(s: State, c: ModelCoordinator, checks: Checks) -> bool:
 
 
 def accepted_too_early(s: State) -> tuple[Promise, ...]:
-    """What it breaks that this run is blessed now."""
+    """The promises that accepting this run now breaks."""
     return (Promise.OLD_COPY,) if s.rolled and not s.counts else ()

@@ -1,8 +1,8 @@
-"""The words of the model: what one state of the whole system is, and when two states are the same.
+"""The state of the model, and the equivalence of states.
 
-Two shards with a worker each, two coordinators, three nodes that hold one task each, two jobs: a
-gang of two tasks (job 0) and a single task (job 1). Everything is small tuples, so that states can
-be compared and kept by the hundred thousand.
+Two shards with a worker each, two coordinators, three nodes for one task each, two jobs: a gang of
+two tasks (job 0) and a single task (job 1). States are small tuples, so that hundreds of thousands
+can be compared and stored.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ SHARDS = (0, 1)
 GANG, SINGLE = 0, 1
 JOBS = (GANG, SINGLE)
 MOVING = 1
-"""The node that goes from shard 0 to shard 1; node 0 stays with the one, node 2 with the other."""
+"""The node that moves from shard 0 to shard 1; node 0 stays with shard 0, node 2 with shard 1."""
 
 Place = tuple[int, ...]
-"""Nodes of a job's tasks, in the order of the tasks; () where it is pending."""
+"""Nodes of a job's tasks, in the order of tasks; () while pending."""
 
 # What a coordinator does.
 STANDBY, ELECTED, CLAIMED, RECOVERED, LEADING = range(5)
@@ -52,15 +52,16 @@ class Message(NamedTuple):
     job: int
     shard: int
     epoch: int
-    """The shard's epoch under which it was sent."""
+    """The shard's epoch at the time of sending."""
     run: int = 0
-    """REQUEST: the run of the server that the worker was told of."""
+    """REQUEST: the server's run, as the worker knows it."""
     place: Place = ()
-    """REQUEST: where the worker wants to place the job."""
+    """REQUEST: the nodes where the worker wants to place the job."""
     answer: int = NEVER
-    """REQUEST: what the ledger's window remembers as its first answer. ANSWER: the answer."""
+    """REQUEST: the first answer, which the ledger remembers. ANSWER: the answer."""
     old: bool = False
-    """TURN: it went to a process that was replaced since (paused, it may still read it)."""
+    """TURN: it was sent to a process that was replaced since (and may still read it after a
+    pause)."""
 
 
 class ModelCoordinator(NamedTuple):
@@ -68,9 +69,9 @@ class ModelCoordinator(NamedTuple):
     paused: bool = False
     leadership: int = 0
     shards: tuple[int, int] = (0, 0)
-    """The epochs it claimed for the shards."""
+    """The epochs that it claimed for the shards."""
     run: int = 0
-    """The run of the server that it recovered from or blessed."""
+    """The server's run that it recovered from or accepted."""
     jobs: tuple[int, int] = (PENDING, PENDING)
 
 
@@ -85,21 +86,21 @@ class State(NamedTuple):
     run: int
     blessed: int
     rolled: bool
-    """This run began with an old copy: something acknowledged is missing in it."""
+    """This run began with an old copy of the data, which lacks acknowledged entries."""
     counts: bool
-    """Somebody has said that this copy counts."""
+    """The operator has accepted this copy."""
     leadership: int
     lease_lasts: bool
     shards: tuple[int, int]
     lasts: tuple[bool, bool]
-    """Whether the leases of the shards' epochs last."""
+    """Whether the leases of the shards' epochs are valid."""
     phase: int
     places: tuple[Place, Place]
     change: int
     cordoned: bool
     # Everybody else.
     cluster: tuple[Place, Place]
-    """Where the cluster runs the jobs."""
+    """Nodes on which the cluster runs the jobs."""
     coordinators: tuple[ModelCoordinator, ModelCoordinator]
     processes: tuple[ModelProcess, ModelProcess]
     messages: tuple[Message, ...]
@@ -114,26 +115,27 @@ class ModelStep(NamedTuple):
     label: str
     after: State
     broken: tuple[Promise, ...] = ()
-    """The promises that this step breaks by itself."""
+    """Promises that this step itself breaks."""
     request: Message | None = None
     """The request that the ledger judges in this step."""
 
 
 class FaultBudget(NamedTuple):
-    """How often what may go wrong."""
+    """Number of failures of each kind."""
 
     crashes: int = 1
-    """Kills of a coordinator, a worker or the server, each of which is started again."""
+    """Kills of a coordinator, a worker or the server, each followed by a restart."""
     pauses: int = 1
-    """A coordinator or a worker stands still, and wakes at any time after."""
+    """Pauses of a coordinator or a worker, of any length."""
     cuts: int = 1
-    """Answers of the ledger that are lost, so that the request comes again."""
+    """Lost answers of the ledger, after which the request is repeated."""
     changes: int = 1
-    """Users: a job or a member is deleted, or a node cordoned, while a statement is on its way."""
+    """User changes (a job or member deleted, a node cordoned) while a statement is in progress."""
 
 
 def begin(faults: FaultBudget) -> State:
-    """A coordinator leads, both workers are up, both jobs are pending, nothing is on its way."""
+    """The initial state: a coordinator leads, both workers are up, both jobs pending, no
+    messages."""
     leader = ModelCoordinator(role=LEADING, leadership=1, shards=(1, 1))
     return State(
         run=0,
@@ -160,12 +162,12 @@ def begin(faults: FaultBudget) -> State:
 
 
 def canonical(s: State) -> State:
-    """The representative of all states that differ from this one in nothing that counts.
+    """The representative of all equivalent states.
 
-    Epochs are compared for equality alone, so any numbers in the same order will do. Those that
-    neither the ledger nor a worker nor the leader holds are all alike (0), and of equal messages
-    under them one stands for all: the second can do nothing that the first did not. The two
-    coordinators are alike, so their order does not count; nor does that of messages.
+    Epochs are only compared for equality, so any numbers in the same order are equivalent. Epochs
+    that neither the ledger nor a worker nor the leader holds are all equivalent (0), and of equal
+    messages under them one is enough: the second can do nothing that the first did not. The two
+    coordinators are interchangeable, and the order of messages does not matter.
     """
     first, second = s.coordinators
     first, second = _plain(first, s.leadership), _plain(second, s.leadership)
@@ -201,7 +203,7 @@ Ranks = dict[int, int]
 
 @cache
 def _ranks(*epochs: int) -> Ranks:
-    """Epoch -> its rank among them; 0 (none) stays 0."""
+    """Epoch -> its rank; 0 (none) stays 0."""
     return {epoch: rank for rank, epoch in enumerate(sorted({0, *epochs}))}
 
 
@@ -223,7 +225,7 @@ def _of(process: ModelProcess, ranks: Ranks) -> ModelProcess:
 def _messages(
     messages: tuple[Message, ...], waiting: ModelCoordinator, ranks: tuple[Ranks, Ranks]
 ) -> tuple[Message, ...]:
-    """Answers that nobody waits for are as good as lost."""
+    """Drop answers that nobody waits for: they are as good as lost."""
     canonical_messages = set()
     for m in messages:
         if m.kind == ANSWER and not awaits(waiting, m):
@@ -234,12 +236,13 @@ def _messages(
 
 
 def awaits(c: ModelCoordinator, m: Message) -> bool:
-    """Whether this coordinator waits for an answer to this job under this epoch."""
+    """Whether this coordinator waits for an answer about this job under this epoch."""
     return c.shards[m.shard] == m.epoch and c.jobs[m.job] >> 1 == m.shard
 
 
 def _plain(c: ModelCoordinator, leadership: int) -> ModelCoordinator:
-    """Who was deposed gets no more answers: it may still send what it believes pending."""
+    """A deposed coordinator gets no more answers, but may still send jobs that it believes
+    pending."""
     if c.role == STANDBY or c.leadership == leadership:
         return c
     first, second = c.jobs
@@ -249,5 +252,5 @@ def _plain(c: ModelCoordinator, leadership: int) -> ModelCoordinator:
 
 
 def with_item(pair: tuple[T, T], index: int, item: T) -> tuple[T, T]:
-    """The pair with another item at an index."""
+    """The pair with the item at an index replaced."""
     return (item, pair[1]) if index == 0 else (pair[0], item)

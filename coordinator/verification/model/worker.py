@@ -1,4 +1,4 @@
-"""Workers and their messages: a turn is planned, a request is judged, an answer may be lost."""
+"""Steps of workers and messages: plan a turn, judge a request, lose an answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def steps(s: State, checks: Checks) -> Iterator[ModelStep]:
 
 
 def without(s: State, message: Message, *more: Message) -> State:
-    """The message is gone, others came."""
+    """The state with the message removed and others added."""
     rest = list(s.messages)
     rest.remove(message)
     return s._replace(messages=(*rest, *more))
@@ -50,14 +50,15 @@ def without(s: State, message: Message, *more: Message) -> State:
 
 
 def own_nodes(shard: int, phase: int) -> Place:
-    """Where a worker places in hard mode, once it has seen this phase of the partition."""
+    """The nodes that a worker may use in hard mode once it has seen this phase of the partition."""
     if shard == 0:
         return (0, MOVING) if phase == BEFORE else (0,)
     return (MOVING, 2) if phase == IN_USE else (2,)
 
 
 def places(job: int, shard: int, phase: int) -> list[Place]:
-    """Where the job may go. What a view says of free room may be old, so all of it is possible."""
+    """Possible placements of the job. A view's free room may be outdated, so all of it is
+    possible."""
     nodes = own_nodes(shard, phase)
     if job == GANG:
         return [nodes] if len(nodes) == 2 else []
@@ -65,7 +66,7 @@ def places(job: int, shard: int, phase: int) -> list[Place]:
 
 
 def _plan(s: State, turn: Message, checks: Checks) -> Iterator[ModelStep]:
-    """The worker reads the log, then plans; from here on its request is on its way."""
+    """The worker reads the log, then plans, and its request is sent."""
     process = s.processes[turn.shard]
     if turn.old:
         epoch, run = turn.epoch, turn.run  # read by the process that was replaced, when it wakes

@@ -1,1 +1,1 @@
-"""A recorded cluster decided again, by this version, a policy or an arrangement of shards."""
+"""Replays of a recorded cluster with this version, another policy, or several shards."""

@@ -1,4 +1,4 @@
-"""What is to be decided: scenarios and dumps from files, each with what it is to be run under."""
+"""The inputs of a replay: scenarios and dumps from files, each with its policy."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One cluster, and the policy to decide under."""
+    """A recorded cluster and the policy to replay it with."""
 
     id: str
     policy: Policy
     recorded: Recorded
     mode: Mode = Mode.NONE
     own_rows: Sequence[int] | None = None
-    """Rows of the shard whose session it is, None = all."""
+    """Rows of the session's own shard; None = all."""
     now: float = 0.0
     """Seconds since 1970."""
     notes: list[str] = field(default_factory=list)
-    """What was taken otherwise than it may look, for people."""
+    """Notes for people about assumptions made while reading."""
     dump: bool = False
-    """It came as Kubernetes' objects, and not as a scenario."""
+    """Read from Kubernetes objects, not from a scenario."""
 
 
 def read_cases(
@@ -42,10 +42,9 @@ def read_cases(
     only: str = "",
     now: float | None = None,
 ) -> list[Case]:
-    """(file, its documents) -> what is in them: scenarios one by one, and all objects together as
-    one cluster. ``policy`` counts before what a file says.
-
-    Raises ScenarioError, RecordError, PolicyError; the message begins with the file."""
+    """(file, its documents) -> cases: each scenario is one, all objects together are one cluster.
+    ``policy`` overrides those in files. Raises ScenarioError, RecordError, PolicyError; messages
+    begin with the file."""
     cases: list[Case] = []
     objects: list[Json] = []
     files: list[str] = []
@@ -62,7 +61,7 @@ def read_cases(
 
 
 def _values(file: str, documents: Sequence[Any]) -> Iterator[Json]:
-    """What stands in a file, lists of scenarios opened."""
+    """The values in a file, with lists of scenarios expanded."""
     for document in documents:
         for value in document if isinstance(document, list) else [document]:
             if value is None:

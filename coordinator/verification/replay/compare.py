@@ -1,4 +1,4 @@
-"""Decisions that differ between two policies."""
+"""Differences between the decisions of two policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING = "waits"
 
 @dataclass(frozen=True, slots=True)
 class DecisionDifference:
-    """One pod or PodGroup that two policies decide differently."""
+    """A pod or PodGroup that two policies decide differently."""
 
     id: str
     kind: str
@@ -34,7 +34,7 @@ class DecisionDifference:
 def differences(
     results: Iterable[ReplayResult], other_results: Iterable[ReplayResult]
 ) -> list[DecisionDifference]:
-    """Of the sessions in a row under one policy and under another."""
+    """Differences between the sessions under one policy and under another."""
     ours, others = list(results), list(other_results)
     name = ours[0].id if ours else ""
     changes = []
@@ -51,7 +51,7 @@ def differences(
 
 
 def _pods(results: Iterable[ReplayResult]) -> dict[str, str]:
-    """What was decided about a pod, one session after the other."""
+    """The decisions about each pod over all sessions."""
     decisions_of: dict[str, list[str]] = {}
     last: dict[str, str] = {}
     for result in results:
@@ -69,7 +69,7 @@ def _decisions(result: ReplayResult) -> Iterator[tuple[str, str]]:
 
 
 def _groups(results: Iterable[ReplayResult]) -> dict[str, str]:
-    """The phase that each PodGroup has in the end."""
+    """The final phase of each PodGroup."""
     last: dict[str, str] = {}
     for result in results:
         last |= {key: str(group["phase"]) for key, group in result.pod_groups.items()}

@@ -1,9 +1,9 @@
-"""Sessions in a row: what the cluster is assumed to have done between two of them.
+"""Several sessions in a row, with assumed progress of the cluster in between.
 
-A task that was bound runs. A task that was evicted has left its node and waits again, as the
-controller that made it makes it anew. A pipelined task waits, with its node in mind, for the next
-session to bind it. What was on its way out when the record was taken is gone. Nothing else ends:
-what runs goes on. Phases of PodGroups are those that the session wrote.
+A bound task runs. An evicted task has left its node and is pending again, as if its controller
+recreated it. A pipelined task is pending, and keeps its nomination for the next session to bind.
+Tasks that were leaving when the record was taken are gone. Running tasks never end. PodGroups have
+the phases that the session wrote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shard_worker.view.mode import Mode
 from shared.policy.model import Policy
 
 PERIOD = 1.0
-"""Seconds from one session to the next, as Volcano's schedule period."""
+"""Seconds between sessions, as Volcano's schedule period."""
 ALLOCATED_HYPER_NODE = "volcano.sh/job-allocated-hypernode"
 
 
@@ -37,7 +37,7 @@ def run_cycles(
     own_rows: Sequence[int] | None = None,
     now: float = 0.0,
 ) -> Iterator[ReplayResult]:
-    """One result for each session. Raises LedgerRefused."""
+    """Yield one result per session. Raises LedgerRefused."""
     memory: dict[str, float] = {}
     for _ in range(cycles):
         session = run_session(
@@ -48,7 +48,7 @@ def run_cycles(
 
 
 def between(recorded: Recorded, ssn: Session, now: float) -> Recorded:
-    """What stands when the next session opens."""
+    """The cluster at the start of the next session."""
     world = ssn.world
     evicted = {id(op.task) for op in ssn.committed if op.kind is OpKind.EVICT}
     standings = []

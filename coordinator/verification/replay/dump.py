@@ -1,8 +1,8 @@
-"""A dump of a cluster, as ``kubectl get nodes,pods,... -A -o yaml`` writes it, made fit to replay.
+"""Prepares a cluster dump (``kubectl get nodes,pods,... -A -o yaml``) for a replay.
 
-A dump has everything of a cluster, not only what is scheduled here. Pods without a PodGroup that
-another scheduler placed are foreign: they use their nodes, and nobody here evicts them. Kinds that
-no decision looks at are left out, and counted.
+A dump has everything in a cluster, not only what is scheduled here. Pods without a PodGroup that
+another scheduler placed are foreign: they use their nodes, and are never evicted. Kinds that no
+decision depends on are left out, and counted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from shared.policy.model import Policy
 Json = dict[str, Any]
 
 OUR_SCHEDULERS = ("", "quadrant", "volcano", "volcano-agent-scheduler")
-"""``spec.schedulerName`` of pods that are ours without a PodGroup; "" = not said."""
+"""``spec.schedulerName`` of pods that belong to this scheduler even without a PodGroup; "" = not
+set."""
 TAKEN = "quadrant.dev/taken"
-"""Annotation of the ConfigMap that ``quadrant snapshot`` writes: when, seconds since 1970."""
+"""Annotation of the ConfigMap that ``quadrant snapshot`` writes: time of the snapshot in seconds
+since 1970."""
 _ENDED = ("Succeeded", "Failed")
 _JOB = ("batch.volcano.sh/v1alpha1", "Job")
 _KEPT_OF_POD = ("nodeName", "overhead", "hostNetwork")
@@ -34,23 +36,23 @@ _KEPT_OF_POD = ("nodeName", "overhead", "hostNetwork")
 
 @dataclass(slots=True)
 class Dump:
-    """Objects to replay, and what was found beside them."""
+    """Objects to replay, and other findings in the dump."""
 
     items: list[Json] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
-    """``namespace/name`` of the pods that only use their nodes."""
+    """``namespace/name`` of pods that only use their nodes."""
     policy: Policy | None = None
-    """Of a ConfigMap among the objects."""
+    """The policy of a ConfigMap among the objects."""
     events: list[Json] = field(default_factory=list)
-    """The record of what happened before, as far as it is in the dump."""
+    """Events in the dump."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """What was left out, and how many of it."""
+    """Kind -> number of objects left out."""
     now: float = 0.0
-    """When it was taken: as it says, else the latest time that any object tells."""
+    """Time of the dump: as it says, else the latest time in any object."""
 
 
 def read_dump(objects: Iterable[Mapping[str, Any]]) -> Dump:
-    """Raises PolicyError where a ConfigMap holds a policy that cannot be used."""
+    """Read a dump. Raises PolicyError if a ConfigMap has an invalid policy."""
     dump, taken_at = Dump(), 0.0
     objects = list(objects)
     groups = {_key(obj) for obj in objects if obj.get("kind") == "PodGroup"}
@@ -75,7 +77,7 @@ def read_dump(objects: Iterable[Mapping[str, Any]]) -> Dump:
 
 
 _BESIDE = ("Namespace", "Shard")
-"""Kinds that say nothing of what there is to decide."""
+"""Kinds without influence on decisions."""
 _KIND_NAMES = frozenset(kind for _, kind in KINDS)
 
 
@@ -111,7 +113,8 @@ def _take_pod(dump: Dump, obj: Mapping[str, Any]) -> None:
 
 
 def _usage_of(obj: Mapping[str, Any]) -> Json:
-    """A pod with nothing but what it uses and is found by: others may write what we do not read."""
+    """A foreign pod reduced to its usage and identity: the rest may have fields that the parsers
+    refuse."""
     meta, spec = _part(obj, "metadata"), _part(obj, "spec")
     metadata = {name: meta[name] for name in ("name", "namespace", "uid", "labels") if name in meta}
     return {
@@ -135,7 +138,7 @@ def _container(container: object) -> object:
 
 
 def _take_job(dump: Dump, obj: Mapping[str, Any], groups: set[str]) -> None:
-    """A Job is its PodGroup and its pods, where these are there."""
+    """Add a Job, unless its PodGroup and pods are in the dump."""
     meta = _part(obj, "metadata")
     namespace = meta.get("namespace") or "default"
     if f"{namespace}/{meta.get('name')}-{meta.get('uid')}" in groups:
@@ -165,14 +168,14 @@ def _taken(obj: Mapping[str, Any]) -> float:
 
 
 def latest(obj: Mapping[str, Any]) -> float:
-    """The latest time that an object tells, seconds since 1970; 0 where it tells none."""
+    """The latest time in an object, in seconds since 1970; 0 if it has none."""
     meta, status = _part(obj, "metadata"), _part(obj, "status")
     times = (meta.get("creationTimestamp"), meta.get("deletionTimestamp"), status.get("startTime"))
     return max(map(_seconds, times))
 
 
 def _seconds(time: object) -> float:
-    """0 for what is no time; who reads the object says so."""
+    """A time in seconds; 0 if invalid, which the object's parser reports."""
     if not isinstance(time, str):
         return 0.0
     try:

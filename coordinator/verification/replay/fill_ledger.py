@@ -1,7 +1,7 @@
-"""Everything recorded, put into a ledger as a leader finds it after a restart.
+"""Puts a recorded cluster into a ledger, as a leader finds it after a restart.
 
-The objects are stored, and the tasks that the cluster has on its nodes are adopted. A task on a
-node that is not among the recorded ones is on a node that is gone.
+Objects are stored, and tasks on nodes are adopted. A task whose node is not recorded counts as
+being on a deleted node.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _THEN = {Status.SUCCEEDED: TaskState.SUCCEEDED, Status.FAILED: TaskState.FAILED}
 
 @dataclass(frozen=True, slots=True)
 class FilledLedger:
-    """A ledger that has everything, and the leadership of who filled it."""
+    """A filled ledger, and the leadership of its writer."""
 
     leader: Epoch
     intake: Epoch
@@ -63,9 +63,9 @@ def fill(
     tree: bool = True,
     partition: PutPartition | None = None,
 ) -> FilledLedger:
-    """``gangs``: does the policy keep gangs together? Else their minima bind nobody. ``limits``:
-    does it keep queues within their capability? Else that binds nobody.
-    ``tree``: also within those of the queues above them?"""
+    """Fill the ledger. ``gangs``: the policy keeps gangs together; else minima are not enforced.
+    ``limits``: it keeps queues within their capability; else that is not enforced. ``tree``: also
+    within those of their ancestors."""
     leader = at_once(ledger.claim(COORDINATOR))
     run_id = at_once(ledger.bless(leader))
     intake = at_once(ledger.claim(INTAKE, leader=leader))
@@ -107,8 +107,11 @@ def _stored(recorded: Recorded, *, gangs: bool, limits: bool, tree: bool) -> Ite
 
 
 def _put_queue(op: PutQueue, *, limits: bool) -> PutQueue:
-    """As far as Volcano's rules look at a capability: they leave out ``pods`` and what root itself
-    may have, and proportion deals what is guaranteed whatever the capability says."""
+    """The queue with its capability as far as Volcano's rules enforce it.
+
+    They ignore ``pods`` and root's own capability, and proportion distributes guarantees whatever
+    the capability.
+    """
     if not limits or op.capability is None:
         return replace(op, capability=None)
     guarantee = dict(op.guarantee)
@@ -122,7 +125,7 @@ def _put_job(op: PutJob, job: Job, *, gangs: bool) -> PutJob:
 
 
 def usage(recorded: Recorded) -> Mapping[int, Mapping[int, int]]:
-    """Row -> slot -> what pods of others use of the node."""
+    """Row -> slot -> usage by other schedulers' pods."""
     used: dict[int, Counter[int]] = {}
     for standing in recorded.standings:
         if standing.foreign:
@@ -133,7 +136,8 @@ def usage(recorded: Recorded) -> Mapping[int, Mapping[int, int]]:
 
 
 def named_usage(recorded: Recorded) -> Mapping[int, list[tuple[str, Vector]]]:
-    """The same of named things. Every pod uses some slot, so that these rows are among those."""
+    """The same for named things. Every pod uses some slot, so these rows are among those of
+    :func:`usage`."""
     used: dict[int, dict[str, Vector]] = {}
     for standing in recorded.standings:
         if standing.foreign:
@@ -153,7 +157,7 @@ def _ghost(recorded: Recorded) -> int:
 
 
 def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
-    """Where tasks are, and which of them have ended there."""
+    """(tasks on nodes, those of them that have ended)"""
     queues = {queue.name for queue in recorded.queues}
     ghost = _ghost(recorded)
     present: list[StatusItem] = []

@@ -1,7 +1,7 @@
-"""The ledger's double beside a session: it must accept what one scheduler decides.
+"""Checks a session against the ledger's double, which must accept what one scheduler decides.
 
-It has everything that is recorded. Every statement that the session keeps is put to it, and it
-judges by its own rules.
+The double has everything recorded. Every statement that the session keeps is committed to it, and
+judged by its own rules.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from shared.messages.messages import (
 )
 
 OURS, OTHERS = 0, 1
-"""The two shards of a replay: the one whose session it is, and all else."""
+"""The two shards of a replay: the session's, and one for all other nodes."""
 _PROMISED = 60.0
-"""Seconds for which a nomination holds."""
+"""Seconds until a nomination expires."""
 
 
 class LedgerRefused(RuntimeError):
-    """The ledger did not accept what the session decided: one of the two is wrong."""
+    """The ledger did not accept the session's decision: one of the two is wrong."""
 
 
 class ReplayLedger:
-    """A ledger with everything recorded in it, and the writer's side of it."""
+    """A ledger with everything recorded, and its writer."""
 
     def __init__(
         self, recorded: Recorded, ssn: Session, *, own_rows: Sequence[int] | None = None
     ) -> None:
-        """``ssn``: what its policy does not keep, the ledger need not. ``own_rows``: rows of the
+        """``ssn``: limits that its policy does not keep are not enforced. ``own_rows``: rows of the
         own shard, None = all."""
         self.recorded = recorded
         self.stopped = ""
-        """Why later statements are not judged any more, "" while they are."""
+        """Why later statements are no longer judged; "" while they are."""
         self._ssn = ssn
         self.ledger = ledger = LedgerDouble(random.Random(0))
         filled = fill(
@@ -70,10 +70,10 @@ class ReplayLedger:
         self._versions = {s.job.jid: s.job.spec for s in recorded.standings}
         self._qids = {queue.name: queue.qid for queue in recorded.queues}
         self._held: dict[int, dict[int, int]] = {}
-        """jid -> tix -> row of what the job was promised and still is."""
+        """jid -> tix -> row of the job's nominations."""
 
     def view(self) -> View:
-        """All nodes, with what is used of them."""
+        """A view of all nodes with their usage."""
         view = View(shard=OURS)
         view.load(at_once(self.ledger.snapshot(workload=False)))
         return view
@@ -94,7 +94,7 @@ class ReplayLedger:
     # --- what is decided ----------------------------------------------------------------------
 
     def commit(self, action: str, operations: Sequence[Operation]) -> None:
-        """Put what the session keeps to the ledger. Raises LedgerRefused."""
+        """Commit what the session keeps. Raises LedgerRefused."""
         for statement in self._statements(action, operations):
             if self.stopped:
                 return
@@ -112,7 +112,7 @@ class ReplayLedger:
 
     def _counts_more(self) -> bool:
         """Whether tasks are leaving or unknown. The ledger counts them against a capability until
-        their node is rid of them, Volcano does not: the service would decide the same, only
+        they have left their nodes, and Volcano does not: the service would decide the same, only
         later."""
         uncertain = Status.UNKNOWN | Status.RELEASING
         return any(task.status & uncertain for task in self._ssn.world.tasks())
@@ -150,7 +150,7 @@ class ReplayLedger:
         return statements
 
     def _evictions(self, action: str, victims: Mapping[int, list[Operation]]) -> list[EvictRun]:
-        """``victims``: by job."""
+        """``victims``: by jid."""
         runs: dict[tuple[int, int, int], EvictRun] = {}
         guards = Guards(self._ssn, action)
         for jid, operations in victims.items():
@@ -166,7 +166,8 @@ class ReplayLedger:
         return list(runs.values())
 
     def _core(self, jid: int, operations: Sequence[Operation]) -> list[Run]:
-        """A statement replaces the promises of its job: those that stand are made again."""
+        """The statement's core. It replaces all nominations of the job, so existing ones are
+        included."""
         promised = self._held.setdefault(jid, {})
         runs: dict[tuple[int, int, int], Run] = {}
         ssn = self._ssn
@@ -187,7 +188,8 @@ class ReplayLedger:
 
 
 def _looks_up(ssn: Session) -> bool:
-    """Does any rule look at the queues above one? Those that are known not to are left out."""
+    """Whether a rule of the policy may depend on a queue's ancestors; rules known not to are
+    ignored."""
     flat = {"proportion"} | {
         option.name
         for tier in ssn.policy.tiers

@@ -1,4 +1,4 @@
-"""What a session did, as a replay tells it."""
+"""The result of a session in a replay."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _SCHEDULED = Status.RUNNING | Status.BOUND | COMPLETED
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What one session did. Keys are ``namespace/name``."""
+    """The result of one session. Keys are ``namespace/name``."""
 
     id: str
     binds: dict[str, str]
-    """Pod -> node. Pods that are placed and wait for a volume are not among them yet."""
+    """Pod -> node, without placed pods that wait for a volume."""
     evicted: list[str]
     pipelined: dict[str, str]
-    """Pod -> node, of every task that a node is promised to when the session ends."""
+    """Pod -> node of every task with a nomination at the end of the session."""
     pod_groups: dict[str, dict[str, Any]]
     tasks: dict[str, dict[str, int]]
-    """PodGroup -> state -> how many of its tasks are in it."""
+    """PodGroup -> state -> number of tasks."""
     victims: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Evicted pod -> its node, and the rule by which; for people."""
+    """Evicted pod -> (node, rule); for display."""
     alone: dict[str, list[str]] = field(default_factory=dict)
-    """Pod without a PodGroup that waits -> why."""
+    """Pending pod without a PodGroup -> reasons."""
 
     def as_json(self) -> dict[str, Any]:
-        """``pods`` only where some without a PodGroup wait."""
+        """As JSON; ``pods`` only if pods without a PodGroup are pending."""
         document = {
             "id": self.id,
             "binds": self.binds,
@@ -51,8 +51,8 @@ class ReplayResult:
 
 
 def result_of(name: str, ssn: Session, standings: Iterable[PlacedJob]) -> ReplayResult:
-    """Read what the session left behind. ``standings``: of all jobs before it; of those that it
-    did not look at, as their queue is not there, nothing is different."""
+    """Read a session's result. ``standings``: all jobs before it; jobs that it skipped because
+    their queue does not exist are unchanged."""
     world = ssn.world
     operations = ssn.committed
     groups = [job for job in world.session_jobs() if job.job.kind == "PodGroup"]
@@ -101,12 +101,12 @@ def _take_left(result: ReplayResult, standing: PlacedJob) -> None:
 
 
 def by_word(counts: Mapping[Status, int]) -> dict[str, int]:
-    """How many tasks are in each state, by Volcano's word."""
+    """Number of tasks by state, with Volcano's names."""
     return {str(status.name).capitalize(): n for status, n in sorted(counts.items()) if n}
 
 
 def _waits_for_volume(world: World, task: TaskInfo) -> bool:
-    """It has its node, and is bound to it once its volumes are bound."""
+    """Whether the task has a node but will be bound only when its volumes are."""
     constraints = task.cls.constraints
     claims, namespace = world.objects.volume_claims, task.job.job.namespace
     for name in () if constraints is None else constraints.volumes:
@@ -117,7 +117,7 @@ def _waits_for_volume(world: World, task: TaskInfo) -> bool:
 
 
 def phase_of(ssn: Session, job: SessionJob) -> str:
-    """The phase that Volcano writes when the session closes."""
+    """The phase that Volcano writes at the end of a session."""
     leaving = sum(1 for task in job.tasks if task.status is Status.RELEASING and task.row >= 0)
     unschedulable = _unschedulable(ssn, job)
     return phase_by(
@@ -137,8 +137,8 @@ def phase_by(
     before: str,
     unschedulable: bool,
 ) -> str:
-    """Section 3.14's rule. ``counts``: tasks by state; ``leaving``: those still on a node that are
-    to go; ``unschedulable``: the gang plugin said so in this session."""
+    """The phase by section 3.14. ``counts``: tasks by state; ``leaving``: tasks still on a node
+    that have to leave; ``unschedulable``: set by the gang plugin in this session."""
     if counts.get(Status.RUNNING) and unschedulable:
         return "Unknown"
     scheduled = sum(n for status, n in counts.items() if status & _SCHEDULED) + leaving
@@ -149,17 +149,17 @@ def phase_by(
 
 
 def speaks(policy: Policy, plugin: str) -> bool:
-    """Does the policy name this plugin?"""
+    """Whether the policy contains this plugin."""
     return any(option.name == plugin for tier in policy.tiers for option in tier)
 
 
 def _unschedulable(ssn: Session, job: SessionJob) -> bool:
-    """Did the gang plugin raise the condition Unschedulable?"""
+    """Whether the gang plugin set the condition Unschedulable."""
     return speaks(ssn.policy, "gang") and not job.is_ready
 
 
 def reasons_of(ssn: Session, job: SessionJob) -> list[str]:
-    """Why not all of the job has a place, for people."""
+    """Why not all tasks of the job have a place; for display."""
     reasons = [f"{count} {text}" for text, count in sorted(job.unschedulable.items())]
     skipped: Mapping[int, Any] = getattr(ssn, "skipped", {})
     if job.job.jid in skipped:

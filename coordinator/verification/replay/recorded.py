@@ -1,4 +1,4 @@
-"""A recorded cluster: Kubernetes objects, numbered, with where each pod stands."""
+"""A recorded cluster: numbered Kubernetes objects and the state of each pod."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _ENDED = Status.SUCCEEDED | Status.FAILED
 
 
 class RecordError(ValueError):
-    """What was recorded cannot be replayed: which object and field, and what to do."""
+    """The record cannot be replayed; the message has the object, field and remedy."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """The objects, numbered as intake numbers them."""
+    """The objects, numbered as by intake."""
 
     admission: Admission
     nodes: list[Node]
     queues: list[Queue]
     classes: dict[int, TaskClass]
     standings: list[PlacedJob]
-    """Of every job, in the order of their numbers."""
+    """The state of every job, in order of jid."""
     hyper_nodes: list[HyperNode]
     priority_classes: dict[str, PriorityClass]
     objects: ClusterObjects = field(default_factory=ClusterObjects)
@@ -58,10 +58,9 @@ def read_recorded(
     *,
     foreign: Container[str] = (),
 ) -> Recorded:
-    """Take objects up, whatever their order. ``now`` is the creation of those that do not say,
-    ``foreign`` names the pods (``namespace/name``) that only use their nodes.
-
-    Raises RecordError where objects are refused."""
+    """Number the objects, in any order. ``now``: creation time of objects without one; ``foreign``:
+    pods (``namespace/name``) that only use their nodes. Raises RecordError if objects are refused.
+    """
     intake = Intake(observe=True)
     items, stray = without_stray(items)
     admission = intake.admit(items, now)
@@ -109,7 +108,7 @@ def _standings(
 
 
 def _status(pod: PlacedPod) -> Status:
-    """Volcano's state of a pod."""
+    """The pod's state in Volcano's terms."""
     if pod.phase in _BY_PHASE:
         running = pod.phase == "Running"
         return Status.RELEASING if running and pod.deleting else _BY_PHASE[pod.phase]
@@ -119,7 +118,7 @@ def _status(pod: PlacedPod) -> Status:
 
 
 def _told(refusals: Sequence[Refusal]) -> str:
-    """The first of what was not taken, one a line, and how many more there are."""
+    """The first refusals, one per line, and the number of further ones."""
     lines = [str(refusal) for refusal in refusals[:_TOLD]]
     more = len(refusals) - _TOLD
     return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])

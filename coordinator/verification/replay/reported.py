@@ -1,4 +1,4 @@
-"""What several shards did, as the ledger's log tells it."""
+"""The result of a replay with several shards, from the ledger's log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def result_of_log(
     policy: Policy,
     words: Mapping[int, str],
 ) -> ReplayResult:
-    """``began``: the log's end before anything was decided; ``words``: why each job waits."""
+    """``began``: end of the log before any decision; ``words``: pending reason per job."""
     nodes = {node.row: node.name for node in recorded.nodes}
     jobs = {standing.job.jid: standing.job for standing in recorded.standings}
     result = ReplayResult(name, {}, [], {}, {}, {})

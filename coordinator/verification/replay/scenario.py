@@ -1,4 +1,4 @@
-"""Scenarios: a policy and a cluster in one value, as Volcano's own test tables are written down."""
+"""Scenarios: a policy and a cluster in one value, in the form of Volcano's own test tables."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ KINDS = {
     "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
     "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
 }
-"""The lists of a scenario's cluster and the kind their objects leave out."""
+"""The lists of a scenario's cluster, with the kind that their objects omit."""
 
 
 LATER = 1_767_225_600.0
-"""The time of a session where nothing in its scenario tells any: what does not say when it was
-created is older than any waiting time."""
+"""Time of a session if its scenario contains no time: objects without a creation time are older
+than any waiting time."""
 
 
 class ScenarioError(ValueError):
-    """The scenario cannot be replayed: which part, and what to do."""
+    """The scenario cannot be replayed; the message has the part and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedScenario:
-    """One that was read: what to run over what."""
+    """A parsed scenario."""
 
     id: str
     policy: Policy
     recorded: Recorded
     mode: Mode = Mode.NONE
     own_rows: list[int] | None = None
-    """Rows of the shard whose session it is, None = all."""
+    """Rows of the session's own shard; None = all."""
     now: float = 0.0
     """Seconds since 1970."""
 

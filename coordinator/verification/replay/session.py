@@ -1,8 +1,8 @@
-"""One session over everything that is recorded, in one process.
+"""A single session over the whole recorded cluster, in one process.
 
-The same rules as in the service, over a world of everything: what the policy's actions do is what
-Volcano's session does. What the session keeps is put to the ledger's double as well, which judges
-it as it judges the statements of shards.
+It has the same rules as the service, over a world with everything: the policy's actions do what
+Volcano's session does. What the session keeps is also committed to the ledger's double, which
+judges it like statements of shards.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def run_session(
 ) -> Session:
     """Run one session: the policy's actions in order, each statement judged by the ledger.
 
-    ``own_rows``: rows of the shard whose session it is, None = all. ``memory``: what rules remember
-    of the sessions before. Raises LedgerRefused.
+    ``own_rows``: rows of the session's own shard, None = all. ``memory``: state that plugins keep
+    across sessions. Raises LedgerRefused.
     """
     ssn = open_session(policy)
     ssn.memory = {} if memory is None else memory

@@ -1,8 +1,8 @@
-"""The same cluster decided with several shards: the real coordinator, workers and ledger's double.
+"""Replay with several shards: the real coordinator and workers, with the ledger's double.
 
-Everything recorded is put into a ledger, and the pods that run onto simulated kubelets. Then a
-coordinator takes the leadership, as after a restart, and goes on. Time is virtual; the seed deals
-the nodes to the shards and delays every message.
+The recorded cluster is put into a ledger, and its running pods onto simulated kubelets. Then a
+coordinator takes the leadership as after a restart, and goes on. Time is virtual; the seed
+distributes the nodes to shards and delays every message.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from shared.model.model import Job
 from shared.policy.model import Policy
 
 QUIET = 5.0
-"""Seconds of virtual time in which nothing changes: then it is over."""
+"""The run ends after this many seconds of virtual time without changes."""
 LONGEST = 120.0
-"""Seconds of virtual time, whatever changes still."""
+"""Maximum seconds of virtual time."""
 _SLICE = 0.5
 _ON_NODE = (Status.BOUND, Status.RUNNING, Status.RELEASING, Status.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardedRun:
-    """How the cluster is to be cut."""
+    """The sharding of a replay."""
 
     shards: int
     mode: Mode
@@ -57,7 +57,8 @@ def run_sharded(
     name: str,
     step: Callable[[], None] = lambda: None,
 ) -> ReplayResult:
-    """Run until nothing changes any more. ``step`` is called for each half second that passed."""
+    """Run until nothing changes any more. ``step`` is called after each half second of virtual
+    time."""
     dealt = deal(recorded, sharding.seed)
 
     def core() -> Coordinator:
@@ -98,7 +99,7 @@ def _run(simulation: Simulation, step: Callable[[], None]) -> None:
 
 
 def deal(recorded: Recorded, seed: int) -> Recorded:
-    """The same with rows in another order: which shard a node falls to follows from its row."""
+    """Shuffle the rows: a node's shard follows from its row."""
     rows = list(range(len(recorded.nodes)))
     random.Random(seed).shuffle(rows)
     new_row = {node.row: row for node, row in zip(recorded.nodes, rows, strict=True)}
@@ -116,7 +117,7 @@ def deal(recorded: Recorded, seed: int) -> Recorded:
 
 
 def _admitted(standing: PlacedJob, order: Order) -> PlacedJob:
-    """The phase of a PodGroup moves when it passes the entry."""
+    """The job with its PodGroup's phase, which changes on admission."""
     job = standing.job
     if job.phase not in ("", "Pending") or job.jid in order.entry.waiting:
         return standing
@@ -124,13 +125,12 @@ def _admitted(standing: PlacedJob, order: Order) -> PlacedJob:
 
 
 def _lasting(job: Job) -> Job:
-    """The job with pods that do not end by themselves, whatever run time a simulated cluster was
-    given."""
+    """The job with pods that do not end, ignoring simulated durations."""
     return replace(job, roles=tuple(replace(role, duration=None) for role in job.roles))
 
 
 def _memory(recorded: Recorded) -> Memory:
-    """The simulated kubelets' memory: recorded tasks that run go on until they are stopped."""
+    """The simulated kubelets' state: recorded running tasks run until they are stopped."""
     names = {node.row: node.name for node in recorded.nodes}
     pods = {
         f"{standing.job.jid}.{tix}": KeptPod(

@@ -1,8 +1,8 @@
-"""A dump of a running service, made of what it lists and of its record.
+"""Makes a dump of a running service from its lists and its record.
 
-The dump is in kubectl's dialect: whoever reads such a list finds everything, and what only the
-record tells stands where Kubernetes would have it. Times of creation get the fraction of a second
-and, among jobs that came together, a microsecond each, so that a replay keeps their order.
+The dump has kubectl's format, with the data from the record where Kubernetes would have it.
+Creation times get a fraction of a second and, for jobs with equal times, a microsecond each, so
+that a replay keeps their order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TICK = 1e-6
 
 
 def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
-    """A ``v1`` List: first what is beside the objects, then these."""
+    """A ``v1`` List: first the data from the record, then the objects."""
     times, jobs = _times(record), _job_names(record)
     leaving, promised = set(record["leaving"]), record["promised"]
     items = [_config_map(record)]
@@ -50,7 +50,7 @@ def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
 
 
 def _times(record: Mapping[str, Any]) -> dict[str, float]:
-    """``kind/namespace/name`` of each job -> its creation, later for each that came later."""
+    """``kind/namespace/name`` of each job -> creation time, distinct and in order."""
     times: dict[str, float] = {}
     last = 0.0
     for job in sorted(record["jobs"], key=lambda job: (job["created"], job["number"])):
@@ -64,7 +64,7 @@ def _job_names(record: Mapping[str, Any]) -> set[str]:
 
 
 def _config_map(record: Mapping[str, Any]) -> Json:
-    """Of the policy, as Volcano keeps it, and of when this was."""
+    """A ConfigMap with the policy, as in Volcano, and the time of the snapshot."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

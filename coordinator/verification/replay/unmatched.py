@@ -1,7 +1,7 @@
-"""Queues whose parent is none: itself, one that does not exist, or one below them.
+"""Queues with an invalid parent: the queue itself, a missing one, or a descendant.
 
-Intake refuses such queues. A cluster that was recorded may have them all the same: then no queue of
-a tree gets anything, and rules that know no tree do not care.
+Intake refuses such queues, but a recorded cluster may have them. Then no queue of a tree gets
+anything, while plugins without a tree ignore parents.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from coordinator.intake.admission.queues import DEFAULT, ROOT
 
 NOWHERE = 1 << 30
-"""The number of a parent that does not exist."""
+"""The qid of a parent that does not exist."""
 
 Item = Mapping[str, Any]
 
 
 def without_stray(items: Sequence[Item]) -> tuple[Sequence[Item], frozenset[str]]:
-    """(the objects, such queues without their parent; the names of these)."""
+    """(objects, with such queues stripped of their parent; the names of these queues)."""
     queues = [item for item in items if item.get("kind") == "Queue"]
     stray = _stray({name: parent for name, parent in map(_parentage, queues) if name})
     if not stray:
@@ -27,7 +27,7 @@ def without_stray(items: Sequence[Item]) -> tuple[Sequence[Item], frozenset[str]
 
 
 def _stray(parents: Mapping[str, str]) -> frozenset[str]:
-    """Those that do not come to the root by way of their parents."""
+    """Queues whose chain of parents does not reach the root."""
     return frozenset(name for name in parents if not _reaches_root(name, parents))
 
 
@@ -44,7 +44,7 @@ def _reaches_root(name: str, parents: Mapping[str, str]) -> bool:
 
 
 def _parentage(queue: Item) -> tuple[str, str]:
-    """(name, parent); "" for what is not said, or not as it should be."""
+    """(name, parent); "" for missing or malformed values."""
     parts = (queue.get("metadata"), "name"), (queue.get("spec"), "parent")
     name, parent = (part.get(key) if isinstance(part, Mapping) else None for part, key in parts)
     return (name if isinstance(name, str) else "", parent if isinstance(parent, str) else "")

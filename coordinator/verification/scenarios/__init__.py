@@ -1,1 +1,1 @@
-"""Seeded scenarios: made, played, judged, shrunk, and run by the thousand."""
+"""Seeded scenarios: generated, played, judged, shrunk, and run by the thousand."""

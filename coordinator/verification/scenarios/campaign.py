@@ -1,4 +1,4 @@
-"""Many seeds, side by side where there are processors, and what each of them came to."""
+"""Runs many seeds, in parallel processes, and collects their reports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import Played, play
 
 SEEDS_AT_ONCE = 10
-"""Seeds that one process is given together."""
+"""Seeds per task of a process."""
 
 
 def report_of(played: Played) -> ChaosReport:
-    """What one run has to say."""
+    """The report of one run."""
     report = ChaosReport(seeds=1)
     for kind, count in played.simulation.timeline.struck.items():
         report.fault(kind, count)

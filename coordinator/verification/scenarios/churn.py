@@ -1,7 +1,7 @@
-"""What users of a seeded scenario take away and change: jobs, members, groups, queues, nodes.
+"""Deletions and changes by users in a seeded scenario: jobs, members, groups, queues, nodes.
 
-Everything that is put here, or that changes here cannot finish, is deleted in the end, so that a
-run still comes to an end by itself.
+Everything created here, or that cannot finish because of these changes, is deleted in the end, so
+that the run still ends by itself.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from coordinator.verification.scenarios.workload import CORES
 from coordinator.verification.simulation.scenario import Item, Wish
 
 CLEAN_UP = 2.5
-"""Seconds after all else: everybody who had to wait for a name has come by then."""
+"""Seconds after everything else, when all objects that waited for a name have been created."""
 
 WAITED_FOR = 30.0
-"""Seconds after all else: all that can finish has by then."""
+"""Seconds after everything else, when all jobs that can finish have finished."""
 
 REPAIRED = REPAIR_SECONDS + 10.0
-"""Seconds after all else: a gang that was broken is whole again by then, or released."""
+"""Seconds after everything else, when broken gangs are repaired or released."""
 
 NOWHERE = "nowhere"
-"""A queue that does not exist."""
+"""The name of a queue that does not exist."""
 
 
 @dataclass(slots=True)
 class _Changes:
-    """What was drawn so far."""
+    """The changes drawn so far."""
 
     draw: Random
     before: list[Wish]
-    """What is changed by it."""
+    """The wishes that are changed."""
     queues: tuple[str, ...]
     wishes: list[Wish] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
-    """Names of those that may never finish."""
+    """Names of groups that may never finish."""
     elastic: list[str] = field(default_factory=list)
-    """Jobs that cannot, once too many members failed with a node while others wait."""
+    """Jobs that cannot finish if too many members failed with a node while others wait."""
 
     def put(self, at: float, item: Item) -> None:
         self.wishes.append(Wish(at, (item,)))
@@ -49,7 +49,8 @@ class _Changes:
         self.wishes.append(Wish(at, delete=Key(kind, namespace, name)))
 
     def soon(self) -> float:
-        """Before it is placed, while it is bound, while it runs, or when it has ended."""
+        """A random delay: before placement, during the bind, while the job runs, or after its
+        end."""
         draw = self.draw
         return draw.choice([draw.uniform(0, 0.02), draw.uniform(0, 0.1), draw.uniform(0, 2.5)])
 
@@ -57,7 +58,7 @@ class _Changes:
 def churn(
     draw: Random, setup: tuple[Item, ...], wishes: list[Wish], queues: tuple[str, ...]
 ) -> list[Wish]:
-    """Changes to what ``wishes`` bring, drawn apart from them."""
+    """Changes to the objects of ``wishes``, drawn independently of them."""
     changes = _Changes(draw, wishes, queues)
     some = draw.choice([0.0, 0.1, 0.4, 0.8])
     if not some:
@@ -81,7 +82,7 @@ def churn(
 
 
 def _job(changes: _Changes, at: float, item: Item) -> None:
-    """Deleted, and perhaps created again under its name, and deleted again."""
+    """Delete a job, and perhaps create and delete it again under its name."""
     draw = changes.draw
     name = item["metadata"]["name"]
     at += changes.soon()
@@ -96,8 +97,8 @@ def _job(changes: _Changes, at: float, item: Item) -> None:
 
 
 def _group(changes: _Changes, at: float, item: Item) -> None:
-    """Members go and come back, the group asks for another minimum or queue, or goes as a whole and
-    comes back."""
+    """Delete and recreate members, change the group's minimum or queue, or delete and recreate the
+    whole group."""
     draw, name = changes.draw, item["metadata"]["name"]
     changes.groups.append(name)
     members = [
@@ -138,7 +139,7 @@ def _member(changes: _Changes, at: float, pod: Item) -> None:
 
 
 def _for_ever(changes: _Changes, number: int, queue: str) -> None:
-    """A job that runs until it is deleted."""
+    """Add a job that runs until it is deleted."""
     at = changes.draw.uniform(0, 2)
     changes.put(at, _endless(f"e{number}", queue, changes.draw.randint(1, CORES)))
     changes.delete(at + changes.soon(), "Job", f"e{number}")
@@ -160,8 +161,8 @@ def _endless(name: str, queue: str, tasks: int) -> Item:
 
 
 def lasting(draw: Random, before: list[Wish], queues: tuple[str, ...]) -> list[Wish]:
-    """Gangs that no end of theirs frees from being held in part: they run until they are deleted,
-    long after everything else."""
+    """Gangs without an end, which could free a gang that is held in part: they run until they are
+    deleted, long after everything else."""
     changes = _Changes(draw, before, queues)
     last = max(wish.at for wish in before)
     for number in range(draw.randint(1, 2)):
@@ -172,8 +173,8 @@ def lasting(draw: Random, before: list[Wish], queues: tuple[str, ...]) -> list[W
 
 
 def clean_up(before: list[Wish]) -> list[Wish]:
-    """Delete every gang in the end: one whose members were lost while the rest was evicted has too
-    few left ever to be valid again, as in Volcano."""
+    """Delete every gang in the end: one that lost members while others were evicted may have too
+    few left to ever be valid again, as in Volcano."""
     last = max(wish.at for wish in before)
     gangs = {
         item["metadata"]["name"]
@@ -185,7 +186,7 @@ def clean_up(before: list[Wish]) -> list[Wish]:
 
 
 def _short_lived_queue(changes: _Changes) -> None:
-    """It can go when its jobs have gone."""
+    """Add a queue that is deleted once its jobs are gone."""
     draw = changes.draw
     queue: Item = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -205,8 +206,8 @@ def _short_lived_queue(changes: _Changes) -> None:
 
 
 def _nodes(changes: _Changes, nodes: list[Item]) -> None:
-    """A node goes, with what runs on it, and another one comes under its name; a domain comes and
-    goes."""
+    """Delete a node with its running pods and add another under its name; add and delete a
+    domain."""
     draw = changes.draw
     if draw.random() < 0.5:
         node = draw.choice(nodes)

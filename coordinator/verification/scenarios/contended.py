@@ -1,8 +1,7 @@
-"""Scenarios with a whole policy: every action, rules between tasks, domains, budgets, priorities.
+"""Scenarios with a full policy: all actions, rules between tasks, domains, budgets, priorities.
 
-What :mod:`coordinator.verification.scenarios.workload` draws is kept, and gets more on top, so that
-the turns that need a session meet the same faults as the others. Everything still fits the empty
-cluster.
+Extends the workload of :mod:`coordinator.verification.scenarios.workload`, so that turns which need
+a session meet the same faults as the others. Everything still fits the empty cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from coordinator.verification.workloads.demands import HOSTNAME
 from shard_worker.view.mode import Mode
 
 RACK = 3
-"""Nodes of one domain."""
+"""Nodes per domain."""
 RANKS = {"low": 1, "mid": 5, "high": 10}
 
 _MAKING_ROOM = (
@@ -30,7 +29,7 @@ _MAKING_ROOM = (
 
 
 def policy(draw: Random) -> Item:
-    """One that binds everything in the end; which rules it has is drawn."""
+    """A policy with random rules under which everything binds in the end."""
     entry = ["enqueue"] if draw.random() < 0.6 else []
     first = ["priority", "gang", "conformance"]
     if draw.random() < 0.5:
@@ -50,7 +49,7 @@ def policy(draw: Random) -> Item:
 def contended(
     draw: Random, setup: tuple[Item, ...], wishes: list[Wish], *, mode: Mode, shards: int
 ) -> tuple[tuple[Item, ...], list[Wish]]:
-    """The same cluster and jobs, with more that they ask for."""
+    """The same cluster and jobs with additional constraints."""
     nodes = [item["metadata"]["name"] for item in setup if item["kind"] == "Node"]
     racks = [nodes[i : i + RACK] for i in range(0, len(nodes), RACK)]
     objects = [with_hostname(item) for item in setup if item["kind"] != "PriorityClass"]
@@ -117,7 +116,7 @@ def _apart(app: str) -> Item:
 
 
 def _idle(draw: Random) -> Item:
-    """A role whose tasks ask for nothing."""
+    """A role of best-effort tasks."""
     return {
         "name": "idle",
         "replicas": draw.randint(1, 3),

@@ -1,7 +1,7 @@
-"""What tasks of a seeded run ask for beyond cores: ports, room for themselves, devices, volumes.
+"""Demands of a seeded run's tasks other than cores: ports, exclusive nodes, devices, volumes.
 
-What the other generators draw is kept; some jobs get one demand on top. Everything that is asked
-for fits the empty cluster, so that each job can still run.
+Extends the other generators: some jobs get one additional demand. All demands fit the empty
+cluster, so that each job can still run.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from coordinator.verification.workloads.demands import (
 from shard_worker.view.mode import Mode
 
 SHARE = 0.4
-"""Part of the jobs that ask for more than cores."""
+"""Fraction of the jobs with a demand other than cores."""
 
 PORTS = (80, 443)
-"""Few, so that jobs meet at the same one."""
+"""Only two, so that jobs compete for the same port."""
 
 DEVICES = 2
-"""Of each node."""
+"""Devices per node."""
 
 _Demand = Callable[[Random, str, Item], None]
-"""Changes the pod template of a role of the job of this name."""
+"""Changes the pod template of a role of the job with this name."""
 
 
 def demanding(
     draw: Random, setup: tuple[Item, ...], wishes: list[Wish], *, mode: Mode, shards: int
 ) -> tuple[tuple[Item, ...], list[Wish]]:
-    """``setup`` and ``wishes`` with demands; ``wishes`` bring claims before the jobs that use them.
+    """Add demands to ``setup`` and ``wishes``, with claims before the jobs that use them.
 
-    Volumes are left out in mode hard: a claim that has its volume on a node of one shard ties the
-    job to that shard, and the others wait for it in vain."""
+    No volumes in mode hard: a claim with its volume on a node of one shard ties the job to that
+    shard, and the others would wait for it forever.
+    """
     nodes = [item["metadata"]["name"] for item in setup if item["kind"] == "Node"]
     apart = max(1, len(nodes) // shards - 1) if mode is Mode.HARD else len(nodes)
     volumes = [] if mode is Mode.HARD else list(nodes)
@@ -65,7 +66,7 @@ def demanding(
 
 
 def _job(draw: Random, item: Item, *, apart: int, volumes: list[str]) -> list[Item]:
-    """The job with a demand of its first role, behind the claim that it needs."""
+    """Add a demand to the job's first role; returns the claim it needs, if any, and the job."""
     name, role = item["metadata"]["name"], item["spec"]["tasks"][0]
     if item["spec"].get("networkTopology", {}).get("mode") == "hard":
         apart = min(apart, RACK)  # all its tasks are in one domain

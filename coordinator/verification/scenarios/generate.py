@@ -1,4 +1,4 @@
-"""From a seed to a scenario: small ones, and now and then a larger one."""
+"""Generates scenarios from seeds: mostly small ones, sometimes a larger one."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ from coordinator.verification.simulation.virtual_time import Network
 from shard_worker.view.mode import Mode
 
 LARGE_EVERY = 16
-"""One of so many seeds is large."""
+"""One in this many seeds is large."""
 
 STUCK = 0.25
-"""Part of the seeds in which the leader's event loop hangs once."""
+"""Fraction of the seeds in which the leader's event loop hangs once."""
 
 WHOLE_EVERY = 4
-"""One of so many groups of three seeds has a policy that evicts."""
+"""Every Nth group of three seeds has a policy that evicts."""
 
 CHANGING_EVERY = 8
-"""In one of so many seeds the policy changes while jobs run."""
+"""In one of this many seeds the policy changes while jobs run."""
 
 LASTING_EVERY = 8
-"""In one of so many seeds gangs run on after everything else, longer than a broken gang may take to
-be repaired: each costs 40 s of virtual time."""
+"""In one of this many seeds gangs keep running after everything else, longer than the repair of a
+broken gang may take. Each costs 40 s of virtual time."""
 
 
 def scenario(seed: int) -> Scenario:
-    """The mode runs through the three with the seed; all else is drawn from it."""
+    """The scenario of a seed. The three modes alternate with the seed; all else is drawn from
+    it."""
     draw = Random(seed)
     size = LARGE if seed % LARGE_EVERY == LARGE_EVERY - 1 else SMALL
     mode = (Mode.NONE, Mode.SOFT, Mode.HARD)[seed % 3]
@@ -87,18 +88,18 @@ def scenario(seed: int) -> Scenario:
 
 
 def whole_policy(seed: int) -> bool:
-    """Whether its policy evicts: in each mode, with and without faults of the cluster."""
+    """Whether the seed's policy evicts; covers each mode, with and without cluster faults."""
     return seed // 3 % WHOLE_EVERY == 2
 
 
 def _policy_changes(draw: Random) -> tuple[PolicyChange, ...]:
-    """One or two, while most jobs wait or run."""
+    """One or two changes while most jobs are pending or running."""
     times = sorted(draw.uniform(0.05, 2.0) for _ in range(draw.randint(1, 2)))
     return tuple(PolicyChange(at, policy(draw)) for at in times)
 
 
 def _network(draw: Random) -> Network:
-    """Slow or quick, and nothing lost, little or much."""
+    """A slow or fast network that loses no, few or many messages."""
     slow, lost = draw.choice([0.3, 1.0, 4.0]), draw.choice([0.0, 1.0, 1.0, 3.0])
     return Network(
         call=0.002 * slow,
@@ -126,7 +127,7 @@ _MOSTLY = {
 
 
 def _faults(draw: Random, shards: int) -> list[Fault]:
-    """None, some or many, some of them close to one another."""
+    """No, some or many faults, some of them close together."""
     faults: list[Fault] = []
     at = 0.0
     for _ in range(draw.choice([0, 1, 2, 3, 4, 6])):
@@ -138,8 +139,8 @@ def _faults(draw: Random, shards: int) -> list[Fault]:
 
 
 def _stuck(seed: int) -> list[Fault]:
-    """A fault of one seed in four: the leader's loop is held up, for less or more than
-    it may be."""
+    """For one seed in four, a hang of the leader's loop, shorter or longer than its lease
+    allows."""
     draw = Random(seed + 4_000_003)
     if draw.random() >= STUCK:
         return []

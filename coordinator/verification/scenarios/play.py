@@ -1,4 +1,4 @@
-"""Playing a scenario: the parts built from it, the run, and what came of it."""
+"""Plays a scenario: builds the parts, runs them, and judges the result."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ FAULTS = Faults(
     duplicate=0.2,
 )
 LOST_AT_ONCE = 2
-"""Tasks that vanish together."""
+"""Tasks that vanish at a time."""
 
 UNTIL = 1_200.0
-"""A run that has not ended by then (it begins at 1000 s, jobs run a second or two) never will."""
+"""Virtual end time: a run that has not ended by then (it begins at 1000 s, jobs run a second or
+two) never will."""
 
 
 @dataclass(slots=True)
 class Played:
-    """What came of one scenario."""
+    """The result of one scenario."""
 
     scenario: Scenario
     simulation: Simulation
     notes: Notes
     events: int
     report: CheckReport | None
-    """None where the run could not go on, or its history cannot be read."""
+    """None if the run aborted, or its history cannot be read."""
     broken: list[Broken] = field(default_factory=list)
 
 
@@ -102,8 +103,7 @@ def play(
     crash: Crash | None = None,
     inspect: Callable[[Simulation], None] | None = None,
 ) -> Played:
-    """Run to the end and hold it to everything that must be true there. ``inspect`` is called after
-    each event."""
+    """Run to the end and check all invariants. ``inspect`` is called after each event."""
     notes = Notes()
     simulation = build(scenario, notes)
     simulation.crash = crash

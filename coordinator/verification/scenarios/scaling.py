@@ -35,15 +35,15 @@ from shared.ledger.entries.log import LogEntry
 from shared.policy.model import Policy
 
 WINDOW = 16
-"""Turns that are open at a time, over all shards."""
+"""Open turns at a time over all shards."""
 SLICE = 1.0
-"""Virtual seconds between two looks at how far it is."""
+"""Virtual seconds between reports of progress."""
 STARTED, ENDED = "start", ("succeeded", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingBacklog:
-    """What is to be run."""
+    """The backlog to run."""
 
     trace: Trace
     shape: ClusterShape
@@ -55,7 +55,7 @@ class ScalingBacklog:
 
 @dataclass(frozen=True, slots=True)
 class ScalingRun:
-    """One seed with so many shards."""
+    """The result of one seed with one number of shards."""
 
     shards: int
     seed: int
@@ -64,12 +64,12 @@ class ScalingRun:
     seconds: float
     """Virtual seconds from the first to the last start."""
     started: int
-    """Tasks."""
+    """Number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The runs of one number of shards beside those of the first."""
+    """The runs with one number of shards, compared with those of the first number."""
 
     shards: int
     median: float
@@ -80,7 +80,7 @@ class Compared:
 
 
 class _Starts(Notes):
-    """Only when tasks started and ended."""
+    """Records only when tasks started and ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class _Starts(Notes):
         self.ended: list[float] = []
 
     def ledger_entries(self, entries: list[LogEntry], at: float) -> None:
-        """Of no interest: what counts is what ran."""
+        """Ignored: only what ran counts."""
 
     def cluster_events(self, events: list[ClusterEvent]) -> None:
         for event in events:
@@ -105,7 +105,7 @@ def run_backlog(
     seed: int,
     step: Callable[[float], None] = lambda _: None,
 ) -> ScalingRun:
-    """Run one seed to the end. ``step`` is told the share of tasks that have started."""
+    """Run one seed to the end. ``step`` is called with the fraction of tasks that have started."""
     starts = _Starts()
 
     def core() -> Coordinator:

@@ -1,4 +1,4 @@
-"""A failing scenario made small: what can be left out while it still fails in the same way is."""
+"""Shrinks a failing scenario: removes parts as long as it still fails in the same way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fails = Callable[[Scenario], bool]
 
 
 def shrink(failed: Played, *, seconds: float) -> Played:
-    """The smallest that is found in that time. It fails by the same rule, not necessarily at the
+    """The smallest scenario found in ``seconds``. It fails by the same rule, not necessarily at the
     same place."""
     rule = failed.broken[0].rule
     ends = time.monotonic() + seconds
@@ -52,7 +52,7 @@ def _fewer_faults(scenario: Scenario, fails: Fails) -> None:
 
 
 def _calmer(scenario: Scenario, fails: Fails) -> None:
-    """Fewer kinds of trouble on the way of messages."""
+    """Try with fewer kinds of network faults."""
     if scenario.faulty and fails(calmer := replace(scenario, faulty=False)):
         scenario = calmer
     if scenario.evicting and fails(calmer := replace(scenario, evicting=False)):
@@ -65,8 +65,8 @@ def _calmer(scenario: Scenario, fails: Fails) -> None:
 
 
 def smallest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """Delta debugging: leave out halves, then quarters, and so on down to single parts, as long as
-    it still fails. ``parts`` are known to fail."""
+    """Delta debugging: leave out halves, then quarters, down to single parts, as long as it still
+    fails. ``parts`` are known to fail."""
     size = max(1, len(parts) // 2)
     while parts:
         for start in range(0, len(parts), size):

@@ -1,4 +1,4 @@
-"""What users of a seeded run submit: a small cluster, jobs of all kinds, groups, several queues."""
+"""The workload of a seeded run: a small cluster, jobs of all kinds, groups, several queues."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from shard_worker.view.mode import Mode
 CORES = 4
 QUEUES = ("red", "green", "blue")
 GUARANTEED = "red"
-"""Evictions leave something to this queue, where they are to."""
+"""The queue with a guarantee, which evictions must respect if the policy says so."""
 GUARANTEE = 3
 LIMITED = "blue"
-"""This queue has a capability, and no job wider than that."""
+"""The queue with a capability; its jobs are no wider than that."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSize:
-    """How much there is; each a range."""
+    """The size of the workload; each field is a range."""
 
     nodes: tuple[int, int]
     jobs: tuple[int, int]
     groups: tuple[int, int]
     burst: int
-    """Jobs submitted together, at most."""
+    """Maximum number of jobs submitted together."""
 
 
 SMALL = WorkloadSize(nodes=(3, 7), jobs=(6, 16), groups=(0, 2), burst=8)
@@ -34,7 +34,7 @@ LARGE = WorkloadSize(nodes=(6, 12), jobs=(20, 40), groups=(0, 4), burst=15)
 
 
 def cluster(draw: Random, nodes: int, limits: dict[str, int]) -> tuple[Item, ...]:
-    """What is there from the start; every sixth node joins late."""
+    """Objects that exist from the start; every sixth node joins late."""
     setup: list[Item] = [node(number) for number in range(nodes) if number % 6 != 5]
     setup += [_queue(draw, name, limits[name]) for name in QUEUES]
     setup += [
@@ -49,9 +49,8 @@ def cluster(draw: Random, nodes: int, limits: dict[str, int]) -> tuple[Item, ...
 
 
 def widest_jobs(mode: Mode, nodes: int, shards: int, *, guaranteed: bool = False) -> dict[str, int]:
-    """The most tasks that a job of each queue may have and still fit.
-
-    ``guaranteed``: by the policy no other queue gets what one is guaranteed."""
+    """Queue -> the most tasks that a job may have and still fit. ``guaranteed``: other queues
+    cannot use a queue's guarantee under the policy."""
     widest = nodes * CORES - (GUARANTEE if guaranteed else 0)
     if mode is Mode.HARD:  # a shard may have a node less than its part
         widest = min(widest, max(1, nodes // shards - 1) * CORES)
@@ -59,7 +58,7 @@ def widest_jobs(mode: Mode, nodes: int, shards: int, *, guaranteed: bool = False
 
 
 def workload(draw: Random, size: WorkloadSize, nodes: int, limits: dict[str, int]) -> list[Wish]:
-    """Jobs in bursts, groups member by member, nodes that join, are cordoned and freed again."""
+    """Jobs in bursts, groups member by member, and nodes that join, are cordoned and uncordoned."""
     jobs = [_job(draw, number, limits) for number in range(draw.randint(*size.jobs))]
     late = [node(number, late=True) for number in range(nodes) if number % 6 == 5]
     wishes = [Wish(draw.uniform(0, 0.3), tuple(late))] if late else []
@@ -87,7 +86,7 @@ def node(number: int, *, cordoned: bool = False, cores: int = CORES, late: bool 
 
 
 def with_hostname(item: Item) -> Item:
-    """A node has its name as a label; every other object stays as it is."""
+    """Give a node its name as a label; other objects are unchanged."""
     if item["kind"] != "Node":
         return item
     metadata = item["metadata"]
@@ -96,7 +95,7 @@ def with_hostname(item: Item) -> Item:
 
 
 def _cordons(draw: Random, nodes: int) -> list[Wish]:
-    """Nodes that nothing may be placed on for a time, or that are smaller for a time."""
+    """Nodes that are cordoned, or smaller, for some time."""
     wishes = []
     for number in draw.sample(range(nodes), 2):
         at = draw.uniform(0.05, 1.2)
@@ -125,8 +124,8 @@ def _queue(draw: Random, name: str, limit: int) -> Item:
 
 
 def _group(draw: Random, number: int) -> list[Wish]:
-    """A PodGroup whose members come one after the other, some later than it needs, some earlier
-    than itself."""
+    """A PodGroup whose members are submitted one by one, some later than it needs, some before the
+    group."""
     minimum = draw.randint(1, 3)
     members = minimum + draw.randint(0, 3)
     start = draw.uniform(0.0, 1.0)
@@ -161,7 +160,8 @@ def _pod(draw: Random, name: str, group: str) -> Item:
 
 
 def _job(draw: Random, number: int, limits: dict[str, int]) -> Item:
-    """One role or two; a gang, an elastic job or a single task; now and then as wide as can be."""
+    """A gang, an elastic job or a single task, with one or two roles; sometimes as wide as
+    possible."""
     queue = draw.choice(QUEUES)
     widest = limits[queue]
     width = max(1, min(draw.choice([1, 1, 1, 2, 3, 5, 8, widest // 2, widest]), widest))

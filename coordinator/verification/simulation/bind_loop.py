@@ -1,4 +1,4 @@
-"""The way between ledger and cluster in a seeded run: binds go out, reports come in."""
+"""The binder of a seeded run: binds from the ledger to the cluster, reports back."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from shared.ledger.memory.synchronous import at_once
 CONSUMER = "coordinator"
 
 ENTRIES = 64
-"""Entries of the bind stream in one call to the cluster."""
+"""Entries of the bind stream per call to the cluster."""
 
 LOOK_BACK_SECONDS = 5.0
-"""How often entries are looked for that were given out in our name and that nobody drives."""
+"""Interval of the search for entries that were delivered to this coordinator and that nobody
+processes."""
 
 EVERYTHING = 1_000_000
 
 REPORT_SECONDS = 0.25
-"""How often the cluster is asked for reports where none are known to be due."""
+"""Interval of requests for reports if none are known to be due."""
 
 ASK_AGAIN_SECONDS = 0.2
-"""Pause before asking again where the cluster did not answer."""
+"""Pause before a retry if the cluster did not answer."""
 
 
 T = TypeVar("T")
@@ -55,9 +56,9 @@ class SimulatedBinding:
         self._kubelets = kubelets
         self._task_recorder = task_recorder
         self.elsewhere = 0
-        """Tasks that the cluster has on another node than the ledger: never, if all is well."""
+        """Tasks that the cluster has on another node than the ledger; 0 if all is well."""
         self.redelivered = 0
-        """Binds that an earlier coordinator had not seen through."""
+        """Binds left unfinished by an earlier coordinator."""
         self._redelivering = True
         self._under_way: set[str] = set()
         self._seen = 0
@@ -68,23 +69,25 @@ class SimulatedBinding:
     # --- binds --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """First what an earlier coordinator never acknowledged, and what it never heard of."""
+        """First process what an earlier coordinator did not acknowledge, and reports it did not
+        receive."""
         self._look_back()
         self._ask_again()
 
     def _ask_again(self) -> None:
-        """What somebody else asked of the cluster has reports too."""
+        """Request reports, which binds of an earlier coordinator have too."""
         self._cluster_moves()
         self._process.round(REPORT_SECONDS, self._ask_again, background=True)
 
     def look(self) -> None:
-        """The bind stream may have something new."""
+        """The bind stream may have new entries."""
         if not self._redelivering:
             process = self._process
             process.say(process.network.ledger, self._read, "read binds asked")
 
     def _read(self) -> None:
-        """At the ledger: what is read and not heard of waits until somebody looks back."""
+        """At the ledger: entries that were read but whose delivery is lost wait for the next look
+        back."""
         process, timeline = self._process, self._process.timeline
         if not timeline.reaches(Place.LEDGER):
             process.after(ASK_AGAIN_SECONDS, self.look)
@@ -107,8 +110,8 @@ class SimulatedBinding:
         )
 
     def _look_back(self) -> None:
-        """Entries that were given out, are not acknowledged, and are not driven by us. The first
-        time, each set of them is seen through before the next is read."""
+        """Process delivered entries that are neither acknowledged nor being processed. The first
+        time, each batch is finished before the next is read."""
         attended = set(self._under_way)
         read, ledger = self._reading, self._ledger
 
@@ -141,7 +144,7 @@ class SimulatedBinding:
         )
 
     def _wanted(self, entries: list[BindEntry]) -> list[BindEntry]:
-        """What the ledger still waits for."""
+        """Entries whose tasks the ledger still expects to bind."""
         jids = sorted({jid for entry in entries for jid, *_ in entry.binds})
         truth = at_once(self._ledger.read_tasks(jids))
         left = still_wanted(entries, {jid: tasks for jid, (_, tasks) in truth.items()})
@@ -149,7 +152,7 @@ class SimulatedBinding:
         return left
 
     def _plan(self, entries: list[BindEntry], done: Event) -> None:
-        """See to what is evicted, then to what is bound."""
+        """Stop evicted tasks first, then bind."""
         victims, uids = self._core.evicted(entries)
         if victims:
             self._evict(victims, uids, lambda: self._plan_binds(entries, done))
@@ -166,11 +169,11 @@ class SimulatedBinding:
             done()
 
     def _drive(self, plan: BindPlan, done: Event) -> None:
-        """Ask the cluster, and again for what it did not answer."""
+        """Send binds to the cluster, and retry those without an answer."""
         process, copy = self._process, plan
 
         def bind() -> BindAnswers:
-            """Where a node refuses, it refuses every copy of the request."""
+            """A node that refuses a request refuses every copy of it."""
             nonlocal copy
             answers = self._kubelets.bind(copy.requests, process.now)
             kept = [i for i, a in enumerate(answers.answers) if a != BindAnswer.REFUSED]
@@ -191,8 +194,8 @@ class SimulatedBinding:
         process.say(self._mean, arrive, "bind asked")
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """The cluster's answer, where request and answer arrive; ClusterTimeout where not. Now and
-        then the same request arrives once more, later."""
+        """The cluster's answer if request and answer arrive; ClusterTimeout otherwise. Sometimes
+        the same request arrives again later."""
         timeline, network = self._process.timeline, self._process.network
         lost = timeline.strikes(network.request_lost, "request lost")
         if lost or not timeline.reaches(Place.CLUSTER):
@@ -230,11 +233,11 @@ class SimulatedBinding:
     # --- deleted ones -------------------------------------------------------------------------
 
     def stop(self, tasks: list[tuple[int, int]]) -> None:
-        """End tasks at the cluster; a request that is lost is made again by the coordinator."""
+        """Stop tasks in the cluster once; after a lost request the coordinator asks again."""
         self._stop(tasks, self._core.victims.uids(tasks), lambda: None, lambda: None)
 
     def _evict(self, tasks: list[tuple[int, int]], uids: list[str], done: Event) -> None:
-        """The same, and asked again until the cluster answers."""
+        """The same, repeated until the cluster answers."""
         again = partial(self._evict, tasks, uids, done)
         self._stop(tasks, uids, done, lambda: self._process.after(ASK_AGAIN_SECONDS, again))
 
@@ -278,5 +281,5 @@ class SimulatedBinding:
             self._task_recorder.record(items, [], lambda: self._acknowledge(reports.last))
 
     def _acknowledge(self, last: int) -> None:
-        """Durable: the next question lets the cluster forget them."""
+        """The reports up to here are durable: the next request lets the cluster drop them."""
         self._seen = max(self._seen, last)

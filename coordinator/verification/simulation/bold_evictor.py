@@ -1,8 +1,8 @@
-"""A worker that now and then evicts whoever is in its way: more boldly than any policy would.
+"""A worker that sometimes evicts tasks in its way, more boldly than any policy would.
 
-Where a turn finds no room, it may take that of tasks that run on one node, by a statement of the
-usual form: nominations for its gang, evictions in their favour. Whom it takes is drawn, so that all
-that may befall victims befalls some in some run.
+If a turn finds no room, it may take that of tasks running on one node, by an ordinary statement:
+nominations for its gang and evictions in their favour. Victims are drawn at random, so that every
+kind of victim occurs in some run.
 """
 
 from __future__ import annotations
@@ -28,39 +28,41 @@ from shared.messages.messages import (
 )
 
 SIMULATED = "simulated"
-"""The action by which these workers evict."""
+"""Name of the action under which these workers evict."""
 
 CHANCE = 0.5
-"""Of a turn that found no room, to evict."""
+"""Probability that a turn without room evicts."""
 
 FRESH = 0.6
-"""Of evictions that go by what the ledger has now; the others by what it had for the one before."""
+"""Fraction of the evictions based on the ledger's current state; others use the state at the
+eviction before."""
 
 BESIDE = 0.3
-"""Of evictions, to take a task of another job too: each of the two has guards of its own."""
+"""Fraction of the evictions with a victim of a second job, which has guards of its own."""
 
 GUARDED = (GUARD_GANG, GUARD_GANG | GUARD_GUARANTEE)
 ANYHOW = (0, GUARD_GUARANTEE, *GUARDED)
-"""Of that other job: a policy may well take gangs apart."""
+"""Guards for that second job: a policy may break up gangs."""
 
 MOST = 8
-"""Statements with evictions of one worker: in the end everything has to finish."""
+"""Maximum statements with evictions per worker, since everything has to finish in the end."""
 
 Truth = tuple[Mapping[int, JobRecord], Mapping[int, Mapping[int, TaskRecord]]]
-"""Jobs, and their tasks, as the ledger has them."""
+"""The ledger's records of jobs and of their tasks."""
 
 _ABLE = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
-"""The first of them is refused: its bind is on its way."""
+"""States of possible victims. The first is refused by the ledger, as its bind is in progress."""
 
 
 class EvictingWorker(Worker):
-    """``truth`` tells whom it could evict; ``draw`` decides. Both are set before the first turn."""
+    """``truth`` reads the possible victims; ``draw`` chooses. Both are set before the first
+    turn."""
 
     truth: Callable[[], Truth]
     draw: Random
     left = MOST
     _seen: Truth | None = None
-    """What it went by the last time."""
+    """The state used at the last eviction."""
 
     def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
         found = super()._try(turn, tally, repairs)
@@ -75,8 +77,8 @@ class EvictingWorker(Worker):
         return self._attempt_of(turn, placed, tally, self.limits.repairs)
 
     def _evicting(self, turn: Turn) -> SessionPlaced | None:
-        """As many victims, of one job, as the first run of the turn has tasks, or all of them; now
-        and then one of another job too."""
+        """Choose victims of one job, as many as the turn's first run has tasks, or all; sometimes
+        one of another job too."""
         if self._seen is None or self.draw.random() < FRESH:
             self._seen = self.truth()
         jobs, tasks = self._seen
@@ -99,7 +101,7 @@ class EvictingWorker(Worker):
         return self._placed(turn, evictions)
 
     def _runs(self, jid: int, tasks: list[int], guards: int) -> list[EvictRun]:
-        """Tasks of a job as victims, one by one."""
+        """Evict these tasks of a job, one run each."""
         assert self._seen is not None
         jobs, records = self._seen
         version = jobs[jid].spec_version
@@ -110,7 +112,7 @@ class EvictingWorker(Worker):
         ]
 
     def _may(self, task: TaskRecord) -> bool:
-        """Whether it may be evicted: it is on a node that this worker may use."""
+        """Whether the task may be evicted: it is on a node that this worker may use."""
         view, row = self.view, task.row
         if task.state not in _ABLE or row >= view.size or view.spec[row] < 0:
             return False

@@ -1,4 +1,4 @@
-"""The history of a seeded run, kept in memory: the same lines that a history file has."""
+"""The history of a seeded run, in memory, with the same lines as a history file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.ledger.entries.log import LogEntry
 
 
 class Notes:
-    """``lines``: one JSON event each, with its newline."""
+    """``lines``: one JSON event each, including the newline."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -27,7 +27,7 @@ class Notes:
         self._events = LedgerEvents()
 
     def ledger_entries(self, entries: list[LogEntry], at: float) -> None:
-        """``at``: virtual time; ids of the double's log are plain numbers."""
+        """``at``: virtual time; the double's log ids are plain numbers."""
         for entry in entries:
             self._add(self._events.of(entry, at=at))
 
@@ -37,7 +37,7 @@ class Notes:
             self._add([cluster_event(event, self._number)])
 
     def acknowledged(self, t: float, jids: list[int]) -> None:
-        """Users are told that these jobs are stored."""
+        """Record that users are told that these jobs are stored."""
         runs: Runs = []
         add_runs(runs, jids)
         self._number += 1

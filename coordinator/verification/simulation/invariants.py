@@ -1,4 +1,4 @@
-"""What must be true when a seeded run has ended, and what was not."""
+"""Invariants at the end of a seeded run, and violations of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """``rule`` tells failures of different kinds apart; ``message`` has the particulars."""
+    """``rule`` identifies the kind of failure; ``message`` has the details."""
 
     rule: str
     message: str
@@ -27,7 +27,7 @@ class Broken:
 
 
 def crashed(error: Exception) -> Broken:
-    """The production code itself found that something is wrong."""
+    """The production code itself raised an error."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{frame.filename.rpartition('/')[2]} {frame.name}"
     text = str(error).splitlines()[0] if str(error) else (frame.line or "")
@@ -35,7 +35,7 @@ def crashed(error: Exception) -> Broken:
 
 
 def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) -> list[Broken]:
-    """Everything that does not hold at the end of a run; the first is the one to look at."""
+    """All violations at the end of a run; the first one is the most telling."""
     found = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
     found += _audited(simulation)
     if not simulation.over:
@@ -54,13 +54,13 @@ def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) 
 
 
 def _audited(simulation: Simulation) -> Iterator[Broken]:
-    """What the ledger audit found, of whichever leader."""
+    """Findings of the ledger audits of all leaders."""
     for finding in simulation.audited:
         yield Broken("ledger audit", f"{finding.subject} {finding.name}: {finding.describe()}")
 
 
 def _account(wanted: Scenario, report: CheckReport) -> Iterator[Broken]:
-    """Everything that was submitted ended somehow; once each, as a whole."""
+    """Check that everything submitted ended, once and as a whole."""
     summary = report.summary
     ended = summary.tasks_finished + summary.tasks_failed + summary.tasks_deleted
     if ended != summary.tasks_submitted:
@@ -73,7 +73,7 @@ def _account(wanted: Scenario, report: CheckReport) -> Iterator[Broken]:
 
 
 def _nothing_left(simulation: Simulation) -> Iterator[Broken]:
-    """Whatever a job took, it gave back: on nodes, in queues, in nominations, in the streams."""
+    """Check that jobs returned all they used: on nodes, in queues, nominations and streams."""
     core, snapshot = simulation.core, at_once(simulation.ledger.snapshot())
     for row, record in zip(snapshot.nodes.rows, snapshot.nodes.records, strict=True):
         slots = unpack_node(record)[2]
@@ -93,7 +93,7 @@ def _nothing_left(simulation: Simulation) -> Iterator[Broken]:
 
 
 def _views(simulation: Simulation) -> Iterator[Broken]:
-    """Nothing is open, the log is read to its end: each view is what a new one would load."""
+    """Check that each view, with the log read to its end, equals a freshly loaded one."""
     for shard, worker in simulation.shards.workers.items():
         if not worker.process.alive:
             continue

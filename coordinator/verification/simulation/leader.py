@@ -1,4 +1,4 @@
-"""One coordinator of a seeded run, from taking the leadership to its death: the service's part."""
+"""The service's part of one coordinator in a seeded run, from its leadership to its death."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from shared.messages.messages import Epoch, StatusItem
 from shared.policy.model import Policy
 
 IDLE_STEP_SECONDS = 0.05
-"""What is due is looked at again so long after the last step, where nothing else happens."""
+"""Delay until due work is checked again if nothing else happens."""
 
 SWEEP_SECONDS = 0.5
-"""How often nominations in the ledger are compared with what jobs count on."""
+"""Interval of comparing nominations in the ledger with those that jobs use."""
 
 IDLE_SWEEPS = 1
-"""After more of them that find everything done, nothing will happen any more."""
+"""Number of sweeps without work after which the run is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a coordinator finds, and leaves behind."""
+    """The environment of a coordinator, which outlives it."""
 
     timeline: Timeline
     ledger: LedgerDouble
@@ -66,13 +66,14 @@ class World:
 
 
 class Life:
-    """``core``: nobody knows anything but what the ledger holds when it begins."""
+    """One incarnation of a coordinator. ``core`` starts empty: it knows only what the ledger
+    holds."""
 
     def __init__(
         self, core: Coordinator, world: World, *, holder: str, ready: Event, deposed: Event
     ) -> None:
-        """``ready``: objects may be submitted; ``deposed``: another one took the leadership, or
-        may."""
+        """``ready``: objects may be submitted; ``deposed``: another one took, or may take, the
+        leadership."""
         self.core = core
         self.process = process = Process(world.timeline)
         self.open = False
@@ -100,12 +101,12 @@ class Life:
         )
         self._task_recorder: SimulatedRecorder | None = None
         self._generation = world.policies.generation
-        """Of the policy that Order goes by."""
+        """Generation of the policy that Order uses."""
         self._worker_policy = core.order.session.policy
-        """What new workers go by: the one that the ledger was told last."""
+        """The policy for new workers: the last one written to the ledger."""
         self.holder = holder
         self.term = 0
-        """Counts those that took the leadership; 0 where it never did."""
+        """Number of this leadership; 0 before it leads."""
         self._candidate = Candidate(
             process=process,
             ledger=world.ledger,
@@ -122,7 +123,7 @@ class Life:
         self._candidate.begin()
 
     def _elected(self, epoch: Epoch) -> None:
-        """Claim every writer, take up the rest of what the ledger holds, accept its run."""
+        """Claim every writer, read the rest of the ledger, accept the server's run."""
         epochs = {COORDINATOR: epoch}
         self.term = epoch.counter
         Tenure(
@@ -210,13 +211,13 @@ class Life:
         self.desk.admit([], self._open)
 
     def _recorded_policy(self, policy: Policy) -> Policy:
-        """The policy for the history; workers that evict at will have an action of their own."""
+        """The policy for the history; evicting workers have an additional action."""
         if not self._world.workers.evicting:
             return policy
         return replace(policy, actions=(*policy.actions, SIMULATED))
 
     def _open(self) -> None:
-        """The default queue is there: everything else begins."""
+        """The default queue exists: start everything else."""
         assert self.binding is not None
         self.binding.start()
         self._reconciling.look()
@@ -237,19 +238,19 @@ class Life:
         self.shards.orphan()
 
     def validate(self) -> None:
-        """To be called between any two events; see :meth:`SimulatedRecorder.validate`."""
+        """To be called between events; see :meth:`SimulatedRecorder.validate`."""
         if self._task_recorder is not None and self.process.alive:
             self._task_recorder.validate()
 
     # --- events -------------------------------------------------------------------------------
 
     def admit(self, items: list[dict[str, Any]], durable: Event) -> None:
-        """Objects reach intake."""
+        """Submit objects to intake."""
         assert self.desk is not None
         self.desk.admit(items, lambda: self._stored(durable))
 
     def remove(self, key: Key, durable: Event) -> None:
-        """The wish to delete an object reaches intake."""
+        """Submit a deletion to intake."""
         assert self.desk is not None
         self.desk.remove(key, lambda: self._stored(durable))
 
@@ -263,7 +264,7 @@ class Life:
             self.binding.look()
 
     def _step(self) -> None:
-        """Something happened: step once after all events of this moment."""
+        """Schedule one step after all events of this moment."""
         self._alarm.set(self.process.now)
 
     def _step_now(self) -> None:
@@ -334,11 +335,11 @@ class Life:
 
     @property
     def over(self) -> bool:
-        """Whether all is done, and sweeps bring nothing new."""
+        """Whether all work is done and sweeps find nothing more."""
         return self._idle_sweeps > IDLE_SWEEPS and self.process.timeline.quiet()
 
     def _follow_policy(self) -> None:
-        """A new policy counts for Order, and for workers that begin anew, once it is stored."""
+        """Use a new policy, in Order and for new workers, once it is stored."""
         policies = self._world.policies
         if self._generation != policies.generation:
             self._generation, policy = policies.generation, policies.current
@@ -359,7 +360,7 @@ class Life:
     # --- the sweep ----------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Find nominations that nobody counts on."""
+        """Find nominations that no job uses."""
         bound = not at_once(self._ledger.read_binds(CONSUMER, own=True))
         quiet = self.process.timeline.quiet() and settled(self.core) and bound
         self._idle_sweeps = self._idle_sweeps + 1 if quiet else 0
@@ -373,7 +374,7 @@ class Life:
 
 
 def settled(core: Coordinator) -> bool:
-    """Whether every job is done or gone."""
+    """Whether every job is finished or gone."""
     jobs = core.status()["jobs"]
     going = core.leaving or core.order.departures.members
     return bool(jobs["finished"] == jobs["submitted"] and not going)

@@ -1,8 +1,8 @@
-"""The ledger audit in a seeded run: page by page between the other events, and what it found.
+"""The ledger audit in a seeded run, page by page between other events.
 
-It asks the double directly and draws nothing from the seed, so that a run is the same with it and
-without it. What it finds twice is repaired as in the service, and breaks the run all the same: no
-script may leave such a thing.
+It reads the double directly and draws nothing from the seed, so that a run is the same with and
+without it. Confirmed findings are repaired as in the service, and fail the run all the same: no
+script may cause them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from shared.ledger.memory.synchronous import at_once
 from shared.ledger.records import unpack_task
 
 PAGE_SECONDS = 0.05
-"""Between two pages. A run of a few seconds is looked at some times, with most of what happens in
-it happening in the middle of a look."""
+"""Pause between pages. In a run of a few seconds there are several passes, with most changes in the
+middle of one."""
 PAGE_RECORDS = 12
-"""Few, so that tables have several pages, and move between them."""
+"""Few, so that tables have several pages and change between them."""
 BIND_SECONDS = 1.0
-"""Less than in the service: answers are lost for tenths of a second here, not for seconds."""
+"""Shorter than in the service: here answers are lost for tenths of a second, not for seconds."""
 
 
 class SimulatedAudit:
@@ -32,7 +32,7 @@ class SimulatedAudit:
         self, *, process: Process, ledger: LedgerDouble, task_recorder: SimulatedRecorder
     ) -> None:
         self.found: list[Finding] = []
-        """What was found twice."""
+        """Confirmed findings."""
         self.looks = 0
         self._process = process
         self._ledger = ledger

@@ -1,4 +1,4 @@
-"""The coordinator's own writing in a seeded run: objects, and what became of tasks."""
+"""The coordinator's writes in a seeded run: objects and task states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply
 INTAKE = "intake"
 
 TRY_AGAIN_SECONDS = 0.1
-"""Pause before asking again for a name that is still taken."""
+"""Pause before asking again for a name that is still in use."""
 
 R = TypeVar("R", StatusReply, IntakeReply, RepairReply)
 
@@ -32,9 +32,12 @@ R = TypeVar("R", StatusReply, IntakeReply, RepairReply)
 def writing(
     ledger: LedgerDouble, send: Callable[[str], R], leader: Epoch
 ) -> Callable[[], R | Again]:
-    """Ask until a batch is in the ledger, one trip each time, as the service's ``write`` does:
-    where the run of the server is refused, ``leader`` accepts the new one and the same is sent
-    again. Who does not lead any more learns it from the verdict on what it sends."""
+    """Repeat a write until the ledger has the batch, one round trip each time, as the service's
+    ``write`` does.
+
+    If the server's run is refused, ``leader`` accepts the new one and the same batch is sent again.
+    A deposed leader learns of it from the verdict.
+    """
     refused = False
 
     def ask() -> R | Again:
@@ -51,7 +54,7 @@ def writing(
 
 
 class IntakeDesk:
-    """Objects become durable, then known to the coordinator, in the order of their arrival."""
+    """Objects become durable, then known to the coordinator, in the order of arrival."""
 
     def __init__(
         self,
@@ -78,8 +81,8 @@ class IntakeDesk:
         self._lane = Lane(process, Place.LEDGER)
 
     def admit(self, items: list[dict[str, Any]], done: Event) -> None:
-        """AssertionError where an object is refused: a seeded run submits good ones only. What has
-        the name of something that is being deleted waits until that is gone."""
+        """Submit objects; one whose name is being deleted waits until it is free. AssertionError if
+        an object is refused: a seeded run submits only valid ones."""
         admission = self._intake.admit(items, self._process.now, atomic=True)
         if admission.refused:
             going = ["being deleted" in refusal.message for refusal in admission.refused]
@@ -89,8 +92,8 @@ class IntakeDesk:
             self._keep(admission, done)
 
     def remove(self, key: Key, done: Event) -> None:
-        """Delete an object. What is unknown was deleted before; what is needed by others goes when
-        they have gone."""
+        """Delete an object. An unknown one was deleted before; one that others depend on is deleted
+        after them."""
         admission = self._intake.remove(key.kind, key.namespace, key.name, self._process.now)
         reasons = {refusal.reason for refusal in admission.refused}
         assert reasons <= {"NotFound", "Conflict"}, admission.refused
@@ -100,7 +103,7 @@ class IntakeDesk:
             self._keep(admission, done)
 
     def purge(self, jids: list[int], pods: list[tuple[int, int]], done: Event) -> None:
-        """Nothing is left of these."""
+        """Purge jobs and pods of which nothing is left."""
         self._keep(self._intake.purge(jids, pods), done)
 
     def _keep(self, admission: Admission, done: Event) -> None:
@@ -122,7 +125,7 @@ class IntakeDesk:
         *,
         documents: list[tuple[str, bytes | None]] | None = None,
     ) -> None:
-        """What brings nothing new is stored when what came before it is."""
+        """Store operations. If nothing changes, they are stored once everything before them is."""
         kept = documents or []
         if not ops and not kept:
             self._lane.push("nothing", lambda: None, lambda _: stored())
@@ -147,8 +150,8 @@ _Request = tuple[list[StatusItem], list[int], Event]
 
 
 class SimulatedRecorder:
-    """Task states are recorded and read anew one request at a time, so that neither overtakes the
-    other: what the service's recorder and its guard do."""
+    """Records task states and rereads jobs, one request at a time so that neither overtakes the
+    other, as the service's recorder and its guard do."""
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class SimulatedRecorder:
     def record(
         self, items: list[StatusItem], lapsed: list[int], done: Event = lambda: None
     ) -> None:
-        """What waits together goes in one batch. ``done``: it is durable and known."""
+        """Record states; waiting ones go in one batch. ``done``: they are durable and known."""
         self._waiting.append((items, lapsed, done))
         if len(self._waiting) == 1:
             self._push()
@@ -221,7 +224,7 @@ class SimulatedRecorder:
         self._lane.push("repair", writing(self._ledger, send, self._epoch), answer)
 
     def reread(self, jids: list[int]) -> None:
-        """The ledger's truth about jobs whose turns were lost."""
+        """Read the ledger's state of jobs whose turns were lost."""
 
         ledger = self._ledger
 
@@ -239,8 +242,8 @@ class SimulatedRecorder:
         self._lane.push("reread", read, answer)
 
     def validate(self) -> None:
-        """Raise AssertionError where the coordinator contradicts itself, or a job waits for an
-        outcome that nobody will bring."""
+        """Raise AssertionError if the coordinator's state is inconsistent, or a job waits for an
+        outcome that will never come."""
         if self._rereads:  # those jobs wait for the truth that is on its way
             self._core.order.validate()
         else:

@@ -1,4 +1,4 @@
-"""Asking the ledger for what only the leader may do, in a seeded run."""
+"""Requests to the ledger that only the leader may make, in a seeded run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def unless_deposed(ask: Callable[[], T]) -> Callable[[], T | None]:
-    """``ask``, with None for an answer where another one leads now."""
+    """Wrap ``ask`` to return None if another coordinator leads now."""
 
     def asking() -> T | None:
         try:

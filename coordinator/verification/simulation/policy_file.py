@@ -1,4 +1,4 @@
-"""The policy file of a seeded run: every coordinator finds it, and notices when it changes."""
+"""The policy file of a seeded run, which coordinators read and watch for changes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from shard_worker.framework.session import Session
 from shared.policy.model import Policy
 
 LOOK_SECONDS = 0.2
-"""How often a leader looks at it: a fifth of the service's time, as all times of a run."""
+"""Interval of the leader's check: a fifth of the service's, as all times of a run."""
 
 
 class Policies:
-    """``generation`` grows with each change."""
+    """``generation`` increases with each change."""
 
     def __init__(self, first: Policy) -> None:
         self.current = first
         self.generation = 0
         self.changing = False
-        """Whether it changes at all: else nobody has to look."""
+        """Whether it changes at all; otherwise nobody needs to check it."""
 
     def session(self) -> Session:
-        """A new session under the policy that counts now."""
+        """A new session with the current policy."""
         return open_session(self.current)
 
     def change(self, policy: Policy) -> None:

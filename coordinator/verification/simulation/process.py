@@ -1,4 +1,4 @@
-"""A process of a seeded run: what it hears, what it says, and that it may stand still or die."""
+"""A process of a seeded run, with its messages, pauses and death."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event, Place, Timeline
 
 BETWEEN = 0.5
-"""Part of the pauses that come between deciding and sending."""
+"""Fraction of pauses that happen between a decision and its message."""
 
 EFFECTS = frozenset(f"{what} asked" for what in ("commit", "record", "store", "bind", "stop"))
-"""Messages that change something where they arrive."""
+"""Messages that have an effect at their receiver."""
 
 FAR_SECONDS = 0.5
-"""What is due later keeps no run from being over: where work is left, that is known besides."""
+"""Events due later than this do not keep a run going: remaining work is known otherwise."""
 
 LOST_SECONDS = 0.02
-"""After so long without an answer the same is asked again."""
+"""A request is repeated after this time without an answer."""
 
 
 class Process:
-    """Something that can die: its timers stop and it hears nothing more; what it said arrives all
-    the same, or vanishes with it, by the seed. While it stands still everything waits for it."""
+    """A process that can die or pause.
+
+    After its death its timers stop and it receives nothing; messages that it sent arrive or are
+    lost, by the seed. While it is paused everything waits for it.
+    """
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -38,16 +41,15 @@ class Process:
         return self.timeline.now
 
     def pause_sending(self, seconds: float) -> None:
-        """It stands still the next time that it has decided to do something that shows outside, and
-        says it when it wakes."""
+        """Pause at the next message that has an effect; it is sent after the pause."""
         self._next_pause = seconds
 
     def pause(self, seconds: float) -> None:
-        """It stands still, and then goes on as if nothing had happened."""
+        """Pause, then continue as if nothing had happened."""
         self._awake_at = max(self._awake_at, self.now + seconds)
 
     def stick(self, seconds: float) -> None:
-        """Its event loop is held up; its other threads (:class:`Thread`) go on."""
+        """Block its event loop; its other threads (:class:`Thread`) continue."""
         self._free_at = max(self._free_at, self.now + seconds)
 
     @property
@@ -56,23 +58,23 @@ class Process:
 
     @property
     def _resumes(self) -> float:
-        """When what waits for it happens, at the earliest."""
+        """The earliest time at which waiting events happen."""
         return max(self._awake_at, self._free_at)
 
     def after(self, seconds: float, event: Event, what: str = "") -> None:
-        """A timer of its own."""
+        """Set a timer of this process."""
         self.timeline.after(seconds, lambda: self._while_alive(event, what), what)
 
     def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
-        """One of its periodic looks; see :meth:`Timeline.round`."""
+        """Set a periodic timer; see :meth:`Timeline.round`."""
         self.timeline.round(seconds, lambda: self._while_alive(event, ""), background=background)
 
     def hear(self, mean: float, event: Event, what: str = "") -> None:
-        """A message to this process."""
+        """Send a message to this process."""
         self.timeline.send(mean, lambda: self._while_alive(event, what), what)
 
     def say(self, mean: float, event: Event, what: str = "") -> None:
-        """A message from this process."""
+        """Send a message from this process."""
         if self._next_pause and self.alive and what in EFFECTS:
             self.pause(self._next_pause)
             self._next_pause = 0.0
@@ -96,8 +98,8 @@ class Process:
 
 
 class Thread(Process):
-    """A thread of a process beside its event loop: it dies and stands still with the process, and
-    goes on where only the loop is held up."""
+    """A thread beside a process's event loop: it dies and pauses with the process, but continues
+    while only the loop is blocked."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -109,7 +111,7 @@ class Thread(Process):
 
     @alive.setter
     def alive(self, value: bool) -> None:
-        """It lives as long as the process."""
+        """The thread lives as long as its process."""
 
     @property
     def _resumes(self) -> float:
@@ -117,7 +119,7 @@ class Thread(Process):
 
 
 def halt(process: Process, seconds: float) -> None:
-    """It stands still, at the worst moment or at any."""
+    """Pause the process, at the worst moment or at any."""
     if process.timeline.strikes(BETWEEN):
         process.pause_sending(seconds)
     else:
@@ -125,7 +127,7 @@ def halt(process: Process, seconds: float) -> None:
 
 
 class Alarm:
-    """Rings at the earliest time it was set to, once."""
+    """A timer that fires once, at the earliest time it was set to."""
 
     def __init__(self, process: Process, ring: Event) -> None:
         self._process = process
@@ -149,7 +151,7 @@ class Alarm:
 
 
 class Again:
-    """What ``ask`` returns where there is more to ask before there is an answer."""
+    """Returned by ``ask`` to be called again before there is an answer."""
 
 
 AGAIN = Again()
@@ -159,7 +161,7 @@ Answer = Callable[[Any], None]
 
 
 class Lane:
-    """Requests that go one at a time, in order: one is on its way while the others wait."""
+    """A queue of requests of which one at a time is in progress."""
 
     def __init__(self, process: Process, place: Place) -> None:
         self._process = process
@@ -169,10 +171,11 @@ class Lane:
         self._busy = False
 
     def push(self, what: str, ask: Ask, answer: Answer) -> None:
-        """``ask`` happens at the other end, ``answer`` gets its result when that is back.
+        """Call ``ask`` at the other end, and ``answer`` with its result.
 
-        Where request or answer is lost, or the answer is AGAIN, ``ask`` happens again; now and then
-        it happens once more, much later, and nobody hears of it: it must bear both."""
+        If the request or answer is lost, or the result is AGAIN, ``ask`` is repeated; sometimes it
+        is also called once more, much later, and its result dropped. It must tolerate both.
+        """
         self._waiting.append((what, ask, answer))
         self._go_on()
 

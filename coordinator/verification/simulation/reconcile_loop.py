@@ -1,4 +1,4 @@
-"""The look at the cluster in a seeded run: what it has against the books, and what is repaired."""
+"""Reconciliation with the cluster in a seeded run: differences to the books, and repairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordinator.verification.simulation.process import Lane, Process
 from coordinator.verification.simulation.virtual_time import Event, Place
 
 LOOK_SECONDS = 0.5
-"""Between two looks. A difference that is there twice is repaired."""
+"""Interval of passes. A difference found twice is repaired."""
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class SimulatedReconciling:
         stop: Callable[[list[Task]], None],
         step: Event,
     ) -> None:
-        """``stop``: end tasks at the cluster; ``step``: the coordinator has news."""
+        """``stop``: stop tasks in the cluster; ``step``: the coordinator has news."""
         self._process = process
         self._core = core
         self._kubelets = kubelets
@@ -44,21 +44,21 @@ class SimulatedReconciling:
         self._looking = False
 
     def begin(self, registry: Registry) -> None:
-        """Before anything is taken in: give out no job number that the cluster knows already, as
-        an old copy of the ledger would. The service waits for this answer, so that nothing happens
-        meanwhile; without an answer it goes on."""
+        """Before intake opens, skip job numbers that the cluster already knows, which an old copy
+        of the ledger would give out again. The service waits for this answer, so nothing else
+        happens meanwhile; without an answer it continues."""
         with suppress(ClusterTimeout):
             registry.next_jid = max(registry.next_jid, self._kubelets.listing("").highest + 1)
 
     def look(self) -> None:
-        """Now, and again and again."""
+        """Run a pass now, and periodically."""
         if not self._looking:
             self._looking = True
             self._list(ReconcilePass(self._core), "")
         self._process.round(LOOK_SECONDS, self.look, background=True)
 
     def _ask(self, what: str, ask: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Where the cluster goes silent this look is given up."""
+        """Ask the cluster; without an answer the pass is abandoned."""
 
         def asked() -> T | None:
             try:

@@ -1,4 +1,4 @@
-"""One seeded run: the parts put together, the loop over virtual time, the history it leaves."""
+"""A seeded run: the parts, the loop over virtual time, and the history."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from shared.messages.messages import Epoch
 from shared.policy.model import Policy
 
 RESTART_SECONDS = 0.05
-"""So long after it stepped down a coordinator starts again."""
+"""Delay until a deposed coordinator starts again."""
 
 
 Crash = tuple[str, int, bool]
-"""The coordinator dies at the so many-th event of this name: right before it (True), or after."""
+"""The coordinator dies at the Nth event with this name: (name, N, True for right before the
+event)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +46,7 @@ class _Unanswered:
 
 
 class Simulation:
-    """Say what is submitted and what goes wrong when, then :meth:`run`."""
+    """Schedule submissions and faults, then :meth:`run`."""
 
     def __init__(
         self,
@@ -61,14 +62,14 @@ class Simulation:
         evicting: bool = False,
         notes: Notes | None = None,
     ) -> None:
-        """``core`` makes an empty coordinator, with a session of ``policies``; one worker for each
-        shard. ``lose``: some tasks vanish from their nodes."""
+        """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
+        shard. ``lose``: makes some tasks vanish from their nodes."""
         self.notes = notes
         self.events = 0
-        """How many happened so far."""
+        """Number of events so far."""
         self.kubelets = kubelets
         self._clock_ahead = 0.0
-        """Seconds that the server's clock is ahead of everybody else's."""
+        """Seconds that the server's clock is ahead of the others."""
         self.timeline = timeline = Timeline(seed, network or Network())
         self.ledger = SeenLedger(
             random.Random(seed + 1),
@@ -87,7 +88,7 @@ class Simulation:
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()
-        """How often each event, by its name."""
+        """Number of events by name."""
         self._position, self._length = "0", 0
         self._unanswered: list[_Unanswered] = []
         self._holders: dict[str, Life] = {}
@@ -100,8 +101,7 @@ class Simulation:
 
     @property
     def life(self) -> Life:
-        """The coordinator that took the leadership last, dead or alive; the first one before
-        that."""
+        """The coordinator that led last, dead or alive; before that the first one."""
         return self._led
 
     @property
@@ -114,22 +114,22 @@ class Simulation:
 
     @property
     def bindings(self) -> list[SimulatedBinding]:
-        """Of every coordinator that led so far."""
+        """The binders of all coordinators that led so far."""
         return [life.binding for life in self.lives if life.binding is not None]
 
     @property
     def audited(self) -> list[Finding]:
-        """What the ledger audits of all leaders so far found."""
+        """Findings of the ledger audits of all leaders so far."""
         audits = (life.audit for life in self.lives if life.audit is not None)
         return [finding for audit in audits for finding in audit.found]
 
     @property
     def over(self) -> bool:
-        """Whether everything that was wished for is done, and nothing more will happen."""
+        """Whether all wishes are done, and nothing more will happen."""
         return self.life.over and not self._unanswered
 
     def _begin(self, holder: str) -> Life:
-        """A coordinator starts that knows nothing, and stands by until the leadership is free."""
+        """Start an empty coordinator, which stands by until the leadership is free."""
         life = Life(
             self._make_core(),
             self._world,
@@ -143,7 +143,7 @@ class Simulation:
         return life
 
     def _end(self, life: Life, *, away: float) -> None:
-        """All that this coordinator knew is gone; it starts anew after ``away`` seconds."""
+        """End this coordinator with all its state; it restarts after ``away`` seconds."""
         if not life.process.alive:
             return
         if life is self._led:
@@ -156,13 +156,14 @@ class Simulation:
         self.timeline.after(away, start_again)
 
     def _give_up(self, epoch: Epoch) -> None:
-        """The ledger lacks what was seen in it: who found out ends, and is started again."""
+        """The ledger lacks entries that were seen: the coordinator that noticed ends, and is
+        restarted."""
         for life in list(self._holders.values()):
             if life.term == epoch.counter:
                 self._end(life, away=RESTART_SECONDS)
 
     def _ready(self, life: Life) -> None:
-        """It leads now: what no coordinator has answered is submitted to it."""
+        """It leads now: unanswered requests are submitted to it."""
         if life.term < self._led.term:
             return  # it stood still when it had taken the leadership, and another one has it by now
         self.timeline.rose("leader")
@@ -179,12 +180,12 @@ class Simulation:
     # --- what happens -------------------------------------------------------------------------
 
     def submit(self, items: list[dict[str, Any]], *, at: float = 0.0) -> None:
-        """A user submits objects ``at`` seconds after the start; what no coordinator has said to
-        be durable is submitted again to the next one, in the same order."""
+        """A user submits objects ``at`` seconds after the start. If no coordinator acknowledges
+        them, they are submitted again to the next leader, in the same order."""
         self._ask(items, at)
 
     def delete(self, key: Key, *, at: float) -> None:
-        """A user deletes an object, in order with what is submitted."""
+        """A user deletes an object, in order with submissions."""
         self._ask(key, at)
 
     def _ask(self, what: list[dict[str, Any]] | Key, at: float) -> None:
@@ -207,7 +208,7 @@ class Simulation:
             self.life.admit(wish.what, answered)
 
     def strike(self, fault: Fault) -> None:
-        """Something goes wrong at its time. Whom it would befall may be dead by then."""
+        """Inject a fault at its time. Its target may be dead by then."""
 
         def happen() -> None:
             self.timeline.struck[fault.kind.value] += 1
@@ -216,8 +217,9 @@ class Simulation:
         self.timeline.after(fault.at, happen)
 
     def bring_back_old_copy(self, *, at: float, age: float) -> None:
-        """The server is killed ``at`` seconds after the start, and started with a copy of its data
-        that is ``age`` seconds old. Users whose objects it lacks were told that they are stored."""
+        """Kill the server ``at`` seconds after the start, and restart it with a copy of its data
+        that is ``age`` seconds old. Users of objects missing in it had been told that they are
+        stored."""
         copies: list[LedgerCopy] = []
 
         def happen() -> None:
@@ -228,7 +230,7 @@ class Simulation:
         self.timeline.after(at, happen)
 
     def change_policy(self, policy: Policy, *, at: float) -> None:
-        """The policy file says something else from then on."""
+        """Change the policy file at this time."""
         policies = self._world.policies
         policies.changing = True
 
@@ -270,8 +272,7 @@ class Simulation:
                 self.timeline.leave(Place.CLUSTER, fault.seconds)
 
     def run(self, *, until: float = float("inf"), inspect: Callable[[], None] | None = None) -> int:
-        """Process events until all is done or virtual time reaches ``until``; returns how many.
-
+        """Process events until all is done or virtual time reaches ``until``; returns their number.
         ``inspect`` is called after each of them."""
         while (found := self.timeline.next_event(until)) is not None:
             self._happen(*found)
@@ -304,7 +305,7 @@ class Simulation:
             self.notes.acknowledged(self.timeline.now, jids)
 
     def _note(self) -> None:
-        """What the ledger and the cluster did in this moment."""
+        """Record what the ledger and the cluster did in this moment."""
         if self.notes is None:
             return
         if self.ledger.length != self._length:

@@ -1,7 +1,7 @@
-"""What happens to one seeded run, as values: objects, wishes of users, and what goes wrong.
+"""The scenario of a seeded run, as values: objects, users' wishes, and faults.
 
-Everything follows from the seed, and can be written as JSON, so that a part of a scenario (what is
-left of it when all that does not matter was taken away) can be kept and run again.
+Everything follows from the seed and can be written as JSON, so that a shrunk scenario can be stored
+and run again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Item = dict[str, Any]
 
 
 class FaultKind(StrEnum):
-    """What befalls a role, or the server's clock. ``seconds``: how long it is away, or how far it
-    jumps."""
+    """A fault of a role or of the server's clock. ``seconds``: how long the role is away, or how
+    far the clock jumps."""
 
     WORKER_KILLED = "worker killed"
     WORKER_PAUSED = "worker paused"
@@ -56,7 +56,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """The policy file says something else from ``at`` seconds after the start."""
+    """The policy file changes ``at`` seconds after the start."""
 
     at: float
     policy: Item
@@ -65,22 +65,22 @@ class PolicyChange:
 @dataclass(frozen=True, slots=True)
 class Scenario:
     seed: int
-    """Of the delays of messages, and of what happens to each of them."""
+    """Seed of the delays and losses of messages."""
     mode: Mode
     shards: int
     network: Network
     faulty: bool
-    """Whether the cluster refuses, goes silent and says things twice."""
+    """Whether the cluster refuses, times out and repeats reports."""
     setup: tuple[Item, ...]
-    """The cluster, at the start."""
+    """The cluster at the start."""
     wishes: tuple[Wish, ...]
     faults: tuple[Fault, ...]
     standby: bool
-    """Whether there is a second coordinator from the start."""
+    """Whether a second coordinator runs from the start."""
     evicting: bool = False
-    """Whether workers evict those that are in their way."""
+    """Whether workers evict tasks in their way."""
     policy: Item = field(default_factory=dict)
-    """Its mapping; empty: the one that is there by itself."""
+    """The policy file's content; empty: the default policy."""
     policy_changes: tuple[PolicyChange, ...] = ()
 
     @property
@@ -88,14 +88,14 @@ class Scenario:
         return any(wish.delete is not None for wish in self.wishes)
 
     def stories(self) -> list[str]:
-        """Names of what can be left out by itself: a job, group, queue or node with everything
-        that users do to it."""
+        """Names that can be left out independently: a job, group, queue or node with all wishes
+        about it."""
         told = {_story(wish.delete) for wish in self.wishes if wish.delete is not None}
         told |= {story_of(item) for wish in self.wishes for item in wish.items}
         return sorted(told - {""})
 
     def without(self, stories: set[str]) -> Scenario:
-        """The same, had nobody ever wished for these."""
+        """The scenario without the wishes about these names."""
         wishes = []
         for wish in self.wishes:
             if wish.delete is not None and _story(wish.delete) in stories:
@@ -112,7 +112,7 @@ class Scenario:
 
     @classmethod
     def from_json(cls, text: str) -> Scenario:
-        """ValueError, KeyError or TypeError where the text is no scenario."""
+        """Parse JSON. ValueError, KeyError or TypeError if the text is not a scenario."""
         told = json.loads(text)
         wishes = (
             Wish(wish["at"], tuple(wish["items"]), Key(*wish["delete"]) if wish["delete"] else None)

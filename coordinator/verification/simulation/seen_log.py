@@ -1,4 +1,5 @@
-"""What coordinators of a seeded run remember of the ledger's log, whatever becomes of its data."""
+"""The newest log id that coordinators of a seeded run have seen, which survives the loss of the
+ledger's data."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from shared.messages.messages import Epoch
 
 
 class SeenLedger(LedgerDouble):
-    """The server and what its clients noted beside its data, as one: the newest log id that any of
-    them was told, which whoever accepts a run asks for. Each answer of a server tells it."""
+    """The server together with its clients' notes: the newest log id that any of them was told.
+    Whoever accepts a run asks for it; each answer of a server reveals one."""
 
     def __init__(
         self,
@@ -24,12 +25,13 @@ class SeenLedger(LedgerDouble):
         clock: Callable[[], float],
         gives_up: Callable[[Epoch], None],
     ) -> None:
-        """``gives_up``: the coordinator of this epoch ends, as what it saw is missing."""
+        """``gives_up``: ends the coordinator of this epoch, because entries that it saw are
+        missing."""
         super().__init__(rng, clock=clock)
         self._gives_up = gives_up
         self.seen = "0"
         self.refused = 0
-        """How often a run was not accepted because something that was seen is missing."""
+        """Number of runs refused because seen entries are missing."""
 
     async def bless(self, leader: Epoch, *, after: str = "0") -> str:
         try:
@@ -53,10 +55,10 @@ class SeenLedger(LedgerDouble):
         return entries
 
     def bring_back(self, copy: LedgerCopy) -> None:
-        """Whatever the ledger did until now was told."""
+        """Restore an old copy. Everything until now counts as seen."""
         self.seen = max(self.seen, self._log.tail, key=number_of)
         super().bring_back(copy)
 
     def accept(self) -> None:
-        """The operator says that what is there counts: nothing older is looked for."""
+        """The operator accepts the current data: nothing older is expected."""
         self.seen = "0"

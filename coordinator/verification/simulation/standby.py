@@ -1,5 +1,4 @@
-"""How a coordinator of a seeded run comes to lead: it follows the ledger until the leadership is
-free."""
+"""A standby coordinator of a seeded run: it follows the ledger until the leadership is free."""
 
 from __future__ import annotations
 
@@ -22,16 +21,16 @@ from shared.ledger.protocol import COORDINATOR, Leader
 from shared.messages.messages import Epoch
 
 LEASE_SECONDS = 0.4
-"""Of the leader. All times of a seeded run are a fifth of what the settings say by default."""
+"""Seconds of the leader's lease. All times of a seeded run are a fifth of the defaults."""
 
 LOOK_SECONDS = LEASE_SECONDS / 4
-"""How often who stands by looks whether the leadership is free, and what moved."""
+"""Interval at which a standby checks for a free leadership and for changes."""
 
 EVERYTHING = 1_000_000
 
 
 class Candidate:
-    """``intake`` and ``core`` know nothing yet; at :meth:`finish` they know what the ledger has."""
+    """``intake`` and ``core`` start empty; after :meth:`finish` they have the ledger's state."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class Candidate:
 
     @property
     def log_id(self) -> str:
-        """Up to where it has followed."""
+        """Position up to which it has followed the log."""
         return self._log_id
 
     def begin(self) -> None:
@@ -79,7 +78,7 @@ class Candidate:
         self._process.round(LOOK_SECONDS, self._look, background=True)
 
     def _claim(self) -> Epoch | None:
-        """None where another one was quicker, or the answer to an earlier claim was lost."""
+        """None if another one was faster, or the answer to an earlier claim was lost."""
         try:
             return at_once(
                 self._ledger.claim(COORDINATOR, lease=LEASE_SECONDS, holder=self._holder)
@@ -96,7 +95,7 @@ class Candidate:
     # --- following --------------------------------------------------------------------------------
 
     def follow(self, done: Event) -> None:
-        """Take up what moved until now. The records may be newer than the log that was read."""
+        """Read what changed until now. Records may be newer than the log that was read."""
         ledger, log_id = self._ledger, self._log_id
 
         def read(entries: list[LogEntry]) -> None:
@@ -125,7 +124,7 @@ class Candidate:
         )
 
     def finish(self, done: Event) -> None:
-        """Nobody else may write any more: take up the rest."""
+        """Nobody else may write any more: read the rest."""
 
         ledger = self._ledger
 
@@ -143,8 +142,9 @@ class Candidate:
 
 
 class Tenure:
-    """The leader's lease: renewed by a thread as long as the loop ticks, and over by the leader's
-    own clock first. Who is refused, or finds it over, leads no more."""
+    """The leader's lease: renewed by a thread as long as the loop ticks, and by the leader's own
+    clock over before the server's. A leader whose renewal is refused, or whose lease is over, steps
+    down."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class Tenure:
         since: float,
         ended: Event,
     ) -> None:
-        """``since``: when it was asked for; ``ended``: it leads no more."""
+        """``since``: when the lease was requested; ``ended``: it no longer leads."""
         self._process = process
         self._thread = Thread(process)
         self._ledger = ledger
@@ -172,7 +172,7 @@ class Tenure:
         self._process.round(self._lease.tick_seconds, self._tick, background=True)
 
     def _keep(self) -> None:
-        """The thread."""
+        """The renewing thread."""
         asked = self._process.now
         if self._lease.silent(asked):
             self._later()
@@ -195,7 +195,7 @@ class Tenure:
         self._thread.round(pause, self._keep, background=True)
 
     def _watch(self) -> None:
-        """It wakes when its time should be over, however long it stood still."""
+        """Check the lease at its expected end, after a pause of any length."""
         if not self._lease.sure(self._process.now):
             self._ended()
         else:

@@ -1,4 +1,4 @@
-"""One worker of a seeded run: the actor around the state machine, on virtual time."""
+"""A worker of a seeded run: the actor around the production state machine, on virtual time."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ SHARD_LEASE_SECONDS = 0.6
 EVERYTHING = 1_000_000
 
 Answered = Callable[[list[Outcome], str], None]
-"""Gets the outcomes of a call, and up to where the worker has read the log."""
+"""Called with the outcomes of a call, and the position up to which the worker has read the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What workers are made of."""
+    """Parameters of workers."""
 
     mode: Mode
     seed: int
     evicting: bool = False
-    """Whether they evict, now and then."""
+    """Whether they evict at random."""
 
 
 class _Link(LedgerDouble):
-    """Where a worker renews its lease: the ledger, unless it cannot be reached."""
+    """The worker's access to the ledger for its lease, while the ledger is reachable."""
 
     def __init__(self, ledger: LedgerDouble, process: Process) -> None:
         self.ownership = ledger.ownership
@@ -62,7 +62,7 @@ class _Call:
 
 
 class SimulatedWorker:
-    """It serves one call at a time, as the actor does; ``process`` may die or stand still."""
+    """Serves one call at a time, as the actor does; ``process`` may die or pause."""
 
     def __init__(
         self,
@@ -123,7 +123,8 @@ class SimulatedWorker:
     # --- a call ---------------------------------------------------------------------------------
 
     def call(self, turns: list[Turn], answered: Answered, failed: Event) -> None:
-        """Exactly one of the two follows, unless it dies; ``failed``: it has to be replaced."""
+        """Serve a call. Exactly one of the callbacks follows, unless the worker dies; ``failed``:
+        it has to be replaced."""
         self._waiting.append(_Call(turns, answered, failed))
         self._serve()
 
@@ -146,7 +147,7 @@ class SimulatedWorker:
         )
 
     def _carry(self, call: _Call, instructions: list[Instruction], said: list[Outcome]) -> None:
-        """Carry a batch to the ledger and back, or the outcomes to the coordinator."""
+        """Send a batch to the ledger and process its answer, or the outcomes to the coordinator."""
         self.worker.validate()
         batch: CommitBatch | None = None
         for instruction in instructions:
@@ -172,7 +173,7 @@ class SimulatedWorker:
         self._asking.push("commit", ask, answer)
 
     def _keeps(self) -> bool:
-        """Whether the lease is its own, as far as it can know."""
+        """Whether it still has its lease, as far as it knows."""
         try:
             at_once(self._lease.keep())
         except (Deposed, LedgerUnavailable):

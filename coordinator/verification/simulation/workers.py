@@ -1,4 +1,4 @@
-"""The workers of a seeded run, the calls to them, and what befalls them."""
+"""The workers of a seeded run, calls to them, and their faults."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import Epoch, Outcome, OutcomeCode
 
 HEARTBEAT_SECONDS = 0.2
-"""An idle worker is called so often: it follows the log, keeps its lease, and its death is seen."""
+"""Interval of calls to idle workers, by which they follow the log, keep their lease, and their
+death is noticed."""
 
 DEADLINE_SECONDS = 0.5
-"""A call that is not answered so long after it was sent: its worker is given up."""
+"""A worker is given up if a call has no answer after this time."""
 
 ENDED_WITH_COORDINATOR = 0.5
-"""Part of the workers that end with their coordinator; the others are deposed by its successor."""
+"""Fraction of the workers that end with their coordinator; the successor deposes the others."""
 
 
 class SimulatedShards:
-    """``workers`` are those in charge; one that was given up may still live and try to commit."""
+    """``workers`` are the current ones; a replaced one may still be alive and try to commit."""
 
     def __init__(
         self,
@@ -44,15 +45,15 @@ class SimulatedShards:
         committed: Event,
         deposed: Event,
     ) -> None:
-        """``session``: one for each worker that starts; ``process``: the coordinator, which workers
-        may outlive; ``step``: it has news;
-        ``committed``: there may be something to bind; ``deposed``: another one leads."""
+        """``session``: makes the session of each new worker; ``process``: the coordinator, which
+        workers may outlive; ``step``: it has news; ``committed``: there may be something to bind;
+        ``deposed``: another one leads."""
         self._deposed = deposed
         self.workers: dict[int, SimulatedWorker] = {}
         self.leader: Epoch | None = None
-        """The epoch of the coordinator whose workers these are, once it has taken its seat."""
+        """The epoch of the coordinator that uses these workers, once it leads."""
         self._beaten: dict[int, float] = {}
-        """Shard -> when an idle worker was called last."""
+        """Shard -> time of the last call to an idle worker."""
         self._config = config
         self._session = session
         self._process = process
@@ -65,7 +66,7 @@ class SimulatedShards:
     # --- life and death -----------------------------------------------------------------------
 
     def start(self, shard: int) -> None:
-        """Claim an epoch, accept the server's run, and let a worker load its view and serve."""
+        """Claim an epoch, accept the server's run, and start a worker that loads its view."""
         ledger, mean = self._ledger, self._timeline.network.ledger
         asking = Lane(self._process, Place.LEDGER)
 
@@ -121,24 +122,24 @@ class SimulatedShards:
         return unless_deposed(ask)
 
     def kill(self, shard: int) -> None:
-        """The process dies: what it was doing is cut off, its calls are never answered."""
+        """Kill the process: its work is cut off, and its calls are never answered."""
         if shard in self.workers:
             self._timeline.fell(f"worker {shard}")
             self.workers[shard].process.alive = False
 
     def pause(self, shard: int, seconds: float) -> None:
-        """The process stands still and then goes on as if nothing had happened."""
+        """Pause the process, which then continues as if nothing had happened."""
         if shard in self.workers:
             halt(self.workers[shard].process, seconds)
 
     def replace(self, shard: int) -> None:
-        """Another worker takes over, for a new policy; the old one may still have turns out."""
+        """Replace a worker for a new policy; the old one may still have open turns."""
         epoch = self._core.dispatcher.shards[shard].epoch
         if epoch is not None:
             self._lost(SendTurns(shard=shard, epoch=epoch, call=0, turns=[]))
 
     def _lost(self, send: SendTurns) -> None:
-        """Void the epoch, then let the coordinator read what became of the open turns."""
+        """Void the epoch, then read the results of the open turns."""
         state = self._core.dispatcher.shards[send.shard]
         if state.epoch != send.epoch:
             return  # several calls were under way: the first to fail did this
@@ -156,7 +157,7 @@ class SimulatedShards:
         asking.push("claim", self._claim(send.shard), void)
 
     def orphan(self) -> None:
-        """Their coordinator died: some workers are ended with it, others go on to what they had."""
+        """Their coordinator died: some workers end with it, others continue their work."""
         for worker in self.workers.values():
             if self._timeline.strikes(ENDED_WITH_COORDINATOR):
                 worker.process.alive = False
@@ -164,7 +165,7 @@ class SimulatedShards:
     # --- a call -------------------------------------------------------------------------------
 
     def call(self, send: SendTurns) -> None:
-        """Give turns to the worker in charge. Without turns it is a heartbeat."""
+        """Send turns to the current worker; without turns it is a heartbeat."""
         worker = self.workers[send.shard]
         process, network = self._process, self._timeline.network
         open_calls = {send.call}
@@ -201,7 +202,7 @@ class SimulatedShards:
         self._step()
 
     def beat(self) -> None:
-        """Call the workers that nobody calls."""
+        """Call the idle workers."""
         for state in self._core.dispatcher.shards.values():
             quiet = self._beaten.get(state.shard, 0.0) + HEARTBEAT_SECONDS <= self._process.now
             if state.epoch is not None and not state.calls and quiet:

@@ -1,1 +1,1 @@
-"""Workloads: traces, generators, what jobs demand, and a client that submits in bulk."""
+"""Workloads: traces, generators, demands of jobs, and a client for bulk submission."""

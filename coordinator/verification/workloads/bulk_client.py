@@ -1,8 +1,8 @@
-"""A small client of the coordinator's HTTP interface: submit objects, ask for the state.
+"""A small client of the coordinator's HTTP API: submits objects and reads the status.
 
-It waits where the server asks it to (429 and 503 with ``Retry-After``) and asks again where the
-connection broke: the next coordinator, where it knows several. That is safe, because the name of an
-object is its identity: a list that arrived twice changes nothing the second time.
+It waits as the server says (429 and 503 with ``Retry-After``) and retries broken connections, with
+the next coordinator if it knows several. Retrying is safe because the name of an object is its
+identity: a list that arrives twice changes nothing the second time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import orjson
 BASE = "/apis/quadrant.dev/v1alpha1"
 NOT_FOUND = 404
 SOON = 0.2
-"""The longest pause where another coordinator may lead by now."""
+"""Maximum pause if another coordinator may lead by now."""
 WAIT_LIMIT = 5.0
-"""The longest pause between two attempts, whatever the server says."""
+"""Maximum pause between attempts, whatever the server says."""
 
 
 class ApiError(Exception):
-    """The coordinator refused a request, or did not answer in time. For people. ``code``: the HTTP
-    status, 0 where there was no answer."""
+    """The coordinator refused a request, or did not answer in time. ``code``: the HTTP status, 0
+    without an answer."""
 
     def __init__(self, message: str, *, code: int = 0) -> None:
         super().__init__(message)
@@ -35,11 +35,11 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of one List."""
+    """The result of submitting one List."""
 
     accepted: int
     refused: list[dict[str, Any]]
-    """Each says kind, name, field and what to do; see :func:`describe`."""
+    """One entry per refused object, with kind, name, field and remedy; see :func:`describe`."""
 
 
 def describe(refused: dict[str, Any]) -> str:
@@ -56,8 +56,9 @@ class ApiClient:
     def __init__(
         self, *urls: str, timeout: float = 30.0, patience: float = 120.0, token: str = ""
     ) -> None:
-        """``urls``: of the coordinators, of which one leads. ``timeout`` bounds one attempt,
-        ``patience`` all attempts of a request together. ``token``: "" where none is asked for."""
+        """``urls``: of the coordinators, one of which leads. ``timeout``: seconds per attempt;
+        ``patience``: seconds for all attempts of a request. ``token``: "" without authentication.
+        """
         self._identity = {"Authorization": f"Bearer {token}"} if token else {}
         self._urls = [url.rstrip("/") for url in urls]
         self._at = 0
@@ -133,7 +134,7 @@ class ApiClient:
         return self._urls[self._at]
 
     async def _attempt(self, method: str, path: str, body: bytes | None) -> dict[str, Any] | float:
-        """The answer, or how many seconds the server wants us to wait."""
+        """The answer, or the seconds to wait before a retry."""
         if self._session is None:
             raise RuntimeError("ApiClient is used outside of its `async with`")
         headers = dict(self._identity)
@@ -157,7 +158,7 @@ class ApiClient:
 
 
 def _said(content: bytes) -> str:
-    """What an error answer says: the message of a Kubernetes Status, or the text as it is."""
+    """The message in an error answer: that of a Kubernetes Status, or the text as it is."""
     try:
         return str(orjson.loads(content)["message"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
@@ -165,7 +166,7 @@ def _said(content: bytes) -> str:
 
 
 def _retry_after(header: str | None) -> float:
-    """Seconds to wait; fractions are allowed, dates are not expected of our server."""
+    """Seconds to wait. Fractions are allowed; dates are not, as this server sends none."""
     try:
         seconds = float(header or "")
     except ValueError:

@@ -1,7 +1,7 @@
-"""What generated jobs ask for beyond cores and GPUs, and what the cluster then has to offer.
+"""Demands of generated jobs other than cores and GPUs, and the objects they need.
 
-Each ``ask_*`` changes a pod template in place; what it needs of the cluster comes from the function
-beside it. Used by seeded runs, simulated and real.
+Each ``ask_*`` changes a pod template in place; the function next to it creates the objects. Used by
+seeded runs and by chaos runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STORAGE = "local"
 
 
 def ask_ports(template: Item, ports: Iterable[int]) -> None:
-    """Each of them on the node itself: no two such pods run on one node."""
+    """Request host ports: no two such pods run on one node."""
     listed = [{"containerPort": port, "hostPort": port} for port in sorted(ports)]
     template["spec"]["containers"][0]["ports"] = listed
 
@@ -30,7 +30,7 @@ def ask_ports(template: Item, ports: Iterable[int]) -> None:
 
 
 def ask_own_nodes(template: Item, name: str) -> None:
-    """No two pods of this name on one node: a rule that concerns no other job."""
+    """Anti-affinity between pods of this job alone: no two on one node."""
     metadata, spec = template["metadata"], template["spec"]
     metadata["labels"] = {**metadata.get("labels", {}), "own": name}
     term = {"labelSelector": {"matchLabels": {"own": name}}, "topologyKey": HOSTNAME}
@@ -44,12 +44,12 @@ def ask_own_nodes(template: Item, name: str) -> None:
 
 
 def ask_device(template: Item) -> None:
-    """One device for each pod, by a claim of its own; see :func:`devices`."""
+    """One device per pod, by a claim of its own; see :func:`devices`."""
     template["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]
 
 
 def devices(nodes: Iterable[str], *, each: int, namespace: str) -> list[Item]:
-    """``each`` devices of every node, and the template by which pods of a namespace claim one."""
+    """``each`` devices per node, and the claim template for pods of a namespace."""
     api = {"apiVersion": "resource.k8s.io/v1"}
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
     of_driver = {"cel": {"expression": f'device.driver == "{_DRIVER}"'}}
@@ -88,7 +88,7 @@ def ask_volume(template: Item, claim: str) -> None:
 
 
 def storage_class() -> Item:
-    """A claim of it takes a volume where its pod is placed."""
+    """A storage class that binds a claim's volume where its pod is placed."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -99,7 +99,7 @@ def storage_class() -> Item:
 
 
 def disk(name: str, node: str) -> Item:
-    """A volume in one node."""
+    """A volume that is local to one node."""
     on_node = {"key": HOSTNAME, "operator": "In", "values": [node]}
     return {
         "apiVersion": "v1",

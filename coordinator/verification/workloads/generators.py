@@ -1,4 +1,4 @@
-"""What the demo and the bench submit: a seeded workload, and API objects made of jobs and nodes.
+"""Workloads of the demo and the bench: seeded jobs and nodes as API objects.
 
 Pure functions: the same arguments give the same objects.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from coordinator.verification.workloads.trace import Trace
 
 Item = dict[str, Any]
-"""One API object as it goes into a JSON List."""
+"""An API object as in a JSON List."""
 
 LIST_LIMIT = 500
 """Objects per List: a body of some 200 kB, judged in a few milliseconds."""
@@ -41,7 +41,7 @@ ElasticFlow project publishes it (msr-fiddle/philly-traces through pkusys/Elasti
 In shares: 93.2% of the jobs have 1 GPU, 2.2% 2, 2.3% 4, 2.0% 8 and 0.35% more; 1.4 on average."""
 
 GANG_WIDTHS = (64, 256)
-"""The narrowest and the widest of the gangs that make one fifth of the seeded jobs."""
+"""The smallest and largest of the gangs that make up one fifth of the seeded jobs."""
 
 MEAN_DURATION = 5_500.0
 """Seconds; at the default speedup of 1000 a task runs 5.5 s on average.
@@ -49,14 +49,14 @@ MEAN_DURATION = 5_500.0
 2,000 jobs are about 66,000 tasks, so 8,000 GPUs are busy for 66,000 x 5.5 / 8,000 = 45 s."""
 
 LONGEST = 1.75
-"""No duration is longer than so many times the mean, so that the last job is soon done."""
+"""Maximum duration as a multiple of the mean, so that the last job ends soon."""
 
 QUEUES = ("research", "vision", "speech", "ranking", "platform")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """The cluster of a run: equal nodes, each with ``units`` of one resource to give."""
+    """The cluster of a run: equal nodes, each with ``units`` of one resource."""
 
     nodes: int
     units: int
@@ -114,7 +114,8 @@ def node_items(shape: ClusterShape) -> Iterator[Item]:
 
 
 def _offer(shape: ClusterShape) -> dict[str, str]:
-    """Per GPU 12 cores and 64 GiB, per core 4 GiB; Kubernetes' 110 pods where that is enough."""
+    """A node's resources: per GPU 12 cores and 64 GiB, per core 4 GiB; at least Kubernetes' 110
+    pods."""
     gpus = shape.units if shape.resource == GPU else 0
     cores = 12 * gpus if gpus else shape.units
     offer = {
@@ -177,7 +178,7 @@ def job_items(trace: Trace, *, resource: str) -> Iterator[Item]:
 
 
 def pod_items(count: int, *, resource: str = CPU, duration: float | None = None) -> Iterator[Item]:
-    """Pods of their own, without PodGroup: each is a job of one task."""
+    """Pods without PodGroup: each is a job of one task."""
     digits = len(str(max(count - 1, 0)))
     template = _template(resource, duration=duration)
     for number in range(count):
@@ -187,7 +188,7 @@ def pod_items(count: int, *, resource: str = CPU, duration: float | None = None)
 
 
 def wide_job(tasks: int, *, resource: str = CPU) -> Item:
-    """One Job of many tasks that need not start together, running until it is deleted."""
+    """A Job with many tasks that need not start together, running until it is deleted."""
     role = {"name": "task", "replicas": tasks, "template": _template(resource, duration=None)}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 NO_QUEUE = "default"
 MAX_WIDTH = 1_000_000
-"""More tasks than this in one job is taken for a wrong column."""
+"""A larger width of a job is taken as a sign of a wrong column."""
 
 
 class TraceError(Exception):
-    """A trace or its columns cannot be read; the message is complete and for people."""
+    """A trace or its columns cannot be read. The message is complete, with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Trace:
     width: NDArray[np.int64]
     """Tasks of the job, one GPU or processor each; all of them or none."""
     queue: NDArray[np.int64]
-    """Index into ``queues``."""
+    """Number of tasks, one GPU or processor each; they start together."""
     queues: tuple[str, ...]
     """Queue names as written, in the order in which they first appear."""
     unusable: dict[str, int] = field(default_factory=dict)
-    """Reason -> number of lines that hold no job which could run."""
+    """Reason -> number of lines skipped because they contain no job that could run."""
 
     @property
     def jobs(self) -> int:
@@ -61,7 +61,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """Which column of a CSV file holds what. ``queue`` None puts every job into one queue."""
+    """The columns of a CSV file. ``queue`` None puts every job into one queue."""
 
     submit: str = "submit"
     duration: str = "duration"
@@ -70,15 +70,14 @@ class TraceColumns:
 
 
 Row = tuple[float, float, int, str]
-"""Submission (seconds, any origin), duration, width, queue of one job."""
+"""Submission (seconds from any origin), duration, width, and queue of a job."""
 
 
 def read_trace(
     path: Path, *, columns: TraceColumns | None = None, limit: int | None = None
 ) -> Trace:
-    """Read a trace; the format follows from the ending (.swf and .swf.gz, everything else CSV).
-
-    ``limit`` keeps the first jobs by submission. Raises :class:`TraceError`.
+    """Read a trace; the format follows from the suffix (.swf and .swf.gz, else CSV). ``limit``:
+    keep only the first jobs by submission. Raises :class:`TraceError`.
     """
     swf = path.name.removesuffix(".gz").endswith(".swf")
     if swf and columns is not None:
@@ -107,9 +106,8 @@ def _open(path: Path) -> TextIO:
 
 
 def parse_columns(text: str) -> TraceColumns:
-    """``submit=timestamp,gpus=num_gpus`` -> which column holds what; the rest keeps its default.
-
-    Without ``queue=`` in the text all jobs go to one queue. Raises :class:`TraceError`.
+    """Parse ``submit=timestamp,gpus=num_gpus``; other columns keep their default names. Without
+    ``queue=`` all jobs go to one queue. Raises :class:`TraceError`.
     """
     names = [f.name for f in fields(TraceColumns)]
     columns = TraceColumns(queue=None)
@@ -133,9 +131,8 @@ def _suggest(word: str, names: list[str]) -> str:
 
 
 def parse_csv(lines: Iterable[str], columns: TraceColumns | None, name: str) -> Iterator[Row | str]:
-    """Jobs of a CSV file with a header line; a text in place of a job says why it cannot run.
-
-    ``columns`` None takes the default names, and one queue where the file has no queue column.
+    """Jobs of a CSV file with a header line; a string in place of a job says why it cannot run.
+    ``columns`` None: the default names, and a single queue if the file has no queue column.
     """
     reader = csv.reader(lines)
     header = [cell.strip() for cell in next(reader, [])]
@@ -160,7 +157,7 @@ def parse_csv(lines: Iterable[str], columns: TraceColumns | None, name: str) -> 
 
 
 def _positions(header: list[str], columns: TraceColumns, name: str) -> list[int]:
-    """Where submit, duration, gpus and (if there is one) queue stand."""
+    """Indices of submit, duration, gpus and (if there is one) queue."""
     at = []
     for f in fields(TraceColumns):
         column = getattr(columns, f.name)
@@ -189,7 +186,7 @@ UNKNOWN = frozenset({"", "-", "na", "n/a", "nan", "nat", "none", "null"})
 
 
 def _number(text: str, where: str) -> float | None:
-    """The number in a cell; None where the cell says that it is not known."""
+    """The number in a cell; None if the cell says that it is unknown."""
     try:
         value = float(text)
     except ValueError:
@@ -202,9 +199,9 @@ def _number(text: str, where: str) -> float | None:
 
 
 class _Clock:
-    """Reads submissions. The first one decides whether the column holds seconds or date-times.
+    """Parses submission times. The first decides whether the column has seconds or date-times.
 
-    Date-times without an offset count as UTC: only differences matter.
+    Date-times without an offset are taken as UTC, since only differences matter.
     """
 
     def __init__(self) -> None:
@@ -285,7 +282,7 @@ def _usable(
 
 
 def collect(rows: Iterable[Row | str], *, limit: int | None = None) -> Trace:
-    """Sort jobs by submission (equal ones keep their order) and keep the first ``limit``."""
+    """Sort jobs by submission (ties keep their order) and keep the first ``limit``."""
     submit, duration, width = array("d"), array("d"), array("q")
     queue, names, unusable = array("q"), dict[str, int](), dict[str, int]()
     for row in rows:
