@@ -226,7 +226,8 @@ class Reconciler:
 
 
 def _unsure(state: JobState) -> bool:
-    """Whether a turn of the job is out: what it places is in the ledger before it is known here."""
+    """Whether a turn of the job is open: its placements are in the ledger before they are known
+    here."""
     return state.standing is Standing.OPEN or state.unread
 
 

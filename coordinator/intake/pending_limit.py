@@ -75,7 +75,7 @@ class PendingBound:
         self._limit = limit
         self._clock = clock
         self._coming: Counter[str] = Counter()
-        """Jobs that were let in and that the coordinator may not know yet."""
+        """Jobs that were admitted, and that the coordinator may not know yet."""
         self._coming_tasks = 0
         """The same in tasks of Jobs."""
         self._counted: dict[str, tuple[float, int]] = {}

@@ -74,7 +74,7 @@ Make = Callable[[Document | None], dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A request that was worked on: what to store, what to tell, what to answer."""
+    """The result of a request: its answer, what to store, and whether to inform the coordinator."""
 
     answer: Any
     admission: Admission

@@ -55,7 +55,7 @@ class Happening:
     shard: int = -1
 
     def named(self) -> Iterator[int]:
-        """The tasks that it concerns."""
+        """The tasks that the happening concerns."""
         yield from self.tasks
         for placement in self.placements:
             yield from placement.tasks

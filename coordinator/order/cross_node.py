@@ -51,11 +51,11 @@ class Spanning:
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
-        """Key -> how often it has moved, as far as turns that came back told."""
+        """Key -> its version, as far as returned turns have reported."""
         self._terms: dict[str, Term] = {}
         """Budgets among them."""
         self._selecting = TermIndex[str]()
-        """The same by what they select."""
+        """The terms, indexed by what they select."""
         self._alike: dict[PodLabels, dict[int, None]] = {}
         """Labels -> the jobs with tasks that have them: most jobs are like many others."""
         self._labels = LabelIndex[PodLabels]()

@@ -107,7 +107,7 @@ class Contention:
         self._trying.setdefault(jid, StarvationProgress())
 
     def came_back(self, jid: int) -> str | None:
-        """Close the job's turn and return its action; None where it was no evicting one."""
+        """Close the job's turn; returns its action, None if that is one without evictions."""
         return self.out.pop(jid, None)
 
     def failed(self, jid: int, *, shard: int, elsewhere: bool, now: float, revision: int) -> None:

@@ -237,7 +237,7 @@ class Answers(Registration):
         return all(self._about(hook, job) for hook in self.rules(points.JOB_READY))
 
     def pipelined(self, job: SessionJob) -> bool:
-        """JobPipelined: it may keep what it holds, counting pipelined tasks."""
+        """JobPipelined: whether the job may keep its placements, counting pipelined tasks."""
         return self._vote(points.JOB_PIPELINED, lambda hook: self._about(hook, job))
 
     def sub_ready(self, sub: SubJob) -> bool:

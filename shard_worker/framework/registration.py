@@ -117,12 +117,12 @@ class Registration:
         self.warnings: list[str] = list(policy.warnings)
         """Settings that were accepted but have no effect in this version."""
         self.reads: set[str] = set()
-        """Annotations of pods and jobs that rules look at: who has one is placed by sessions."""
+        """Annotations of pods and jobs that rules read; their tasks are placed by sessions."""
         self.shared: dict[str, object] = {}
         """Memory that several plugins of the session use, by a name of their own."""
         self.entering: list[Callable[[World], None]] = []
-        """Called with each world that the session enters, before anything moves in it: for rules
-        that judge by what was there at first."""
+        """Called with each world that the session enters, before any change to it: for rules that
+        depend on its initial state."""
         self._speaker: tuple[int, PluginOption] | None = None
 
     @contextmanager

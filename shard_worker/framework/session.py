@@ -108,23 +108,25 @@ class Session(Answers):
         """What a queue may have at most by slot, as things stand; empty as above."""
 
         self.committed: list[Operation] = []
-        """What statements over the world kept, in order; whoever runs the session takes it."""
+        """Operations of committed statements over the world, in order; the session's caller takes
+        them."""
         self.on_commit: Callable[[Sequence[Operation]], None] = _nobody
-        """Told of each statement that is kept, one by one."""
+        """Called with the operations of each committed statement."""
         self.skipped: dict[int, tuple[Reason, str]] = {}
-        """jid -> (reason word, detail) of jobs that an action passed over, the last one told."""
+        """jid -> (reason, detail) of jobs that an action skipped; the last one recorded."""
         self.memory: dict[str, float] = {}
         """What rules remember from one session to the next, by their own keys, where whoever opens
         the sessions hands it on."""
         self.spared: dict[int, dict[str, int]] = {}
-        """jid -> why nobody was evicted for it, where the session tried: reason -> tasks."""
+        """jid -> why no task was evicted for the job, if the session tried: reason -> number of
+        tasks."""
 
         self.seed: int | None = None
-        """Decides between equal nodes over a world, so that shards prefer different ones; None:
+        """Breaks ties between equal nodes over a world, so that shards prefer different ones; None:
         always the first."""
         self.lends = False
-        """Whether whoever opened it has asked what queues may take, and lets them go beyond their
-        share: then only limits are asked for."""
+        """Whether the session's caller checks the queues' shares itself, and lets queues exceed
+        them: then the session checks only hard limits."""
         self.ungated: list[TaskInfo] = []
         """Tasks whose queue has room for them, and whose own gate may go."""
         self._lacks: list[Lacks] = []
@@ -276,7 +278,7 @@ class Session(Answers):
         return self._vote(JOB_ENQUEUEABLE, lambda rule: rule.fn(info, cluster))
 
     def job_enqueued(self, info: JobInfo, cluster: ClusterInfo) -> None:
-        """JobEnqueued: every rule is told that the job was let in."""
+        """JobEnqueued: notify every rule that the job was admitted."""
         for hook in self.rules(JOB_ENQUEUED):
             hook.fn(info, cluster)
 

@@ -66,7 +66,7 @@ class JobInfo:
     gated: Amounts = field(default_factory=dict)
     """Sum of the requests of its members with scheduling gates."""
     figures: JobFigures | None = None
-    """What the totals above it count for it now; None = nothing."""
+    """The figures that the totals of cluster and queue include for the job; None if none."""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ class Domain:
     """0 for the root."""
 
     def within(self, ancestor: Domain) -> bool:
-        """Is this one below the other, or the same?"""
+        """Whether this domain is the other one, or below it."""
         at: Domain | None = self
         while at is not None and at.depth > ancestor.depth:
             at = at.parent

@@ -71,7 +71,7 @@ class View:
         self.nominations: dict[int, Nomination] = {}
         """Jobs that hold nominations, as far as the log and own replies told."""
         self.slot_names: list[str] = list(BASE)
-        """slot -> name, as far as accepted objects told."""
+        """slot -> name, for slots that accepted objects use."""
         self.version: Column = np.full(0, UNKNOWN, dtype=np.int64)
         self.spec: Column = np.full(0, UNKNOWN, dtype=np.int64)
         """Specification version of the node that ``nodes`` holds: what a placement relies on."""

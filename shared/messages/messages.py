@@ -17,7 +17,7 @@ NOMINATE = 1
 """Operation kind: the task is pipelined; it holds future capacity of the node, nothing is bound."""
 
 NOBODY = -1
-"""In place of a job's number: a turn that is about no job (a shuffle), and what came of it."""
+"""Stands in for a job's number in turns without a job (a shuffle), and in their outcomes."""
 
 GUARD_GANG = 1
 """Bit of a run's guards: of its group, and of those above it, none or at least the minimum stay."""
@@ -224,7 +224,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """What one shard asks of the ledger in one script call, judged statement by statement."""
+    """The statements of one shard in one script call; the ledger judges them one by one."""
 
     writer: str
     epoch: Epoch
@@ -255,8 +255,8 @@ class Rows:
     rows: list[int]
     records: list[bytes]
     things: list[tuple[int, str, bytes]] = field(default_factory=list)
-    """(row, name, packed record) of named things that changed, or that the batch was refused at.
-    The same rule holds for each of them; one that says that nothing is used is not kept."""
+    """(row, name, packed record) of named things that changed, or that caused a refusal. The rule
+    for nodes applies; a thing that is not in use has no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class StatusItem:
     tasks: list[int]
     rows: list[int]
     cid: int = -1
-    """Of adopted and of failed tasks, for those that the ledger held for pending; -1: not told."""
+    """Class of adopted tasks, and of failed ones that the ledger has as pending; -1: not given."""
     group: int = -1
     incarnations: tuple[int, ...] = field(default=(), compare=False, kw_only=True)
     """Of evicted tasks that ended, parallel to ``tasks``: which incarnation did. Not sent: the

@@ -36,7 +36,7 @@ _KUBERNETES = re.compile(r"QUADRANT_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_
 """What Kubernetes puts into every container beside a service named ``quadrant``: not for us."""
 
 _OF_CLIENTS = frozenset(("QUADRANT_SERVER", "QUADRANT_TOKEN", "QUADRANT_TOKEN_FILE"))
-"""Which server a command asks, and as whom: no settings of a server that starts beside it."""
+"""Variables of the command line client (server and token), which are no settings of a server."""
 
 _TLS_FILES = ("redis_ca_file", "redis_cert_file", "redis_key_file")
 

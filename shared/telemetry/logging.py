@@ -95,7 +95,8 @@ class RepeatLimit:
         return event
 
     def passes(self, logger: str, event: str) -> int | None:
-        """How many lines were left out before this one, which may pass; None where it may not."""
+        """Number of lines suppressed before this one, which may pass; None if it is
+        suppressed too."""
         now = self._clock()
         key = (logger, event)
         since, count = self._seen.get(key, (now, 0))

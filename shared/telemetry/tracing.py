@@ -75,7 +75,7 @@ def tracing() -> bool:
 def span(
     name: str, *, when: bool = True, **attributes: str | int
 ) -> AbstractContextManager[object]:
-    """A span around a block, within the one that is open here. Attributes get our prefix."""
+    """A span around a block, as a child of the current span. Attributes get our prefix."""
     if _tracer is None or not when:
         return _OFF
     prefixed = {f"quadrant.{key}": value for key, value in attributes.items()}

@@ -1,6 +1,6 @@
-"""What the coordinator measures while it works, for whoever scrapes it: plain counts, no library.
+"""Measurements of the coordinator's work, for metrics: plain counters, without a library.
 
-Everything else that is scraped is read from the state of the core when somebody asks.
+All other metrics are read from the core's state when they are scraped.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class TopologySpread:
         pods = self.counts(task, spread) * counted
         per_code = by_domain(column, pods)
         domains = np.unique(column.codes[counted])
-        least = 0
+        least = 0  # minDomains: a missing domain counts as an empty one
         if len(domains) >= max(spread.min_domains, 1):
             least = int(per_code[domains].min())
         more = matches(spread.selector, dict(task.role.labels))

@@ -198,6 +198,7 @@ class VolumeBinding:
             for volume in world.objects.volumes.values()
             if volume.name not in self._taken and fits(volume, claim, world.objects)
         ]
+        # False sorts first: a volume reserved for the claim comes before any free one.
         return sorted(fitting, key=lambda v: (v.claim == "", v.capacity))
 
     # --- what happens -------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class WriterOwnership:
         self.run = nonce()
         self.blessed = ""
         self.untold: dict[str, Epoch] = {}
-        """Epochs of writers that were claimed in a run that nobody has accepted yet."""
+        """Epochs of writers that were claimed in a server run which no leader has accepted yet."""
 
     def claim(self, writer: str, *, leader: Epoch | None, lease: float, holder: str) -> Epoch:
         nonce = self._nonce()

@@ -170,7 +170,8 @@ def _vacate(overlay: Overlay, jid: int, record: TaskRecord) -> JobAccount:
 
 @dataclass(slots=True)
 class Specs:
-    """What one intake batch changes besides accounts; None deletes."""
+    """The records other than accounts that one intake batch writes, by table; None deletes a
+    record."""
 
     classes: dict[int, bytes | None] = field(default_factory=dict)
     nodes: dict[int, bytes | None] = field(default_factory=dict)

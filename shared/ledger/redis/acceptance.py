@@ -17,7 +17,7 @@ from shared.ledger.redis.take_up import schema_of
 from shared.ledger.schema import OLDEST, SCHEMA, SchemaState, TakeUpProgress
 
 COUNTED = {"nodes": "node", "queues": "queue", "jobs": "job", "tasks": "task", "objects": "doc"}
-"""What is counted, and the key that has it."""
+"""Kind of object -> the hash whose fields are counted."""
 
 
 class LedgerCondition(StrEnum):
