@@ -200,10 +200,10 @@ class Serving:
 
 
 class StandbyServer:
-    """The HTTP server of a standby: reports health and the leader's address, nothing else."""
+    """The HTTP server of a standby: reports health and who leads, nothing else."""
 
     def __init__(self, leader: Callable[[], str], options: ListenerOptions) -> None:
-        """``leader``: the leader's address, "" if unknown."""
+        """``leader``: returns who leads, "" if unknown."""
         self._leader = leader
         self._options = options
 

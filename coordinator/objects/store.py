@@ -148,7 +148,8 @@ class Objects(Observing):
             self._shelves[kind].mark(document.key.path, document.key.namespace, count)
 
     def _replace_behind(self, record: Record, document: Document) -> None:
-        """Publish the derived objects of a Job that is new, has more roles, or ended."""
+        """Republish the derived objects if the Job is another incarnation or its number of tasks
+        changed."""
         key, before = document.key, record.document
         state = self.core.order.known(before.jid)
         if before.jid == document.jid and (state is None or self._tasks(before) == state.job.tasks):

@@ -59,7 +59,7 @@ def unpack_sealed(kind: bytes, data: bytes, *, lists: bool = True) -> Any:
 
 
 def unpack(kind: bytes, data: bytes, *, lists: bool = True) -> Any:
-    """Decode msgpack into plain values; extension types are refused."""
+    """Decode msgpack into plain values; no objects of other classes are ever built."""
     try:
         return msgpack.unpackb(data, raw=False, use_list=lists, strict_map_key=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

@@ -32,7 +32,7 @@ PREFIX = "qdt_"
 """Prefix of every token, so that leaked ones can be found in files and logs."""
 
 LONGEST = 512
-"""Maximum characters; longer values are not compared."""
+"""Maximum characters of a submitted token that are read."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.@]{0,61}[A-Za-z0-9])?")
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -91,7 +91,7 @@ def _wakes(s: State) -> Iterator[ModelStep]:
 
 
 def _leases_end(s: State) -> Iterator[ModelStep]:
-    """Leases expire that nobody renews."""
+    """The steps in which a lease that nobody renews expires."""
     renewed = any(c.leadership == s.leadership and not c.paused for c in s.coordinators)
     if s.lease_lasts and not renewed:
         yield ModelStep("the leader's lease expires", s._replace(lease_lasts=False))

@@ -152,7 +152,7 @@ def _start_over(s: State, index: int, text: str) -> ModelStep:
 
 
 def _begin_worker(s: State, shard: int, epoch: int, run: int) -> State:
-    """The existing process is adopted under a new epoch; one that cannot answer is replaced. A
+    """Adopt the existing worker process under a new epoch, or replace one that cannot answer. A
     paused one reads the new epoch when it resumes."""
     messages = s.messages
     if s.processes[shard].status == PAUSED:

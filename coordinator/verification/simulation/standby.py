@@ -142,9 +142,9 @@ class Candidate:
 
 
 class Tenure:
-    """The leader's lease: renewed by a thread as long as the loop ticks, and by the leader's own
-    clock over before the server's. A leader whose renewal is refused, or whose lease is over, steps
-    down."""
+    """The leader's lease, renewed by a thread as long as the event loop ticks. It expires by the
+    leader's own clock before the server's. A leader whose renewal is refused, or whose lease has
+    expired, steps down."""
 
     def __init__(
         self,

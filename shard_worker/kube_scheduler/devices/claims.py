@@ -32,7 +32,7 @@ NONE_FREE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
 UNJUDGED = "claim cannot be judged: "
 REMEMBERED = 1 << 14
-"""Maximum number of answers per kind of node that are cached across sessions."""
+"""Maximum number of cached answers for kinds of nodes; the cache outlives sessions."""
 MOST_USERS = 256
 """Maximum number of pods that may share a claim."""
 
