@@ -20,8 +20,7 @@ changed."""
 HAPPENINGS = 256
 """Maximum number of happenings per job; then the oldest are dropped."""
 ALL_HAPPENINGS = 200_000
-"""Maximum number of happenings of all jobs; then the stories of the longest inactive jobs are
-dropped."""
+"""Maximum number of happenings of all jobs; then those of the longest inactive jobs are dropped."""
 MOMENTS = 32
 """Maximum number of recorded starts and ends of tasks per job, each of many tasks at once."""
 
@@ -170,7 +169,7 @@ class Stories:
             self._forget_some()
 
     def _forget_some(self) -> None:
-        """Drop the stories of the longest inactive jobs."""
+        """Drop the happenings of the longest inactive jobs."""
         for story in self.jobs.values():
             self.happenings -= len(story.happenings)
             story.happenings.clear()

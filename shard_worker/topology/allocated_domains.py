@@ -60,7 +60,8 @@ def _reached(tasks: Iterable[TaskInfo], tree: HyperTree) -> str:
 
 
 def _promised(job: SessionJob, sub: SubJob, tree: HyperTree) -> str:
-    """The lowest domain that holds all nominated nodes of its waiting tasks."""
+    """The lowest domain that holds all nominated nodes of its pending tasks; "" if one has no
+    nomination, or the domain is of a higher tier than the topology allows."""
     rows = {task.nominated for task in sub.tasks if task.status is Status.PENDING}
     allowed = [tree.highest(topology) for topology in (sub.topology, job.job.topology)]
     if not rows or min(rows) < 0:

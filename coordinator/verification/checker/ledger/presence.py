@@ -30,7 +30,8 @@ class Presence:
         self._rows: dict[str, int] = {}
 
     def catch_up(self, t: float) -> None:
-        """Apply moves up to ``t``, as far as the ledger's side is read."""
+        """Apply the moves that are at least BEHIND seconds older than ``t``, up to which the
+        ledger's side is read."""
         moves, before = self._cluster.moves, t - BEHIND
         while moves and moves[0][0] <= before:
             _, binding, by = moves.popleft()
