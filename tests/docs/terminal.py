@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from coordinator.intake.documents.kinds import KINDS, QUEUE
 from tests.conftest import ROOT
 from tests.docs.pages import Block
 
@@ -46,15 +45,6 @@ def surroundings(directory: Path, **more: str) -> dict[str, str]:
         "NO_COLOR": "1",
         **more,
     }
-
-
-EVERYTHING = ",".join(kind.plural for kind in KINDS if "delete" in kind.verbs and kind is not QUEUE)
-EMPTIED = f"""
-quadrant delete {EVERYTHING} --all
-quadrant get queues -o name | {{ grep -v /default$ || true; }} | xargs -r quadrant delete
-[ -z "$(quadrant get {EVERYTHING} -o name)" ]
-"""
-"""What takes away all that a page may leave behind; the default queue is always there."""
 
 
 class Up:
@@ -107,20 +97,6 @@ class Up:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-    def empty(self, directory: Path) -> bool:
-        """Take away what a page has left. Whether that went well."""
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", EMPTIED],
-            cwd=directory,
-            env=surroundings(directory, KUBECONFIG=self.kubeconfig),
-            capture_output=True,
-            text=True,
-            timeout=PAGE_SECONDS,
-            check=False,
-        )
-        sys.stdout.write(done.stdout + done.stderr)
-        return done.returncode == 0
 
     def stop(self) -> None:
         """As Ctrl-C does; it ends every process it has started."""

@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -75,38 +75,10 @@ def _calls(page: Path) -> Iterator[tuple[str, list[str]]]:
                 yield "quadrant " + " ".join(words) + " ", flags
 
 
-class Shared:
-    """The server of the pages that start none of their own. Each of them finds it empty, whatever
-    the page before did: what that left is taken away, and where it failed, or left a server that
-    nobody can empty, the next one has another server."""
-
-    def __init__(self, factory: pytest.TempPathFactory) -> None:
-        self._factory = factory
-        self._running: Up | None = None
-
-    @contextmanager
-    def asked(self) -> Iterator[Up]:
-        if self._running is not None and not self._running.empty(self._factory.mktemp("emptied")):
-            self.stop()
-        if self._running is None:
-            self._running = Up(START.text, self._factory.mktemp("up")).__enter__()
-        try:
-            yield self._running
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            running.stop()
-
-
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    made = Shared(tmp_path_factory)
-    yield made
-    made.stop()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with Up(START.text, tmp_path_factory.mktemp("up")) as running:
+        yield running
 
 
 @pytest.mark.slow
@@ -115,7 +87,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     "page", [page for page in PAGES if any(block.runs for block in blocks(page))], ids=name
 )
 def test_every_command_block_does_what_the_page_says(
-    page: Path, shared: Shared, tmp_path: Path
+    page: Path, server: Up, tmp_path: Path
 ) -> None:
     for folder in FOLDERS:
         (tmp_path / folder).symlink_to(ROOT / folder)
@@ -123,7 +95,7 @@ def test_every_command_block_does_what_the_page_says(
     left_out = [b for b in found if b.options.get("needs") == "kubectl" and kubectl() is None]
     printed: dict[int, str] = {}
     with ExitStack() as stack:
-        asked, part = stack.enter_context(shared.asked()), list[Block]()
+        asked, part = server, list[Block]()
         for block in [b for b in found if b not in left_out]:
             if "keeps" not in block.options:
                 part.append(block)
