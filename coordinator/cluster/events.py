@@ -25,4 +25,5 @@ class ClusterEvent:
     answers: list[str]
     durations: list[float | None] = field(default_factory=list)
     exit_codes: list[int] = field(default_factory=list)
-    """Of binds, as requested: a restarted process learns from them how pods end."""
+    """Of binds, like ``durations``, as requested: a restarted process learns from both how long
+    pods run and how they end."""

@@ -86,7 +86,7 @@ class Listed:
 
 
 Foreign = dict[str, dict[str, int]]
-"""node -> resource -> amount, in the slot's unit, used by pods of other schedulers."""
+"""node -> resource -> amount, in the slot's unit, used by pods that are not ours."""
 
 
 class Report(IntEnum):
@@ -119,8 +119,8 @@ class ClusterDriver(Protocol):
         """Stop these incarnations of tasks (None: the current one, whichever it is).
 
         Running ones report RELEASING, then FAILED; incarnations that are over are ignored. Returns
-        the incarnations that the cluster never had: it will not accept them later, and will not
-        report on them. A retry is harmless. Raises ClusterTimeout.
+        the tasks whose incarnation the cluster never had: it will not accept it later, and will not
+        report on it. A retry is harmless. Raises ClusterTimeout.
         """
         ...
 
@@ -133,7 +133,7 @@ class ClusterDriver(Protocol):
         ...
 
     async def foreign(self) -> Foreign:
-        """Usage by other schedulers' pods; nodes without any are left out. Raises
+        """Usage by pods that are not ours; nodes without any are left out. Raises
         ClusterTimeout."""
         ...
 

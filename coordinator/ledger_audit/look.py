@@ -51,8 +51,8 @@ class Question:
 
 
 class AuditPass:
-    """Call :meth:`question`, answer with :meth:`take`, until it returns None; then :meth:`compare`,
-    then read the specifications (:meth:`specs_wanted`); then :attr:`findings` is complete."""
+    """Answer :attr:`question` with :meth:`take` until there is none; then :meth:`compare`, then
+    read the specifications (:meth:`specs_wanted`); then :attr:`findings` is complete."""
 
     def __init__(self, *, since: str, count: int = PAGE_RECORDS) -> None:
         """``since``: the end of the log when the pass began; ``count``: records per page."""

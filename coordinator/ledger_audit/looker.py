@@ -31,8 +31,9 @@ of a large log entry: 1 to 2 ms), so that a slice stays below 5 ms."""
 REST = 4.0
 """Ratio of rest to work: a pass over 140,000 tasks takes 5 to 10 s."""
 CATCH_UP_REST = 1.0
-"""The same while the log is ahead by more than one page, because with longer rests the audit would
-never catch up: following a task costs it 20 us, writing one costs the coordinator 50 to 200."""
+"""The same while the log is ahead by more entries than come with one page, because with longer
+rests the audit would never catch up: following a task costs it 20 us, writing one costs the
+coordinator 50 to 200."""
 BIND_ENTRIES = 8
 """Bind entries read at once: with 500 tasks each, 2 ms to unpack."""
 

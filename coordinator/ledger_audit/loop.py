@@ -30,9 +30,9 @@ AGAIN_SECONDS = 0.5
 """Delay between a pass with findings and the next one, after which whatever was in progress is
 done."""
 PAUSE_RATIO = 100.0
-"""Minimum ratio of a pause to the processor time of the pass before it: so passes take at most a
-hundredth of a core, whatever one costs (0.8 s at 140,000 tasks, more beside thousands of binds a
-second)."""
+"""Minimum ratio of a pause to the processor time of the passes since the pause before: all passes
+together take at most a hundredth of a core, whatever one costs (0.8 s at 140,000 tasks, more beside
+thousands of binds a second)."""
 CALM_SHARE = 0.3
 """A process that uses less than this part of a core has time for a pass.
 

@@ -46,8 +46,8 @@ Promised = tuple[tuple[int, tuple[int, ...]], ...]
 """What a nomination holds: (cid, rows)."""
 
 STEP_TASKS = 200
-"""Tasks processed per step when following the log: 0.5 ms. A statement about a wide job may have
-thousands."""
+"""Tasks processed per step when following the log: 0.5 ms. A statement or an item of a
+wide job may have thousands."""
 
 _PARENT = struct.Struct("<d")
 _JOB_HEAD = struct.Struct("<4d")

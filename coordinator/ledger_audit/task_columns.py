@@ -142,7 +142,7 @@ class TaskColumns:
         cid: int,
         group: int,
     ) -> None:
-        """Set the rows and state of these tasks."""
+        """Set row, state, class and group of these tasks, and clear their eviction."""
         columns = self._columns
         for tix, row in zip(tasks, rows, strict=True):
             key = task_key(jid, tix)

@@ -61,7 +61,7 @@ def forget_address(temp_dir: Path) -> None:
 
 
 def read_address(temp_dir: Path) -> str | None:
-    """HOST:PORT of a running head; None before it is up."""
+    """HOST:PORT of a head that has come up; None before. Does not tell whether it still runs."""
     with contextlib.suppress(OSError):
         return (temp_dir / ADDRESS_FILE).read_text().strip() or None
     return None

@@ -52,7 +52,8 @@ STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0, STANDBY
 SECRET_FILES = {"redis_password": "redis.password", "ray_token": "ray.token"}
 """Setting -> file in the run directory that passes the secret to the children."""
 _SECRETS = (*SECRET_FILES.values(), ACCEPTED_FILE)
-"""Files of the run directory with mode 0600; a policy may contain a URL with a password."""
+"""Files of the run directory that nobody else may read; a policy may contain a URL with a
+password."""
 _POLL = 0.02
 _WORKER = "ray::ShardActor"
 
@@ -183,8 +184,9 @@ class Supervisor:
             child.kill()
 
     async def restart(self, role: str) -> None:
-        """Restart a process at its old address, and wait until it is ready. The coordinators have
-        to be restarted after Ray, since they join a head only at their start.
+        """Stop a process, start it again at its old address, and wait until it is ready.
+
+        The coordinators have to be restarted after Ray, since they join a head only at their start.
         """
         await self.start(role)
         await self._ready(role)
@@ -261,8 +263,8 @@ class Supervisor:
         return role in self._wanted and elsewhere is None
 
     def _keep_secrets(self) -> None:
-        """Write secrets given as variables to files for the children. A Redis server started here
-        gets a new password."""
+        """Write secrets given as variables to files for the children. A Redis server or Ray head
+        started here gets a new secret if none was given."""
         settings = self.settings
         ours = {
             "redis_password": (REDIS, settings.redis_url),
@@ -377,7 +379,7 @@ class Supervisor:
                 return True  # the embedded server has answered before start() returns
 
     async def leader(self) -> str | None:
-        """The role of the coordinator that leads; None if none does."""
+        """The role of the coordinator that takes requests now; None if none does."""
         for role in COORDINATORS:
             if role in self._children and await self._well(role, "/readyz"):
                 return role

@@ -195,7 +195,7 @@ def acknowledged_event(t: float, jobs: list[tuple[int, int]], number: int) -> Ev
 
 
 def end_event(t: float, number: int) -> Event:
-    """The writer stops in order here: the deadline of everything open ends now."""
+    """The writer stops in order here: deadlines of what is open count up to this time."""
     return {"t": t, "src": "cluster", "n": number, "ev": "end"}
 
 

@@ -20,7 +20,7 @@ _NOT_CHECKED = ("resourcequota/", "quota/", "numatopology/")
 """Prefixes of objects that no promise concerns: only admission and scores read them."""
 
 _WISHES = ("preferred_nodes", "images", "preempts")
-"""Fields of constraints that are preferences."""
+"""Fields of constraints that no node has to meet."""
 
 _PREEMPTABLE = "volcano.sh/preemptable"
 

@@ -152,7 +152,8 @@ class LocalCluster:
 
     def delete(self, tasks: list[str], now: float, uids: list[str] | None = None) -> list[str]:
         """End these tasks: live ones are released and fail; others can never be bound again.
-        Returns those that never ran. ``uids``: only these incarnations."""
+        Returns those of which no end was or will be reported: never bound, or lost. ``uids``: only
+        these incarnations."""
         self.advance(now)
         self._event("delete", tasks, [], uids or [], [])
         leaving: list[str] = []
@@ -171,8 +172,8 @@ class LocalCluster:
         return never
 
     def _never(self, task: str, uid: str) -> bool:
-        """Whether a task that is not live never ran as this incarnation ("": any), which will not
-        be accepted from now on."""
+        """Whether a task that is not live has no reported end as this incarnation ("": any), as it
+        was never bound or was lost. The incarnation will not be accepted from now on."""
         end = self._ended.get(task)
         if end is None:
             self._ended[task] = (uid, NEVER, False) if uid and task not in self._ended else None
@@ -199,8 +200,8 @@ class LocalCluster:
         return min(heads) if heads else None
 
     def reports(self, after: int, limit: int = REPORTS_AT_ONCE) -> Reports:
-        """Reports after ``after``, which acknowledges earlier ones. A number that this cluster
-        never gave out (from another run) acknowledges nothing."""
+        """Reports after number ``after``, which acknowledges those up to it. A number that this
+        cluster never gave out (from another run) acknowledges nothing."""
         if after <= self._acknowledged + len(self._reports):
             while self._acknowledged < after:
                 kind, task, _, uid = self._reports.popleft()

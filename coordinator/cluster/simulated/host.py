@@ -143,7 +143,7 @@ class ClusterHost:
 
     def _settle(self) -> None:
         """After every change: first write the history, then answer waiting requests for reports,
-        then set the clock."""
+        then let :meth:`run` see what is due next."""
         self._history.cluster_events(self._kubelets.drain())
         for poll in list(self._polls):
             reports = self._kubelets.reports(poll.after)

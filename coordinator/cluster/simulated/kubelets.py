@@ -34,7 +34,7 @@ class Kubelets(Protocol):
         ...
 
     def reports(self, after: int, limit: int = REPORTS_AT_ONCE) -> Reports:
-        """Reports after ``after``; earlier ones are acknowledged and dropped."""
+        """Reports after number ``after``; those up to it are acknowledged and dropped."""
         ...
 
     def listing(self, token: str) -> Listed:
@@ -42,8 +42,8 @@ class Kubelets(Protocol):
         ...
 
     def look(self, tasks: list[str]) -> Listed:
-        """The current state of these tasks. Raises ClusterTimeout, as do ``reports`` and
-        ``listing``."""
+        """The current state of these tasks. Raises ClusterTimeout, as do ``listing`` and
+        ``foreign``."""
         ...
 
     def foreign(self) -> Foreign:

@@ -3,8 +3,8 @@ history.
 
 Pods outlive the cluster process, as containers outlive a kubelet: running pods go on, and end when
 their time is over. The cluster writes every action to the history before anybody is told of it, so
-the history contains all that is needed. Report numbers continue too; since acknowledgements are not
-in the history, all reports can be requested again.
+the history contains all that is needed. Report numbers continue too; the history does not
+tell which reports were acknowledged, so all can be requested again.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Evidence:
     """Times are seconds since 1970, in ascending order."""
 
     commits: list[float] = field(default_factory=list)
-    """Accepted statements of all shards."""
+    """Commits with accepted statements, of all shards."""
     by_shard: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     """Shard -> (time, epoch) of its commits."""
     leaders: list[float] = field(default_factory=list)

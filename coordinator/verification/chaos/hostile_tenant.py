@@ -148,7 +148,8 @@ class Hostile:
     # --- what it may not ----------------------------------------------------------------------
 
     async def _from_another_site(self, session: aiohttp.ClientSession) -> None:
-        """Requests as from a page in a browser: another Content-Type, site or host."""
+        """Requests as from a page in a browser: from another site without a Content-Type, then for
+        another host."""
         body = orjson.dumps(self._pod(0))
         path = f"/api/v1/namespaces/{NAMESPACE}/pods"
         elsewhere = {"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"}

@@ -1,6 +1,6 @@
 """The load of a chaos run, by seed: jobs, gangs wider than a shard, edits and deletions.
 
-Some jobs ask for host ports, exclusive nodes, devices or volumes; the operator sometimes changes
+Some jobs ask for host ports, a node per task, devices or volumes; the operator sometimes changes
 the policy. Operations are drawn independently of earlier results, so that a seed always means the
 same load; only the timing varies. All jobs end by themselves or are deleted.
 """

@@ -90,7 +90,7 @@ _MORE = (
     (InjectionKind.KILL, WORKER),
     (InjectionKind.RESTART, REDIS),
 )
-"""Faults that every run of at least 45 s has."""
+"""Faults that every run of more than 45 s has, as far as their targets are chosen."""
 
 _DEATHS = {
     (InjectionKind.KILL, LEADER): "coordinators",
@@ -138,8 +138,8 @@ def _what(
 
 
 def _bearable(blows: list[PlannedFault], must: int) -> list[PlannedFault]:
-    """The faults, with optional ones (from index ``must``) redirected to a worker where a role
-    would otherwise die so often that the supervisor gives up."""
+    """The faults, with optional ones (from index ``must``) replaced by the kill of a worker where a
+    role would otherwise die so often within the supervisor's window that it gives up."""
     deaths: dict[str, list[float]] = {}
     bearable = []
     for number, blow in enumerate(blows):

@@ -35,8 +35,8 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokenPromise:
-    """A broken promise. ``seed``: of the run; ``promise`` 0: the run itself did not end as it
-    should."""
+    """A broken promise. ``seed``: of the run; ``promise`` 0: none of the list, but the run itself
+    did not go as it should."""
 
     promise: int
     message: str

@@ -36,8 +36,8 @@ class ResponseTimes:
     times: list[tuple[float, float]] = field(default_factory=list)
 
     def p99(self, struck: Iterable[InjectedFault]) -> tuple[float | None, int]:
-        """(99th percentile in seconds, number of requests) without those excused by a fault; None
-        for fewer than two."""
+        """(99th percentile in seconds, number of requests) without those excused by a fault; the
+        percentile is None for fewer than two."""
         excused = [_window(blow) for blow in struck]
         waits = [
             answered - sent

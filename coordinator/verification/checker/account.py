@@ -33,7 +33,8 @@ _AGREED = {
     **dict.fromkeys(UNSUCCESSFUL, (_NEVER, _LOST)),
 }
 _TAKEN = (_LIVE, _DONE, _LOST)
-"""States in which the cluster accepted the task."""
+"""What the cluster may have of a task in every state that is not in :data:`_AGREED`: it accepted
+the task."""
 
 _TOLD = {_NEVER: "never bound it", _LIVE: "has it live", _DONE: "saw it succeed", _LOST: "lost it"}
 

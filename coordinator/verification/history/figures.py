@@ -1,7 +1,7 @@
 """Speed of a run and utilisation of its cluster, from its history in one pass.
 
 Counts of work and violations are the checker's; here are only times. They are the history's:
-seconds since 1970, in milliseconds.
+seconds since 1970, to the millisecond.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Figures:
     bound: dict[Task, float] = field(default_factory=dict)
     """When the ledger recorded that the cluster accepted the task."""
     occupied: list[float] = field(default_factory=list)
-    """Times at which tasks started on nodes."""
+    """Times at which the cluster put tasks on nodes (binds, not starts)."""
     freed: list[float] = field(default_factory=list)
     """Times at which tasks left their nodes."""
 
@@ -90,8 +90,8 @@ class Figures:
         return round(len(self.bound) / seconds, 1) if seconds > 0 else 0.0
 
     def busy(self, sent: Mapping[str, float], *, capacity: int) -> Busy:
-        """Utilisation from the first submission until no task was waiting, when the last one
-        started."""
+        """Utilisation from the first submission until no task was waiting, when the last one came
+        to its node."""
         start = min(self.submitted_at(sent).values(), default=0.0)
         end = max(self.occupied, default=start)
         return busy(

@@ -66,7 +66,8 @@ def every_step(s: State, checks: Set[ModelCheck]) -> Iterator[ModelStep]:
 
 def settled(s: State, checks: Set[ModelCheck]) -> ModelStep | None:
     """The delivery of a message whose outcome nothing can change any more, and that changes nothing
-    for others: a request under an epoch that is over, or an answer to a waiting leader."""
+    for others: a turn or request of an epoch that is over, or an answer to a leader that is not
+    paused."""
     for m in s.messages:
         if m.kind == TURN:
             if ModelCheck.EPOCH in checks and ModelCheck.TURN in checks and m.epoch == 0:

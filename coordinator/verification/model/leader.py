@@ -153,7 +153,7 @@ def _start_over(s: State, index: int, text: str) -> ModelStep:
 
 def _begin_worker(s: State, shard: int, epoch: int, run: int) -> State:
     """Adopt the existing worker process under a new epoch, or replace one that cannot answer. A
-    paused one reads the new epoch when it resumes."""
+    paused one reads the turns that it has not read yet when it resumes, under its old epoch."""
     messages = s.messages
     if s.processes[shard].status == PAUSED:
         old = s.processes[shard]

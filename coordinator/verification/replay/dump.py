@@ -138,7 +138,8 @@ def _container(container: object) -> object:
 
 
 def _take_job(dump: Dump, obj: Mapping[str, Any], groups: set[str]) -> None:
-    """Add a Job, unless its PodGroup and pods are in the dump."""
+    """Add a Job, unless its PodGroup (which stands for it, with its pods) is in the dump. One that
+    has ended is left out."""
     meta = _part(obj, "metadata")
     namespace = meta.get("namespace") or "default"
     if f"{namespace}/{meta.get('name')}-{meta.get('uid')}" in groups:

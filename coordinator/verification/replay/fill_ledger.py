@@ -157,7 +157,7 @@ def _ghost(recorded: Recorded) -> int:
 
 
 def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
-    """(tasks on nodes, those of them that have ended)"""
+    """(adoptions of tasks on nodes, ends of tasks)"""
     queues = {queue.name for queue in recorded.queues}
     ghost = _ghost(recorded)
     present: list[StatusItem] = []

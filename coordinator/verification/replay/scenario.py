@@ -33,8 +33,8 @@ KINDS = {
 
 
 LATER = 1_767_225_600.0
-"""Time of a session if its scenario contains no time: objects without a creation time are older
-than any waiting time."""
+"""Time of a session unless its scenario contains a later one: objects without a creation time are
+older than any waiting time."""
 
 
 class ScenarioError(ValueError):

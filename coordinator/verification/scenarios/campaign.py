@@ -1,4 +1,4 @@
-"""Runs many seeds, in parallel processes, and collects their reports."""
+"""Runs many seeds, in parallel processes if there are several, and yields their reports."""
 
 from __future__ import annotations
 

@@ -161,8 +161,8 @@ def _endless(name: str, queue: str, tasks: int) -> Item:
 
 
 def lasting(draw: Random, before: list[Wish], queues: tuple[str, ...]) -> list[Wish]:
-    """Gangs without an end, which could free a gang that is held in part: they run until they are
-    deleted, long after everything else."""
+    """Gangs that run until they are deleted, long after everything else: if one is held in part, no
+    end of its own resolves that."""
     changes = _Changes(draw, before, queues)
     last = max(wish.at for wish in before)
     for number in range(draw.randint(1, 2)):

@@ -1,4 +1,4 @@
-"""Demands of a seeded run's tasks other than cores: ports, exclusive nodes, devices, volumes.
+"""Demands of a seeded run's tasks other than cores: ports, a node per task, devices, volumes.
 
 Extends the other generators: some jobs get one additional demand. All demands fit the empty
 cluster, so that each job can still run.

@@ -139,8 +139,8 @@ def _faults(draw: Random, shards: int) -> list[Fault]:
 
 
 def _stuck(seed: int) -> list[Fault]:
-    """For one seed in four, a hang of the leader's loop, shorter or longer than its lease
-    allows."""
+    """For one seed in four, a hang of the leader's loop, shorter or longer than a leader may
+    be silent."""
     draw = Random(seed + 4_000_003)
     if draw.random() >= STUCK:
         return []

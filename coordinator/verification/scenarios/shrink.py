@@ -52,7 +52,7 @@ def _fewer_faults(scenario: Scenario, fails: Fails) -> None:
 
 
 def _calmer(scenario: Scenario, fails: Fails) -> None:
-    """Try with fewer kinds of network faults."""
+    """Try without the cluster's faults, without evictions, and without each network fault."""
     if scenario.faulty and fails(calmer := replace(scenario, faulty=False)):
         scenario = calmer
     if scenario.evicting and fails(calmer := replace(scenario, evicting=False)):

@@ -24,8 +24,8 @@ ENTRIES = 64
 """Entries of the bind stream per call to the cluster."""
 
 LOOK_BACK_SECONDS = 5.0
-"""Interval of the search for entries that were delivered to this coordinator and that nobody
-processes."""
+"""Interval of the search for entries that were delivered under the name :data:`CONSUMER` and that
+nobody processes."""
 
 EVERYTHING = 1_000_000
 
@@ -75,7 +75,8 @@ class SimulatedBinding:
         self._ask_again()
 
     def _ask_again(self) -> None:
-        """Request reports, which binds of an earlier coordinator have too."""
+        """Request reports periodically: binds that another coordinator requested have reports
+        too."""
         self._cluster_moves()
         self._process.round(REPORT_SECONDS, self._ask_again, background=True)
 
@@ -144,7 +145,7 @@ class SimulatedBinding:
         )
 
     def _wanted(self, entries: list[BindEntry]) -> list[BindEntry]:
-        """Entries whose tasks the ledger still expects to bind."""
+        """The part of these entries that the ledger still waits for."""
         jids = sorted({jid for entry in entries for jid, *_ in entry.binds})
         truth = at_once(self._ledger.read_tasks(jids))
         left = still_wanted(entries, {jid: tasks for jid, (_, tasks) in truth.items()})

@@ -43,13 +43,13 @@ from shared.messages.messages import Epoch, StatusItem
 from shared.policy.model import Policy
 
 IDLE_STEP_SECONDS = 0.05
-"""Delay until due work is checked again if nothing else happens."""
+"""Minimum delay until due work is checked again if nothing else happens."""
 
 SWEEP_SECONDS = 0.5
 """Interval of comparing nominations in the ledger with those that jobs use."""
 
 IDLE_SWEEPS = 1
-"""Number of sweeps without work after which the run is over."""
+"""After more successive sweeps than this without work the run is over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Process:
         self.timeline.after(seconds, lambda: self._while_alive(event, what), what)
 
     def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
-        """Set a periodic timer; see :meth:`Timeline.round`."""
+        """Schedule the next occurrence of a periodic event; see :meth:`Timeline.round`."""
         self.timeline.round(seconds, lambda: self._while_alive(event, ""), background=background)
 
     def hear(self, mean: float, event: Event, what: str = "") -> None:

@@ -65,7 +65,7 @@ class PolicyChange:
 @dataclass(frozen=True, slots=True)
 class Scenario:
     seed: int
-    """Seed of the delays and losses of messages."""
+    """Seed of the delays, losses and repetitions of messages."""
     mode: Mode
     shards: int
     network: Network

@@ -22,7 +22,7 @@ class Place(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Network:
     """Mean delays of messages in seconds (exponentially distributed, so order is not kept), and
-    loss rates."""
+    fault rates."""
 
     call: float = 0.002
     """Between coordinator and worker."""
@@ -108,8 +108,8 @@ class Timeline:
         return self._back_at[place] <= self.now
 
     def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
-        """Schedule a periodic event, which does not keep a run going. With ``background`` the
-        messages that follow from it do not either."""
+        """Schedule the next occurrence of a periodic event, which does not keep a run going. With
+        ``background`` the messages that follow from it do not either."""
         if background:
             self._push(seconds, self._as_background(event), "")
             return
@@ -139,7 +139,8 @@ class Timeline:
         return len(self._events) == self._rounds
 
     def next_event(self, until: float) -> tuple[str, Event] | None:
-        """Advance to the next event; None if there is none before ``until``."""
+        """Advance to the next event; returns its name and the event, None if there is none up to
+        ``until``."""
         if not self._events or self._events[0][0] > until:
             return None
         self.now, _, what, event = heapq.heappop(self._events)

@@ -139,7 +139,8 @@ class SimulatedShards:
             self._lost(SendTurns(shard=shard, epoch=epoch, call=0, turns=[]))
 
     def _lost(self, send: SendTurns) -> None:
-        """Void the epoch, then read the results of the open turns."""
+        """Void the epoch, let the coordinator read the results of the open turns, and start another
+        worker."""
         state = self._core.dispatcher.shards[send.shard]
         if state.epoch != send.epoch:
             return  # several calls were under way: the first to fail did this

@@ -44,7 +44,7 @@ class Trace:
     width: NDArray[np.int64]
     """Tasks of the job, one GPU or processor each; all of them or none."""
     queue: NDArray[np.int64]
-    """Number of tasks, one GPU or processor each; they start together."""
+    """Index into ``queues``."""
     queues: tuple[str, ...]
     """Queue names as written, in the order in which they first appear."""
     unusable: dict[str, int] = field(default_factory=dict)

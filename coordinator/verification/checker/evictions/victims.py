@@ -154,7 +154,8 @@ class VictimChecks:
     # --- whom the policy spares -------------------------------------------------------------------
 
     def _spared(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
-        """Check that one of the tiers named as deciding allowed each victim as a whole."""
+        """Check that each victim was allowed by all plugins of a tier, one of those named as
+        deciding."""
         tiers = [
             tier
             for policy in policies

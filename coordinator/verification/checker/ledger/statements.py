@@ -116,7 +116,8 @@ class Statements:
             checked[rule] += operations
 
     def _place(self, jid: int, job: CheckedJob, tix: int, row: int, cid: int) -> bool:
-        """Whether the task may be committed: it is pending, known, and the node exists."""
+        """Put a task on its node. False, with a finding, if task or node is unknown, or the task is
+        not pending."""
         names = self._books.nodes.names
         if tix >= len(job.states) or not job.member[tix] or row not in names:
             problem = f"task {jid}.{tix} of {job.key} on node row {row}"

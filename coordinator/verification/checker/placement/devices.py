@@ -1,8 +1,8 @@
 """Claims of devices: no node gets more than the devices it reaches (promise 2).
 
 Devices are counted, not assigned: which device a claim gets is in no event before its allocation is
-stored, and selectors are not evaluated here. More claims than devices is wrong whatever they
-select.
+stored, and the expressions of claims are not evaluated here. More claims than devices is wrong
+whatever they mean.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class NeighbourChecks:
         self._leaving: dict[Kind, Counter[int]] = {}
         """The leaving ones among them, which spreads do not count."""
         self._gone: list[tuple[float, Kind, int]] = []
-        """(time, kind, row) of pods that left recently."""
+        """(time, kind, row) of pods that recently began to leave, or left."""
         self._at: dict[tuple[CheckedJob, int], Kind] = {}
         """Task -> the kind it is counted as, since its job may change while it runs."""
 
@@ -178,8 +178,8 @@ class NeighbourChecks:
     def _extremes(
         self, spread: Facts, keys: list[str], me: Kind, rules: Facts
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Per domain, the (maximum, minimum) number of pods, with and without those that left
-        recently."""
+        """Per domain, the number of pods that may be counted, including those that left recently;
+        and the number that must be, without those that are leaving."""
         key, books = spread["topology_key"], self._books
         least: dict[str, int] = {}
         most: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Placements against the tasks' constraints on nodes, other pods, volumes and devices (promise 9).
 
 A constraint is checked only if all policies that the shard may follow demand it: a policy without
-the plugin predicates demands none.
+the plugin predicates demands none. A cordon is checked under every policy.
 """
 
 from __future__ import annotations

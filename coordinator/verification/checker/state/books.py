@@ -24,7 +24,7 @@ class CheckerBooks:
     ownership: RowOwnership = field(default_factory=RowOwnership)
     policies: CheckedPolicies = field(default_factory=CheckedPolicies)
     best_effort: set[int] = field(default_factory=set)
-    """Classes without requests."""
+    """Classes that request nothing but a pod slot."""
     rules: dict[int, Facts] = field(default_factory=dict)
     """Class -> its constraints beyond amounts; plain classes are absent."""
     node_facts: dict[int, Facts] = field(default_factory=dict)

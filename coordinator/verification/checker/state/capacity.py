@@ -123,7 +123,7 @@ class Nodes:
     def observe(
         self, row: int, used: Iterable[list[int]], things: Iterable[tuple[str, list[int]]] = ()
     ) -> None:
-        """Set the usage by other schedulers. ``used`` is complete; things that are not listed keep
+        """Set the usage by others. ``used`` is complete; things that are not listed keep
         theirs."""
         self._reach(row)
         for name, amounts in things:

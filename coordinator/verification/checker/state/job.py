@@ -30,7 +30,8 @@ SYSTEM = 2_000_000_000
 
 
 class CheckedJob:
-    """A job. Lists are indexed by task, except ``groups``, ``held``, ``idle`` and ``shards``."""
+    """A job. Lists are indexed by task, except ``groups``, ``held``, ``shards``, ``best_effort``
+    and ``idle``, which are indexed by group, and ``roles``."""
 
     __slots__ = (
         "adopted",
