@@ -86,7 +86,7 @@ class Places:
             state.clear_rows(tasks)
 
     def adopted(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
-        """Move tasks to these nodes, wherever the books had them."""
+        """Charge tasks to these nodes, wherever the books had them."""
         for tix, row in zip(tasks, rows, strict=True):
             requests = self._requests(state.job.role_of(tix).cid)
             if state.states[tix] in HOLDING:

@@ -1,8 +1,8 @@
-"""Quarantine: nodes that refuse binds again and again are left out for a while.
+"""Quarantine: nodes that keep refusing binds for one reason are left out for a while.
 
 Such a node looks free to every worker. Every task that fits best there is sent there, refused, and
-sent there again. After some refusals in a row, without an accepted bind in between, workers leave
-the node out. After a time it may try again; the next quarantine lasts longer.
+sent there again. After some such refusals in a row, without an accepted bind in between, workers
+leave the node out. After a time it may try again; the next quarantine lasts longer.
 
 Only a small part of the nodes may be in quarantine at once: where all nodes refuse, the nodes are
 not the cause. :attr:`Quarantines.withheld` reports that case instead.
@@ -65,7 +65,7 @@ class Quarantines:
         self.now: dict[int, Quarantine] = {}
         """By row: as the ledger has it."""
         self.count = 0
-        """Number of quarantines."""
+        """Number of quarantines since the start."""
         self.withheld = 0
         """Quarantines that were withheld because too many nodes are in one."""
         self._rows: dict[int, _Row] = {}

@@ -139,7 +139,7 @@ class Coordinator:
             self.order.drop_queue(qid)
 
     def restore_gone_nodes(self, nodes: Iterable[Node]) -> None:
-        """Restore the deleted nodes after a takeover."""
+        """Note the names of deleted nodes, which the ledger has (recovery)."""
         for node in nodes:
             self.partition.name(node)
 
@@ -408,7 +408,7 @@ class Coordinator:
         return result
 
     def _refused(self, refusals: Iterable[Refused], now: float) -> None:
-        """Report refused binds to the observer, before their effect on the tasks is recorded."""
+        """Count refused binds against their nodes, and note with each job who refused it."""
         for refusal in refusals:
             self.quarantines.refused(refusal.row, refusal.reason, now)
             if (state := self.order.jobs.get(refusal.jid)) is not None:

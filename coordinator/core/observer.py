@@ -23,12 +23,13 @@ class Observer(Protocol):
         ...
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
-        """Tasks are evicted for the job ``by_jid``; repeated where a coordinator was lost
-        meanwhile."""
+        """Tasks are evicted by a statement of the job ``by_jid``, which may be ``jid`` itself;
+        repeated where a coordinator was lost meanwhile."""
         ...
 
     def job_moved(self, jid: int) -> None:
-        """Another property of a job changed (its pending reason, its nomination)."""
+        """A job changed in another way, without a turn: it lost a place or its nominations, or
+        waits for another reason."""
         ...
 
     def shard_changed(self, shard: int, reason: str) -> None:

@@ -1,7 +1,8 @@
 """Dispatch: which shard a turn goes to, and when it is sent.
 
 A job's home shard is one whose idle capacity can hold its need, the one with the least outstanding
-work first. The job keeps it for life, because its neighbours and the shard's caches are there.
+work first. The job keeps it, because its neighbours and the shard's caches are there, until a turn
+fails there or the worker is gone.
 Turns for a shard travel in batches with a few calls in flight, so that one call is placed while the
 next is on its way.
 """
@@ -128,7 +129,7 @@ class Dispatcher:
         return best.shard
 
     def forget(self, jid: int) -> None:
-        """Forget the home shard of a finished job."""
+        """Forget the home shard of a finished or deleted job."""
         self._home.pop(jid, None)
 
     # --- when ---------------------------------------------------------------------------------

@@ -62,8 +62,8 @@ class Inquiries:
             raise NoAnswer(str(error)) from error
 
     async def ask_any(self, shards: list[int], inquiry: Inquiry) -> tuple[int, InquiryFindings]:
-        """The answer of the first of these shards that gives one, with its number. Raises
-        NoAnswer."""
+        """Ask these shards in order, two at most; returns the first that answers and its answer.
+        Raises NoAnswer."""
         errors: list[str] = []
         for shard in shards[:2]:  # each may take its time
             try:

@@ -36,8 +36,8 @@ class Repartition:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Instruction: delete these tasks (jid, tix) at the cluster, pass those that it never had to
-    :meth:`Coordinator.stopped`, and record its result."""
+    """Instruction: delete these tasks (jid, tix) at the cluster, then record what
+    :meth:`Coordinator.stopped` returns for those that it never had."""
 
     tasks: list[tuple[int, int]]
 

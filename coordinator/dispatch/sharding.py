@@ -70,7 +70,7 @@ class ClusterPartition:
         self._accounts.put_node(node)
 
     def name(self, node: Node) -> None:
-        """Note the name of a deleted node."""
+        """Note name and row of a node, also of a deleted one."""
         self.names[node.row] = node.name
         self.rows[node.name] = node.row
 
@@ -120,8 +120,8 @@ class ClusterPartition:
         self._dispatcher.under_way(self.handover.moving.values())
 
     def repartition(self, now: float) -> Repartition | None:
-        """The first phase: the partition to store after nodes arrived, or when a shard has too
-        many. None where nothing changes, or the previous partition is not stored yet."""
+        """The first phase: the partition to store after nodes arrived, or when a shard has too much
+        capacity. None where nothing changes, or the previous partition is not stored yet."""
         handover = self.handover
         more = self.rebalancer.due(now) and not handover.moving
         if handover.storing or not (self._changed or more):

@@ -10,7 +10,7 @@ clock: a round trip is a call.
 from __future__ import annotations
 
 SHRINK_ABOVE = 0.2
-"""Fraction of lost statements at which the limit shrinks. A lost one costs another placement and
+"""Fraction of lost statements above which the limit shrinks. A lost one costs another placement and
 commit, some tens of microseconds; a call costs about a millisecond, whatever it carries. Smaller
 calls pay only where a good part of each is wasted."""
 

@@ -274,7 +274,8 @@ def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
 
 
 def _until_listening(address: str) -> None:
-    """Wait until the head listens: Ray gives up at once on one that does not yet."""
+    """Wait until the head listens, for :data:`HEAD_SECONDS` at most: Ray gives up at once on one
+    that does not yet."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + HEAD_SECONDS
     while port.isdecimal() and time.monotonic() < deadline:

@@ -71,8 +71,8 @@ def _figures(
 
 
 def victims(state: JobState) -> dict[str, Any] | None:
-    """The possible victims of the last attempt to evict for the job, and why they were not evicted;
-    None where none was considered, or some were evicted."""
+    """The possible victims of the last failed attempt to evict for the job, and why they were not
+    evicted; None where no attempt failed, or no task is pending."""
     vain = state.failed_eviction
     if vain is None or not state.info.pending:
         return None

@@ -133,6 +133,6 @@ def _after(core: Coordinator, rows: Counter[int]) -> list[str]:
 
 
 def _waiting(core: Coordinator, queue: str) -> int:
-    """Jobs in the queue that may be tried before these."""
+    """Number of jobs that wait in the queue already; some may be tried first."""
     qid = core.order.queue_ids.get(queue)
     return 0 if qid is None else core.order.lines.queues[qid].waiting

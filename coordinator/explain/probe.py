@@ -81,8 +81,8 @@ async def look(
 async def look_here(
     core: Coordinator, inquiries: Inquiries, state: JobState, tix: int
 ) -> tuple[PlacementScores, int] | None:
-    """Why a placed task is on its node, and the shard that answered; None where it has no node, or
-    no worker answers. ``tix`` -1: the first placed task."""
+    """Why a placed task is on its node, and the shard that answered; None where it has no node or
+    is leaving it, or no worker answers. ``tix`` -1: the first placed task."""
     if tix < 0:
         tix = next((t for t, now in enumerate(state.states) if now in HOLDING), -1)
     placed = tix >= 0 and state.states[tix] in HOLDING

@@ -26,7 +26,7 @@ KEPT = frozenset(
         Reason.WAITING_FOR_VICTIMS,
     }
 )
-"""Reasons that do not depend on the nodes."""
+"""Reasons that a look at the nodes cannot change."""
 
 
 ROOM = frozenset({Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED})

@@ -16,10 +16,10 @@ from aiohttp import web
 from coordinator.errors import Problem
 
 BYTES = 96 << 20
-"""Below the sum of what the listeners buffer, so that this limit refuses first."""
+"""Less than all endpoints together let wait, so that this limit refuses first."""
 
 LARGEST = 16 << 20
-"""Assumed size of a body without Content-Length: the most that a listener accepts."""
+"""Assumed size of a body without Content-Length: the most that an endpoint accepts."""
 
 RETRY_SECONDS = 1.0
 

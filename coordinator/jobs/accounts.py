@@ -109,8 +109,8 @@ class Accounts:
     # --- objects ------------------------------------------------------------------------------
 
     def put_object(self, value: WorldObject) -> None:
-        """Add or update an object. Namespace quotas count in rules over totals; any other object
-        may be what a job waits for."""
+        """Add or update an object. Namespace quotas count in rules over totals; any object may be
+        what a job waits for."""
         self.capacity.freed()
         self.claims.put_object(value)
         if isinstance(value, ResourceQuota):

@@ -42,7 +42,7 @@ class Departures:
         self.purge_jobs: list[int] = []
         self.purge_members: list[Task] = []
         self.jobs_gone = 0
-        """Number of purged jobs."""
+        """Number of purged jobs, since the start."""
         self.tasks_gone = 0
         """Number of their tasks."""
         self._accounts = accounts

@@ -58,7 +58,7 @@ class Lines:
         self._capacity = capacity
         self.count_first = count_first
         self.looks = 0
-        """Number of lines that scans have looked at."""
+        """Number of lines that scans have looked at, since the start."""
 
     # --- standing -----------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Lines:
         return line
 
     def _keep_in_order(self, queue: QueueState) -> LineOrder:
-        """Keep the queue's lines sorted from now on; None where no line is left."""
+        """Keep the queue's lines sorted from now on, until none of them is left."""
         order = queue.order = LineOrder(self._capacity)
         for line in queue.lines.values():
             order.add(line, line.heap[0])
@@ -171,7 +171,7 @@ class Lines:
             line.order.rest(line)
 
     def release_all(self) -> None:
-        """Unblock all lines."""
+        """Unblock the lines that workers found infeasible."""
         for queue in self.queues.values():
             for line in queue.lines.values():
                 line.infeasible_at = -1

@@ -139,13 +139,14 @@ class JobState:
     """True while the result of its last turn is unknown: no turn until the ledger was reread."""
     tries: Tries = field(default_factory=Tries)
     failed_eviction: FailedEviction | None = None
-    """The last failed eviction for it; None where no victim was considered."""
+    """The last failed attempt to evict for it; None where there was none."""
     evicted: set[int] = field(default_factory=set)
     """Tasks that are being evicted: RELEASING, and no members of their gangs."""
     slow: bool | None = None
     """Whether allocating it needs a session; None: to be computed by the policy in force."""
     started: dict[int, float] = field(default_factory=dict)
-    """tix -> start time of tasks that run, seconds since 1970; only where the policy evicts."""
+    """tix -> seconds since 1970, of tasks that began to run under this leader; only where the
+    policy evicts."""
     backfilled: bool = True
     """Whether the policy leaves best-effort tasks to the action backfill. Without that action
     allocate places them like all others, in the gang's own statement (docs/decisions/0040)."""
@@ -169,8 +170,8 @@ class JobState:
         return job
 
     def expected(self, tasks: list[int]) -> list[int]:
-        """The pending tasks among these; the bind or end of the others was recorded before the call
-        that placed them returned."""
+        """The pending tasks among these whose outcome is still news. The bind of the others, its
+        refusal, or even their end was recorded before the call that placed them returned."""
         states, returned = self.states, self.returned
         if not returned:
             return [t for t in tasks if not states[t]]
@@ -311,7 +312,7 @@ def order_roles(state: JobState, classes: dict[int, TaskClass], roles: list[Role
 
 
 def gated(role: Role) -> bool:
-    """Whether scheduling gates keep the role's members from being placed."""
+    """Whether scheduling gates that others must remove keep its members from being placed."""
     return role.gated and not role.own_gate
 
 

@@ -60,7 +60,7 @@ class Excerpts:
         """Returns the measured usage of the nodes; empty unless the policy needs it."""
         self.limit = TASKS
         self.cut = 0
-        """Number of excerpts that had to leave jobs out."""
+        """Number of excerpts that had to leave jobs out, since the start."""
         self._at = float("inf")
         self._ranks: dict[int, list[int]] = {}
         """Queue -> its jobs as :meth:`_ranked` orders them, computed at :attr:`_at`."""

@@ -310,7 +310,7 @@ class Order(Sessions):
         self._settle(state)
 
     def _nominate(self, state: JobState, outcome: Outcome, action: str) -> None:
-        """Reserve the nominated places until their victims have left."""
+        """Charge the nominated places, and let the job wait until tasks in its way have left."""
         self.nominations.drop(state)
         self.lines.stand(state, Standing.NOMINATED, Reason.WAITING_FOR_VICTIMS)
         waits = self.nominations.add(state, outcome)

@@ -133,7 +133,8 @@ class Picking:
         return None
 
     def _room(self, queue: QueueInfo, *, borrowing: bool) -> dict[int, float] | None:
-        """The most that a line of the queue may request, by slot; None: nothing."""
+        """The most that a line of the queue may request, by the rules that return amounts; None:
+        nothing."""
         room = self._session.room(queue, self._accounts.cluster, borrowing=borrowing)
         if room is None:
             return None

@@ -54,7 +54,7 @@ class Sessions(Repairs):
         self._all_slow = bool(self.session.slow)
         self._fast: dict[tuple[int, Pairs], bool] = {}
         self.further = self.fills or bool(self.contention.actions)
-        """Whether the policy has actions beside allocate."""
+        """Whether the policy has backfill or evicting actions."""
         self._filled_at = -1
 
     # --- another policy -----------------------------------------------------------------------
@@ -274,7 +274,8 @@ class Sessions(Repairs):
         return None
 
     def _worth(self, state: JobState, action: str) -> bool:
-        """Whether the action has any possible victim."""
+        """Whether the action may evict at all: it has a possible victim and, to take from other
+        queues, the job's own queue is within its share."""
         cluster, info = self.accounts.cluster, self.accounts.queue(state)
         if action not in OTHER_QUEUES:
             allocated = state.info.allocated

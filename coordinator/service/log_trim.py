@@ -28,8 +28,9 @@ async def trim_forever(
 ) -> None:
     """Trim the log below its slowest follower: a worker, the history, a standby, or the audit.
 
-    ``workers`` returns the log id of each; None while one is starting, so that nothing is trimmed
-    while it reads the ledger. ``audit`` returns that of the audit pass under way; None between two.
+    ``workers`` returns the log ids up to which each has read; None while one is starting, so that
+    nothing is trimmed while it reads the ledger. ``audit`` returns that of the audit pass under
+    way; None between two.
     """
     while True:
         await asyncio.sleep(TRIM_SECONDS)

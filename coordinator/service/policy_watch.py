@@ -65,7 +65,7 @@ class PolicyFollower:
         return open_session(DEFAULT_POLICY if self.content is None else parse_policy(self.content))
 
     def look(self) -> Session | None:
-        """Read the file; returns a session where the policy changed. May block."""
+        """Read the file; returns a session where the policy changed, else None. May block."""
         if self.file is None:
             return None
         text, error = self._read()
@@ -113,7 +113,7 @@ class PolicyFollower:
     # --- files --------------------------------------------------------------------------------
 
     def _read(self) -> tuple[str | None, str | None]:
-        """(the text, the read error)."""
+        """(text, None), or (None, the error) where the file cannot be read."""
         assert self.file is not None
         try:
             return read_text(self.file), None

@@ -22,8 +22,9 @@ async def step_forever(
     stopping: Callable[[], bool],
     settled: asyncio.Event,
 ) -> None:
-    """Step on every event; events during a step are handled together by the next. Once ``stopping``
-    is true no turn goes out any more; ``settled`` is set when none is open."""
+    """Step on every event, and every :data:`IDLE_STEP_SECONDS` without one; events during a step
+    are handled together by the next. Once ``stopping`` is true no turn goes out any more;
+    ``settled`` is set when none is open."""
     while True:
         # Not wait_for: before Python 3.12 it may swallow the cancellation that stops us.
         with contextlib.suppress(TimeoutError):

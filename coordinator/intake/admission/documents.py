@@ -72,7 +72,7 @@ def repeated(
 
     Returns None where the copy has none of these fields, or names another incarnation than the
     stored one. ``node_of(namespace, name)`` returns the node of a pod, "" for none. Raises
-    InvalidInput where the copy would move a placed pod to another node.
+    InvalidInput where the copy names a node that its pod is not on.
     """
     match manifest:
         case PodManifest(uid=uid):

@@ -124,9 +124,9 @@ class Draft:
     # --- numbers ------------------------------------------------------------------------------
 
     def requests(self, amounts: Amounts, field_: str, *, offers: bool) -> Requests:
-        """Amounts as a vector by slot. ``field_`` is the amounts' path in the manifest, for errors;
-        ``offers`` marks the amounts of a node or a queue. Raises InvalidInput where they would
-        exceed the number of resource names."""
+        """Amounts as (slot, amount) pairs, sorted; a new name gets a slot. ``field_`` is their path
+        in the manifest, for errors; ``offers`` marks those of a node or a queue. Raises
+        InvalidInput where they name more resources than there may be."""
         new = [name for name, _ in amounts if self._known_slot(name) < 0]
         if new:
             self._take_names(new, field_, offers=offers)
@@ -166,7 +166,7 @@ class Draft:
         return slot
 
     def class_of(self, template: PodTemplate) -> int:
-        """The task class of a template; a new number where no class equals it."""
+        """The number of a template's task class; a new one where no class equals it."""
         cid = self.templates.get(template)
         if cid is None:
             requests = self.requests(template.requests, "resources.requests", offers=False)
@@ -184,7 +184,7 @@ class Draft:
         return cid
 
     def find_class(self, template: PodTemplate) -> int | None:
-        """The task class of a template; None where no accepted object has it."""
+        """The number of a template's task class; None where no accepted object has it."""
         cid = self.templates.get(template)
         if cid is None:
             requests = [(self._known_slot(name), n) for name, n in template.requests]
@@ -233,11 +233,11 @@ class Draft:
         return job
 
     def leaving(self, jid: int) -> Job | None:
-        """A deleted job that was not purged yet."""
+        """A job that was stopped (deleted, or ended by a policy) and is not purged yet."""
         return self._base.leaving.get(jid)
 
     def present_jobs(self) -> Iterator[Job]:
-        """All jobs, the deleted ones that were not purged included. Costs a pass over all jobs."""
+        """All jobs, the stopped ones that are not purged included. Costs a pass over all jobs."""
         yield from self.jobs.values()
         yield from self._base.leaving.values()
 

@@ -38,7 +38,7 @@ def admit_pod_group(step: AdmissionStep, new: PodGroupManifest) -> None:
 
 
 def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
-    """A job whose PodGroup is submitted for the first time."""
+    """The job with the fields that its PodGroup sets."""
     return replace(
         job,
         uid=new.uid or job.uid,

@@ -43,7 +43,7 @@ class GangMember:
     key: tuple[int, float, str]
     more: More
     created: float | None = None
-    """Seconds since 1970, None where not given; only replays of a running cluster give it."""
+    """Seconds since 1970; only set where intake observes a running cluster, else None."""
     uid: str = ""
 
 

@@ -148,7 +148,7 @@ class Registry:
         return self.jobs.get(jid) or self.leaving.get(jid)
 
     def stop_waiting(self, job: Job) -> None:
-        """Stop a deleted job from waiting for its queue."""
+        """Stop a job that was deleted, or changed its queue, from waiting for this one."""
         waiting = self.queueless.get(job.queue)
         if waiting is not None:
             waiting.discard(job.jid)

@@ -21,7 +21,7 @@ MARK = "-"
 it."""
 
 _FEW = 32
-"""Up to this many new keys are inserted one by one, more are sorted in together."""
+"""Fewer new keys than this are inserted one by one; this many or more are sorted in together."""
 
 
 class Record(NamedTuple):

@@ -12,7 +12,7 @@ SHARD = "quadrant.dev/shard"
 QUEUE = "quadrant.dev/queue"
 REASON = "quadrant.dev/reason"
 OWN = (SHARD, QUEUE, REASON)
-"""Annotations that only the server writes; they are dropped from submitted objects."""
+"""Annotations that only the server writes; ignored in submitted objects, and not shown."""
 
 Json = dict[str, Any]
 

@@ -122,7 +122,7 @@ class Following:
         """Replace everything that ``changed`` names: ``part`` has what still exists, the rest is
         deleted.
 
-        Returns jobs that must be read as a whole, because only some of their tasks were read.
+        Returns jobs that must be read as a whole: unknown ones of which the log named only tasks.
         """
         self._forget(changed, part)
         self.take(part)

@@ -118,7 +118,8 @@ class Leadership:
 
 
 class LedCluster:
-    """A cluster driver that makes calls only while this coordinator is certain to lead."""
+    """A cluster driver that binds and deletes only while this coordinator is certain to lead; all
+    other calls pass at any time."""
 
     def __init__(self, cluster: ClusterDriver, leadership: Leadership) -> None:
         self._cluster = cluster

@@ -18,9 +18,9 @@ from coordinator.jobs.state import JobState, Standing
 from shared.messages.reason import Hold, Reason
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
-"""``active``: its turn comes, or is open. ``backoff``: an attempt failed, the next comes soon.
+"""``active``: its turn comes, or is open. ``backoff``: attempts failed, the next comes soon.
 ``unschedulable``: no room, or no quota. ``gated``: a person has to provide what is missing.
-``nominated``: it has places that victims still have to leave."""
+``nominated``: it has places that other tasks still have to leave."""
 
 _BY_REASON = {
     Reason.WAITING_FOR_QUOTA: "unschedulable",
@@ -135,7 +135,7 @@ def done(steps: Generator[None, None, T]) -> T:
 
 def _untried_line(core: Coordinator, line: Line | None) -> Reason | None:
     """The reason of jobs in a sorted line that the search skipped, because its queue has no room
-    for it."""
+    for it; None for any other line."""
     if line is None or line.order is None:
         return None
     allowed = core.order.picking.allowed(line.queue.info, line.need)
