@@ -73,7 +73,7 @@ def make_app(
 ) -> web.Application:
     """Build the application. Serve it with the access log off.
 
-    ``status`` returns plain JSON values. ``metrics_registry`` None: this process's own series.
+    ``status`` returns plain JSON values. ``metrics_registry`` None: no series are shown.
     ``list_codes`` counts answers to lists by HTTP status. Without ``objects`` nothing can be read;
     ``streams`` tracks open streams. ``parsers`` read large bodies; their creator closes them.
     ``routes`` are mounted as they are, and ``virtual`` is their discovery entries. ``middlewares``
@@ -109,7 +109,10 @@ def _unready(ready: bool, stopping: bool) -> str:
 
 
 def _open_until(stopping: Callable[[], bool]) -> Middleware:
-    """While stopping, let reads finish and refuse writes, which the next leader will accept."""
+    """While stopping, let reads finish and refuse writes, which the next leader will accept.
+
+    Encoded bodies are refused at any time.
+    """
 
     @web.middleware
     async def open_until(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -23,7 +23,7 @@ from shared.messages.reason import Reason
 from shared.model.model import Job, Role
 
 NOT_TRIED = frozenset((Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION))
-"""Reasons that do not mean that the job does not fit: it has not been tried yet."""
+"""With these reasons nobody has found yet that the job does not fit: nothing may report it so."""
 
 
 Shelves = Mapping[str, Shelf]
@@ -43,7 +43,8 @@ class Template(NamedTuple):
 class ReadModel:
     """The state of the cluster while one answer is made; nothing may change meanwhile.
 
-    ``gone``: last states of deleted jobs. ``queues``: job counts computed earlier.
+    ``deleted_jobs``: last states of deleted jobs. ``queues``: returns job counts, which may have
+    been computed earlier; without it they are counted here.
     """
 
     def __init__(

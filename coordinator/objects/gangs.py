@@ -28,7 +28,7 @@ _STARTED = (
     *ENDED,
 )
 READY = "tasks in gang are ready to be scheduled"
-"""Message of the condition ``Scheduled``, as in Volcano."""
+"""Reason of the condition ``Scheduled``, as in Volcano."""
 
 
 def written_group(read_model: ReadModel, record: Record, version: int) -> Json:
@@ -237,7 +237,7 @@ def _ended(document: Document, memory: Json) -> Json:
 
 
 def job_phase(document: Document, state: JobState | None) -> str:
-    """The phase in Volcano's words; one set by a controller takes precedence."""
+    """The phase in Volcano's words. A deletion comes first, then a phase set by a controller."""
     if document.deleting is not None:
         return "Terminating"
     controller_phase = (document.state or {}).get("phase")

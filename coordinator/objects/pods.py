@@ -158,7 +158,7 @@ def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:
 
 
 def _started(read_model: ReadModel, spec: Json, task: PodTask) -> Json:
-    """startTime and container statuses of a pod that its node has started."""
+    """startTime and container statuses of a pod that its node knows (bound or later)."""
     if task.state in (TaskState.PENDING, TaskState.BINDING) or task.row < 0:
         return {}
     story = read_model.stories.get(task.jid)

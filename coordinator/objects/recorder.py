@@ -68,7 +68,7 @@ class Observing:
         self.version = first
         """The version of the latest change."""
         self.told: list[ClusterHappening] = []
-        """Happenings of cluster objects, latest last."""
+        """Happenings of cluster objects, and of Jobs by their policies; the newest last."""
         self._first = first
         self._notify = notify
         self.stories = Stories()
@@ -77,7 +77,8 @@ class Observing:
         """qid -> version at which one of its jobs last changed."""
         self._shards: dict[int, int] = {}
         self._nodes: dict[str, int] = {}
-        """Node name -> version at which it was last quarantined or released."""
+        """Node name -> version at which it was last quarantined, released, or found with a wrong
+        record."""
         self._waiting: deque[int] = deque(maxlen=WAITING)
         """Pending jobs whose reason may change without a turn."""
         self._listed: set[int] = set()
@@ -174,8 +175,9 @@ class Observing:
         self._notify()
 
     def ledger_contradicted(self, finding: Finding, message: str) -> str:
-        """Record an event on the node, queue, job or pod whose record was wrong. For a record
-        without a job, on the node that it held."""
+        """Record an event on the node, queue, job or pod whose record was wrong, and return what to
+        call that. If the job is unknown, the event is on the node that the record held; there is
+        none for a domain's counter or an unknown node."""
         core, reason, number = self.core, "LedgerContradiction", (*finding.name, -1)[0]
         match finding.subject:
             case Subject.NODE:
@@ -302,7 +304,7 @@ class Observing:
             self._tell(story, "Preempted", f"{text} been promised", Audience.JOB, warning=True)
 
     def _waits(self, state: JobState, story: Story, word: Reason) -> None:
-        """Record a pending reason only if it differs from the last one."""
+        """Record a pending reason if it differs from the last one; else count that once more."""
         if story.refusal == word:
             earlier = story.last("FailedScheduling")
             if earlier is not None:
@@ -391,7 +393,7 @@ class Observing:
             self._of_cluster(after.key, "Restarted", "its pods have left; it begins anew")
 
     def _job_gone(self, document: Document) -> None:
-        """Drop the story of a deleted Job, since another Job may get its name."""
+        """Drop the policy events of a deleted Job, since another Job may get its name."""
         if document.state is not None:
             self.told = [
                 cluster_event for cluster_event in self.told if cluster_event.about != document.key

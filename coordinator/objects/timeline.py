@@ -35,7 +35,7 @@ class Audience(Enum):
 
 @dataclass(slots=True)
 class Happening:
-    """Something that happened to a job, and how often."""
+    """Something that happened to a job or a cluster object, and how often."""
 
     number: int
     """The version at which it was first recorded; unique."""
@@ -83,7 +83,7 @@ class Story:
     refusal: str = ""
     """Reason for which its last turn was refused; "" if it was not."""
     word: str = ""
-    """Pending reason reported last; "" if the job is not pending."""
+    """Pending reason reported last; "" before the first, and once the job was placed."""
 
     def remember(self, state: TaskState, at: float, tasks: Sequence[int]) -> None:
         """Record when tasks started or ended."""

@@ -150,7 +150,10 @@ def may_write(names: Callable[[], QueueNames]) -> May:
 
 
 def guarded(submit: SubmitItems, names: Callable[[], QueueNames]) -> SubmitItems:
-    """A wrapper of list submission that refuses each object which its caller may not write."""
+    """A wrapper of list submission that refuses each object which its caller may not write.
+
+    If any is refused and none is left, or the list is atomic, it raises Problem.
+    """
 
     async def guarded_submit(items: list[dict[str, Any]], *, atomic: bool = False) -> Admission:
         allowed, refused = authorize_objects(CALLER.get(), items, names())

@@ -41,7 +41,7 @@ from shared.manifests.text.text import read_object
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The current object. Both fields None: there is none.
+    """The current object. ``before`` and ``live`` None: there is none.
 
     Only ``before`` None: the object is shown but derived from another (pods of a Job). ``written``:
     version at which its author last changed it; 0 if unknown.
@@ -287,8 +287,8 @@ def _updated(
 
 
 def _existing(now: Now, kind: Kind, name: str) -> tuple[Document, dict[str, Any]]:
-    """The object's document and shown form. Raises Problem if it does not exist, or is derived from
-    another."""
+    """The object's document and shown form. Raises Problem if it does not exist, is being deleted,
+    or is derived from another."""
     if now.live is None and now.before is None:
         raise not_found(kind.plural, name, group=kind.group)
     if now.before is None:

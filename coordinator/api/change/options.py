@@ -77,7 +77,8 @@ _REQUIRED = "FieldValueRequired"
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """``uid`` and ``version``: preconditions of the deletion."""
+    """``uid`` and ``version``: delete only this incarnation, and only if nobody wrote it after
+    this version; "" for any."""
 
     dry_run: bool
     uid: str

@@ -23,8 +23,8 @@ _ALL = (POD, POD_GROUP, JOB)
 def discovery_routes(
     virtual: Iterable[tuple[str, dict[str, Any]]] = (), kinds: tuple[Kind, ...] = KINDS
 ) -> list[web.RouteDef]:
-    """``virtual``: (group version such as ``quadrant.dev/v1alpha1``, entry) for each subresource
-    that is a verb."""
+    """``virtual``: (group version such as ``quadrant.dev/v1alpha1``, entry) for each resource that
+    is a verb."""
     resources: dict[str, list[dict[str, Any]]] = {}
     for kind in kinds:
         resources.setdefault(kind.api_version, []).append(resource(kind))

@@ -1,4 +1,5 @@
-"""Operations that are not on objects, in OpenAPI's form: lists, status, plans, explain."""
+"""Operations other than reading and writing one kind, in OpenAPI's form: lists, status, the record
+of a snapshot, plans, explain."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ are limited to 128, and other requests hold a connection for milliseconds."""
 
 FILES_OF_THE_SERVICE = 192
 FILES_OF_A_SHARD = 2
-"""File descriptors reserved per shard for everything else.
+"""File descriptors reserved for everything else: for the service, and in addition for each shard.
 
 An idle coordinator has 41 open with 4 shard workers and 52 with 12 (M), for Ray's channels; the
 rest is for files that are opened occasionally.

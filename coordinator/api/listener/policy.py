@@ -25,7 +25,7 @@ def open_gate(settings: Settings) -> TokenFile | None:
 
 
 def token_checks(tokens: TokenFile | None) -> list[HealthCheck]:
-    """Health checks of the tokens, if there are any."""
+    """Health checks of the tokens, if tokens are required."""
     if tokens is None:
         return []
     return [HealthCheck("tokens", lambda: _told(tokens.error), needed=False)]

@@ -65,9 +65,9 @@ class Parsers:
         """Killed processes that have not been reaped yet."""
         self._closed = False
         self.results: Counter[str] = Counter()
-        """Number of requests by result: answered, refused, lost or full."""
+        """Requests answered, refused, or turned away as full; attempts lost with their process."""
         self.seconds = 0.0
-        """Processor seconds that the processes reported."""
+        """Processor seconds that the processes reported, and the whole time of killed ones."""
 
     @property
     def pids(self) -> list[int]:
@@ -223,7 +223,8 @@ class Parsers:
 
 
 class Spent:
-    """Processor seconds of one request over all attempts."""
+    """Processor seconds of one request over all attempts. A killed process counts as busy all the
+    time."""
 
     __slots__ = ("seconds",)
 

@@ -199,7 +199,8 @@ def _interleaved(old: Iterable[str], new: Iterable[str]) -> list[str]:
 def pruned(
     value: dict[str, Any], removed: Fields, needed_by_others: Fields, shape: Shape
 ) -> dict[str, Any]:
-    """Remove the paths of ``removed``, except where ``needed_by_others`` has a path below."""
+    """Remove the paths of ``removed``, except those that ``needed_by_others`` has, or has paths
+    below."""
     needed = {path[:i] for path in needed_by_others for i in range(1, len(path) + 1)}
     paths = frozenset(path for path in removed if path not in needed)
     if not paths:

@@ -35,7 +35,7 @@ _SERVERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One entry, identified by ``name`` and ``operation``. ``time`` is RFC 3339."""
+    """One entry, identified by ``name``, ``operation`` and ``subresource``. ``time``: RFC 3339."""
 
     name: str
     operation: Operation

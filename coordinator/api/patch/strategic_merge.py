@@ -89,8 +89,8 @@ def _into(new: dict[str, Any], name: str, patch: dict[str, Any], shape: Shape, a
 
 
 def _key_of(order: Any) -> str:
-    """The key field in an order directive; "" if it has none. It takes precedence over the
-    shape."""
+    """The key field in an order directive; "" if it has none. It takes precedence over the shape,
+    since the client that sent the order merged by it."""
     if not isinstance(order, list) or not order:
         return ""
     fields = {tuple(item) for item in order if isinstance(item, dict)}

@@ -78,7 +78,7 @@ class Selector:
         )
 
     def only(self, key: str) -> str | None:
-        """The single value that a field must have; None if several are allowed."""
+        """The single value that a field must have; None if any or several are allowed."""
         for c in self.fields:
             if c.key == key and c.operator is Operator.IN:
                 (value,) = c.values

@@ -1,9 +1,9 @@
 """``GET /stream``: changes of objects as server-sent events, for pages and scripts.
 
 ``?kind=Pod&kind=Job`` selects kinds. An event is named ADDED, MODIFIED or DELETED; its data is the
-object, its id the version. A client that reconnects with ``Last-Event-ID`` resumes there. The first
-event is ``ready``, or ``reset`` if the id is too old: then the client must reload everything, and
-changes follow from the id of ``reset`` on.
+object, its id the version. Without an id to resume from, the first event is ``ready``. A client
+that reconnects with ``Last-Event-ID`` resumes there; if that is too old, or gets too old, ``reset``
+is sent: then the client must reload everything, and changes follow from the id of ``reset`` on.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _kinds(request: web.Request) -> tuple[Kind, ...]:
 
 
 def _since(request: web.Request) -> int | None:
-    """The version to resume from. An invalid one counts as too old."""
+    """The version to resume from; None if none is given. An invalid one counts as too old."""
     text = request.headers.get("Last-Event-ID") or request.query.get("lastEventId")
     if text is None:
         return None
@@ -97,7 +97,7 @@ class _Telling:
         self._since = 0
 
     async def run(self, since: int | None) -> None:
-        """Run until the server stops. Once an hour the client is asked to reconnect."""
+        """Run until the server stops, the token is no longer valid, or an hour is over."""
         clock = asyncio.get_running_loop().time
         end = clock() + LONGEST_SECONDS
         await self._greet(since)

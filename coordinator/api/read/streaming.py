@@ -64,7 +64,8 @@ class Streams:
     def one(self) -> Iterator[None]:
         """A slot for one more stream of the caller. Raises Problem (429) if their share is used up.
 
-        The share is half of the slots for a single caller; the first stream is always allowed.
+        The share is half of the slots for a single caller; a token's first stream is always
+        allowed. Where no tokens are required, all slots may be taken.
         """
         caller = CALLER.get()
         own_streams, free = self._held[caller.name], self._most - self.open
@@ -92,8 +93,8 @@ class Streams:
             wait.reschedule(now)
 
     async def moved(self, request: web.BaseRequest, since: int, seconds: float) -> None:
-        """Wait for a newer version, for ``seconds`` or a moment, or until the server stops. Raises
-        ClientConnectionResetError if the client left."""
+        """Wait for a newer version, the server's stop, or the end of the shorter of ``seconds`` and
+        LOOK_SECONDS. Raises ClientConnectionResetError if the client left."""
         if request.transport is None or request.transport.is_closing():
             raise ClientConnectionResetError("the client left")
         if self.ended:

@@ -27,7 +27,7 @@ from coordinator.intake.documents.kinds import Kind
 from coordinator.objects.watchers import Expired
 
 SLICE = 100
-"""Events rendered before other tasks run."""
+"""Maximum events rendered before other tasks run; fewer if they are long."""
 BOOKMARK_SECONDS = 30.0
 LONGEST_SECONDS = 3600.0
 """Maximum duration of a watch; its client resumes where it was."""
@@ -78,7 +78,7 @@ class _Watch:
         self._since = question.version or 0
 
     async def run(self) -> None:
-        """Run until the timeout or the server's stop. Raises Expired."""
+        """Run until the timeout, the server's stop or the end of the token. Raises Expired."""
         clock = asyncio.get_running_loop().time
         end = clock() + min(self._question.seconds or LONGEST_SECONDS, LONGEST_SECONDS)
         if self._question.initial or not self._question.version:
@@ -216,9 +216,9 @@ class _Watch:
 class Matched:
     """The objects that match the selector, as far as the client knows.
 
-    Needed only if an object can start or stop matching. Objects from before the watch are unknown,
-    and of more than :data:`MOST_KNOWN` some are: then a DELETED too many is sent rather than one
-    too few.
+    Needed only if an object can start or stop matching. The set is incomplete until the objects
+    from before the watch are collected, and beyond :data:`MOST_KNOWN`: then a DELETED too many is
+    sent rather than one too few.
     """
 
     def __init__(self, question: ReadQuestion) -> None:
@@ -299,7 +299,7 @@ def last_of(change: Change, kind: Kind) -> Json:
 
 
 def _check(question: ReadQuestion) -> None:
-    """Raise Problem (400, 422) if the parameters of a watch contradict each other."""
+    """Raise Problem (400) if the parameters of a watch do not belong together."""
     if question.limit is not None and question.token is not None:
         raise _bad("continue", "cannot be used in a watch; leave it out")
     if question.initial is not None and question.match != "NotOlderThan":

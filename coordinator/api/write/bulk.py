@@ -29,7 +29,7 @@ from shared.manifests.text.text import read_list
 
 BASE = "/apis/quadrant.dev/v1alpha1"
 RETRY_AFTER = 0.2
-"""Retry-After when too many requests wait: a store takes a few milliseconds."""
+"""Retry-After, in seconds, when too many requests wait: a store takes a few milliseconds."""
 
 
 class SubmitItems(Protocol):
@@ -42,7 +42,7 @@ class SubmitItems(Protocol):
 
 SMALL_BYTES = 1 << 18
 SMALL_BRACKETS = 16_000
-"""Lists below both limits are parsed on the event loop, within 5 ms. 500 pods, as sent by the
+"""Lists up to both limits are parsed on the event loop, within 5 ms. 500 pods, as sent by the
 command line, have 200 kB and 5,000 brackets; a parser process would cost 4 us more per pod."""
 
 
