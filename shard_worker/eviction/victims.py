@@ -74,8 +74,9 @@ def reason(ssn: Session, action: str, evictor: str) -> str:
 
 
 def joined(reasons: Iterable[str]) -> str:
-    """The reasons of a statement's evictions as one text, separated by semicolons. A policy's tiers
-    are evaluated per task that needs room, so that several may have decided."""
+    """One reason for all evictions of a statement: the first, with the plugins that decided for the
+    others added to its own, separated by semicolons. A policy's tiers are evaluated per task that
+    needs room, so that several may have decided."""
     first, *others = dict.fromkeys(reasons)
     begin = _REASON.fullmatch(first)
     if begin is None:

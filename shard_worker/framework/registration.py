@@ -427,7 +427,7 @@ class Registration:
     def add_hyper_node_gradient_for_job_fn(
         self, fn: Callable[[SessionJob, Domain, Purpose, World], list[list[Domain]]]
     ) -> None:
-        """The domains below the given one to try, best group first. Only one plugin is asked."""
+        """The domains to try for a job below the given one, best group first. First plugin only."""
         self.add(HYPER_NODE_GRADIENT_FOR_JOB, None, scalar=fn)
 
     def add_hyper_node_gradient_for_sub_job_fn(

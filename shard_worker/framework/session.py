@@ -153,7 +153,8 @@ class Session(Answers):
     def tell_limits(self, lacking: Lacks, *, room: Rooms | None = None, hard: bool = False) -> None:
         """Register why queues do not admit requests, for explanations. ``hard``: a limit, not a
         share that a queue may exceed while no other queue wants the idle amounts. ``room``: the
-        same as amounts, so that hopeless requests among thousands need not be asked one by one."""
+        same as amounts, so that hopeless requests among thousands need not be asked one by one;
+        without it they are."""
         self._lacks.append(lacking)
         if not self.listens(ALLOCATABLE):
             return

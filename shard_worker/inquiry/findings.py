@@ -71,7 +71,8 @@ class InquiryFinding:
     displaced: list[int] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     funnels: list[RoleFunnel] = field(default_factory=list)
-    """One funnel, of the first role that found no place; none if every role did."""
+    """One for each role, up to a limit; where the turn found no place, the role that failed comes
+    first."""
     placement_scores: list[PlacementScores] = field(default_factory=list)
     """One entry for a turn that asks why a task is on its node; else empty."""
 

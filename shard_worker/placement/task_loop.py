@@ -90,7 +90,7 @@ class Filling:
 
     def _may_try(self, task: TaskInfo) -> bool:
         """Whether to try the task. Not if its queue does not admit it, it has a scheduling gate, or
-        an equal task failed."""
+        a task of its role failed."""
         queue = self.sub.job.queue
         if queue is not None and not self.ssn.task_allocatable(queue, task):
             self.found.over_quota += 1

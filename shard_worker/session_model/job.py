@@ -88,7 +88,8 @@ class TaskInfo:
 
     @property
     def preemptable(self) -> bool:
-        """Whether it may be evicted for others; the pod's own annotation wins over its job's."""
+        """Whether it may be evicted for others; the pod's annotation or label wins over its
+        job's."""
         for marks in (self.role.annotations, self.role.labels):
             for key, value in marks:
                 if key == PREEMPTABLE:
@@ -120,7 +121,7 @@ class Census:
 
     @property
     def ready(self) -> int:
-        """Tasks that count as ready: binding, bound, running or succeeded."""
+        """Tasks that count as ready: allocated, binding, bound, running or succeeded."""
         return self.of(READY)
 
     @property
@@ -213,7 +214,8 @@ class SessionJob(JobInfo):
 
     @property
     def preemptable(self) -> bool:
-        """The annotation that counts for pods without one of their own."""
+        """Whether pods without an annotation or label of their own may be evicted for others; True
+        where the job has neither."""
         for marks in (self.job.annotations, self.job.labels):
             for key, value in marks:
                 if key == PREEMPTABLE:

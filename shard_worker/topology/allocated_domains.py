@@ -42,7 +42,8 @@ def placed_by_domains(world: World, job: SessionJob) -> bool:
 
 
 def recover(job: SessionJob, tree: HyperTree) -> None:
-    """Set the job's domains from the nodes of its placed tasks."""
+    """Set the domains of a job and its sub jobs that are missing or deleted, from the nodes of the
+    placed tasks; clear them where none is placed. Set missing nominated domains."""
     for sub in job.subs.values():
         reached = _reached(sub.tasks, tree)
         if not reached or sub.allocated_hyper_node not in tree.domains:

@@ -26,8 +26,8 @@ ROUNDS = 1000
 end."""
 
 PATIENCE_SECONDS = 1.5
-"""Limit on the sum of waiting times in one session, after which its calls fail. A worker that stays
-silent a little longer is taken for dead."""
+"""Time from the start of a session after which it asks no more: its further questions are answered
+as failed. A worker that stays silent a little longer is taken for dead."""
 
 NO_TIME = {FAILED: "no time was left to ask"}
 

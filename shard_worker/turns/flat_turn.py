@@ -222,8 +222,8 @@ class _Attempt:
     def _tail(self) -> None:
         """Place elastic tasks while idle nodes take them.
 
-        The first task of a job that was ready before becomes the core of its statement; the others
-        are its tail.
+        The first task of a job that was ready before is the core of its statement, and counts
+        against the turn's limit of elastic tasks; the others are its tail.
         """
         remaining = self.turn.tail
         if remaining and self.session.job_ready(_progress(self.turn)):

@@ -47,7 +47,7 @@ def rows_for(ssn: Session, job: SessionJob) -> list[int]:
 
 
 def _missing(job: SessionJob) -> list[TaskInfo]:
-    """The members that the job needs together, at least one."""
+    """The first members that the job needs together, at least one."""
     waiting = [task for task in job.pending_tasks() if not task.backfilled and not task.role.gated]
     now = job.census
     least = job.minimum - now.ready - now.pending_best_effort

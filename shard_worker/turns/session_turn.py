@@ -127,7 +127,7 @@ class SessionTurns:
         self._memory: dict[str, float] = {}
 
     def for_inquiries(self, numbers: Mapping[int, int]) -> SessionTurns:
-        """A copy for inquiries that shares no caches.
+        """A copy for inquiries: what rules remember in it does not come back to these turns.
 
         ``numbers``: class numbers of excerpts -> the view's present numbers of these classes.
         """

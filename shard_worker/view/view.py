@@ -80,10 +80,11 @@ class View:
         self.own: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """True for the rows of this shard."""
         self.withheld: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        """True for nodes that are left out: they refused bind after bind."""
+        """True for nodes that are left out: quarantined (they refused bind after bind), or reserved
+        for a job."""
         self._quarantined: set[int] = set()
         self.reserved: dict[int, int] = {}
-        """Row -> the job it is kept for: everybody else leaves it out (it counts in ``aside``)."""
+        """Row -> the job it is reserved for: others leave it out (it counts in ``withheld``)."""
         self.revision = 0
         """Moves when more than amounts changed: node specs, the partition, the arrays."""
         self.known = KnownObjects()

@@ -45,7 +45,7 @@ class WorkerConfig:
     access: Access
     nomination_seconds: float
     lease_seconds: float = 0.0
-    """How long it may commit without renewing its lease; 0 = no lease."""
+    """How long it may commit without renewing its lease; 0 = no expiry."""
 
     def encode(self) -> bytes:
         return pack_sealed(
@@ -93,7 +93,8 @@ class PlaceReply:
     busy_seconds: float = 0.0
     """Processor time the call took in the worker."""
     figures: WorkerFigures | None = None
-    """The worker's counts since its last answer; None where it placed nothing."""
+    """The worker's counts since its last answer with counts; None for a call without turns, unless
+    the audit of the view found a difference."""
 
     def encode(self) -> bytes:
         figures = None if self.figures is None else self.figures.plain()

@@ -20,7 +20,7 @@ _SCALARS: dict[Any, Reader] = {int: integer, float: number, str: text, bool: boo
 
 
 def plain(value: Any) -> Any:
-    """Replace every dataclass in the value by the list of its fields."""
+    """Replace every dataclass in the value by the tuple of its fields."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     if dataclasses.is_dataclass(value):

@@ -26,8 +26,8 @@ class LedgerArgument(LedgerError):
 
 
 class LedgerIdentity(LedgerError):
-    """The server's data is not a ledger that this version may serve: other identity or newer
-    schema."""
+    """The server's data is not a ledger that this version may serve: its identity is lost or
+    another's, or this version can neither read nor migrate its schema."""
 
 
 class LedgerBehind(LedgerIdentity):

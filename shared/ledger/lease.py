@@ -78,8 +78,9 @@ class LeaderLease:
     Two threads use it at once. The *loop* does the leader's work and reports that it is alive
     (:meth:`tick`). The *keeper* renews and depends on nothing that requests can block; but it
     renews only while the loop ticks: a leader whose loop hangs would otherwise lead for ever, and
-    nobody could take over. Each field has one writer, or both may only lower it: the lease then
-    expires sooner than it had to, never later.
+    nobody could take over. A field is written by one of the two; where both write it, a lost
+    write can only leave it smaller than it could be: the lease then expires sooner than it had
+    to, never later.
     """
 
     def __init__(self, *, seconds: float, asked: float) -> None:

@@ -60,7 +60,7 @@ from shared.messages.wire import parse_epoch
 
 PAYLOAD, RECORDS, SEAL = b"p", b"r", b"s"
 """The fields of a stream entry: the payload, the node records of the rows it names (batches in the
-log only), and the SHA-1 of the two."""
+log only), and the SHA-1 of the one and of the other."""
 
 PORTION = 100
 """Statements, items or operations per portion of an entry: 0.5 ms to decode."""

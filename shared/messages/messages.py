@@ -256,7 +256,7 @@ class Rows:
     records: list[bytes]
     things: list[tuple[int, str, bytes]] = field(default_factory=list)
     """(row, name, packed record) of named things that changed, or that caused a refusal. The rule
-    for nodes applies; a thing that is not in use has no record."""
+    for nodes applies; a view does not keep a record of which every amount is 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ def amount(resource: str, value: object, field: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, unit: int) -> int | None:
-    """Units, rounded up; None if the text is not a quantity; LIMIT for everything above it."""
+    """Units, rounded up; None if the text is not a quantity; LIMIT for everything
+    above it; -1 for everything below 0."""
     match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None

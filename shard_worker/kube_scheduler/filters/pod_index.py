@@ -118,7 +118,7 @@ class Neighbours:
     def holders(self, task: TaskInfo) -> list[tuple[Held, Counts]]:
         """Terms of other pods that select this task, with the number of such pods per row.
 
-        Both requirements (weight 0) and preferences, positive and negative.
+        Required anti-affinity (weight 0), and preferences for and against it.
         """
         self._catch_up()
         key = (task.job.job.namespace, task.role.labels)

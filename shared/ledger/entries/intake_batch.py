@@ -152,8 +152,8 @@ class IntakeBatch:
     run_id: str
     ops: list[IntakeOp]
     documents: list[tuple[str, bytes | None]] = field(default_factory=list)
-    """Documents stored in the same call as the operations. None deletes. The log has only their
-    keys."""
+    """Objects as submitted, stored in the same call as the operations. None deletes. The log has
+    only their keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,8 +126,8 @@ class LedgerDouble:
         return epoch
 
     def restart(self) -> None:
-        """Behave as if the server had been killed and restarted: everything durable, no run
-        blessed."""
+        """Behave as if the server had been killed and restarted: everything durable, the new run
+        not blessed."""
         self.ownership.restart()
 
     def copy(self) -> LedgerCopy:

@@ -87,8 +87,8 @@ class WriterOwnership:
         )
 
     def restart(self) -> None:
-        """Behave as if the server had been killed and restarted: everything durable, no run
-        blessed."""
+        """Behave as if the server had been killed and restarted: everything durable, the new run
+        not blessed."""
         self.run = self._nonce()
 
     def copy(self) -> OwnershipCopy:

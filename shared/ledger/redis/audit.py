@@ -15,9 +15,9 @@ from shared.messages.messages import Rows, Verdict
 
 LOG_ENTRIES = 128
 LOG_BYTES = 512 * 1024
-"""Size of the log part of one page: up to this many bytes, plus the rest of the entry. 1 ms of the
-server's time, and enough that a reader every 50 ms follows 2,500 small entries a second. Where
-there is more, no page is returned: ask again."""
+"""Size of the log part of one page: so many entries, or so many bytes plus the rest of the entry.
+1 ms of the server's time, and enough that a reader every 50 ms follows 2,500 small entries a
+second. Where there is more, no page is returned: ask again."""
 
 _ANSWER = "an answer of the ledger's server"
 

@@ -24,8 +24,8 @@ _CLAIM_PHASES = ("", "Pending", "Bound", "Lost")
 
 
 def read_volume(obj: dict[str, object]) -> Volume:
-    """Read a PersistentVolume. Of its source (nfs, csi and the like) only the CSI driver is
-    used."""
+    """Read a PersistentVolume. Of its source (nfs, csi and the like) only the CSI driver
+    and handle are used."""
     meta = read_metadata(obj, namespaced=False)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
     csi, affinity = spec.child("csi"), spec.child("nodeAffinity")

@@ -13,7 +13,7 @@ from shared.slices import Steps, at_once
 
 OBJECT_VALUES = 12_000
 """Maximum number of keys, items, objects and lists in an object. A Job of a hundred tasks with
-every field has 5,000, a ResourceSlice of 128 devices 9,000; counting this many takes 15 ms."""
+every field has 5,000, a ResourceSlice of 128 devices 9,000; parsing this many takes 15 ms."""
 MANAGED_VALUES = 48_000
 """The same limit for ``metadata.managedFields``, which has up to three values per field and is not
 parsed."""

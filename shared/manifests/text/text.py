@@ -89,7 +89,8 @@ def read_list(body: bytes, *, limits: TextLimits = LIMITS) -> list[Any]:
 def _flatten(
     value: Any, line: int, into: list[dict[str, Any]], limits: TextLimits, at: str = ""
 ) -> None:
-    """Append an object, or the objects of a list, to ``into``."""
+    """Append an object, or the objects of a list, to ``into``. Recurses no deeper than the text is
+    nested."""
     if not isinstance(value, dict):
         message = "not an object; write apiVersion, kind and metadata"
         raise TextError(message, field=at, value=value, line=line)

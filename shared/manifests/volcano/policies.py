@@ -21,7 +21,7 @@ TERMINATE_JOB = "TerminateJob"
 ACTIONS = (RESTART_JOB, ABORT_JOB, COMPLETE_JOB, TERMINATE_JOB)
 
 MAX_RETRY = 3
-"""Default maximum number of restarts of a job."""
+"""Default of ``maxRetry``: restarts at which a job fails instead. With 3 it restarts twice."""
 
 _ROLES = 1000
 

@@ -155,8 +155,8 @@ def _pattern(fields: Fields) -> str:
 
 
 def _mighty(pattern: str) -> bool:
-    """Whether matching may take exponential time: a repeated group with repetition or alternatives
-    inside."""
+    """Whether matching may take too long: exponential time, by a repeated group with repetition or
+    alternatives inside, or more than :data:`_REPEATS` unbounded repetitions."""
     inside = [False]
     repeats = 0
     for piece in _PIECES.findall(pattern):

@@ -120,7 +120,7 @@ class Hunt(NodeSearch):
         super().__init__(ssn, statement, action=NAME, tests=tests, rules=ssn.preemptable)
         self._limits = DryRunLimits.of(ssn.policy.configurations.get(NAME, {}))
         self._failed: set[int] = set()
-        """Roles (by identity) of which a task found no node since the last task that was placed."""
+        """Roles (by identity) with a task that found no node since evictions last made room."""
 
     def place(self, task: TaskInfo) -> bool:
         """Pipeline the task to a node, with the evictions that this takes. If it returns False
@@ -165,7 +165,8 @@ def fits(ssn: Session, task: TaskInfo, row: int) -> bool:
 
 def eligible(ssn: Session, task: TaskInfo) -> bool:
     """Whether others may be evicted for this task. Not if its pod's preemption policy is Never, nor
-    while an earlier eviction makes room for it on its nominated node."""
+    while its nominated node is about to take it: it passes every check there, or fails only curable
+    ones while a less important task is leaving."""
     if not task.preempts:
         return False
     world, row = ssn.world, task.nominated

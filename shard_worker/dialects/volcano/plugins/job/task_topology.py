@@ -2,9 +2,9 @@
 
 A job says so in annotations: ``affinity`` and ``anti-affinity`` list groups of roles
 (``ps,worker;chief,evaluator``), ``task-order`` the order of roles. Its pending tasks are put into
-*buckets*: a task joins the bucket with most tasks it belongs to, the emptier one of equals, and
-opens a new one if all hold tasks to stay away from. Tasks are placed bucket by bucket, and a node
-is the better the more of the task's bucket it has or could take.
+*buckets*: a task joins the emptiest bucket that holds a task of its affinity and none to stay away
+from, and opens a new one if there is none. Tasks are placed bucket by bucket, and a node is the
+better the more of the task's bucket it has or could take.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Layout:
     bucket: dict[TaskInfo, Bucket] = field(default_factory=dict)
 
     def apart(self, left: TaskInfo, right: TaskInfo) -> bool:
-        """Whether the two tasks must be on different nodes."""
+        """Whether the two tasks should be on different nodes."""
         return right.role.name in self.anti.get(left.role.name, ())
 
     def close(self, left: TaskInfo, right: TaskInfo) -> bool:
@@ -143,7 +143,7 @@ def lay_out(job: SessionJob) -> Layout | None:
 
 
 def _choose(layout: Layout, buckets: Iterable[Bucket], task: TaskInfo) -> Bucket | None:
-    """The bucket with most tasks that the task belongs to; on ties the emptiest. None: open a new
+    """The emptiest bucket with a task of its affinity and none to stay away from. None: open a new
     one."""
     best: tuple[float, Bucket] | None = None
     for bucket in buckets:

@@ -133,7 +133,8 @@ class NetworkTopologyAware:
         return totals.could_hold(domain, needed)
 
     def _widest(self, groups: list[list[Domain]]) -> list[list[Domain]]:
-        """The groups from the highest tier down, cut off at the maximum number of domains."""
+        """The groups from the highest tier down, cut off at the maximum number of domains;
+        unchanged if that is not above 0."""
         if self._most <= 0:
             return groups
         remaining, chosen = self._most, []

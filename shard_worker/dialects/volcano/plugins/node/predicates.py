@@ -80,7 +80,7 @@ class Predicates:
             ssn.add_live_predicate_fn(binding.checks, scope=Scope.DOMAIN, concerns=concerned)
 
     def checks(self, cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:
-        """(reason, mask over all rows; True = passes) of each static check that some node fails."""
+        """(reason, mask over all rows; True = passes) of each static check that a node can fail."""
         checks = unschedulable_checks(cls, view)
         if self._affinity:
             checks += affinity_checks(cls, view)

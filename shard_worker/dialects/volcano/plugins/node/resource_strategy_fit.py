@@ -224,7 +224,7 @@ def _others(option: PluginOption, scarce: str) -> list[str]:
 
 
 def _weights(text: str) -> dict[str, float]:
-    """The weights in an annotation; empty if it is not a JSON object of numbers."""
+    """The weights in an annotation: numbers of at least 0; empty if it is not a JSON object."""
     try:
         written = json.loads(text)
     except ValueError:

@@ -124,8 +124,8 @@ class Proportion:
     def reclaimable(
         self, reclaimer: TaskInfo, candidates: Sequence[TaskInfo], world: World
     ) -> list[TaskInfo]:
-        """Tasks of queues above their share, only as long as those stay above it and keep their
-        guarantee."""
+        """Tasks of queues that have more than their share, until they have no more than that; a
+        queue keeps its guarantee."""
         del reclaimer
         return self._above_share(candidates, world)
 
