@@ -32,7 +32,8 @@ class EvictionUnit:
     named: tuple[TaskInfo, ...]
     """Of a whole bundle: its tasks in the domain."""
     gain: float = 0.0
-    """Amount of the gang's need that it frees in the domain, per evicted task."""
+    """Sum over resources of the fraction of the gang's need that it frees in the domain, per
+    evicted task."""
 
     @property
     def tasks(self) -> list[TaskInfo]:

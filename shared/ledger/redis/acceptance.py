@@ -94,8 +94,8 @@ class Care(Calls):
         self, state: ServerContent, expected: LedgerIdentityNote
     ) -> LedgerIdentityNote:
         """Accept the present content; nobody writes to it before a coordinator has read it. Returns
-        the new expectation. Errors: LedgerIdentity where it changed since the inspection, or
-        another version wrote it."""
+        the new expectation. Errors: LedgerIdentity where another named it since the inspection, or
+        this version can neither read nor migrate it."""
         SchemaState(state.schema, state.progress).check()
         cluster = state.cluster or expected.cluster or secrets.token_hex(8)
         async with translated():
