@@ -115,12 +115,13 @@ class PodEntry(WrittenEntry):
 class JobPodEntry:
     """A pod derived from a Job."""
 
-    __slots__ = ("_job", "_object", "_read_model", "_roles", "_task", "_version", "key")
+    __slots__ = ("_job", "_object", "_read_model", "_role", "_roles", "_task", "_version", "key")
 
     def __init__(self, read_model: ReadModel, job: Document, tix: int, version: int) -> None:
         state = read_model.state(job.jid)
         assert state is not None, job.key
-        role = role_of(state.job, tix)
+        self._role = role = role_of(state.job, tix)
+        """Kept: others run before an entry is rendered, and the job may be purged meanwhile."""
         name = f"{job.key.name}-{role.name}-{role.start + tix - role.first}"
         self.key = Key(POD.kind, job.key.namespace, name)
         self._read_model = read_model
@@ -141,9 +142,7 @@ class JobPodEntry:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        state = self._read_model.state(self._job.jid)
-        assert state is not None, self.key
-        role = role_of(state.job, self._task.tix)
+        role = self._role
         index = {TASK_INDEX: str(role.start + self._task.tix - role.first), TASK_SPEC: role.name}
         return self._read_model.template(self._job, role.name).labels | dict(role.labels) | index
 
@@ -153,7 +152,12 @@ class JobPodEntry:
     def object(self) -> Json:
         if self._object is None:
             self._object = job_pod(
-                self._read_model, self._job, self._task, name=self.key.name, version=self._version
+                self._read_model,
+                self._job,
+                self._task,
+                role=self._role,
+                name=self.key.name,
+                version=self._version,
             )
         return self._object
 

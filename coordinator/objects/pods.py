@@ -21,8 +21,9 @@ from coordinator.intake.documents.metadata import (
     written,
 )
 from coordinator.intake.documents.times import rfc3339
-from coordinator.objects.context import ReadModel, pod_uid, role_of
+from coordinator.objects.context import ReadModel, pod_uid
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
+from shared.model.model import Role
 
 Json = dict[str, Any]
 
@@ -82,12 +83,9 @@ def written_pod(read_model: ReadModel, record: Record, task: PodTask, version: i
 
 
 def job_pod(
-    read_model: ReadModel, job: Document, task: PodTask, *, name: str, version: int
+    read_model: ReadModel, job: Document, task: PodTask, *, role: Role, name: str, version: int
 ) -> Json:
     """A pod derived from a Job."""
-    state = read_model.state(task.jid)
-    assert state is not None, job.key
-    role = role_of(state.job, task.tix)
     template = read_model.template(job, role.name)
     key = Key(POD.kind, job.key.namespace, name)
     value = virtual(POD, key, version, created=job.created, uid=pod_uid(key, job))

@@ -89,6 +89,23 @@ def test_the_version_of_an_object_is_told_without_rendering_it() -> None:
     assert world.objects.version_of(KIND["Pod"], "ns", "other") is None
 
 
+def test_what_a_page_has_is_shown_though_its_job_is_purged_before_it_is_rendered() -> None:
+    """A list and a watch let others run between a page and what is written of it."""
+    world = World()
+    world.put(node("n0"), job("a", tasks=[task("w", replicas=2), task("x", replicas=1)]), pod("p"))
+    pages = [
+        [*world.objects.list(KIND[kind], namespace="ns", limit=10).items]
+        for kind in ("Pod", "PodGroup", "Job")
+    ]
+    world.remove("Job", "a")
+    world.purge(0)
+    assert world.names("Pod", "ns") == ["p"]
+    names = [entry.object()["metadata"]["name"] for page in pages for entry in page]
+    assert names == [entry.key.name for page in pages for entry in page]
+    assert names[:4] == ["a-w-0", "a-w-1", "a-x-0", "p"]
+    assert [entry.labels["volcano.sh/task-spec"] for entry in pages[0][:3]] == ["w", "w", "x"]
+
+
 def test_the_pods_and_the_pod_group_of_a_job_are_shown_without_documents() -> None:
     world = World()
     world.put(node("n0"), job("a", tasks=[task("w", replicas=3)], queue="default"))
