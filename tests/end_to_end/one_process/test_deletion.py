@@ -14,8 +14,11 @@ from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeo
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.intake.documents.document import Key
 from coordinator.intake.writer import IntakeWriter
+from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply, PurgeJob
 from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.errors import LedgerArgument
 from shared.ledger.records import USED, WIDTH, unpack_node
+from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 
@@ -202,6 +205,33 @@ async def test_a_job_that_is_deleted_while_it_is_bound_gives_back_what_it_got(
         deadline = time.monotonic() + PATIENCE
         while await service.service._ledger.read_binds("coordinator", own=True):
             assert time.monotonic() < deadline
+        await nothing_left(service)
+
+
+async def test_a_purge_that_the_ledger_refuses_is_asked_again_and_holds_up_nobody(
+    tmp_path: Path, url: str, cluster: Moody, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that serves a call twice may place a job after its first answer, unknown to the
+    coordinator: then the ledger is right to refuse, until the tasks have left."""
+    store, refused = RedisLedger.store, list[IntakeBatch]()
+
+    async def refusing_once(self: RedisLedger, batch: IntakeBatch) -> IntakeReply:
+        if not refused and any(isinstance(op, PurgeJob) for op in batch.ops):
+            refused.append(batch)
+            raise LedgerArgument("job 0: a task of it still holds node 0")
+        return await store(self, batch)
+
+    monkeypatch.setattr(RedisLedger, "store", refusing_once)
+    monkeypatch.setattr("coordinator.service.executor.AGAIN_SECONDS", 0.2)
+    async with running(url, tmp_path, kubelets=cluster, shards=2) as service:
+        await submit(service, node(), job("first", 2))
+        await service.until(tasks(running=2))
+        await delete(service, "Job", "first")
+        await service.until(lambda _: bool(refused))
+        await submit(service, job("second", 2))
+        await service.until(lambda status: gone(1)(status) and tasks(running=2)(status))
+        await delete(service, "Job", "second")
+        await service.until(gone(2))
         await nothing_left(service)
 
 
