@@ -172,6 +172,8 @@ def _python_for(code: Path, root: Path, directory: Path) -> Path:
     steps = (
         [sys.executable, "-m", "venv", str(venv)],
         [str(python), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", LOCK],
+        # The project too: the product asks for its own version (importlib.metadata).
+        [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "."],
     )
     for step in steps:
         done = subprocess.run(step, cwd=code, capture_output=True, text=True, check=False)

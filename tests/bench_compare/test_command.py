@@ -16,11 +16,19 @@ import pytest
 from tests.bench_compare.__main__ import ABOVE, FAILED, INTERRUPTED, POLICY, ROOT, main
 
 BENCH = """
-import json, os, pathlib, sys, time
+import importlib.metadata, json, os, pathlib, sys, time
 print("a line before the figures")
 assert sys.argv[1:2] == ["bench"] and "-o" in sys.argv
 assert os.environ["QUADRANT_POLICY"].endswith("policy.yaml")
 assert "QUADRANT_SHARDS" not in os.environ
+
+def installed():
+    # An environment of its own, with the base's project in it: it may ask for its version.
+    try:
+        return importlib.metadata.version("made-up") == "1" and sys.prefix.endswith("/venv")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
 cost = {cost}
 if cost < 0:
     pathlib.Path(os.environ["TMPDIR"], "run").mkdir()
@@ -29,6 +37,24 @@ if cost < 0:
 if cost == 0:
     sys.exit("it broke")
 print(json.dumps({{"workloads": {{"pods": {{"cpu_us_per_task": {{"all": cost}}}}}}}}))
+"""
+
+# A project that builds itself: its lock is empty, so there is no backend to install.
+BACKEND = """
+import zipfile
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    name, info = "made_up-1-py3-none-any.whl", "made_up-1.dist-info"
+    with zipfile.ZipFile(directory + "/" + name, "w") as wheel:
+        wheel.writestr(info + "/METADATA", "Metadata-Version: 2.1\\nName: made-up\\nVersion: 1\\n")
+        wheel.writestr(info + "/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr(info + "/RECORD", "")
+    return name
+"""
+PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
 """
 
 
@@ -41,6 +67,8 @@ class Checkout:
         (root / "coordinator").mkdir(parents=True)
         (root / "coordinator" / "__init__.py").touch()  # else the installed package is found first
         (root / "requirements.lock").write_text("")
+        (root / "pyproject.toml").write_text(PYPROJECT)
+        (root / "backend.py").write_text(BACKEND)
         self.bench("100.0")
         self.git("init", "--quiet")
         self.git("add", "--all")
@@ -107,7 +135,7 @@ def test_people_get_a_table(checkout: Checkout, capsys: pytest.CaptureFixture[st
 def test_a_base_with_other_dependencies_gets_an_environment_of_its_own(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checkout.bench("50.0 if sys.prefix.endswith('/venv') else 100.0")
+    checkout.bench("50.0 if installed() else 100.0")
     checkout.git("commit", "--all", "--quiet", "--message", "the cost tells the environment")
     (checkout.root / "requirements.lock").write_text("# changed\n")
     assert compare(checkout, "--pairs", "1", "--bound", "3", "-o", "json") == 0
