@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,6 +25,22 @@ machine is busy, a slice that was interrupted is no longer one, and giving way m
 leave less to whoever works in slices than to everybody else."""
 
 
+@dataclass(frozen=True, slots=True)
+class SliceClock:
+    """How long a slice takes: both in seconds since any moment."""
+
+    passed: Callable[[], float]
+    """Looked at after each step, since it is ten times as cheap."""
+    used: Callable[[], float]
+    """What counts."""
+
+
+MACHINE = SliceClock(passed=time.perf_counter, used=time.thread_time)
+
+SLICE_CLOCK: ContextVar[SliceClock] = ContextVar("slice_clock", default=MACHINE)
+"""Another one in a seeded run, where nothing may depend on how fast the machine is."""
+
+
 def at_once(steps: Steps[T]) -> T:
     """Run to the end without giving way."""
     while True:
@@ -35,20 +53,21 @@ def at_once(steps: Steps[T]) -> T:
 
 async def in_slices(steps: Steps[T], *, seconds: float = SLICE_SECONDS) -> T:
     """Run to the end; after each slice let everything else run that is ready."""
-    clock, used = time.perf_counter, time.thread_time  # ten times as cheap; what counts
-    end, most = clock() + seconds, used() + seconds
+    clock = SLICE_CLOCK.get()
+    passed, used = clock.passed, clock.used
+    end, most = passed() + seconds, used() + seconds
     while True:
         try:
             next(steps)
         except StopIteration as done:
             result: T = done.value
             return result
-        if clock() < end:
+        if passed() < end:
             continue
         if (remaining := most - used()) <= 0:
             await asyncio.sleep(0)
             remaining, most = seconds, used() + seconds
-        end = clock() + remaining
+        end = passed() + remaining
 
 
 class GiveWay:
@@ -57,10 +76,11 @@ class GiveWay:
 
     def __init__(self, *, seconds: float = SLICE_SECONDS) -> None:
         self._seconds = seconds
-        self._since = time.thread_time()
+        self._used = SLICE_CLOCK.get().used
+        self._since = self._used()
 
     async def between(self) -> None:
         """Let everything else run that is ready, once a slice was used since the last time."""
-        if time.thread_time() - self._since >= self._seconds:
+        if self._used() - self._since >= self._seconds:
             await asyncio.sleep(0)
-            self._since = time.thread_time()
+            self._since = self._used()

@@ -12,16 +12,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from coordinator.ledger_refusals import LedgerRefusals, WriteKind
 from shared.ledger.entries.repair import RepairBatch, RepairReply, RepairRequest
 from shared.ledger.errors import LedgerArgument, LedgerFault
-from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.protocol import COORDINATOR
 from shared.ledger.retry import write
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply
 
 BATCH_TASKS = 2000
 """Tasks per batch: bounds how long the ledger's one thread is busy with it (about 10 ms)."""
+
+
+class RecordsBatches(Protocol):
+    """What it needs of the ledger."""
+
+    async def record(self, batch: StatusBatch) -> StatusReply: ...
+
+    async def repair(self, batch: RepairBatch) -> RepairReply: ...
 
 
 @dataclass(slots=True)
@@ -38,7 +47,7 @@ class _RecordRequest:
 class Recorder:
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: RecordsBatches,
         *,
         epoch: Epoch,
         run_id: Callable[[], Awaitable[str]],

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.intake.admission.documents import SERVER_OWNED
 from coordinator.intake.admission.result import Admission
@@ -26,7 +26,6 @@ from coordinator.ledger_refusals import REFUSED, LedgerRefusals, StoreRefused, W
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeOp, IntakeReply
 from shared.ledger.errors import LedgerError
-from shared.ledger.protocol import Ledger
 from shared.ledger.retry import write
 from shared.messages.messages import Epoch
 from shared.slices import GiveWay, Steps, in_slices
@@ -53,6 +52,12 @@ PUBLISH_JOBS = 50
 
 _OWN = "the coordinator"
 """Line of what the coordinator itself has to store; no queue has such a name."""
+
+
+class StoresBatches(Protocol):
+    """What it needs of the ledger."""
+
+    async def store(self, batch: IntakeBatch) -> IntakeReply: ...
 
 
 class IntakeFull(Exception):
@@ -94,7 +99,7 @@ class IntakeWriter:
     def __init__(
         self,
         intake: Intake,
-        ledger: Ledger,
+        ledger: StoresBatches,
         *,
         writer: str,
         epoch: Epoch,
@@ -104,6 +109,7 @@ class IntakeWriter:
         published: Callable[[], None] = lambda: None,
         bound: PendingBound | None = None,
         refusals: LedgerRefusals | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """``bless`` accepts a new run of the server. ``stored`` gets what is stored, in parts;
         ``published`` is called once after all parts of a batch: whoever orders jobs then sees them
@@ -123,6 +129,7 @@ class IntakeWriter:
         self._sequence = 0
         self._bound = bound
         self._refusals = refusals or LedgerRefusals()
+        self._clock = clock
         self._queue: FairQueue[_StoreRequest] = FairQueue(2 * QUEUE_REQUESTS)
 
     # --- what can be asked ----------------------------------------------------------------------
@@ -270,7 +277,7 @@ class IntakeWriter:
         """Judge one request; None where it failed and its caller got the error. No other request is
         judged or stored meanwhile; other coroutines go on."""
         try:
-            outcome = request.work(time.time())
+            outcome = request.work(self._clock())
             return outcome if isinstance(outcome, _Done) else await in_slices(outcome)
         except Exception as error:  # of the caller's own function
             if not request.reply.done():

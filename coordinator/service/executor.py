@@ -10,13 +10,12 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 import structlog
 
 from coordinator.bind.status_writer import Recorder
-from coordinator.cluster.protocol import ClusterDriver
 from coordinator.core.coordinator import Coordinator
-from coordinator.core.foreign_use import observation
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import (
     Fail,
@@ -29,19 +28,12 @@ from coordinator.dispatch.instructions import (
     StoreQuarantines,
     StoreReservations,
 )
-from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
-from coordinator.ledger_audit.findings import Finding
-from coordinator.ledger_audit.looker import AuditReader
-from coordinator.ledger_audit.loop import LedgerAudit
 from coordinator.ledger_refusals import StoreRefused
-from coordinator.service.bind_loop import Binding
-from coordinator.service.reconcile_loop import Reconciling
-from coordinator.service.worker_lifecycle import Workers
-from shared.ledger.entries.intake_batch import IntakeOp, PutNode
-from shared.ledger.protocol import Ledger
+from shared.ledger.entries.intake_batch import IntakeOp
+from shared.ledger.entries.snapshot import Nomination
+from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.retry import insist
-from shared.records.specs import encode_node
 
 REPARTITION_SECONDS = 0.25
 """Delay after the last of a burst of new nodes, so that they are partitioned together."""
@@ -56,6 +48,32 @@ SWEEP_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 
+class ReadsBooks(Protocol):
+    """What it reads of the ledger."""
+
+    async def read_tasks(
+        self, jids: list[int]
+    ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]: ...
+
+    async def read_domains(self) -> dict[str, int]: ...
+
+    async def read_nominations(self) -> dict[int, Nomination]: ...
+
+    async def log_tail(self) -> str: ...
+
+
+class StopsTasks(Protocol):
+    """Who has the cluster end tasks (jid, tix)."""
+
+    async def stop(self, tasks: list[tuple[int, int]]) -> None: ...
+
+
+class CallsWorkers(Protocol):
+    """Who sends turns to their worker and takes its answer."""
+
+    async def call(self, send: SendTurns) -> None: ...
+
+
 class Executor:
     """Every instruction runs as a task of ``group``: if one fails, all do."""
 
@@ -63,13 +81,13 @@ class Executor:
         self,
         group: asyncio.TaskGroup,
         *,
-        ledger: Ledger,
+        ledger: ReadsBooks,
         core: Coordinator,
         guard: asyncio.Lock,
         recorder: Recorder,
         writer: IntakeWriter,
-        binding: Binding,
-        workers: Workers,
+        binding: StopsTasks,
+        workers: CallsWorkers,
         kick: Callable[[], None],
     ) -> None:
         """``kick`` is called when the core has changed."""
@@ -82,12 +100,15 @@ class Executor:
         self._binding = binding
         self._workers = workers
         self._kick = kick
+        self.rereads = 0
+        """Readings that are under way: their jobs wait for the truth."""
 
     def execute(self, instruction: Instruction) -> None:
         match instruction:
             case SendTurns():
                 self._group.create_task(self._workers.call(instruction))
             case Reread():
+                self.rereads += 1
                 self._group.create_task(self._reread(instruction.jids))
             case ReleaseNominations():
                 self._group.create_task(self._release_nominations(instruction.jids))
@@ -111,6 +132,7 @@ class Executor:
             order = self._core.order
             if order.spanning.out(jids):
                 order.know(jids, await insist(self._ledger.read_domains, call_name="read domains"))
+            self.rereads -= 1
             count = self._core.reread(truth)
         if count:
             log.info("Found tasks that a lost call had placed", tasks=count, jobs=len(jids))
@@ -143,7 +165,7 @@ class Executor:
             for pod in pods:
                 group.create_task(self._purge([], [pod]))
 
-    async def _store(self, ops: list[IntakeOp]) -> None:
+    async def store(self, ops: list[IntakeOp]) -> None:
         """Store operations that the core waits for, until the ledger accepts them."""
         while True:
             try:
@@ -152,63 +174,19 @@ class Executor:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _leave_out(self, instruction: StoreQuarantines) -> None:
-        await self._store(instruction.ops())
+        await self.store(instruction.ops())
         self._core.left_out(instruction.marks)
         self._kick()
 
     async def _keep(self, instruction: StoreReservations) -> None:
-        await self._store(instruction.ops())
+        await self.store(instruction.ops())
         self._core.order.aging.stored(instruction.marks)
         self._kick()
 
     async def _store_partition(self, instruction: Repartition) -> None:
-        await self._store([instruction.put])
+        await self.store([instruction.put])
         self._core.partition_stored(await insist(self._ledger.log_tail, call_name="log tail"))
         self._kick()
-
-    def reconciling(self, cluster: ClusterDriver, intake: Intake, *, every: float) -> Reconciling:
-        """The loop that compares the books with ledger and cluster every ``every`` seconds."""
-        return Reconciling(
-            self._ledger,
-            cluster,
-            core=self._core,
-            intake=intake,
-            recorder=self._recorder,
-            writer=self._writer,
-            binding=self._binding,
-            guard=self._guard,
-            every=every,
-            kick=self._kick,
-        )
-
-    def ledger_audit(self, *, every: float) -> LedgerAudit:
-        """The loop that compares the ledger's totals with its task records, with pauses of
-        ``every`` seconds."""
-        core = self._core
-
-        async def store_again(rows: Sequence[int]) -> None:
-            """Store the known capacity and foreign usage of these nodes again."""
-            ops: list[IntakeOp] = []
-            for row in rows:
-                if (node := core.nodes.get(row)) is not None:
-                    ops.append(PutNode(row, list(node.allocatable), node.spec, encode_node(node)))
-                    ops.append(observation(row, core.observed.get(row, {}), {}))
-            if ops:
-                await self._store(ops)
-
-        def report(finding: Finding, outcome: str) -> str:
-            text = f"{finding.describe()}: {outcome}"
-            return f"{core.observer.ledger_contradicted(finding, text)}: {text}"
-
-        figures = core.tally.ledger_audit
-        return LedgerAudit(
-            AuditReader(self._ledger.for_another_loop(), figures=figures),
-            repair=self._recorder.repair,
-            store_again=store_again,
-            report=report,
-            figures=figures,
-            every=every,
-        )
 
     # --- from time to time --------------------------------------------------------------------
 

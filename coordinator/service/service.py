@@ -49,6 +49,7 @@ from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from coordinator.objects.store import Objects
 from coordinator.order.order import Order
+from coordinator.service.audit import ledger_audit
 from coordinator.service.backlog import Backlog
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
@@ -61,6 +62,7 @@ from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.process import address_of
+from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.routes import service_routes
 from coordinator.service.stepping import step_forever
 from coordinator.service.usage_metrics import usage_of
@@ -259,8 +261,18 @@ class Service:
             workers=self.workers,
             kick=self._kicked.set,
         )
-        every = self._settings.reconcile_seconds
-        reconciling = executor.reconciling(cluster, self.intake, every=every)
+        reconciling = Reconciling(
+            self._ledger,
+            cluster,
+            core=self.core,
+            intake=self.intake,
+            recorder=recorder,
+            writer=writer,
+            binding=binding,
+            guard=self._guard,
+            every=self._settings.reconcile_seconds,
+            kick=self._kicked.set,
+        )
         await reconciling.begin()
         group.create_task(recorder.run())
         group.create_task(writer.run())
@@ -287,7 +299,13 @@ class Service:
         group.create_task(usage_of(self.core).follow_forever())
         group.create_task(executor.repartition_forever())
         group.create_task(self.workers.heartbeat_forever())
-        audit = executor.ledger_audit(every=self._settings.ledger_audit_seconds)
+        audit = ledger_audit(
+            self._ledger,
+            core=self.core,
+            recorder=recorder,
+            executor=executor,
+            every=self._settings.ledger_audit_seconds,
+        )
         group.create_task(audit.run_forever())
         group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read, audit.read))
         group.create_task(self.workers.follow_policy_forever(self._keep_policy))

@@ -11,8 +11,8 @@ from coordinator.bind.binder import BindPlan, part_of, plan_binds, read_names, s
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, ClusterTimeout, Reports
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
-from coordinator.verification.simulation.ledger_writer import SimulatedRecorder
 from coordinator.verification.simulation.process import Alarm, Lane, Process
+from coordinator.verification.simulation.service_edges import ServiceEdges
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event, Place
 from shared.ledger.entries.stored import BindEntry
 from shared.ledger.memory.ledger import LedgerDouble
@@ -47,14 +47,14 @@ class SimulatedBinding:
         ledger: LedgerDouble,
         core: Coordinator,
         kubelets: Kubelets,
-        task_recorder: SimulatedRecorder,
+        edges: ServiceEdges,
     ) -> None:
         self._process = process
         self._mean = process.network.cluster
         self._ledger = ledger
         self._core = core
         self._kubelets = kubelets
-        self._task_recorder = task_recorder
+        self._edges = edges
         self.elsewhere = 0
         """Tasks that the cluster has on another node than the ledger; 0 if all is well."""
         self.redelivered = 0
@@ -227,7 +227,7 @@ class SimulatedBinding:
                 done()
 
         if result.items:
-            self._task_recorder.record(result.items, [], recorded)
+            self._edges.record(result.items, [], recorded)
         else:
             recorded()
 
@@ -260,7 +260,7 @@ class SimulatedBinding:
         def answered(never: list[str]) -> None:
             items = self._core.stopped(tasks, uids, read_names(never))
             if items:
-                self._task_recorder.record(items, [], done)
+                self._edges.record(items, [], done)
             else:
                 done()
 
@@ -279,7 +279,7 @@ class SimulatedBinding:
     def _report(self, reports: Reports) -> None:
         items = self._core.victims.read(reports, self._core.rows)
         if items:
-            self._task_recorder.record(items, [], lambda: self._acknowledge(reports.last))
+            self._edges.record(items, [], lambda: self._acknowledge(reports.last))
 
     def _acknowledge(self, last: int) -> None:
         """The reports up to here are durable: the next request lets the cluster drop them."""

@@ -38,6 +38,7 @@ def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) 
     """All violations at the end of a run; the first one is the most telling."""
     found = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
     found += _audited(simulation)
+    found += _refused(simulation)
     if not simulation.over:
         found.append(Broken("unfinished", f"at {simulation.timeline.now:.0f} s it is not over"))
     if not settled(simulation.core):
@@ -57,6 +58,16 @@ def _audited(simulation: Simulation) -> Iterator[Broken]:
     """Findings of the ledger audits of all leaders."""
     for finding in simulation.audited:
         yield Broken("ledger audit", f"{finding.subject} {finding.name}: {finding.describe()}")
+
+
+def _refused(simulation: Simulation) -> Iterator[Broken]:
+    """Check that the ledger had nothing to refuse.
+
+    One refusal is right: a worker that serves a call twice may place a job after its first answer,
+    so that the ledger will not forget the job yet."""
+    timeline = simulation.timeline
+    if simulation.refused_writes and not timeline.struck["call twice"]:
+        yield Broken("refused", f"{simulation.refused_writes} writes that the ledger refused")
 
 
 def _account(wanted: Scenario, report: CheckReport) -> Iterator[Broken]:

@@ -9,28 +9,18 @@ from typing import Any
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.policy_record import policy_op
-from coordinator.dispatch.dispatcher import SendTurns
-from coordinator.dispatch.instructions import (
-    Fail,
-    Instruction,
-    Purge,
-    ReleaseNominations,
-    Repartition,
-    Reread,
-    Stop,
-    StoreQuarantines,
-    StoreReservations,
-)
+from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.verification.simulation.bind_loop import CONSUMER, SimulatedBinding
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
-from coordinator.verification.simulation.ledger_writer import INTAKE, IntakeDesk, SimulatedRecorder
 from coordinator.verification.simulation.ownership import unless_deposed
 from coordinator.verification.simulation.policy_file import LOOK_SECONDS, Policies
 from coordinator.verification.simulation.process import Alarm, Lane, Process
 from coordinator.verification.simulation.reconcile_loop import SimulatedReconciling
+from coordinator.verification.simulation.remote_ledger import RemoteLedger
+from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdges
 from coordinator.verification.simulation.standby import LEASE_SECONDS, Candidate, Tenure
 from coordinator.verification.simulation.virtual_time import Event, Place, Timeline
 from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
@@ -39,7 +29,7 @@ from shard_worker.dialects.open_session import open_session
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
-from shared.messages.messages import Epoch, StatusItem
+from shared.messages.messages import Epoch
 from shared.policy.model import Policy
 
 IDLE_STEP_SECONDS = 0.05
@@ -86,7 +76,7 @@ class Life:
         self._asking = Lane(process, Place.LEDGER)
         self._alarm = Alarm(process, self._step_now)
         self._idle_sweeps = 0
-        self.desk: IntakeDesk | None = None
+        self.edges: ServiceEdges | None = None
         self.binding: SimulatedBinding | None = None
         self.audit: SimulatedAudit | None = None
         self.shards = SimulatedShards(
@@ -99,7 +89,6 @@ class Life:
             committed=self._committed,
             deposed=deposed,
         )
-        self._task_recorder: SimulatedRecorder | None = None
         self._generation = world.policies.generation
         """Generation of the policy that Order uses."""
         self._worker_policy = core.order.session.policy
@@ -171,44 +160,40 @@ class Life:
         core, process, ledger = self.core, self.process, self._ledger
         self.shards.leader = epochs[COORDINATOR]
         core.validate()
-        self._task_recorder = task_recorder = SimulatedRecorder(
+        self.edges = edges = ServiceEdges(
             process=process,
-            ledger=ledger,
-            core=core,
-            epoch=epochs[COORDINATOR],
-            step=self._step,
-            deposed=self._deposed,
-        )
-        self.desk = IntakeDesk(
-            process=process,
-            ledger=ledger,
+            ledger=RemoteLedger(process, ledger),
             core=core,
             intake=self._intake,
             epoch=epochs[INTAKE],
             leader=epochs[COORDINATOR],
+            log_id=self._candidate.log_id,
+            step=self._step,
             deposed=self._deposed,
             acknowledged=self._world.acknowledged,
+            call=self.shards.call,
+            stop=self._stop,
         )
         self.binding = SimulatedBinding(
             process=process,
             ledger=ledger,
             core=core,
             kubelets=self._world.kubelets,
-            task_recorder=task_recorder,
+            edges=edges,
         )
         self._reconciling = SimulatedReconciling(
             process=process,
             core=core,
             kubelets=self._world.kubelets,
-            task_recorder=task_recorder,
+            edges=edges,
             stop=self.binding.stop,
             step=self._step,
         )
         self._reconciling.begin(self._intake.registry)
         policy = self._recorded_policy(core.order.session.policy)
-        self.desk.store([policy_op(policy)], lambda: None)
-        self.audit = SimulatedAudit(process=process, ledger=ledger, task_recorder=task_recorder)
-        self.desk.admit([], self._open)
+        self.edges.store([policy_op(policy)], lambda: None)
+        self.audit = SimulatedAudit(process=process, ledger=ledger, edges=edges)
+        self.edges.admit([], self._open)
 
     def _recorded_policy(self, policy: Policy) -> Policy:
         """The policy for the history; evicting workers have an additional action."""
@@ -235,24 +220,26 @@ class Life:
 
     def die(self) -> None:
         self.process.alive = False
+        if self.edges is not None:
+            self.edges.die()
         self.shards.orphan()
 
     def validate(self) -> None:
-        """To be called between events; see :meth:`SimulatedRecorder.validate`."""
-        if self._task_recorder is not None and self.process.alive:
-            self._task_recorder.validate()
+        """To be called between events; see :meth:`ServiceEdges.validate`."""
+        if self.edges is not None and self.process.alive:
+            self.edges.validate()
 
     # --- events -------------------------------------------------------------------------------
 
     def admit(self, items: list[dict[str, Any]], durable: Event) -> None:
         """Submit objects to intake."""
-        assert self.desk is not None
-        self.desk.admit(items, lambda: self._stored(durable))
+        assert self.edges is not None
+        self.edges.admit(items, lambda: self._stored(durable))
 
     def remove(self, key: Key, durable: Event) -> None:
         """Submit a deletion to intake."""
-        assert self.desk is not None
-        self.desk.remove(key, lambda: self._stored(durable))
+        assert self.edges is not None
+        self.edges.remove(key, lambda: self._stored(durable))
 
     def _stored(self, durable: Event) -> None:
         durable()
@@ -275,63 +262,17 @@ class Life:
             self._alarm.set(max(due, self.process.now + IDLE_STEP_SECONDS))
 
     def _execute(self, instruction: Instruction) -> None:
-        assert self._task_recorder is not None
-        assert self.desk is not None
+        assert self.edges is not None
+        self.edges.execute(instruction)
+
+    def _stop(self, tasks: list[tuple[int, int]]) -> None:
         assert self.binding is not None
-        match instruction:
-            case SendTurns():
-                self.shards.call(instruction)
-            case Reread():
-                self._task_recorder.reread(instruction.jids)
-            case ReleaseNominations():
-                jids = instruction.jids
-                self._task_recorder.record([], jids, lambda: self._lapsed(jids))
-            case Repartition():
-                self.desk.store([instruction.put], self._partition_stored)
-            case Stop():
-                self.binding.stop(instruction.tasks)
-            case Fail():
-                items = instruction.items
-                self._task_recorder.record(items, [], lambda: self._failed(items))
-            case Purge():
-                self.desk.purge(instruction.jids, instruction.pods, self._step)
-            case StoreQuarantines():
-                self._leave_out(instruction)
-            case StoreReservations():
-                self._keep(instruction)
-
-    def _keep(self, instruction: StoreReservations) -> None:
-        def stored() -> None:
-            self.core.order.aging.stored(instruction.marks)
-            self._step()
-
-        assert self.desk is not None
-        self.desk.store(instruction.ops(), stored)
-
-    def _leave_out(self, instruction: StoreQuarantines) -> None:
-        def stored() -> None:
-            self.core.left_out(instruction.marks)
-            self._step()
-
-        assert self.desk is not None
-        self.desk.store(instruction.ops(), stored)
-
-    def _failed(self, items: list[StatusItem]) -> None:
-        self.core.failed(items)
-        self._step()
-
-    def _lapsed(self, jids: list[int]) -> None:
-        self.core.order.nominations_released(jids)
-        self._step()
+        self.binding.stop(tasks)
 
     def _repartition(self) -> None:
         instruction = self.core.repartition(self.process.now)
         if instruction is not None:
             self._execute(instruction)
-
-    def _partition_stored(self) -> None:
-        self.core.partition_stored(at_once(self._ledger.log_tail()))
-        self._step()
 
     @property
     def over(self) -> bool:
@@ -343,9 +284,9 @@ class Life:
         policies = self._world.policies
         if self._generation != policies.generation:
             self._generation, policy = policies.generation, policies.current
-            assert self.desk is not None
+            assert self.edges is not None
             recorded = policy_op(self._recorded_policy(policy))
-            self.desk.store([recorded], lambda: self._adopt(policy))
+            self.edges.store([recorded], lambda: self._adopt(policy))
         if policies.changing:
             self.process.round(LOOK_SECONDS, self._follow_policy, background=True)
 

@@ -11,8 +11,8 @@ from coordinator.ledger_audit.bind_watch import BindWatch
 from coordinator.ledger_audit.findings import Finding, Subject, confirmed
 from coordinator.ledger_audit.look import AuditPass, Question
 from coordinator.ledger_audit.repairing import Task, lost_binds, request_of
-from coordinator.verification.simulation.ledger_writer import SimulatedRecorder
 from coordinator.verification.simulation.process import Process
+from coordinator.verification.simulation.service_edges import ServiceEdges
 from shared.ledger.entries.repair import AuditPage, Table, named_in
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
@@ -28,15 +28,13 @@ BIND_SECONDS = 1.0
 
 
 class SimulatedAudit:
-    def __init__(
-        self, *, process: Process, ledger: LedgerDouble, task_recorder: SimulatedRecorder
-    ) -> None:
+    def __init__(self, *, process: Process, ledger: LedgerDouble, edges: ServiceEdges) -> None:
         self.found: list[Finding] = []
         """Confirmed findings."""
         self.looks = 0
         self._process = process
         self._ledger = ledger
-        self._task_recorder = task_recorder
+        self._edges = edges
         self._watch = BindWatch(BIND_SECONDS)
         self._before: list[Finding] = []
         self._look = self._new_look()
@@ -82,7 +80,7 @@ class SimulatedAudit:
         self.looks += 1
         if counted:
             tasks = [(f.name[0], f.name[1]) for f in counted if f.subject is Subject.TASK]
-            self._task_recorder.repair(request_of(counted, self._tasks(tasks)))
+            self._edges.repair(request_of(counted, self._tasks(tasks)))
         self._before, self._look = findings, self._new_look()
 
     def _last_page(self, question: Question) -> AuditPage:

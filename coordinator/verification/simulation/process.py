@@ -150,12 +150,6 @@ class Alarm:
             self._ring()
 
 
-class Again:
-    """Returned by ``ask`` to be called again before there is an answer."""
-
-
-AGAIN = Again()
-
 Ask = Callable[[], Any]
 Answer = Callable[[Any], None]
 
@@ -173,8 +167,8 @@ class Lane:
     def push(self, what: str, ask: Ask, answer: Answer) -> None:
         """Call ``ask`` at the other end, and ``answer`` with its result.
 
-        If the request or answer is lost, or the result is AGAIN, ``ask`` is repeated; sometimes it
-        is also called once more, much later, and its result dropped. It must tolerate both.
+        If the request or answer is lost, ``ask`` is repeated; sometimes it is also called once
+        more, much later, and its result dropped. It must tolerate both.
         """
         self._waiting.append((what, ask, answer))
         self._go_on()
@@ -211,9 +205,6 @@ class Lane:
                 ask()
 
         def back(result: Any) -> None:
-            if result is AGAIN:
-                self._ask(what, ask, answer)
-                return
             self._busy = False
             answer(result)
             self._go_on()

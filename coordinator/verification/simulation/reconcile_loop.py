@@ -11,8 +11,8 @@ from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import ReconcilePass, Reconciler, Task
 from coordinator.intake.admission.registry import Registry
-from coordinator.verification.simulation.ledger_writer import SimulatedRecorder
 from coordinator.verification.simulation.process import Lane, Process
+from coordinator.verification.simulation.service_edges import ServiceEdges
 from coordinator.verification.simulation.virtual_time import Event, Place
 
 LOOK_SECONDS = 0.5
@@ -28,7 +28,7 @@ class SimulatedReconciling:
         process: Process,
         core: Coordinator,
         kubelets: Kubelets,
-        task_recorder: SimulatedRecorder,
+        edges: ServiceEdges,
         stop: Callable[[list[Task]], None],
         step: Event,
     ) -> None:
@@ -36,7 +36,7 @@ class SimulatedReconciling:
         self._process = process
         self._core = core
         self._kubelets = kubelets
-        self._task_recorder = task_recorder
+        self._edges = edges
         self._stop = stop
         self._step = step
         self._reconciler = Reconciler(core)
@@ -107,6 +107,6 @@ class SimulatedReconciling:
 
         self._looking = False
         if repairs.items:
-            self._task_recorder.record(repairs.items, [], recorded)
+            self._edges.record(repairs.items, [], recorded)
         elif repairs.stop:
             recorded()

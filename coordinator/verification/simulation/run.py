@@ -124,6 +124,12 @@ class Simulation:
         return [finding for audit in audits for finding in audit.found]
 
     @property
+    def refused_writes(self) -> int:
+        """Writes of all leaders so far that the ledger refused as wrong."""
+        every = (life.edges for life in self.lives if life.edges is not None)
+        return sum(edges.refusals.count.total() for edges in every)
+
+    @property
     def over(self) -> bool:
         """Whether all wishes are done, and nothing more will happen."""
         return self.life.over and not self._unanswered

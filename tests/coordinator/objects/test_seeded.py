@@ -12,7 +12,7 @@ from coordinator.intake.changes import Changes
 from coordinator.objects.store import Objects
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import play
-from coordinator.verification.simulation.ledger_writer import IntakeDesk
+from coordinator.verification.simulation.service_edges import ServiceEdges
 from tests.coordinator.objects.test_watchers import FOLLOWED, Follower
 
 
@@ -28,10 +28,10 @@ class Watched:
 def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     without = play(scenario(seed)).notes.lines
     every: list[Watched] = []
-    begin, admitted = IntakeDesk.__init__, Coordinator.admitted
+    begin, admitted = ServiceEdges.__init__, Coordinator.admitted
 
-    def beginning(desk: IntakeDesk, **given: Any) -> None:
-        begin(desk, **given)
+    def beginning(edges: ServiceEdges, **given: Any) -> None:
+        begin(edges, **given)
         core, intake = given["core"], given["intake"]
         objects = Objects(core, lambda: intake.registry, epoch=given["epoch"].counter)
         objects.restore(intake.documents.values())
@@ -49,7 +49,7 @@ def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.Mo
             for follower in every[-1].followers:
                 follower.follow()
 
-    monkeypatch.setattr(IntakeDesk, "__init__", beginning)
+    monkeypatch.setattr(ServiceEdges, "__init__", beginning)
     monkeypatch.setattr(Coordinator, "admitted", telling)
     assert play(scenario(seed)).notes.lines == without
     assert every

@@ -104,4 +104,4 @@ def test_deleted_jobs_whose_open_turn_nobody_awaits(monkeypatch: pytest.MonkeyPa
         settle(self, state)
 
     monkeypatch.setattr(Departures, "settle", hasty)
-    assert _caught("LedgerArgument")
+    assert _caught("refused")

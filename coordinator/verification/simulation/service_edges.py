@@ -1,0 +1,208 @@
+"""What a leader of a seeded run has of the real service: the writer of intake, the recorder of task
+states and the executor of instructions, on an event loop in virtual time.
+
+The rest of the leader is written with callbacks; it asks here and passes what to do then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from coordinator.bind.status_writer import Recorder
+from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.dispatcher import SendTurns
+from coordinator.dispatch.instructions import Instruction
+from coordinator.intake.changes import Changes
+from coordinator.intake.documents.document import Key
+from coordinator.intake.intake import Intake
+from coordinator.intake.writer import IntakeWriter
+from coordinator.ledger_refusals import LedgerRefusals
+from coordinator.service.executor import Executor
+from coordinator.verification.simulation.process import Process
+from coordinator.verification.simulation.remote_ledger import RemoteLedger
+from coordinator.verification.simulation.virtual_loop import virtual_loop
+from coordinator.verification.simulation.virtual_time import Event
+from shared.errors import Refusal
+from shared.ledger.entries.intake_batch import IntakeOp
+from shared.ledger.entries.repair import RepairRequest
+from shared.ledger.errors import Deposed, LedgerBehind
+from shared.messages.messages import Epoch, StatusItem
+
+INTAKE = "intake"
+
+TRY_AGAIN_SECONDS = 0.1
+"""Pause of users before they ask again for a name that is still in use."""
+
+
+class ServiceEdges:
+    def __init__(
+        self,
+        *,
+        process: Process,
+        ledger: RemoteLedger,
+        core: Coordinator,
+        intake: Intake,
+        epoch: Epoch,
+        leader: Epoch,
+        log_id: str,
+        step: Event,
+        deposed: Event,
+        acknowledged: Callable[[list[int]], None],
+        call: Callable[[SendTurns], None],
+        stop: Callable[[list[tuple[int, int]]], None],
+    ) -> None:
+        """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
+        news; ``acknowledged``: users are told that these jobs are stored; ``call``, ``stop``: to
+        the workers and to the cluster."""
+        self.refusals = LedgerRefusals()
+        self._core = core
+        self._step = step
+        self._deposed = deposed
+        self._acknowledged = acknowledged
+        self._call = call
+        self._stop = stop
+        self._loop = virtual_loop(process, seed=epoch.counter)
+        self._users: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
+        self._group = asyncio.TaskGroup()
+
+        async def bless() -> str:
+            return await ledger.bless(leader, after=log_id)
+
+        guard = asyncio.Lock()
+        self._recorder = Recorder(
+            ledger,
+            epoch=leader,
+            run_id=ledger.run_id,
+            bless=bless,
+            current=core.victims.current,
+            applied=self._applied,
+            guard=guard,
+            refusals=self.refusals,
+        )
+        self._writer = IntakeWriter(
+            intake,
+            ledger,
+            writer=INTAKE,
+            epoch=epoch,
+            run_id=ledger.run_id,
+            bless=bless,
+            stored=self._stored,
+            published=step,
+            refusals=self.refusals,
+            clock=self._loop.time,
+        )
+        self._executor = Executor(
+            self._group,
+            ledger=ledger,
+            core=core,
+            guard=guard,
+            recorder=self._recorder,
+            writer=self._writer,
+            binding=self,
+            workers=self,
+            kick=step,
+        )
+        self._loop.start(self._run())
+
+    def die(self) -> None:
+        self._loop.abandon()
+
+    async def _run(self) -> None:
+        try:
+            async with self._group as group:
+                group.create_task(self._recorder.run())
+                group.create_task(self._writer.run())
+                group.create_task(self._serve())
+        except* (Deposed, LedgerBehind):
+            self._deposed()
+
+    async def _serve(self) -> None:
+        """Users ask one after the other: each has its answer before the next one asks."""
+        while True:
+            ask = await self._users.get()
+            await ask()
+
+    def _applied(self, items: list[StatusItem], applied: list[list[int]]) -> None:
+        self._core.recorded(items, applied)
+        self._step()
+
+    def _stored(self, changes: Changes) -> None:
+        self._core.admitted(changes)
+
+    # --- users ----------------------------------------------------------------------------------
+
+    def admit(self, items: list[dict[str, Any]], done: Event) -> None:
+        """Submit objects; one whose name is being deleted waits until it is free. AssertionError if
+        an object is refused: a seeded run submits only valid ones."""
+        self._users.put_nowait(partial(self._admit, items, done))
+
+    async def _admit(self, items: list[dict[str, Any]], done: Event) -> None:
+        admission = await self._writer.submit(items, atomic=True)
+        if admission.refused:
+            assert all(map(_going, admission.refused)), admission.refused
+            self._loop.call_later(TRY_AGAIN_SECONDS, lambda: self.admit(items, done))
+            return
+        self._acknowledged([job.jid for job in admission.jobs])
+        done()
+
+    def remove(self, key: Key, done: Event) -> None:
+        """Delete an object. An unknown one was deleted before; one that others depend on is deleted
+        after them."""
+        self._users.put_nowait(partial(self._remove, key, done))
+
+    async def _remove(self, key: Key, done: Event) -> None:
+        admission = (await self._writer.change(key, lambda _: None)).admission
+        reasons = {refusal.reason for refusal in admission.refused}
+        assert reasons <= {"NotFound", "Conflict"}, admission.refused
+        if "Conflict" in reasons:
+            self._loop.call_later(TRY_AGAIN_SECONDS, lambda: self.remove(key, done))
+        else:
+            done()
+
+    # --- the leader's callbacks -----------------------------------------------------------------
+
+    def execute(self, instruction: Instruction) -> None:
+        self._executor.execute(instruction)
+
+    def store(self, ops: list[IntakeOp], done: Event) -> None:
+        self._ask(partial(self._writer.store, ops), done)
+
+    def record(
+        self, items: list[StatusItem], lapsed: list[int], done: Event = lambda: None
+    ) -> None:
+        """``done``: the states are durable and known."""
+        self._ask(partial(self._recorder.record, items, lapsed), done)
+
+    def repair(self, request: RepairRequest) -> None:
+        """Have the ledger recompute these records."""
+        self._ask(partial(self._recorder.repair, request), lambda: None)
+
+    def _ask(self, question: Callable[[], Coroutine[Any, Any, object]], done: Event) -> None:
+        async def asking() -> None:
+            await question()
+            done()
+
+        self._loop.call_soon(lambda: self._group.create_task(asking()))
+
+    # --- what the executor calls ----------------------------------------------------------------
+
+    async def call(self, send: SendTurns) -> None:
+        self._call(send)
+
+    async def stop(self, tasks: list[tuple[int, int]]) -> None:
+        self._stop(tasks)
+
+    def validate(self) -> None:
+        """Raise AssertionError if the coordinator's state is inconsistent, or a job waits for an
+        outcome that will never come."""
+        if self._executor.rereads:  # those jobs wait for the truth that is on its way
+            self._core.order.validate()
+        else:
+            self._core.validate()
+
+
+def _going(refusal: Refusal) -> bool:
+    return "being deleted" in refusal.message
