@@ -17,20 +17,14 @@ from typer.core import TyperGroup
 
 from coordinator.cli.catalogue import ENTRIES
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
-from coordinator.cli.options.lazy import HELP, group_of
+from coordinator.cli.options.lazy import group_of
+from coordinator.cli.options.records import CommandGroup
 from coordinator.cli.output.terminal import say_error
 
 COMPLETION = "_QUADRANT_COMPLETE"
 """Set by the completion scripts of shells: what they ask for."""
 
-app = typer.Typer(
-    name="quadrant",
-    cls=group_of(ENTRIES),
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings=HELP,
-)
+app = CommandGroup(name="quadrant", cls=group_of(ENTRIES), no_args_is_help=True)
 
 
 @app.callback()

@@ -90,7 +90,6 @@ ENTRIES = (
         "coordinator.cli.verify.replay",
         "Decide recorded cluster states: what would be bound, evicted and promised, and why not",
         ANSWERS,
-        "app",
     ),
     CommandEntry(
         "snapshot",

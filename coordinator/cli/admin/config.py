@@ -15,6 +15,7 @@ from rich.console import Console
 
 from coordinator.cli.options.failure import EXIT_ERROR, CommandError
 from coordinator.cli.options.options import ModeChoice, Output, OutputOption
+from coordinator.cli.options.records import CommandGroup
 from coordinator.cli.output.terminal import console, say_error
 
 if TYPE_CHECKING:
@@ -23,13 +24,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "quadrant.dev/v1alpha1"
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Check a policy file; show the settings that count",
-)
+app = CommandGroup(no_args_is_help=True, help="Check a policy file; show the settings that count")
 
 
 class ReportForm(StrEnum):

@@ -19,6 +19,7 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, CommandError
 from coordinator.cli.options.options import Output, OutputOption
+from coordinator.cli.options.records import CommandGroup
 
 if TYPE_CHECKING:
     from shared.ledger.redis.acceptance import Care, LedgerCondition, ServerContent
@@ -28,11 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
+app = CommandGroup(
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
     help="See which ledger a server holds, and accept one that was not expected",
 )
 

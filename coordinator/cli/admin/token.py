@@ -15,18 +15,13 @@ import typer
 
 from coordinator.cli.options.failure import CommandError
 from coordinator.cli.options.options import Output, OutputOption
+from coordinator.cli.options.records import CommandGroup
 
 if TYPE_CHECKING:
     from coordinator.api.auth.tokens import TokenBook
     from coordinator.intake.principal import Principal
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Make and list the tokens of those who may ask",
-)
+app = CommandGroup(no_args_is_help=True, help="Make and list the tokens of those who may ask")
 
 NameOption = Annotated[
     str, typer.Option("--name", metavar="NAME", help="Whose it is; shown where it is refused")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Context, Output, Server, Verbose
+from coordinator.cli.client.options import Connection, Output
 
 API_VERSION = "quadrant.dev/v1alpha1"
 
@@ -15,9 +15,7 @@ def version(
     *,
     client: Annotated[bool, typer.Option("--client", help="Ask no server")] = False,
     output: Output = "",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Print the version of this command and of the server
 
@@ -35,10 +33,10 @@ def version(
     }
     if not client:
         try:
-            with session(server=server, context=context, verbose=verbose, timeout=2.0) as api:
+            with session(connection, timeout=2.0) as api:
                 document["serverVersion"] = api.client.get("/version")
         except CommandError:
-            if server or context:
+            if connection.server or connection.context:
                 raise
     if not form.table:
         write_form(form, document)

@@ -54,12 +54,14 @@ def complete_pairs(*kinds: str) -> Callable[[Any, list[str], str], list[str]]:
 
 
 def _quietly(ctx: Any, find: Callable[[Any], list[str]]) -> list[str]:
+    from coordinator.cli.client.options import Connection
     from coordinator.cli.client.session import session
     from coordinator.cli.options.failure import CommandError
 
-    options = {name: ctx.params.get(name) for name in ("server", "context", "namespace")}
+    given = ctx.params
+    connection = Connection(server=given.get("server"), context=given.get("context"))
     try:
-        with session(**options, timeout=SECONDS) as ask:
+        with session(connection, namespace=given.get("namespace"), timeout=SECONDS) as ask:
             return find(ask)
     except CommandError:
         return []

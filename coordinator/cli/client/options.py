@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -24,31 +25,39 @@ class DryRunChoice(StrEnum):
     SERVER = "server"
 
 
-Server = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        "-s",
-        metavar="URL",
-        rich_help_panel=SERVER,
-        help="Address of the coordinator, several with commas; otherwise QUADRANT_SERVER, or the "
-        "kubeconfig's",
-    ),
-]
-Context = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="NAME",
-        rich_help_panel=SERVER,
-        autocompletion=complete_contexts,
-        help="Context of the kubeconfig to use",
-    ),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", rich_help_panel=SERVER, help="Tell every request on stderr"),
-]
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Which server is asked, and whether the requests are shown."""
+
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            "-s",
+            metavar="URL",
+            rich_help_panel=SERVER,
+            help="Address of the coordinator, several with commas; otherwise QUADRANT_SERVER, or "
+            "the kubeconfig's",
+        ),
+    ] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            rich_help_panel=SERVER,
+            autocompletion=complete_contexts,
+            help="Context of the kubeconfig to use",
+        ),
+    ] = None
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", rich_help_panel=SERVER, help="Tell every request on stderr"
+        ),
+    ] = False
+
+
 Namespace = Annotated[
     str | None,
     typer.Option(
@@ -91,19 +100,10 @@ DryRunOption = Annotated[
         help="Change nothing: only look here (client), or let the server judge (server)",
     ),
 ]
-Targets = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TYPE[/NAME] [NAME]...",
-        autocompletion=complete_targets,
-        help="Kinds, separated by commas, and names; or TYPE/NAME several times",
-    ),
-]
-OptionalTargets = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="TYPE[/NAME] [NAME]...",
-        autocompletion=complete_targets,
-        help="Kinds, separated by commas, and names; or TYPE/NAME several times",
-    ),
-]
+_TARGETS = typer.Argument(
+    metavar="TYPE[/NAME] [NAME]...",
+    autocompletion=complete_targets,
+    help="Kinds, separated by commas, and names; or TYPE/NAME several times",
+)
+Targets = Annotated[list[str], _TARGETS]
+OptionalTargets = Annotated[list[str] | None, _TARGETS]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from coordinator.cli.client.client import KubeClient, KubeError
 from coordinator.cli.client.kinds import Catalog, Resource, discover
 from coordinator.cli.client.kubeconfig import ConfigError, find_access
+from coordinator.cli.client.options import Connection
 from coordinator.cli.options.failure import CommandError
 
 Loaded = TypeVar("Loaded")
@@ -85,17 +86,14 @@ def whole(read: Callable[[], Loaded]) -> Loaded:
 
 @contextmanager
 def session(
-    *,
-    server: str | None = None,
-    context: str | None = None,
-    namespace: str | None = None,
-    verbose: bool = False,
-    timeout: float = 30.0,
+    connection: Connection, *, namespace: str | None = None, timeout: float = 30.0
 ) -> Iterator[ServerSession]:
     """Raises :class:`CommandError` for everything that a person can mend."""
     try:
-        access = find_access(server=server, context=context, environ=os.environ)
-        client = KubeClient(access, verbose=verbose, timeout=timeout)
+        access = find_access(
+            server=connection.server, context=connection.context, environ=os.environ
+        )
+        client = KubeClient(access, verbose=connection.verbose, timeout=timeout)
         try:
             place = namespace or access.namespace or "default"
             yield ServerSession(client, place, named=bool(namespace))

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coordinator.cli.client.options import (
-    Context,
+    Connection,
     DryRunChoice,
     DryRunOption,
     Files,
     Namespace,
     Output,
-    Server,
-    Verbose,
 )
 from coordinator.cli.options.failure import EXIT_ERROR, CommandError
 
@@ -38,9 +36,7 @@ def apply(
         bool, typer.Option("--force-conflicts", help="Take over fields that others have written")
     ] = False,
     output: Output = "",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Create or change objects as files say
 
@@ -63,7 +59,7 @@ def apply(
     documents = read_files(files)
     results: list[dict[str, Any]] = []
     failed = 0
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         _ = api.catalog  # without a server, that is the one thing to tell
         wishes = [_wish(api, source, value) for source, value in documents]
         work = partial(_apply, dry_run=dry_run, force=force_conflicts)

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coordinator.cli.client.options import (
-    Context,
+    Connection,
     DryRunChoice,
     DryRunOption,
     FieldSelector,
     Namespace,
     OptionalTargets,
     Selector,
-    Server,
-    Verbose,
 )
 from coordinator.cli.objects.apply import SUFFIX
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
@@ -56,9 +54,7 @@ def delete(
         bool, typer.Option("--ignore-not-found", help="End well where a name is not there")
     ] = False,
     dry_run: DryRunOption = DryRunChoice.NONE,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Delete objects, by name, by label or as files say
 
@@ -80,7 +76,7 @@ def delete(
     patience = seconds_of(timeout, "--timeout")
     if bool(targets) == bool(files):
         raise CommandError("name objects, or files with -f; one of both", code=EXIT_USAGE)
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         if targets:
             places = _named(api, targets, selector, field_selector, everything=everything)
         else:

@@ -10,13 +10,11 @@ import typer
 
 from coordinator.cli.client.options import (
     AllNamespaces,
-    Context,
+    Connection,
     FieldSelector,
     Namespace,
     Selector,
-    Server,
     Targets,
-    Verbose,
 )
 from coordinator.cli.options.failure import EXIT_ERROR
 
@@ -32,9 +30,7 @@ def describe(
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     field_selector: FieldSelector = "",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Show objects in full, with what happened to them
 
@@ -51,7 +47,7 @@ def describe(
     from coordinator.cli.output.terminal import say_error
 
     failed = False
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         objects: list[tuple[Resource, dict[str, Any]]] = []
         query = api.list_query(labels=selector, fields=field_selector)
         for target in api.catalog.targets(targets):

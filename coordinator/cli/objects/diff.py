@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from coordinator.cli.client.options import Context, Files, Namespace, Server, Verbose
+from coordinator.cli.client.options import Connection, Files, Namespace
 from coordinator.cli.options.failure import CommandError
 
 SAME, DIFFERS, TROUBLE = 0, 1, 2
@@ -17,9 +17,7 @@ def diff(
     *,
     files: Files,
     namespace: Namespace = None,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Show what apply would change
 
@@ -29,7 +27,7 @@ def diff(
     from coordinator.cli.client.session import session
 
     try:
-        with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+        with session(connection, namespace=namespace) as api:
             code = _compare(api, files)
     except CommandError as error:
         raise CommandError(str(error), code=TROUBLE) from None

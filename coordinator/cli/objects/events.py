@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coordinator.cli.client.completion import complete_pairs
-from coordinator.cli.client.options import (
-    AllNamespaces,
-    Context,
-    Namespace,
-    NoHeaders,
-    Output,
-    Server,
-    Verbose,
-)
+from coordinator.cli.client.options import AllNamespaces, Connection, Namespace, NoHeaders, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -51,9 +43,7 @@ def events(
         bool, typer.Option("--watch-only", help="Show new events alone, not what happened before")
     ] = False,
     no_headers: NoHeaders = False,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Show what happened, oldest first
 
@@ -73,7 +63,7 @@ def events(
     wrong = [kind for kind in kinds if kind not in ("Normal", "Warning")]
     if wrong:
         raise CommandError(f"--types {wrong[0]}: write Normal, Warning or both", code=EXIT_USAGE)
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         log = _Log(api, form, kinds, everywhere=all_namespaces, headers=not no_headers)
         query = log.query(about)
         if watch or watch_only:

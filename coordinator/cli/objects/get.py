@@ -8,15 +8,13 @@ import typer
 
 from coordinator.cli.client.options import (
     AllNamespaces,
-    Context,
+    Connection,
     FieldSelector,
     Namespace,
     NoHeaders,
     Output,
     Selector,
-    Server,
     Targets,
-    Verbose,
 )
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 
@@ -45,9 +43,7 @@ def get(
     show_managed_fields: Annotated[
         bool, typer.Option("--show-managed-fields", help="With json and yaml: who wrote what")
     ] = False,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Show objects: pods, nodes, jobs, podgroups, queues, shards, events
 
@@ -77,7 +73,7 @@ def get(
     )
     if sort_by and (watch or watch_only):
         raise CommandError("--sort-by and --watch exclude each other", code=EXIT_USAGE)
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         chosen = api.catalog.targets(targets)
         shower = Shower(api, question)
         if watch or watch_only:

@@ -11,13 +11,11 @@ import typer
 
 from coordinator.cli.client.options import (
     AllNamespaces,
-    Context,
+    Connection,
     FieldSelector,
     Namespace,
     Selector,
-    Server,
     Targets,
-    Verbose,
 )
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 
@@ -62,9 +60,7 @@ def wait(
     selector: Selector = "",
     field_selector: FieldSelector = "",
     everything: Annotated[bool, typer.Option("--all", help="All objects of the kind")] = False,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Wait until objects are in a state
 
@@ -88,7 +84,7 @@ def wait(
     seconds = seconds_of(timeout, "--timeout")
     deadline = time.monotonic() + (seconds if seconds >= 0 else WEEK)
     failed = 0
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         chosen = bool(selector or field_selector or everything)
         query = api.list_query(labels=selector, fields=field_selector)
         places: list[tuple[Resource, str | None, str]] = []

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-HELP = {"help_option_names": ["-h", "--help"]}
+from coordinator.cli.options.records import CommandGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class CommandEntry:
             command = typer.main.get_command(target)
             command.name = self.name
         else:
-            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            app.command(self.name, context_settings=HELP)(target)
+            app = CommandGroup()
+            app.command(self.name)(target)
             command = typer.main.get_command(app)
         _take_texts_as_they_are(command)
         return command

@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from coordinator.cli.options.options import ModeChoice, Output
+import typer
+
+from coordinator.cli.options.options import (
+    ModeChoice,
+    ModeOption,
+    Output,
+    OutputOption,
+    Seed,
+    Shards,
+)
 
 
 class BenchSize(StrEnum):
@@ -20,12 +30,39 @@ SIZES = {BenchSize.BASIC: (5_000, 10_000), BenchSize.WIDE: (100_000, 100_000)}
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    size: BenchSize
-    nodes: int
-    pods: int
-    shards: int
-    mode: ModeChoice
-    seed: int
-    policy: Path | None
-    history: Path | None
-    output: Output
+    """The options of the command."""
+
+    size: Annotated[
+        BenchSize,
+        typer.Argument(
+            help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods"
+        ),
+    ]
+    other_nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="Another number of nodes")
+    ] = None
+    other_pods: Annotated[
+        int | None, typer.Option("--pods", min=1, help="Another number of pods")
+    ] = None
+    shards: Shards = 4
+    mode: ModeOption = ModeChoice.SOFT
+    seed: Seed = 0
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy", metavar="FILE", dir_okay=False, help="A policy file instead of the default"
+        ),
+    ] = None
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FILE", dir_okay=False, help="Keep the history here"),
+    ] = None
+    output: OutputOption = Output.TABLE
+
+    @property
+    def nodes(self) -> int:
+        return self.other_nodes or SIZES[self.size][0]
+
+    @property
+    def pods(self) -> int:
+        return self.other_pods or SIZES[self.size][1]

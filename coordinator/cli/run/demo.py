@@ -1,130 +1,13 @@
-"""``quadrant demo``: the options, and what they must satisfy. The run itself is in demo_run."""
+"""``quadrant demo``: what the options must satisfy. The run itself is in demo_run."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from coordinator.cli.options.options import (
-    ModeChoice,
-    ModeOption,
-    Output,
-    OutputOption,
-    Seed,
-    Shards,
-)
 from coordinator.cli.run.demo_options import DemoOptions
 
-TRACE = "What to run"
-CLUSTER = "The cluster"
-RUN = "How to run it"
 
-SPEEDUP = 1000.0
-
-
-def demo(
-    *,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace",
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            rich_help_panel=TRACE,
-            help="Job trace: CSV (.gz too, see --columns) or Standard Workload Format (.swf). "
-            "Without it: a seeded workload, four fifths narrow jobs, one fifth gangs of 64 to 256",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns",
-            metavar="NAME=COLUMN,...",
-            rich_help_panel=TRACE,
-            help="Which column of a CSV trace is what, for submit (date-time or seconds), duration "
-            "(seconds), gpus and queue; e.g. submit=time,gpus=n",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            min=1,
-            rich_help_panel=TRACE,
-            help="First N jobs by submission; 2000 without --trace, all of them with it",
-        ),
-    ] = None,
-    backlog: Annotated[
-        bool,
-        typer.Option(
-            "--backlog",
-            rich_help_panel=TRACE,
-            help="Submit everything at once; otherwise jobs arrive as in the trace, "
-            "--speedup times as fast",
-        ),
-    ] = False,
-    nodes: Annotated[
-        int, typer.Option("--nodes", min=1, rich_help_panel=CLUSTER, help="Number of nodes")
-    ] = 1000,
-    gpus_per_node: Annotated[
-        int | None,
-        typer.Option(
-            "--gpus-per-node",
-            min=1,
-            rich_help_panel=CLUSTER,
-            help="GPUs of every node (8 if nothing is said); each task asks for one",
-        ),
-    ] = None,
-    cpus_per_node: Annotated[
-        int | None,
-        typer.Option(
-            "--cpus-per-node",
-            min=1,
-            rich_help_panel=CLUSTER,
-            help="CPUs of every node, in place of GPUs; each task asks for one. 2 for .swf traces "
-            "if nothing is said",
-        ),
-    ] = None,
-    shards: Shards = 4,
-    mode: ModeOption = ModeChoice.SOFT,
-    seed: Seed = 0,
-    speedup: Annotated[
-        float,
-        typer.Option(
-            "--speedup",
-            min=1e-3,
-            rich_help_panel=RUN,
-            help="Durations and arrivals are divided by this",
-        ),
-    ] = SPEEDUP,
-    grace: Annotated[
-        float,
-        typer.Option(
-            "--grace",
-            min=0.0,
-            rich_help_panel=RUN,
-            help="Seconds between the end of a task and its node being free; real seconds, "
-            "--speedup does not touch them",
-        ),
-    ] = 0.05,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            "--history",
-            metavar="FILE",
-            dir_okay=False,
-            writable=True,
-            rich_help_panel=RUN,
-            help="Keep the history of the run here, for quadrant chaos check; "
-            "otherwise it is checked and deleted",
-        ),
-    ] = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def demo(*, options: DemoOptions) -> None:
     """Run a workload on a simulated cluster, with real shards, a real ledger and real processes
 
     Starts everything, submits the jobs over HTTP, shows what happens, stops everything, and then
@@ -139,28 +22,10 @@ def demo(
 
       quadrant demo --trace jobs.csv --columns submit=time,duration=secs,gpus=n
     """
-    if gpus_per_node is not None and cpus_per_node is not None:
+    if options.gpus_per_node is not None and options.cpus_per_node is not None:
         raise typer.BadParameter("give one of --gpus-per-node and --cpus-per-node, not both")
-    if columns is not None and trace is None:
+    if options.columns is not None and options.trace is None:
         raise typer.BadParameter("--columns needs --trace: it says what the file's columns mean")
-    swf = trace is not None and trace.name.removesuffix(".gz").endswith(".swf")
-    cpus = cpus_per_node is not None or (swf and gpus_per_node is None)
-    options = DemoOptions(
-        trace=trace,
-        columns=columns,
-        jobs=jobs,
-        backlog=backlog,
-        nodes=nodes,
-        units=(cpus_per_node or 2) if cpus else (gpus_per_node or 8),
-        cpus=cpus,
-        shards=shards,
-        mode=mode,
-        seed=seed,
-        speedup=speedup,
-        grace=grace,
-        history=history,
-        output=output,
-    )
     from coordinator.cli.run.demo_run import run_demo
 
     code = run_demo(options)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Context, Namespace, Output, Server, Verbose
+from coordinator.cli.client.options import Connection, Namespace, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 
 
@@ -32,9 +32,7 @@ def explain(
     name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Which one")],
     namespace: Namespace = None,
     output: Output = "",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Tell why a job or pod waits, or why it is where it is
 
@@ -57,9 +55,7 @@ def explain(
     from coordinator.cli.scheduling.explain_text import explanation
 
     form = form_of(output)
-    answer = explained(
-        subject, name, namespace=namespace, server=server, context=context, verbose=verbose
-    )
+    answer = explained(subject, name, namespace=namespace, connection=connection)
     if not form.table:
         write_form(form, answer)
         return
@@ -75,9 +71,7 @@ def explained(
     name: str,
     *,
     namespace: str | None,
-    server: str | None,
-    context: str | None,
-    verbose: bool,
+    connection: Connection,
 ) -> dict[str, Any]:
     """The server's explanation of what a user named."""
     from coordinator.cli.client.session import session
@@ -85,7 +79,7 @@ def explained(
     own_namespace, _, plain = name.rpartition("/")
     if not plain or "/" in own_namespace:
         raise CommandError(f"{name}: not a name; write NAME or NAMESPACE/NAME", code=EXIT_USAGE)
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         if own_namespace and api.named and own_namespace != api.namespace:
             raise CommandError(
                 f"{name} is in namespace {own_namespace}, but -n says {api.namespace}; "

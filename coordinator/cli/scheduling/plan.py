@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from coordinator.cli.client.options import Context, Files, Namespace, Output, Server, Verbose
+from coordinator.cli.client.options import Connection, Files, Namespace, Output
 from coordinator.cli.options.failure import CommandError
 
 EXIT_WAITS = 10
@@ -21,9 +21,7 @@ def plan(
     files: Files,
     namespace: Namespace = None,
     output: Output = "",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Tell where jobs would go, without submitting them
 
@@ -45,7 +43,7 @@ def plan(
 
     form = form_of(output)
     objects = [_placed(value, namespace) for _, value in read_files(files)]
-    with session(server=server, context=context, namespace=namespace, verbose=verbose) as api:
+    with session(connection, namespace=namespace) as api:
         for value in objects:
             _in_namespace(value, api.namespace)
         body = _body(objects)

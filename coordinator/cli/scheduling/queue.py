@@ -9,27 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coordinator.cli.client.completion import complete_names
-from coordinator.cli.client.options import (
-    Context,
-    DryRunChoice,
-    DryRunOption,
-    NoHeaders,
-    Output,
-    Server,
-    Verbose,
-)
-from coordinator.cli.options.lazy import HELP
+from coordinator.cli.client.options import Connection, DryRunChoice, DryRunOption, NoHeaders, Output
+from coordinator.cli.options.records import CommandGroup
 
 if TYPE_CHECKING:
     from coordinator.cli.scheduling.queue_figures import QueueFigures
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings=HELP,
-    help="List, describe, close and open queues",
-)
+app = CommandGroup(no_args_is_help=True, help="List, describe, close and open queues")
 
 Names = Annotated[
     list[str],
@@ -48,9 +34,7 @@ def list_queues(
     *,
     output: Output = "",
     no_headers: NoHeaders = False,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """List queues: share, weight, what they have and are due, what waits in them and why"""
     from coordinator.cli.client.session import session
@@ -59,7 +43,7 @@ def list_queues(
     from coordinator.cli.scheduling.queue_figures import METRICS, queue_figures
 
     form = form_of(output)
-    with session(server=server, context=context, verbose=verbose) as api:
+    with session(connection) as api:
         resource = api.catalog.resolve("queues")
         queues = api.items(resource.path(None), {})
         figures = queue_figures(api.client.text(METRICS)) if form.table else {}
@@ -77,13 +61,11 @@ def list_queues(
 
 
 @app.command()
-def describe(
-    names: Names, *, server: Server = None, context: Context = None, verbose: Verbose = False
-) -> None:
+def describe(names: Names, *, connection: Connection) -> None:
     """Show queues in full, with what happened to them"""
     from coordinator.cli.objects.describe import describe as described
 
-    described(["queues", *names], server=server, context=context, verbose=verbose)
+    described(["queues", *names], connection=connection)
 
 
 @app.command("close")
@@ -91,12 +73,10 @@ def close_queue(
     names: Names,
     *,
     dry_run: DryRunOption = DryRunChoice.NONE,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Close queues: nothing new of theirs is placed, what runs goes on"""
-    _set_state(names, "Closed", dry_run, {"server": server, "context": context, "verbose": verbose})
+    _set_state(names, "Closed", dry_run, connection)
 
 
 @app.command("open")
@@ -104,17 +84,13 @@ def open_queue(
     names: Names,
     *,
     dry_run: DryRunOption = DryRunChoice.NONE,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Open queues that were closed"""
-    _set_state(names, "Open", dry_run, {"server": server, "context": context, "verbose": verbose})
+    _set_state(names, "Open", dry_run, connection)
 
 
-def _set_state(
-    names: list[str], state: str, dry_run: DryRunChoice, options: dict[str, Any]
-) -> None:
+def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: Connection) -> None:
     import orjson
 
     from coordinator.cli.client.client import MERGE, KubeError
@@ -126,7 +102,7 @@ def _set_state(
 
     verb = "closed" if state == "Closed" else "opened"
     failed = False
-    with session(**options) as api:
+    with session(connection) as api:
         resource = api.catalog.resolve("queues")
         for name in names:
             path = resource.path(None, name)

@@ -7,16 +7,10 @@ from typing import Annotated
 import typer
 
 from coordinator.cli.client.completion import complete_names
-from coordinator.cli.client.options import Context, NoHeaders, Output, Server, Verbose
-from coordinator.cli.options.lazy import HELP
+from coordinator.cli.client.options import Connection, NoHeaders, Output
+from coordinator.cli.options.records import CommandGroup
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings=HELP,
-    help="List and describe shards",
-)
+app = CommandGroup(no_args_is_help=True, help="List and describe shards")
 
 
 @app.command("list")
@@ -24,9 +18,7 @@ def list_shards(
     *,
     output: Output = "",
     no_headers: NoHeaders = False,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """List shards: whether their worker is up, what they own, what they are doing"""
     from coordinator.cli.objects.get import get
@@ -35,9 +27,7 @@ def list_shards(
         ["shards"],
         output=output,
         no_headers=no_headers,
-        server=server,
-        context=context,
-        verbose=verbose,
+        connection=connection,
     )
 
 
@@ -48,12 +38,10 @@ def describe(
         typer.Argument(metavar="NAME...", autocompletion=complete_names("shards"), help="Shards"),
     ],
     *,
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Show shards in full, with what happened to them"""
     from coordinator.cli.objects.describe import describe as described
 
     names = [f"shard-{name}" if name.isdecimal() else name for name in names]
-    described(["shards", *names], server=server, context=context, verbose=verbose)
+    described(["shards", *names], connection=connection)

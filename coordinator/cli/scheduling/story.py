@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Context, Namespace, Output, Server, Verbose
+from coordinator.cli.client.options import Connection, Namespace, Output
 from coordinator.cli.scheduling.explain import SubjectKind, explained
 
 
@@ -16,9 +16,7 @@ def story(
     name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Which one")],
     namespace: Namespace = None,
     output: Output = "",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Tell what happened to a job or pod, in order, from its submission on
 
@@ -35,9 +33,7 @@ def story(
     from coordinator.cli.output.printing import form_of, write, write_form
 
     form = form_of(output)
-    answer = explained(
-        subject, name, namespace=namespace, server=server, context=context, verbose=verbose
-    )
+    answer = explained(subject, name, namespace=namespace, connection=connection)
     if not form.table:
         write_form(form, {"kind": "Story", "of": answer["of"], "story": answer["story"]})
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Context, Server, Verbose
+from coordinator.cli.client.options import Connection
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,9 +28,7 @@ def top(
     interval: Annotated[
         str, typer.Option("--interval", metavar="TIME", help="Time between two looks: 2s, 500ms")
     ] = "2s",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Watch the cluster: shards, queues, and what waits for what
 
@@ -49,7 +47,7 @@ def top(
             f"--interval {interval}: too short; write 100ms or more", code=EXIT_USAGE
         )
     console = Console(highlight=False)
-    with session(server=server, context=context, verbose=verbose, timeout=10.0) as api:
+    with session(connection, timeout=10.0) as api:
         screen = Screen(api.client.access.server)
         _look(api, screen)
         if once or not console.is_terminal:

@@ -10,6 +10,7 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE
 from coordinator.cli.options.options import Output, OutputOption
+from coordinator.cli.options.records import CommandGroup
 from coordinator.cli.output.terminal import say_error
 from coordinator.cli.verify.chaos_measure import chaos_measure
 from coordinator.cli.verify.chaos_model import model_command
@@ -19,13 +20,8 @@ from coordinator.cli.verify.chaos_sim import sim_command
 if TYPE_CHECKING:
     from coordinator.verification.checker.report.report import CheckReport
 
-app = typer.Typer(
-    name="chaos",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Break things on purpose, and check histories",
+app = CommandGroup(
+    name="chaos", no_args_is_help=True, help="Break things on purpose, and check histories"
 )
 
 app.command("run")(chaos_run)

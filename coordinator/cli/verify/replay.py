@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
-from coordinator.cli.options.lazy import HELP
 from coordinator.cli.options.options import ModeChoice, Output
 
 if TYPE_CHECKING:
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
     from coordinator.verification.replay.outcome import ReplayResult
     from shared.policy.model import Policy
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=HELP)
 
-
-@app.command()
 def replay(
     files: Annotated[
         list[Path],

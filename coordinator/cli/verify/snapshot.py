@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Context, Server, Verbose
+from coordinator.cli.client.options import Connection
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ def snapshot(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FORM", help="yaml or json")
     ] = "yaml",
-    server: Server = None,
-    context: Context = None,
-    verbose: Verbose = False,
+    connection: Connection,
 ) -> None:
     """Write a dump of a running service: everything that decides, as objects
 
@@ -48,7 +46,7 @@ def snapshot(
 
     if output not in ("yaml", "json"):
         raise CommandError(f"-o {output}: not known; write yaml or json", code=EXIT_USAGE)
-    with session(server=server, context=context, verbose=verbose) as api:
+    with session(connection) as api:
         objects, record = _read(api)
     sys.stdout.write((as_json if output == "json" else as_yaml)(made_of(objects, record)))
 
