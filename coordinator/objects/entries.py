@@ -58,119 +58,16 @@ _RENDER: dict[str, Render] = {
 }
 
 
-class WrittenEntry:
-    """An object that a user wrote. ``version``: of its last change, by the user or the
-    scheduler."""
+class RenderedEntry:
+    """An entry that is rendered when it is read, once. ``version``: of its last change, by the user
+    or the scheduler. Subclasses have a ``key``."""
 
-    __slots__ = ("_object", "_read_model", "_record", "_version", "key")
+    __slots__ = ("_object", "_read_model", "_version")
 
-    def __init__(self, read_model: ReadModel, record: Record, version: int) -> None:
-        self.key = record.document.key
+    key: Key
+
+    def __init__(self, read_model: ReadModel, version: int) -> None:
         self._read_model = read_model
-        self._record = record
-        self._version = version
-        self._object: Json | None = None
-
-    @property
-    def version(self) -> str:
-        return str(self._version)
-
-    @property
-    def size(self) -> int:
-        return len(self._record.document.body)
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        value = self._record.document.object() if self._object is None else self._object
-        return value["metadata"].get("labels") or {}
-
-    def field(self, path: str) -> str:
-        return _named(self.key, path, self.object)
-
-    def object(self) -> Json:
-        if self._object is None:
-            render = _RENDER.get(self.key.kind, _as_written)
-            self._object = render(self._read_model, self._record, self._version)
-        return self._object
-
-
-class PodEntry(WrittenEntry):
-    """A pod that was submitted itself."""
-
-    __slots__ = ("_task",)
-
-    def __init__(self, read_model: ReadModel, record: Record, version: int, task: PodTask) -> None:
-        super().__init__(read_model, record, version)
-        self._task = task
-
-    def field(self, path: str) -> str:
-        return _of_task(self._read_model, self.key, self._task, path, self.object)
-
-    def object(self) -> Json:
-        if self._object is None:
-            self._object = written_pod(self._read_model, self._record, self._task, self._version)
-        return self._object
-
-
-class JobPodEntry:
-    """A pod derived from a Job."""
-
-    __slots__ = ("_job", "_object", "_read_model", "_role", "_roles", "_task", "_version", "key")
-
-    def __init__(self, read_model: ReadModel, job: Document, tix: int, version: int) -> None:
-        state = read_model.state(job.jid)
-        assert state is not None, job.key
-        self._role = role = role_of(state.job, tix)
-        """Kept: others run before an entry is rendered, and the job may be purged meanwhile."""
-        name = f"{job.key.name}-{role.name}-{role.start + tix - role.first}"
-        self.key = Key(POD.kind, job.key.namespace, name)
-        self._read_model = read_model
-        self._job = job
-        self._task = task_of(read_model, job.jid, tix)
-        self._roles = len(state.job.roles)
-        """Number of roles, at least 1; their templates make up most of the Job's document."""
-        self._version = version
-        self._object: Json | None = None
-
-    @property
-    def version(self) -> str:
-        return str(self._version)
-
-    @property
-    def size(self) -> int:
-        return len(self._job.body) // self._roles
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        role = self._role
-        index = {TASK_INDEX: str(role.start + self._task.tix - role.first), TASK_SPEC: role.name}
-        return self._read_model.template(self._job, role.name).labels | dict(role.labels) | index
-
-    def field(self, path: str) -> str:
-        return _of_task(self._read_model, self.key, self._task, path, self.object)
-
-    def object(self) -> Json:
-        if self._object is None:
-            self._object = job_pod(
-                self._read_model,
-                self._job,
-                self._task,
-                role=self._role,
-                name=self.key.name,
-                version=self._version,
-            )
-        return self._object
-
-
-class JobGroupEntry:
-    """The PodGroup derived from a Job."""
-
-    __slots__ = ("_job", "_object", "_read_model", "_version", "key")
-
-    def __init__(self, read_model: ReadModel, job: Document, version: int) -> None:
-        self.key = Key(POD_GROUP.kind, job.key.namespace, group_name(job))
-        self._read_model = read_model
-        self._job = job
         self._version = version
         self._object: Json | None = None
 
@@ -187,18 +84,125 @@ class JobGroupEntry:
         return {}
 
     def field(self, path: str) -> str:
-        return _named(self.key, path, self.object)
+        if path == "metadata.name":
+            return self.key.name
+        if path == "metadata.namespace":
+            return self.key.namespace
+        return field_of(self.object(), path)
 
     def object(self) -> Json:
         if self._object is None:
-            self._object = job_group(self._read_model, self._job, self._version)
+            self._object = self._render()
         return self._object
+
+    def _render(self) -> Json:
+        raise NotImplementedError
+
+
+class WrittenEntry(RenderedEntry):
+    """An object that a user wrote."""
+
+    __slots__ = ("_record", "key")
+
+    def __init__(self, read_model: ReadModel, record: Record, version: int) -> None:
+        super().__init__(read_model, version)
+        self.key = record.document.key
+        self._record = record
+
+    @property
+    def size(self) -> int:
+        return len(self._record.document.body)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        value = self._record.document.object() if self._object is None else self._object
+        return value["metadata"].get("labels") or {}
+
+    def _render(self) -> Json:
+        render = _RENDER.get(self.key.kind, _as_written)
+        return render(self._read_model, self._record, self._version)
+
+
+class PodEntry(WrittenEntry):
+    """A pod that was submitted itself."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, read_model: ReadModel, record: Record, version: int, task: PodTask) -> None:
+        super().__init__(read_model, record, version)
+        self._task = task
+
+    def field(self, path: str) -> str:
+        known = _field_of_task(self._read_model, self._task, path)
+        return super().field(path) if known is None else known
+
+    def _render(self) -> Json:
+        return written_pod(self._read_model, self._record, self._task, self._version)
+
+
+class JobPodEntry(RenderedEntry):
+    """A pod derived from a Job."""
+
+    __slots__ = ("_job", "_role", "_roles", "_task", "key")
+
+    def __init__(self, read_model: ReadModel, job: Document, tix: int, version: int) -> None:
+        super().__init__(read_model, version)
+        state = read_model.state(job.jid)
+        assert state is not None, job.key
+        self._role = role = role_of(state.job, tix)
+        """Kept: others run before an entry is rendered, and the job may be purged meanwhile."""
+        name = f"{job.key.name}-{role.name}-{role.start + tix - role.first}"
+        self.key = Key(POD.kind, job.key.namespace, name)
+        self._job = job
+        self._task = task_of(read_model, job.jid, tix)
+        self._roles = len(state.job.roles)
+        """Number of roles, at least 1; their templates make up most of the Job's document."""
+
+    @property
+    def size(self) -> int:
+        return len(self._job.body) // self._roles
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        role = self._role
+        index = {TASK_INDEX: str(role.start + self._task.tix - role.first), TASK_SPEC: role.name}
+        return self._read_model.template(self._job, role.name).labels | dict(role.labels) | index
+
+    def field(self, path: str) -> str:
+        known = _field_of_task(self._read_model, self._task, path)
+        return super().field(path) if known is None else known
+
+    def _render(self) -> Json:
+        return job_pod(
+            self._read_model,
+            self._job,
+            self._task,
+            role=self._role,
+            name=self.key.name,
+            version=self._version,
+        )
+
+
+class JobGroupEntry(RenderedEntry):
+    """The PodGroup derived from a Job."""
+
+    __slots__ = ("_job", "key")
+
+    def __init__(self, read_model: ReadModel, job: Document, version: int) -> None:
+        super().__init__(read_model, version)
+        self.key = Key(POD_GROUP.kind, job.key.namespace, group_name(job))
+        self._job = job
+
+    def _render(self) -> Json:
+        return job_group(self._read_model, self._job, self._version)
 
 
 class MadeEntry:
     """An object that is already rendered."""
 
     __slots__ = ("_object", "key")
+
+    size = 0
 
     def __init__(self, key: Key, value: Json) -> None:
         self.key = key
@@ -209,15 +213,11 @@ class MadeEntry:
         return str(self._object["metadata"].get("resourceVersion", ""))
 
     @property
-    def size(self) -> int:
-        return 0
-
-    @property
     def labels(self) -> Mapping[str, str]:
         return self._object["metadata"].get("labels") or {}
 
     def field(self, path: str) -> str:
-        return _named(self.key, path, self.object)
+        return field_of(self._object, path)
 
     def object(self) -> Json:
         return self._object
@@ -226,22 +226,11 @@ class MadeEntry:
 # --- fields -------------------------------------------------------------------------------------
 
 
-def _named(key: Key, path: str, whole: Callable[[], Json]) -> str:
-    if path == "metadata.name":
-        return key.name
-    if path == "metadata.namespace":
-        return key.namespace
-    return field_of(whole(), path)
-
-
-def _of_task(
-    read_model: ReadModel, key: Key, task: PodTask, path: str, whole: Callable[[], Json]
-) -> str:
+def _field_of_task(read_model: ReadModel, task: PodTask, path: str) -> str | None:
+    """A field that is known without rendering the pod; None for the others."""
     if path == "status.phase":
         return phase_of(task)
-    if path == "spec.nodeName":
-        return node_of(read_model, task)
-    return _named(key, path, whole)
+    return node_of(read_model, task) if path == "spec.nodeName" else None
 
 
 def field_of(value: Json, path: str) -> str:

@@ -6,7 +6,7 @@ expanded into events of the Job, its PodGroup and its pods, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from coordinator.intake.documents.kinds import BY_KIND, EVENT
 from coordinator.intake.documents.metadata import virtual
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel, group_name, pod_uid, split_pod_name
+from coordinator.objects.entries import RenderedEntry
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.messages.messages import Level, TaskState
 
@@ -65,38 +66,25 @@ class Spot(NamedTuple):
 FIRST = Spot(_CLUSTER, 0, JOB_ITSELF)
 
 
-class EventEntry:
-    __slots__ = ("_about", "_happening", "_jid", "_object", "_read_model", "_tix")
+class EventEntry(RenderedEntry):
+    __slots__ = ("_about", "_happening", "_jid", "_tix")
 
     def __init__(
         self, read_model: ReadModel, about: Key, happening: Happening, jid: int, tix: int = -1
     ) -> None:
-        self._read_model = read_model
+        super().__init__(read_model, happening.version)
         self._about = about
         self._happening = happening
         self._jid = jid
         self._tix = tix
-        self._object: Json | None = None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> Key:  # type: ignore[override]  # made when it is read: few of many are
         """The name is unique: it contains the object, its job, and the happening's number."""
         about = self._about
         whose = "c" if self._jid == _CLUSTER else f"{_LETTER[about.kind]}{self._jid:x}"
         name = f"{about.name}.{whose}.{self._happening.number:x}"
         return Key(EVENT.kind, about.namespace or "default", name)
-
-    @property
-    def version(self) -> str:
-        return str(self._happening.version)
-
-    @property
-    def size(self) -> int:
-        return 0
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return {}
 
     def field(self, path: str) -> str:
         about, happening = self._about, self._happening
@@ -140,11 +128,6 @@ class EventEntry:
         if about.kind == "Pod":
             return pod_uid(about, job)
         return Document(about, b"", job.created).uid
-
-    def object(self) -> Json:
-        if self._object is None:
-            self._object = self._render()
-        return self._object
 
     def _render(self) -> Json:
         h, about = self._happening, self._about
