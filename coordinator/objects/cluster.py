@@ -12,12 +12,12 @@ from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import NAMESPACE, SHARD
 from coordinator.intake.documents.metadata import SHARD as SHARD_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, virtual, written
-from coordinator.intake.documents.times import rfc3339
 from coordinator.objects.amounts import quantities
 from coordinator.objects.context import ReadModel, shard_name
 from shard_worker.session_model.workload import Amounts
 from shared.model.model import Node
 from shared.records.quarantine import Quarantine
+from shared.units.times import rfc3339
 
 Json = dict[str, Any]
 

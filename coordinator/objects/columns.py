@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.intake.documents.metadata import QUEUE, REASON, SHARD
-from coordinator.intake.documents.times import moment, span
+from shared.units.times import moment, span
 
 Json = dict[str, Any]
 Cell = Callable[[Json, float], Any]

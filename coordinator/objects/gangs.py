@@ -10,7 +10,6 @@ from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import JOB, POD_GROUP
 from coordinator.intake.documents.metadata import REASON as REASON_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, owned_by, virtual, written
-from coordinator.intake.documents.times import rfc3339
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import NOT_TRIED, ReadModel, group_name, phase
@@ -19,6 +18,7 @@ from shared.messages.reason import Reason
 from shared.model.model import Job
 from shared.model.topology import SubGroupPolicy, Topology
 from shared.units.amount_text import by_name
+from shared.units.times import rfc3339
 
 Json = dict[str, Any]
 

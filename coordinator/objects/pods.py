@@ -20,10 +20,10 @@ from coordinator.intake.documents.metadata import (
     virtual,
     written,
 )
-from coordinator.intake.documents.times import rfc3339
 from coordinator.objects.context import ReadModel, pod_uid
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.model.model import Role
+from shared.units.times import rfc3339
 
 Json = dict[str, Any]
 

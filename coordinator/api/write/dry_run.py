@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.api.change.authored import with_added
 from coordinator.intake.documents.document import Document
-from coordinator.intake.documents.times import rfc3339
+from shared.units.times import rfc3339
 
 
 def preview(

@@ -45,9 +45,9 @@ from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import KINDS, Kind
-from coordinator.intake.documents.times import rfc3339
 from coordinator.intake.writer import Changed, IntakeFull, Make
 from shared.manifests.text.errors import TextError
+from shared.units.times import rfc3339
 
 STORE_SECONDS = 25.0
 TRIES = 5

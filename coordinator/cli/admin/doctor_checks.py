@@ -20,6 +20,7 @@ from pathlib import Path
 from coordinator.cli.admin.doctor import DoctorCheck, DoctorPlace, Doubt, Failed, Skipped
 from coordinator.cli.admin.doctor_ledger import external_ledger
 from shared.secrets.private_dir import NotPrivate, make_private
+from shared.units.times import rfc3339
 
 PYTHON = (3, 11)
 MIB = 1 << 20
@@ -287,7 +288,7 @@ def clock(place: DoctorPlace) -> str:
     remedy = "set the clock, and let NTP (chrony, systemd-timesyncd) keep it"
     wall, steady = time.time(), time.monotonic()
     if wall < BUILT:
-        raise Failed(f"it says {time.strftime('%Y-%m-%d', time.gmtime(wall))}", remedy)
+        raise Failed(f"it says {rfc3339(wall)}", remedy)
     with tempfile.NamedTemporaryFile(prefix="quadrant-") as file:
         file.write(b"x")
         file.flush()
@@ -298,7 +299,7 @@ def clock(place: DoctorPlace) -> str:
         raise Doubt(f"it moved {drift:+.3f} s within 0.2 s", remedy)
     if abs(apart) > CLOCK_SECONDS:
         raise Doubt(f"the file system's is {apart:+.1f} s apart", remedy)
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return rfc3339(time.time())
 
 
 def _size(count: float) -> str:

@@ -20,6 +20,7 @@ import typer
 from coordinator.cli.options.failure import EXIT_ERROR, CommandError
 from coordinator.cli.options.options import Output, OutputOption
 from coordinator.cli.options.records import CommandGroup
+from shared.units.times import rfc3339
 
 if TYPE_CHECKING:
     from shared.ledger.redis.acceptance import Care, LedgerCondition, ServerContent
@@ -133,10 +134,7 @@ def _told(
 
 
 def _time(log_id: str) -> str:
-    from datetime import UTC, datetime
-
-    seconds = int(log_id.partition("-")[0]) / 1000
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}Z ({log_id})"
+    return f"{rfc3339(int(log_id.partition('-')[0]) / 1000)} ({log_id})"
 
 
 def _lines(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import calendar
-import time
 from typing import Any
 
-from coordinator.cli.output.durations import age
 from coordinator.cli.output.paragraphs import TIED, block
 from coordinator.cli.scheduling.node_score_table import here_table
 from shared.messages.reason import Reason
+from shared.units.times import moment, span
 
 Answer = dict[str, Any]
 
@@ -42,7 +40,7 @@ def _subject(answer: Answer) -> str:
 
 def _head(answer: Answer) -> list[str]:
     of = answer.get("job") or answer["of"]
-    phase, since = answer["phase"], age(answer["ageSeconds"])
+    phase, since = answer["phase"], span(answer["ageSeconds"])
     words = [f"{of['namespace']}/{of['name']}", f"queue {answer['queue']}", f"{phase} {since}"]
     if answer.get("position"):
         words.append(f"position {answer['position']} of {answer['waiting']}")
@@ -63,7 +61,7 @@ def _why(answer: Answer, now: float) -> list[str]:
         return [answer["message"]]
     lines = [f"{answer['reason']}: {answer['message']}"]
     if answer.get("shard") is not None:
-        since = max(0.0, now - _seconds(answer["evaluatedAt"]))
+        since = max(0.0, now - moment(answer["evaluatedAt"]))
         by = [f"evaluated {since:.1f}s ago by shard-{answer['shard']}"]
         by += [f"session {answer['session']}"] if answer.get("session") else []
         by += [f"epoch {answer['epoch']}"] if answer.get("epoch") else []
@@ -222,9 +220,3 @@ def _place(place: Answer) -> str:
     words += [f"shard-{place['shard']}"] if place.get("shard") is not None else []
     words += [f"{place['level']} ({place['because']})"] if place.get("level") else []
     return ", ".join(words)
-
-
-def _seconds(text: str) -> float:
-    """Seconds since 1970 of a time as the server writes it."""
-    whole, _, fraction = text.rstrip("Z").partition(".")
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction or 0}")

@@ -12,6 +12,7 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 from coordinator.cli.options.options import ModeChoice, Output
+from shared.units.times import moment
 
 if TYPE_CHECKING:
     from coordinator.verification.replay.cases import Case
@@ -146,11 +147,9 @@ def _cases(files: list[Path], policy: Path | None, only: str, now: str) -> list[
     from shared.policy.model import PolicyError
 
     chosen_policy = None if policy is None else _policy(policy)
-    moment = _moment(now) if now else None
+    at = _moment(now) if now else None
     try:
-        cases = read_cases(
-            [_read(file) for file in files], policy=chosen_policy, only=only, now=moment
-        )
+        cases = read_cases([_read(file) for file in files], policy=chosen_policy, only=only, now=at)
     except (ScenarioError, RecordError, PolicyError) as error:
         raise CommandError(str(error)) from None
     if not cases and not only:
@@ -189,15 +188,12 @@ def _policy(file: Path) -> Policy:
 
 
 def _moment(text: str) -> float:
-    from datetime import UTC, datetime
-
     try:
-        moment = datetime.fromisoformat(text)
+        return moment(text)
     except ValueError:
         raise CommandError(
             f"--now: {text!r} is not a time; write it as 2026-01-31T12:00:00Z", code=EXIT_USAGE
         ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 # --- what is answered ---------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
-from coordinator.intake.documents.times import rfc3339
+from shared.units.times import rfc3339
 
 SHARD = "quadrant.dev/shard"
 QUEUE = "quadrant.dev/queue"

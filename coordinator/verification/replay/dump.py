@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -20,6 +19,7 @@ from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.parse import KINDS, parse
 from shared.policy.file import KEY, unwrap
 from shared.policy.model import Policy
+from shared.units.times import moment
 
 Json = dict[str, Any]
 
@@ -177,10 +177,7 @@ def latest(obj: Mapping[str, Any]) -> float:
 
 def _seconds(time: object) -> float:
     """A time in seconds; 0 if invalid, which the object's parser reports."""
-    if not isinstance(time, str):
-        return 0.0
     try:
-        moment = datetime.fromisoformat(time)
+        return moment(time) if isinstance(time, str) else 0.0
     except ValueError:
         return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

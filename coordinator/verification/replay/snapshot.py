@@ -8,13 +8,13 @@ that a replay keeps their order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import yaml
 
 from coordinator.verification.replay.dump import TAKEN
 from shared.policy.file import KEY
+from shared.units.times import rfc3339_micro
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
         copy = {**obj, "metadata": meta}
         if kind == "Pod":
             if key in leaving:
-                meta.setdefault("deletionTimestamp", _rfc3339(record["takenAt"]))
+                meta.setdefault("deletionTimestamp", rfc3339_micro(record["takenAt"]))
             if promised.get(key):
                 copy["status"] = {**obj.get("status", {}), "nominatedNodeName": promised[key]}
         owner = next(
@@ -44,7 +44,7 @@ def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
         )
         job = f"Job/{meta.get('namespace')}/{owner}" if owner in jobs else f"{kind}/{key}"
         if job in times and kind in ("Pod", "PodGroup", "Job"):
-            meta["creationTimestamp"] = _rfc3339(times[job])
+            meta["creationTimestamp"] = rfc3339_micro(times[job])
         items.append(copy)
     return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items}
 
@@ -78,7 +78,3 @@ def _config_map(record: Mapping[str, Any]) -> Json:
         },
         "data": {KEY: yaml.safe_dump(record["policy"], sort_keys=False)},
     }
-
-
-def _rfc3339(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")

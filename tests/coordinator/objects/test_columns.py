@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from coordinator.intake.documents.kinds import KINDS
-from coordinator.intake.documents.times import moment, rfc3339, span
 from coordinator.objects.amounts import exact
 from coordinator.objects.columns import COLUMNS
 from shared.messages.messages import TaskState
 from shared.units.quantity import amount
+from shared.units.times import moment, rfc3339, span
 from tests.coordinator.intake.objects import job, node, pod, pod_group, priority_class, queue, task
 from tests.coordinator.objects.world import KIND, World, placed
 

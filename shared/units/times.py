@@ -16,9 +16,15 @@ def _written(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def rfc3339_micro(at: float) -> str:
+    """With microseconds, as Kubernetes' MicroTime."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
+
+
 def moment(text: str) -> float:
-    """Seconds since 1970 of what :func:`rfc3339` wrote."""
-    return datetime.fromisoformat(text).timestamp()
+    """Seconds since 1970 of a time; one without a zone is in UTC. Raises ValueError."""
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def span(seconds: float) -> str:
