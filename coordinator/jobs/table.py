@@ -270,11 +270,15 @@ class JobBook:
             state.unread = True
             self.stale.append(outcome.jid)
             return
+        self._begin_binds(state, outcome)
+        self.departures.settle(state)
+
+    def _begin_binds(self, state: JobState, outcome: Outcome) -> None:
+        """Count the tasks that a turn has placed as binding."""
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
                 self.accounts.move(state, state.expected(placement.tasks), TaskState.BINDING)
         state.returned.clear()
-        self.departures.settle(state)
 
     def resolve(self, jid: int, states: bytearray) -> None:
         """Take the ledger's records of a job whose turn was lost: recount it and try it first."""

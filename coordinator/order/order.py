@@ -36,7 +36,7 @@ from coordinator.order.aging import RESERVE
 from coordinator.order.selection import Picking
 from coordinator.order.session_turns import Sessions
 from shard_worker.framework.session import Session
-from shared.messages.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskState, Turn
+from shared.messages.messages import Group, Outcome, OutcomeCode, Turn
 from shared.messages.reason import Hold, Reason
 from shared.model.model import WorldObject
 
@@ -299,10 +299,7 @@ class Order(Sessions):
         if not outcome.reasons:
             state.tried_since = -1
         self.nominations.drop(state)
-        for placement in outcome.placements:
-            if placement.kind == ALLOCATE:
-                self.accounts.move(state, state.expected(placement.tasks), TaskState.BINDING)
-        state.returned.clear()
+        self._begin_binds(state, outcome)
         if outcome.reasons and state.info.pending:
             self._infeasible(state, outcome, shard)
         else:

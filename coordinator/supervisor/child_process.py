@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from shared.die_with_parent import die_with_parent
 from shared.secrets.private_dir import open_private
 
 DEPOSED = 3
 """Exit code of a coordinator that lost the leadership. Started again, it is a standby."""
 
-_PR_SET_PDEATHSIG = 1
 _LAST_LINES = 15
 _POLL = 0.02
 
@@ -85,7 +83,7 @@ class Child:
                 env=self._environment,
                 start_new_session=True,
                 umask=0o077,  # what it writes is nobody else's, whatever the umask of the user
-                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, no allocation
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 - one system call, no allocation
             )
 
     async def stop(self, timeout: float) -> int | None:
@@ -100,7 +98,7 @@ class Child:
         if not ended:
             tree |= descendants(self._process.pid)
             self._process.kill()
-        _send(signal.SIGKILL, tree)
+        send_signal(signal.SIGKILL, tree)
         await _until(lambda: not self.running() and not any(map(_alive, tree)), 5.0)
         return self.code
 
@@ -111,7 +109,7 @@ class Child:
             return
         tree = descendants(self._process.pid)
         self._process.kill()
-        _send(signal.SIGKILL, tree)
+        send_signal(signal.SIGKILL, tree)
         self._process.wait()
         _wait_for_end(tree)
 
@@ -122,7 +120,7 @@ class Child:
         """
         if self._process is not None and not self.running():
             survivors = in_session(self._process.pid)
-            _send(signal.SIGKILL, survivors)
+            send_signal(signal.SIGKILL, survivors)
             _wait_for_end(survivors)
 
 
@@ -175,7 +173,7 @@ def _wait_for_end(pids: set[int], seconds: float = 2.0) -> None:
         time.sleep(_POLL)
 
 
-def _send(number: signal.Signals, pids: Iterable[int]) -> None:
+def send_signal(number: signal.Signals, pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -188,19 +186,6 @@ async def _until(condition: Callable[[], bool], timeout: float) -> bool:
             return False
         await asyncio.sleep(_POLL)
     return True
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """A function for the child to run before exec (Linux): ask for a signal at the parent's
-    death."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return ask
 
 
 def _how(code: int | None) -> str:

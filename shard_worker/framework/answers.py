@@ -275,11 +275,6 @@ class Answers(Registration):
                 permitted_in = rule.tier
         return True
 
-    def tell_enqueued(self, job: JobInfo) -> None:
-        """JobEnqueued: the job was admitted."""
-        for hook in self.rules(points.JOB_ENQUEUED):
-            hook.fn(job, self.world)
-
     def target_job(self, jobs: Sequence[JobInfo]) -> JobInfo | None:
         """The job to reserve nodes for, by the first registered rule."""
         hooks = self.rules(points.TARGET_JOB)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shard_worker.session_model.status import LOST, OCCUPYING, READY, STATUS_OF, VALID, Status
-from shard_worker.session_model.workload import JobInfo, QueueInfo, add
+from shard_worker.session_model.workload import Amounts, JobInfo, QueueInfo, add
 from shared.messages.messages import TaskState
 from shared.model.label_selector import matches
 from shared.model.model import Job, Requests, Role, TaskClass
@@ -138,6 +138,14 @@ class Census:
     def valid(self) -> int:
         """Tasks that count, or still may, for the minimum."""
         return self.of(VALID)
+
+
+def requested(tasks: Iterable[TaskInfo]) -> Amounts:
+    """The amounts that tasks request together."""
+    total: Amounts = {}
+    for task in tasks:
+        add(total, task.requests, 1)
+    return total
 
 
 @dataclass(slots=True, eq=False)

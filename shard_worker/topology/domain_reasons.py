@@ -6,11 +6,12 @@ or amounts suffice, but node checks leave too few nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shard_worker.session_model.job import requested
 from shard_worker.topology.domain_room import DomainRoom, alike
 from shared.messages.reason import Reason
 from shared.units.quantity import unit_of
@@ -90,14 +91,14 @@ def _within(
 
 
 def _short(room: DomainRoom, tasks: Sequence[TaskInfo], domain: Domain) -> bool:
-    return any(room.free(slot)[domain.index] < n for slot, n in _sum(tasks).items())
+    return any(room.free(slot)[domain.index] < n for slot, n in requested(tasks).items())
 
 
 def shortfall(room: DomainRoom, tasks: Sequence[TaskInfo], among: Sequence[Domain]) -> str:
     """The amounts free in all, and in the one of these domains that has the most."""
     tier = max(domain.tier for domain in among)
     indices = [domain.index for domain in among]
-    most = {slot: int(room.free(slot)[indices].max()) for slot in _sum(tasks)}
+    most = {slot: int(room.free(slot)[indices].max()) for slot in requested(tasks)}
     slot = _scarcest(tasks, most)
     if slot is not None:
         name = room.name(slot)
@@ -112,30 +113,22 @@ def shortfall(room: DomainRoom, tasks: Sequence[TaskInfo], among: Sequence[Domai
 
 
 def _everywhere(room: DomainRoom, tasks: Sequence[TaskInfo]) -> str:
-    free = {slot: int(room.free(slot)[0]) for slot in _sum(tasks)}
+    free = {slot: int(room.free(slot)[0]) for slot in requested(tasks)}
     slot = _scarcest(tasks, free)
     if slot is not None:
-        name, needed = room.name(slot), _sum(tasks)[slot]
+        name, needed = room.name(slot), requested(tasks)[slot]
         return f"{_told(name, free[slot])} {name} are free, {_told(name, needed)} are needed"
     return f"the nodes have room for {_fit(room, tasks, 0)} of {len(tasks)} tasks that are needed"
 
 
 def _scarcest(tasks: Sequence[TaskInfo], most: dict[int, int]) -> int | None:
     """The slot with the largest relative shortfall; None if no slot falls short."""
-    short = {s: n / (most[s] + 1) for s, n in _sum(tasks).items() if s != PODS and most[s] < n}
+    short = {s: n / (most[s] + 1) for s, n in requested(tasks).items() if s != PODS and most[s] < n}
     return max(short, key=lambda slot: short[slot]) if short else None
 
 
 def _fit(room: DomainRoom, tasks: Sequence[TaskInfo], index: int) -> int:
     return sum(min(len(group), int(room.of(group[0])[index])) for group in alike(tasks))
-
-
-def _sum(tasks: Iterable[TaskInfo]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for task in tasks:
-        for slot, amount in task.requests:
-            total[slot] = total.get(slot, 0) + amount
-    return total
 
 
 def _told(name: str, amount: int) -> str:

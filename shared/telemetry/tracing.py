@@ -62,12 +62,6 @@ def trace_to(processor: SpanProcessor, role: str) -> None:
     _tracer = provider.get_tracer(_NAME)
 
 
-def trace_nothing() -> None:
-    """Off again."""
-    global _tracer  # noqa: PLW0603
-    _tracer = None
-
-
 def tracing() -> bool:
     return _tracer is not None
 

@@ -289,13 +289,19 @@ def _updated(
 def _existing(now: Now, kind: Kind, name: str) -> tuple[Document, dict[str, Any]]:
     """The object's document and shown form. Raises Problem if it does not exist, is being deleted,
     or is derived from another."""
+    before = _own(now, kind, name)
+    if before.deleting is not None:
+        raise conflict(kind, name, "it is being deleted; wait until it is gone")
+    return before, now.live or before.object()
+
+
+def _own(now: Now, kind: Kind, name: str) -> Document:
+    """The document. Raises Problem if there is no such object, or it is derived from another."""
     if now.live is None and now.before is None:
         raise not_found(kind.plural, name, group=kind.group)
     if now.before is None:
         raise belongs(kind, name, _owner(now.live or {}))
-    if now.before.deleting is not None:
-        raise conflict(kind, name, "it is being deleted; wait until it is gone")
-    return now.before, now.live or now.before.object()
+    return now.before
 
 
 def _owner(live: dict[str, Any]) -> str:
@@ -305,10 +311,7 @@ def _owner(live: dict[str, Any]) -> str:
 
 def check_deletion(now: Now, kind: Kind, name: str, *, uid: str, version: str) -> None:
     """Raise Problem if the object cannot be deleted."""
-    if now.live is None and now.before is None:
-        raise not_found(kind.plural, name, group=kind.group)
-    if now.before is None:
-        raise belongs(kind, name, _owner(now.live or {}))
+    _own(now, kind, name)
     precondition = {"uid": uid, "resourceVersion": version}
     live = now.live or {"metadata": {}}
     _check_versions({"metadata": precondition}, live, kind, name, now.written)

@@ -118,20 +118,11 @@ class _Watch:
         """Send every object as ADDED, unless sendInitialEvents=false."""
         self._since = self._objects.version
         if self._question.initial is not False:
-            after = ""
-            while True:
-                async with self._streams.turn():
-                    page = self._objects.list(
-                        self._question.kind,
-                        namespace=self._question.namespace,
-                        after=after,
-                        limit=SLICE,
-                    )
-                    matching = [entry for entry in page.items if self._matched.begins(entry)]
+            after, more = "", True
+            while more:
+                matching, after = await self._page(after)
                 await self._say_all(self._line("ADDED", entry) for entry in matching)
-                after = page.next
-                if not after:
-                    break
+                more = bool(after)
         if self._question.initial:
             await self._bookmark({"k8s.io/initial-events-end": "true"})
 
@@ -140,20 +131,21 @@ class _Watch:
         to the end of this reading are sent."""
         after = ""
         while self._matched.moves:
-            async with self._streams.turn():
-                page = self._objects.list(
-                    self._question.kind,
-                    namespace=self._question.namespace,
-                    after=after,
-                    limit=SLICE,
-                )
-                for entry in page.items:
-                    self._matched.begins(entry)
-            after = page.next
+            _, after = await self._page(after)
             if not after:
                 await self._catch_up()
                 self._matched.complete()
                 return
+
+    async def _page(self, after: str) -> tuple[list[Entry], str]:
+        """The objects of a page that match the selector, and where the next one begins; "" after
+        the last."""
+        question = self._question
+        async with self._streams.turn():
+            page = self._objects.list(
+                question.kind, namespace=question.namespace, after=after, limit=SLICE
+            )
+            return [e for e in page.items if self._matched.begins(e)], page.next
 
     async def _catch_up(self) -> None:
         """Send all changes up to now in order of version, so that a client which resumes from the

@@ -6,9 +6,8 @@ Nothing is maintained while jobs change; the pass takes a fraction of a microsec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import kept_out_by, line_reason, untried
@@ -16,6 +15,7 @@ from coordinator.jobs.pending_order import Line
 from coordinator.jobs.pending_reasons import word
 from coordinator.jobs.state import JobState, Standing
 from shared.messages.reason import Hold, Reason
+from shared.slices import Steps
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
 """``active``: its turn comes, or is open. ``backoff``: attempts failed, the next comes soon.
@@ -35,7 +35,6 @@ UNTRIED = (Hold.NONE, Reason.PENDING_EVALUATION)
 JOBS_A_STEP = 256
 """A tenth of a millisecond."""
 
-T = TypeVar("T")
 
 UNKNOWN_QUEUE = -1
 """The qid of a job whose queue does not exist."""
@@ -49,16 +48,12 @@ class PendingTotals:
     """Jobs without any place, by queue (qid, or UNKNOWN_QUEUE) and reason of the closed list."""
 
 
-def count_waiting(core: Coordinator, now: float, *, names: Sequence[str]) -> PendingTotals:
-    """``now``: seconds since 1970. ``names``: the resource of each slot."""
-    return done(waiting_in_steps(core, now, names=names))
-
-
 def waiting_in_steps(
     core: Coordinator, now: float, *, names: Sequence[str]
-) -> Generator[None, None, PendingTotals]:
-    """:func:`count_waiting`, with a pause after every few jobs. Jobs that change meanwhile may be
-    counted in their old state."""
+) -> Steps[PendingTotals]:
+    """Count what waits, with a pause after every few jobs; jobs that change meanwhile may be
+    counted in their old state. ``now``: seconds since 1970. ``names``: the resource of each
+    slot."""
     order = core.order
     totals, jobs = PendingTotals(), order.jobs
     back: dict[Line, _HeldLine] = {}
@@ -97,16 +92,11 @@ def waiting_in_steps(
     return totals
 
 
-def pending_reasons(core: Coordinator, now: float, *, names: Sequence[str]) -> dict[str, int]:
-    """Number of jobs by pending reason, counted by line instead of by job: cheap enough for
-    frequent calls."""
-    return done(reasons_in_steps(core, now, names=names))
-
-
 def reasons_in_steps(
     core: Coordinator, now: float, *, names: Sequence[str]
-) -> Generator[None, None, dict[str, int]]:
-    """:func:`pending_reasons`, with a pause after every line."""
+) -> Steps[dict[str, int]]:
+    """Number of jobs by pending reason, with a pause after every line. Counted by line instead of
+    by job: cheap enough for frequent calls."""
     lines = core.order.lines
     by_reason = lines.outside()
     turns = {qid: untried(core, queue) for qid, queue in lines.queues.items() if queue.lines}
@@ -121,16 +111,6 @@ def reasons_in_steps(
                 by_reason[turn if turn and reason in UNTRIED else word(reason)] += count
         yield
     return {reason.value: count for reason, count in (+by_reason).items()}
-
-
-def done(steps: Generator[None, None, T]) -> T:
-    """All steps at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _untried_line(core: Coordinator, line: Line | None) -> Reason | None:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.service.metrics.pending_counts import (
     PendingTotals,
-    done,
     reasons_in_steps,
     waiting_in_steps,
 )
+from shared.slices import Steps, at_once
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ FEW_JOBS = 5_000
 class InSlices(Generic[T]):
     """The cached result of a walk."""
 
-    def __init__(self, walk: Callable[[], Generator[None, None, T]]) -> None:
+    def __init__(self, walk: Callable[[], Steps[T]]) -> None:
         self.latest: T | None = None
         self._walk = walk
         self._lock = asyncio.Lock()
@@ -59,7 +59,7 @@ class InSlices(Generic[T]):
             spent += time.thread_time() - began
             self._good_until = time.monotonic() + GOOD_FOR * spent
 
-    def _over(self, steps: Generator[None, None, T], began: float) -> bool:
+    def _over(self, steps: Steps[T], began: float) -> bool:
         """Walk for one slice."""
         try:
             next(steps)
@@ -95,19 +95,19 @@ class WaitingCounts:
         latest = self._reasons.latest
         if latest is not None and self._many_lines():
             return latest
-        return done(self._reasons_in_steps())
+        return at_once(self._reasons_in_steps())
 
     def waiting(self) -> PendingTotals:
         """Counts of waiting jobs; as of the last :meth:`refresh_waiting` where there are many."""
         latest = self._waiting.latest
         if latest is not None and (self._many_lines() or self._many_jobs()):
             return latest
-        return done(self._waiting_in_steps())
+        return at_once(self._waiting_in_steps())
 
-    def _reasons_in_steps(self) -> Generator[None, None, dict[str, int]]:
+    def _reasons_in_steps(self) -> Steps[dict[str, int]]:
         return reasons_in_steps(self._core, time.time(), names=self._names())
 
-    def _waiting_in_steps(self) -> Generator[None, None, PendingTotals]:
+    def _waiting_in_steps(self) -> Steps[PendingTotals]:
         return waiting_in_steps(self._core, time.time(), names=self._names())
 
     def _many_lines(self) -> bool:

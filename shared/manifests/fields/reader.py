@@ -155,29 +155,25 @@ def is_qualified(name: str) -> bool:
 
 def subdomain(value: object, field: str) -> str:
     """Check a DNS subdomain, the form of most names: up to 253 of a-z, 0-9, '-' and '.'."""
-    if type(value) is str and _SUBDOMAIN.fullmatch(value) is not None:
-        return value
-    raise _bad_name(value, field, "253 small letters, digits, '-' or '.'")
+    return _name(value, field, _SUBDOMAIN, "253 small letters, digits, '-' or '.'")
 
 
 def dns_label(value: object, field: str) -> str:
     """Check a DNS label, the form of namespaces and roles: up to 63 of a-z, 0-9 and '-'."""
-    if type(value) is str and _LABEL.fullmatch(value) is not None:
-        return value
-    raise _bad_name(value, field, "63 small letters, digits or '-'")
+    return _name(value, field, _LABEL, "63 small letters, digits or '-'")
 
 
 def loose_name(value: object, field: str) -> str:
     """Check the name of a queue or PodGroup. Capitals and '_' are also allowed, since traces and
     older files have them."""
-    if type(value) is str and _LOOSE.fullmatch(value) is not None:
+    return _name(value, field, _LOOSE, "253 letters, digits, '-', '_' or '.'")
+
+
+def _name(value: object, field: str, pattern: re.Pattern[str], form: str) -> str:
+    if type(value) is str and pattern.fullmatch(value) is not None:
         return value
-    raise _bad_name(value, field, "253 letters, digits, '-', '_' or '.'")
-
-
-def _bad_name(value: object, field: str, form: str) -> InvalidInput:
     if value is None:
-        return InvalidInput(field, value, "missing; it is required")
-    return InvalidInput(
+        raise InvalidInput(field, value, "missing; it is required")
+    raise InvalidInput(
         field, value, f"not a valid name; use at most {form}, with a letter or digit at both ends"
     )

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.service.metrics.pending_counts import pending_reasons
+from coordinator.service.metrics.pending_counts import reasons_in_steps
 from shared.ledger.redis.server import EmbeddedServer
+from shared.slices import at_once
 from tests.coordinator.explain.cluster import (
     GPU,
     Item,
@@ -78,7 +79,7 @@ async def words(service: Running, name: str) -> dict[str, Any]:
         for event in events
         if event["involvedObject"]["name"].startswith(name) and event["type"] == "Warning"
     ]
-    top = pending_reasons(core, core.order.now, names=[])
+    top = at_once(reasons_in_steps(core, core.order.now, names=[]))
     status = found["status"]
     return {"explanations": status["explanations"][0]["reason"], "event": said[-1], "top": [*top]}
 

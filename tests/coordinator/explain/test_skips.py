@@ -11,13 +11,14 @@ from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.intake.changes import Changes
 from coordinator.jobs.pending_reasons import Why
 from coordinator.order.order import Order
-from coordinator.service.metrics.pending_counts import pending_reasons
+from coordinator.service.metrics.pending_counts import reasons_in_steps
 from shard_worker.dialects.open_session import open_session
 from shared.messages import skips
 from shared.messages.messages import Epoch, OutcomeCode
 from shared.messages.reason import Reason
 from shared.model.model import Job, Node, Queue, TaskClass
 from shared.policy.volcano import parse_policy
+from shared.slices import at_once
 from shared.units.slots import CPU, PODS
 from tests.coordinator.order.helpers import ONE, TWO, answer, job
 from tests.deploy.rendered import ROOT
@@ -50,7 +51,7 @@ def judged(core: Coordinator, jid: int) -> Why:
 
 
 def top(core: Coordinator) -> dict[str, int]:
-    return pending_reasons(core, core.order.now, names=NAMES)
+    return at_once(reasons_in_steps(core, core.order.now, names=NAMES))
 
 
 def refused(core: Coordinator, **reasons: int) -> None:

@@ -8,9 +8,10 @@ from coordinator.core.reasons.reasons import why
 from coordinator.jobs.backoff import ATTEMPTS, PARK_SECONDS
 from coordinator.jobs.state import Standing
 from coordinator.order.order import Order
-from coordinator.service.metrics.pending_counts import count_waiting
+from coordinator.service.metrics.pending_counts import waiting_in_steps
 from shared.messages.messages import OutcomeCode, TaskState, Turn
 from shared.messages.reason import Hold, Reason
+from shared.slices import at_once
 from shared.units.slots import BASE
 from tests.coordinator.core.test_core import coordinator, sends
 from tests.coordinator.order.helpers import answer, job, order, placed, turns
@@ -322,7 +323,7 @@ def test_a_parked_job_is_told_as_what_it_is_and_who_refused_last() -> None:
     assert told is not None
     assert told.reason is Reason.ATTEMPTS_EXHAUSTED
     assert "20 binds refused by the cluster, the last by node n0: DiskFull" in told.message
-    assert count_waiting(core, 1.0, names=BASE).tasks["backoff"] == 1
+    assert at_once(waiting_in_steps(core, 1.0, names=BASE)).tasks["backoff"] == 1
     core.validate()
 
 

@@ -125,7 +125,7 @@ def tell(at: Stage) -> list[str]:
 
 
 def tell_enqueued(at: Stage) -> list[str]:
-    at.session.tell_enqueued(at.waits)
+    at.session.job_enqueued(at.waits, at.session.world)
     return at.told
 
 

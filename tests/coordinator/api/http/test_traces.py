@@ -30,11 +30,11 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 @pytest.fixture
-def spans() -> Iterator[InMemorySpanExporter]:
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    monkeypatch.setattr(tracing, "_tracer", None)
     exporter = InMemorySpanExporter()
     tracing.trace_to(SimpleSpanProcessor(exporter), "test")
     yield exporter
-    tracing.trace_nothing()
 
 
 def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shard_worker.framework.rules import Purpose, Scores
 from shard_worker.framework.session import Session
-from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
+from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo, requested
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
 from shard_worker.topology.domain_totals import DomainTotals
@@ -93,7 +93,7 @@ class NetworkTopologyAware:
             sub.topology,
             within,
             allocated=sub.allocated_hyper_node,
-            needed=tuple(_sum(pending).items()),
+            needed=tuple(requested(pending).items()),
             purpose=purpose,
             world=world,
         )
@@ -152,7 +152,7 @@ class NetworkTopologyAware:
         """Score each domain by how full the whole sub job would make it; ties by the share of its
         tasks that are already there."""
         totals = self._totals(world)
-        full = totals.fullness(_sum(sub.tasks), self._by_slot(world))
+        full = totals.fullness(requested(sub.tasks), self._by_slot(world))
         listed = {name: totals.tree.domains[name] for name in domains}
         scores = {name: float(full[domain.index]) for name, domain in listed.items()}
         best = [name for name, score in scores.items() if score == max(scores.values())]
@@ -251,14 +251,6 @@ def _below(root: Domain) -> Iterator[Domain]:
     for domain in listed:
         yield domain
         listed += domain.children
-
-
-def _sum(tasks: Sequence[TaskInfo]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for task in tasks:
-        for slot, amount in task.requests:
-            total[slot] = total.get(slot, 0) + amount
-    return total
 
 
 def _geometric(fading: float, first: int, last: int) -> float:
