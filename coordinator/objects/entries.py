@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
@@ -20,32 +20,6 @@ Json = dict[str, Any]
 Render = Callable[[ReadModel, Record, int], Json]
 
 
-class ObjectEntry(Protocol):
-    @property
-    def key(self) -> Key: ...
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-    @property
-    def version(self) -> str:
-        """Its resourceVersion; "" if it has none."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes of JSON to parse for rendering; 0 if negligible."""
-        ...
-
-    def field(self, path: str) -> str:
-        """The value of a field for selectors; "" if absent."""
-        ...
-
-    def object(self) -> Json:
-        """The complete object; rendered once."""
-        ...
-
-
 def _as_written(read_model: ReadModel, record: Record, version: int) -> Json:
     return written(record.document, version)
 
@@ -58,9 +32,9 @@ _RENDER: dict[str, Render] = {
 }
 
 
-class RenderedEntry:
-    """An entry that is rendered when it is read, once. ``version``: of its last change, by the user
-    or the scheduler. Subclasses have a ``key``."""
+class ObjectEntry:
+    """An object before rendering. ``version``: of its last change, by the user or the scheduler.
+    Subclasses have a ``key``."""
 
     __slots__ = ("_object", "_read_model", "_version")
 
@@ -73,10 +47,12 @@ class RenderedEntry:
 
     @property
     def version(self) -> str:
+        """Its resourceVersion; "" if it has none."""
         return str(self._version)
 
     @property
     def size(self) -> int:
+        """Bytes of JSON to parse for rendering; 0 if negligible."""
         return 0
 
     @property
@@ -84,6 +60,7 @@ class RenderedEntry:
         return {}
 
     def field(self, path: str) -> str:
+        """The value of a field for selectors; "" if absent."""
         if path == "metadata.name":
             return self.key.name
         if path == "metadata.namespace":
@@ -91,6 +68,7 @@ class RenderedEntry:
         return field_of(self.object(), path)
 
     def object(self) -> Json:
+        """The complete object; rendered once."""
         if self._object is None:
             self._object = self._render()
         return self._object
@@ -99,7 +77,7 @@ class RenderedEntry:
         raise NotImplementedError
 
 
-class WrittenEntry(RenderedEntry):
+class WrittenEntry(ObjectEntry):
     """An object that a user wrote."""
 
     __slots__ = ("_record", "key")
@@ -140,7 +118,7 @@ class PodEntry(WrittenEntry):
         return written_pod(self._read_model, self._record, self._task, self._version)
 
 
-class JobPodEntry(RenderedEntry):
+class JobPodEntry(ObjectEntry):
     """A pod derived from a Job."""
 
     __slots__ = ("_job", "_role", "_roles", "_task", "key")
@@ -183,7 +161,7 @@ class JobPodEntry(RenderedEntry):
         )
 
 
-class JobGroupEntry(RenderedEntry):
+class JobGroupEntry(ObjectEntry):
     """The PodGroup derived from a Job."""
 
     __slots__ = ("_job", "key")
@@ -197,16 +175,14 @@ class JobGroupEntry(RenderedEntry):
         return job_group(self._read_model, self._job, self._version)
 
 
-class MadeEntry:
+class MadeEntry(ObjectEntry):
     """An object that is already rendered."""
 
-    __slots__ = ("_object", "key")
-
-    size = 0
+    __slots__ = ("key",)
 
     def __init__(self, key: Key, value: Json) -> None:
         self.key = key
-        self._object = value
+        self._object: Json = value
 
     @property
     def version(self) -> str:
@@ -215,12 +191,6 @@ class MadeEntry:
     @property
     def labels(self) -> Mapping[str, str]:
         return self._object["metadata"].get("labels") or {}
-
-    def field(self, path: str) -> str:
-        return field_of(self._object, path)
-
-    def object(self) -> Json:
-        return self._object
 
 
 # --- fields -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from coordinator.intake.documents.kinds import BY_KIND, EVENT
 from coordinator.intake.documents.metadata import virtual
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel, group_name, pod_uid, split_pod_name
-from coordinator.objects.entries import RenderedEntry
+from coordinator.objects.entries import ObjectEntry
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.messages.messages import Level, TaskState
 
@@ -66,7 +66,7 @@ class Spot(NamedTuple):
 FIRST = Spot(_CLUSTER, 0, JOB_ITSELF)
 
 
-class EventEntry(RenderedEntry):
+class EventEntry(ObjectEntry):
     __slots__ = ("_about", "_happening", "_jid", "_tix")
 
     def __init__(
