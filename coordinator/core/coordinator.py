@@ -31,7 +31,7 @@ from coordinator.bind.placements import Places
 from coordinator.bind.quarantine import Quarantines, Refused
 from coordinator.cluster.protocol import BindAnswers
 from coordinator.core.foreign_use import Use
-from coordinator.core.observer import Observer, Unobserved
+from coordinator.core.observer import EventReason, Observer, Unobserved
 from coordinator.core.shuffle import Shuffling
 from coordinator.core.status import status
 from coordinator.dispatch.dispatcher import Dispatcher
@@ -61,8 +61,6 @@ from shared.messages.messages import HOLDING, NOBODY, Epoch, Outcome, OutcomeCod
 from shared.model.model import Job, Node
 from shared.records.quarantine import Quarantine
 
-SHARD_LOST, SHARD_RECOVERED, SHARD_REBALANCED = "ShardLost", "ShardRecovered", "ShardRebalanced"
-
 
 class Coordinator:
     def __init__(
@@ -79,7 +77,6 @@ class Coordinator:
         self.dispatcher = dispatcher
         self.tally = CoordinatorTally()
         self.observer: Observer = Unobserved()
-        order.moved = lambda jid: self.observer.job_moved(jid)  # noqa: PLW0108  (observer is set later)
         self.partition = cluster_partition = ClusterPartition(
             dispatcher,
             order.accounts,
@@ -172,7 +169,7 @@ class Coordinator:
     def _nodes_moved(self, moves: list[tuple[int, int]]) -> None:
         self.tally.nodes_moved += len(moves)
         for shard in sorted({shard for pair in moves for shard in pair}):
-            self.observer.shard_changed(shard, SHARD_REBALANCED)
+            self.observer.shard_changed(shard, EventReason.SHARD_REBALANCED)
 
     # --- turns --------------------------------------------------------------------------------
 
@@ -189,12 +186,11 @@ class Coordinator:
                 self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
             out += self.dispatcher.send()
         out += self.partition.step()
-        if order.stale or self._unread:
-            out.append(Reread(sorted({*order.stale, *self._unread})))
-            order.stale, self._unread = [], []
-        if order.lapsed:
-            out.append(ReleaseNominations(sorted(set(order.lapsed))))
-            order.lapsed = []
+        if stale := {*order.take_stale(), *self._unread}:
+            out.append(Reread(sorted(stale)))
+            self._unread = []
+        if lapsed := order.take_lapsed():
+            out.append(ReleaseNominations(sorted(set(lapsed))))
         if marks := self.quarantines.changes(now, self.nodes):
             out.append(StoreQuarantines(marks))
         if reservations := order.aging.changes():
@@ -203,19 +199,21 @@ class Coordinator:
 
     def _departures(self, now: float) -> list[Instruction]:
         """Instructions for deleted jobs and members."""
-        order, going = self.order, self.order.departures
-        going.begin(now)
+        self.order.departures.begin(now)
+        due = self.order.departures.take()
         out: list[Instruction] = []
-        if going.stop:
-            out.append(Stop(going.stop))
-            going.stop = []
-        if going.fail:
-            out.append(Fail(never_placed(going.fail, order.jobs)))
-            going.fail = []
-        if going.purge_jobs or going.purge_members:
-            out.append(Purge(going.purge_jobs, going.purge_members))
-            going.purge_jobs, going.purge_members = [], []
+        if due.stop:
+            out.append(Stop(due.stop))
+        if due.fail:
+            out.append(Fail(never_placed(due.fail, self.order.jobs)))
+        if due.purge_jobs or due.purge_members:
+            out.append(Purge(due.purge_jobs, due.purge_members))
         return out
+
+    def observe(self, observer: Observer) -> None:
+        """Report to this observer from now on; there is one at a time."""
+        self.observer = observer
+        self.order.moved = observer.job_moved
 
     @property
     def leaving(self) -> dict[int, JobState]:
@@ -310,7 +308,7 @@ class Coordinator:
         self.order.reachable.add(shard)
         self.order.accounts.capacity.freed()
         if again:
-            self.observer.shard_changed(shard, SHARD_RECOVERED)
+            self.observer.shard_changed(shard, EventReason.SHARD_RECOVERED)
 
     def worker_lost(self, shard: int, *, planned: bool = False) -> None:
         """Note that a shard's worker is gone. Its epoch must be revoked before a reread counts: the
@@ -321,7 +319,7 @@ class Coordinator:
         if not planned:
             self.tally.workers_lost += 1
             self._lost.add(shard)
-            self.observer.shard_changed(shard, SHARD_LOST)
+            self.observer.shard_changed(shard, EventReason.SHARD_LOST)
         self.shuffling.lost(shard)
         self.tally.of(shard).turns_lost += len(sent)
         self._unread += [*(turn.jid for turn in sent), *self._fenced.pop(shard, ())]

@@ -6,11 +6,38 @@ never affects a decision.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Protocol
 
 from coordinator.ledger_audit.findings import Finding
 from shared.messages.messages import Outcome, StatusItem
 from shared.records.quarantine import Quarantine
+
+
+class EventReason(StrEnum):
+    """The reasons of events, beside the phases of Jobs."""
+
+    SHARD_LOST = "ShardLost"
+    SHARD_RECOVERED = "ShardRecovered"
+    SHARD_REBALANCED = "ShardRebalanced"
+    NODE_SET_ASIDE = "NodeSetAside"
+    NODE_RETURNED = "NodeReturned"
+    QUEUE_CLOSED = "QueueClosed"
+    LEDGER_CONTRADICTION = "LedgerContradiction"
+    SCHEDULED = "Scheduled"
+    FAILED_SCHEDULING = "FailedScheduling"
+    UNSCHEDULABLE = "Unschedulable"
+    """FailedScheduling, of a gang: Volcano's word."""
+    NOMINATED = "Nominated"
+    COMMIT_CONFLICT = "CommitConflict"
+    BIND_FAILED = "BindFailed"
+    PREEMPTED = "Preempted"
+    EVICTING = "Evicting"
+    EVICTED = "Evicted"
+    EVICT = "Evict"
+    """Tasks of the job are told to stop; EVICTED says for whom."""
+    GANG_RELEASED = "GangReleased"
+    RESTARTED = "Restarted"
 
 
 class Observer(Protocol):
@@ -32,8 +59,8 @@ class Observer(Protocol):
         waits for another reason."""
         ...
 
-    def shard_changed(self, shard: int, reason: str) -> None:
-        """``ShardLost``, ``ShardRecovered`` or ``ShardRebalanced``."""
+    def shard_changed(self, shard: int, reason: EventReason) -> None:
+        """A worker lost its shard, or took it; or nodes came or left."""
         ...
 
     def node_changed(self, name: str, quarantine: Quarantine | None) -> None:
@@ -56,7 +83,7 @@ class Unobserved:
 
     def job_moved(self, jid: int) -> None: ...
 
-    def shard_changed(self, shard: int, reason: str) -> None: ...
+    def shard_changed(self, shard: int, reason: EventReason) -> None: ...
 
     def node_changed(self, name: str, quarantine: Quarantine | None) -> None: ...
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -12,6 +11,7 @@ from coordinator.jobs.state import JobState
 from coordinator.objects.timeline import Audience, Happening, Story
 from shared.messages.messages import UNSUCCESSFUL, Level, TaskState
 from shared.units.amount_text import plural, some
+from shared.units.times import rfc3339
 
 Entry = dict[str, Any]
 
@@ -100,4 +100,4 @@ def _tasks(state: JobState, tasks: Sequence[int]) -> Entry:
 
 
 def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return rfc3339(at, "milliseconds")

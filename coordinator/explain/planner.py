@@ -227,7 +227,7 @@ class _Drawing:
         if gate and not enqueueable(order.session, cluster, info):
             word, text = refusal(order.session, cluster, info)
             text += entry_figures(self._core, queue, info, self.plan.names)
-            return Why(Reason(word), f"not admitted by enqueue: {text}")
+            return Why(word, f"not admitted by enqueue: {text}")
         return self._over(queue, amounts(tuple(needed.items()), self.classes))
 
     def _state(self, job: Job, queue: QueueInfo) -> JobState:

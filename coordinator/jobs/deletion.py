@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.state import JobState, Standing
@@ -26,6 +27,15 @@ STOP_AGAIN_LIMIT_SECONDS = 30.0
 
 Task = tuple[int, int]
 """(jid, tix)"""
+
+
+class Departing(NamedTuple):
+    """What :class:`Departures` has collected."""
+
+    stop: list[Task]
+    fail: list[Task]
+    purge_jobs: list[int]
+    purge_members: list[Task]
 
 
 class Departures:
@@ -54,6 +64,12 @@ class Departures:
         self._again: list[tuple[float, float, int]] = []
         """Heap of (when, seconds waited, jid)."""
         self._now = 0.0
+
+    def take(self) -> Departing:
+        """What is due, once."""
+        due = Departing(self.stop, self.fail, self.purge_jobs, self.purge_members)
+        self.stop, self.fail, self.purge_jobs, self.purge_members = [], [], [], []
+        return due
 
     # --- jobs ---------------------------------------------------------------------------------
 

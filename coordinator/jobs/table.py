@@ -58,6 +58,16 @@ class JobBook:
         """Whether the policy has the action backfill."""
         return BACKFILL in self.session.policy.actions
 
+    # --- what the coordinator has to ask for ----------------------------------------------------
+
+    def take_stale(self) -> list[int]:
+        stale, self.stale = self.stale, []
+        return stale
+
+    def take_lapsed(self) -> list[int]:
+        lapsed, self.lapsed = self.lapsed, []
+        return lapsed
+
     # --- nominations --------------------------------------------------------------------------
 
     def _displace(self, jid: int) -> None:

@@ -7,10 +7,11 @@ expanded into events of the Job, its PodGroup and its pods, one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document, Key, make_uid
 from coordinator.intake.documents.kinds import BY_KIND, EVENT
 from coordinator.intake.documents.metadata import virtual
@@ -226,20 +227,9 @@ def _gangs(read_model: ReadModel, state: JobState) -> Iterator[tuple[int, Key]]:
 
 def _as_gang(happening: Happening) -> Happening:
     """Replace FailedScheduling, which is for pods, by Volcano's reason for gangs."""
-    if happening.reason != "FailedScheduling":
+    if happening.reason != EventReason.FAILED_SCHEDULING:
         return happening
-    h = happening
-    return Happening(
-        h.number,
-        h.version,
-        "Unschedulable",
-        h.message,
-        h.audience,
-        h.warning,
-        h.first,
-        h.last,
-        h.count,
-    )
+    return replace(happening, reason=EventReason.UNSCHEDULABLE, shard=-1)
 
 
 def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.controllers.job_rules import outcome
+from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import JOB, POD_GROUP
@@ -139,8 +140,8 @@ def _waits(read_model: ReadModel, state: JobState, generation: int) -> Json:
     jid, why = state.job.jid, read_model.why(state.job.jid)
     members, minimum = state.info.held[0], state.job.groups[0].minimum
     story = read_model.stories.get(jid)
-    failure = story.last("FailedScheduling") if story is not None else None
-    placed = story.last("Scheduled") if story is not None else None
+    failure = story.last(EventReason.FAILED_SCHEDULING) if story is not None else None
+    placed = story.last(EventReason.SCHEDULED) if story is not None else None
     conditions = []
     if members and members >= minimum:
         at = placed.first if placed is not None else None

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import JOB, POD
@@ -133,7 +134,7 @@ def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:
     story = read_model.stories.get(task.jid)
     if task.state is TaskState.PENDING:
         waits = read_model.why(task.jid)
-        failure = story.last("FailedScheduling") if story is not None else None
+        failure = story.last(EventReason.FAILED_SCHEDULING) if story is not None else None
         return [
             condition(
                 "PodScheduled",

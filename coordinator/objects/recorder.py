@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.bind.evictions import rule_of
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.observer import EventReason
 from coordinator.core.reasons.reasons import why
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
@@ -38,15 +39,22 @@ WAITING = 100_000
 """Maximum number of pending jobs whose reason is checked in rotation."""
 _PLACED = OutcomeCode.PLACED
 _REMEMBERED = frozenset((TaskState.RUNNING, *ENDED))
-_WARNINGS = frozenset(
-    ("ShardLost", "QueueClosed", "Failed", "Restarting", "NodeSetAside", "LedgerContradiction")
+_WARNINGS: frozenset[str] = frozenset(
+    (
+        EventReason.SHARD_LOST,
+        EventReason.QUEUE_CLOSED,
+        EventReason.NODE_SET_ASIDE,
+        EventReason.LEDGER_CONTRADICTION,
+        *("Failed", "Restarting"),
+    )
 )
-_CLUSTER = {
-    "ShardLost": "its worker does not answer; another takes its place, and its turns are read anew",
-    "ShardRecovered": "another worker serves it",
-    "ShardRebalanced": "nodes came to it or left it",
-    "NodeReturned": "its time aside is over: it may take tasks again",
-    "QueueClosed": "it takes no new work; what runs goes on",
+_CLUSTER: dict[str, str] = {
+    EventReason.SHARD_LOST: "its worker does not answer; another takes its place, and its turns "
+    "are read anew",
+    EventReason.SHARD_RECOVERED: "another worker serves it",
+    EventReason.SHARD_REBALANCED: "nodes came to it or left it",
+    EventReason.NODE_RETURNED: "its time aside is over: it may take tasks again",
+    EventReason.QUEUE_CLOSED: "it takes no new work; what runs goes on",
 }
 
 
@@ -121,12 +129,14 @@ class Observing:
             story.remember(new_state, self.core.order.now, tasks)
         elif new_state is TaskState.RELEASING:
             text = f"{plural(len(tasks), 'task')} told to stop"
-            self._again(story, "Evict", text, count=len(tasks))
+            self._again(story, EventReason.EVICT, text, count=len(tasks))
         elif new_state is TaskState.PENDING and not state.refused.isdisjoint(tasks):
             row = rows[0] if rows else -1
             node = self.core.names.get(row, f"row {row}")
             text = f"node {node} did not take it; it is placed again"
-            self._tell(story, "BindFailed", text, Audience.TASKS, warning=True, tasks=tasks)
+            self._tell(
+                story, EventReason.BIND_FAILED, text, Audience.TASKS, warning=True, tasks=tasks
+            )
         self._notify()
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
@@ -141,22 +151,22 @@ class Observing:
         beneficiary = f"job {by_jid}" if by is None else by.job.key
         text = f"evicted{rule}" if jid == by_jid else f"evicted for {beneficiary}{rule}"
         tasks = sorted(tasks)
-        self._tell(self._move(state, tasks), "Evicted", text, Audience.TASKS, tasks=tasks)
+        self._tell(self._move(state, tasks), EventReason.EVICTED, text, Audience.TASKS, tasks=tasks)
         if by is not None and jid != by_jid:
             text = f"{plural(len(tasks), 'task')} of {state.job.key} evicted for it{rule}"
-            self._tell(self._move(by, ()), "Evicting", text, Audience.JOB)
+            self._tell(self._move(by, ()), EventReason.EVICTING, text, Audience.JOB)
         self._notify()
 
     def job_moved(self, jid: int) -> None:
         state = self.core.order.known(jid)
         if state is not None:
             story = self._move(state, None)
-            if state.stopping and story.last("GangReleased") is None:
+            if state.stopping and story.last(EventReason.GANG_RELEASED) is None:
                 text = f"too few of its gang were left: {plural(len(state.stopping), 'task')} stop"
-                self._tell(story, "GangReleased", text, Audience.JOB, warning=True)
+                self._tell(story, EventReason.GANG_RELEASED, text, Audience.JOB, warning=True)
             self._notify()
 
-    def shard_changed(self, shard: int, reason: str) -> None:
+    def shard_changed(self, shard: int, reason: EventReason) -> None:
         self.version += 1
         self._shards[shard] = self.version
         self._of_cluster(Key("Shard", "", shard_name(shard)), reason)
@@ -166,19 +176,19 @@ class Observing:
         self.version += 1
         self._nodes[name] = self.version
         if quarantine is None:
-            self._of_cluster(Key("Node", "", name), "NodeReturned")
+            self._of_cluster(Key("Node", "", name), EventReason.NODE_RETURNED)
         else:
             cause = f" ({quarantine.reason})" if quarantine.reason else ""
             seconds = round(quarantine.until - quarantine.since)
             text = f"it refused bind after bind{cause}: nothing is placed there for {seconds} s"
-            self._of_cluster(Key("Node", "", name), "NodeSetAside", text)
+            self._of_cluster(Key("Node", "", name), EventReason.NODE_SET_ASIDE, text)
         self._notify()
 
     def ledger_contradicted(self, finding: Finding, message: str) -> str:
         """Record an event on the node, queue, job or pod whose record was wrong, and return what to
         call that. If the job is unknown, the event is on the node that the record held; there is
         none for a domain's counter or an unknown node."""
-        core, reason, number = self.core, "LedgerContradiction", (*finding.name, -1)[0]
+        core, reason, number = self.core, EventReason.LEDGER_CONTRADICTION, (*finding.name, -1)[0]
         match finding.subject:
             case Subject.NODE:
                 shown = self._node_contradicted(number, reason, message)
@@ -194,7 +204,7 @@ class Observing:
         self._notify()
         return shown
 
-    def _node_contradicted(self, row: int, reason: str, message: str) -> str:
+    def _node_contradicted(self, row: int, reason: EventReason, message: str) -> str:
         name = self.core.names.get(row)
         if name is None:
             return f"row {row}"
@@ -202,7 +212,7 @@ class Observing:
         self._of_cluster(Key("Node", "", name), reason, message)
         return f"node {name}"
 
-    def _job_contradicted(self, finding: Finding, reason: str, message: str) -> str:
+    def _job_contradicted(self, finding: Finding, reason: EventReason, message: str) -> str:
         jid, *tasks = finding.name
         state = self.core.order.known(jid)
         if state is None:
@@ -284,29 +294,31 @@ class Observing:
         if len(allocations) > 1 or (allocations and allocations[0].kind != ALLOCATE):
             allocations = [p for p in placements if p.kind == ALLOCATE]
         if allocations:
-            happening = self._tell(story, "Scheduled", "", Audience.TASKS, shard=shard)
+            happening = self._tell(story, EventReason.SCHEDULED, "", Audience.TASKS, shard=shard)
             happening.placements = allocations
 
     def _nominated(self, story: Story, shard: int, count: int) -> None:
         text = f"{plural(count, 'task')} promised room by shard-{shard} when what is there leaves"
-        self._again(story, "Nominated", text, shard=shard)
+        self._again(story, EventReason.NOMINATED, text, shard=shard)
 
     def _conflicts(self, story: Story, outcome: Outcome, shard: int) -> None:
         true, read = outcome.conflicts_true, outcome.conflicts_read
         text = "what was placed did not fit any more when it was committed; it is placed again"
-        self._again(story, "CommitConflict", text, shard=shard, count=true + read)
+        self._again(story, EventReason.COMMIT_CONFLICT, text, shard=shard, count=true + read)
 
     def _displaced(self, jid: int, *, by: JobState) -> None:
         state = self.core.order.jobs.get(jid)
         if state is not None:
             text = f"{by.job.kind} {by.job.key} of priority {by.job.priority} took the room it had"
             story = self._move(state, None)
-            self._tell(story, "Preempted", f"{text} been promised", Audience.JOB, warning=True)
+            self._tell(
+                story, EventReason.PREEMPTED, f"{text} been promised", Audience.JOB, warning=True
+            )
 
     def _waits(self, state: JobState, story: Story, word: Reason) -> None:
         """Record a pending reason if it differs from the last one; else count that once more."""
         if story.refusal == word:
-            earlier = story.last("FailedScheduling")
+            earlier = story.last(EventReason.FAILED_SCHEDULING)
             if earlier is not None:
                 earlier.count += 1
                 earlier.last = self.core.order.now
@@ -320,7 +332,7 @@ class Observing:
         story.word = reason.reason
         text = f"{reason.reason}: {reason.message}"
         story.parts[-1] = (story.version, None)  # the condition of every pod that waits
-        earlier = story.last("FailedScheduling", begins=f"{reason.reason}: ")
+        earlier = story.last(EventReason.FAILED_SCHEDULING, begins=f"{reason.reason}: ")
         if earlier is not None:
             self.version += 1
             earlier.version = story.version = self.version
@@ -331,16 +343,21 @@ class Observing:
             )
             return
         self._tell(
-            story, "FailedScheduling", text, Audience.WAITING, warning=True, shard=reason.shard
+            story,
+            EventReason.FAILED_SCHEDULING,
+            text,
+            Audience.WAITING,
+            warning=True,
+            shard=reason.shard,
         )
 
     def _again(
-        self, story: Story, reason: str, text: str, *, shard: int = -1, count: int = 1
+        self, story: Story, reason: EventReason, text: str, *, shard: int = -1, count: int = 1
     ) -> None:
         """Record an event, or count the last one with this reason once more."""
         earlier = story.last(reason)
         if earlier is None:
-            warning = reason == "CommitConflict"
+            warning = reason is EventReason.COMMIT_CONFLICT
             happening = self._tell(story, reason, text, Audience.JOB, warning=warning, shard=shard)
             happening.count = count
             return
@@ -350,7 +367,7 @@ class Observing:
     def _tell(
         self,
         story: Story,
-        reason: str,
+        reason: EventReason,
         text: str,
         audience: Audience,
         *,
@@ -390,7 +407,7 @@ class Observing:
         if phase is not None and phase != earlier.get("phase"):
             self._of_cluster(after.key, phase, str(state.get("message", "")))
         elif phase is None and "next" in earlier:
-            self._of_cluster(after.key, "Restarted", "its pods have left; it begins anew")
+            self._of_cluster(after.key, EventReason.RESTARTED, "its pods have left; it begins anew")
 
     def _job_gone(self, document: Document) -> None:
         """Drop the policy events of a deleted Job, since another Job may get its name."""
@@ -402,7 +419,7 @@ class Observing:
     def _queue_published(self, before: Document | None, after: Document) -> None:
         """Record an event if a queue was closed."""
         if _closed(after) and (before is None or not _closed(before)):
-            self._of_cluster(after.key, "QueueClosed")
+            self._of_cluster(after.key, EventReason.QUEUE_CLOSED)
 
 
 def _closed(document: Document) -> bool:

@@ -41,6 +41,7 @@ class Happening:
     """The version at which it was first recorded; unique."""
     version: int
     reason: str
+    """An :class:`~coordinator.core.observer.EventReason`, or the phase of a Job."""
     message: str
     audience: Audience
     warning: bool

@@ -49,7 +49,9 @@ PodLabels = tuple[str, Pairs]
 class Spanning:
     """The members of each key, and the jobs that wait for an open turn on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_out: Callable[[int], bool] = lambda _: False) -> None:
+        """``is_out``: whether a turn of this job is out."""
+        self._is_out = is_out
         self.versions: dict[str, int] = {}
         """Key -> its version, as far as returned turns have reported."""
         self._terms: dict[str, Term] = {}
@@ -75,8 +77,6 @@ class Spanning:
         """The same by job: every outcome asks what its job had, of however many turns are out."""
         self.out_now: set[int] = set()
         """Jobs with a turn out that is more than a flat one, or that others wait for."""
-        self.is_out: Callable[[int], bool] = lambda _: False
-        """Is a turn of this job out?"""
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         """Key -> (jid, stamp) of jobs that wait for that turn."""
 
@@ -101,7 +101,7 @@ class Spanning:
             for namespace, labels in dict.fromkeys(kinds):
                 for key in self._selecting.selecting(namespace, dict(labels)):
                     self._enter(key, self._terms[key], jid)
-        if jid in self._keys and self.is_out(jid):
+        if jid in self._keys and self._is_out(jid):
             self.take(jid, self.keys(jid))
 
     def _put_role(self, job: Job, role: Role, cls: TaskClass) -> None:
@@ -154,7 +154,7 @@ class Spanning:
         for it."""
         term.members.add(jid)
         self._keys.setdefault(jid, set()).add(key)
-        if self.is_out(jid):
+        if self._is_out(jid):
             self.take(jid, (key,))
 
     def drop_job(self, jid: int) -> None:
@@ -205,7 +205,7 @@ class Spanning:
             return
         if bool(self._free) > before:
             for jid in self._shared.get(FREE, ()):
-                if self.is_out(jid):
+                if self._is_out(jid):
                     self.take(jid, (FREE,))
 
     def _forget(self, key: str) -> None:

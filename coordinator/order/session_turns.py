@@ -30,8 +30,7 @@ class Sessions(Repairs):
 
     def __init__(self, session: Session, *, count_first: bool) -> None:
         super().__init__(session, count_first=count_first)
-        self.spanning = Spanning()
-        self.spanning.is_out = self._is_out
+        self.spanning = Spanning(self._is_out)
         self.excerpts = Excerpts(self.accounts, self.known, self.spanning)
         self.contention = Contention(session.policy)
         self.entry = EnqueueGate(session)

@@ -205,7 +205,7 @@ class Service:
             self.core, lambda: self.intake.registry, epoch=epoch.counter, clock=time.time
         )
         self.objects.restore(self.intake.documents.values())
-        self.core.observer = self.objects
+        self.core.observe(self.objects)
         self.intake.node_of = self.objects.node_of
         self.jobs.restored(self.intake.documents.values())
         await insist(self._bless, call_name="bless")

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Literal
 
 
-def rfc3339(at: float) -> str:
-    """Whole seconds in UTC: ``2026-01-31T12:00:00Z``."""
+def rfc3339(at: float, fraction: Literal["", "milliseconds", "microseconds"] = "") -> str:
+    """In UTC, by itself whole seconds: ``2026-01-31T12:00:00Z``."""
+    if fraction:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec=fraction)[:-6] + "Z"
     return _written(int(at))
 
 
 @lru_cache(maxsize=1024)
 def _written(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rfc3339_micro(at: float) -> str:
-    """With microseconds, as Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
 
 
 def moment(text: str) -> float:

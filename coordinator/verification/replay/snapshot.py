@@ -14,7 +14,7 @@ import yaml
 
 from coordinator.verification.replay.dump import TAKEN
 from shared.policy.file import KEY
-from shared.units.times import rfc3339_micro
+from shared.units.times import rfc3339
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
         copy = {**obj, "metadata": meta}
         if kind == "Pod":
             if key in leaving:
-                meta.setdefault("deletionTimestamp", rfc3339_micro(record["takenAt"]))
+                meta.setdefault("deletionTimestamp", rfc3339(record["takenAt"], "microseconds"))
             if promised.get(key):
                 copy["status"] = {**obj.get("status", {}), "nominatedNodeName": promised[key]}
         owner = next(
@@ -44,7 +44,7 @@ def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
         )
         job = f"Job/{meta.get('namespace')}/{owner}" if owner in jobs else f"{kind}/{key}"
         if job in times and kind in ("Pod", "PodGroup", "Job"):
-            meta["creationTimestamp"] = rfc3339_micro(times[job])
+            meta["creationTimestamp"] = rfc3339(times[job], "microseconds")
         items.append(copy)
     return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items}
 

@@ -59,7 +59,7 @@ def coordinator(*, shards: int = 1, count: int = 3, nodes: int = 4) -> tuple[Coo
         Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(nodes)
     ]
     core.admitted(Changes(classes={0: ONE}, nodes=offered, jobs=[job(1, count=count, minimum=1)]))
-    core.observer = notes
+    core.observe(notes)
     core.repartition()
     core.partition_stored("1")
     for shard in range(shards):

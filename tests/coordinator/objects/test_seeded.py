@@ -35,7 +35,7 @@ def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.Mo
         core, intake = given["core"], given["intake"]
         objects = Objects(core, lambda: intake.registry, epoch=given["epoch"].counter)
         objects.restore(intake.documents.values())
-        core.observer = objects
+        core.observe(objects)
         every.append(Watched(objects))
 
     def telling(core: Coordinator, changes: Changes, states: Any = None) -> None:

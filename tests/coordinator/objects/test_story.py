@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.core.observer import EventReason
 from coordinator.objects import recorder, timeline
 from shared.messages.messages import TaskState, Turn
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
@@ -182,5 +183,5 @@ def test_all_stories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_cluster_tells_no_more_than_so_much() -> None:
     world = World()
     for i in range(recorder.CLUSTER_HAPPENINGS + 10):
-        world.objects.shard_changed(i, "ShardLost")
+        world.objects.shard_changed(i, EventReason.SHARD_LOST)
     assert len(world.objects.told) == recorder.CLUSTER_HAPPENINGS

@@ -42,7 +42,7 @@ class World:
         self.objects = Objects(
             self.core, lambda: self.intake.registry, epoch=EPOCH, clock=lambda: self.now
         )
-        self.core.observer = self.objects
+        self.core.observe(self.objects)
         self.intake.node_of = self.objects.node_of
         self.put()
         for shard in range(shards):

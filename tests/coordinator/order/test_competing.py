@@ -45,8 +45,7 @@ def test_volumes_are_competed_for_while_there_are_free_ones() -> None:
 
 
 def test_turns_that_were_out_when_a_free_volume_came_are_waited_for() -> None:
-    spanning = Spanning()
-    spanning.is_out = lambda jid: jid == 1
+    spanning = Spanning(lambda jid: jid == 1)
     with_job(spanning, 1, volumes=("a",))
     assert not spanning.touched([FREE])
     spanning.put_object(Volume("v"))
