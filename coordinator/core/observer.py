@@ -11,6 +11,7 @@ from typing import Protocol
 
 from coordinator.ledger_audit.findings import Finding
 from shared.messages.messages import Outcome, StatusItem
+from shared.messages.reason import Reason
 from shared.records.quarantine import Quarantine
 
 
@@ -22,7 +23,7 @@ class EventReason(StrEnum):
     SHARD_REBALANCED = "ShardRebalanced"
     NODE_SET_ASIDE = "NodeSetAside"
     NODE_RETURNED = "NodeReturned"
-    QUEUE_CLOSED = "QueueClosed"
+    QUEUE_CLOSED = Reason.QUEUE_CLOSED.value
     LEDGER_CONTRADICTION = "LedgerContradiction"
     SCHEDULED = "Scheduled"
     FAILED_SCHEDULING = "FailedScheduling"

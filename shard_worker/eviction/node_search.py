@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from shard_worker.eviction.refusals import Tests, may_go
 from shard_worker.eviction.victims import (
+    fits_now,
     in_order,
     inhabited,
     reason,
+    settle,
     shard_groups,
     suffice,
     victim_queue,
+    waiting_tasks,
 )
 from shard_worker.framework.rules import Mask
 from shard_worker.framework.statement import WorldStatement
@@ -21,22 +26,65 @@ from shard_worker.session_model.job import TaskInfo
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob
 
 Rules = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 """(evictor, candidates) -> the victims that the policy's plugins allow."""
 
 
 class NodeSearch:
-    """Writes the evictions and the pipelined tasks of one job into one statement."""
+    """Writes the evictions and the pipelined tasks of one job into one statement. An action says
+    for which tasks it may evict, and may choose among the nodes."""
 
     def __init__(
         self, ssn: Session, statement: WorldStatement, *, action: str, tests: Tests, rules: Rules
     ) -> None:
+        self.failed: TaskInfo | None = None
+        """The first task that found no node."""
         self._ssn = ssn
         self._statement = statement
         self._action = action
         self._tests = tests
         self._rules = rules
+        self._hopeless: set[int] = set()
+        """Roles (by identity) with a task that found no node since evictions last made room."""
+
+    def eligible(self, task: TaskInfo) -> bool:
+        """Whether the action may place the task and evict others for it."""
+        raise NotImplementedError
+
+    def serve(self, job: SessionJob) -> bool:
+        """Place tasks of the job until it no longer starves; all or nothing. True if it was
+        kept."""
+        tasks = waiting_tasks(self._ssn, job)
+        while tasks and self._ssn.job_starving(job):
+            self.place(tasks.pop())
+        return settle(self._ssn, self._statement, job, self._action)
+
+    def place(self, task: TaskInfo) -> bool:
+        """Pipeline the task to a node, with the evictions that this takes. If it returns False
+        nothing changed.
+
+        Nodes that need no eviction come first; then, with evictions, the own shard's, then others.
+        """
+        if id(task.role) in self._hopeless or not self.eligible(task):
+            return False
+        if self.take_free(task):
+            return True
+        if any(self.among(task, rows) for rows in self.groups(task)):
+            self._hopeless.clear()
+            return True
+        self._hopeless.add(id(task.role))
+        self.failed = self.failed or task
+        return False
+
+    def among(self, task: TaskInfo, rows: Mask) -> bool:
+        """Use the first of these nodes on which evictions help."""
+        return any(self.clear(task, row) for row in np.flatnonzero(rows).tolist())
+
+    def fits(self, task: TaskInfo, row: int) -> bool:
+        """Whether there is room for the task now."""
+        return fits_now(self._ssn, task, row)
 
     def take_free(self, task: TaskInfo) -> bool:
         """Pipeline the task to a node that needs no eviction; False for none."""
@@ -52,16 +100,14 @@ class NodeSearch:
         for rows in shard_groups(world, feasible(self._ssn, task, cure=True).mask):
             yield inhabited(world, rows)
 
-    def clear(
-        self, task: TaskInfo, row: int, fits: Callable[[Session, TaskInfo, int], bool]
-    ) -> bool:
+    def clear(self, task: TaskInfo, row: int) -> bool:
         """Evict on one node until the task fits, and pipeline it. False: nothing changed."""
         ssn, statement = self._ssn, self._statement
         victims = self.candidates(task, row)
         if not victims:
             return False
         before, order = statement.checkpoint, victim_queue(ssn, task.job, victims)
-        while not fits(ssn, task, row):
+        while not self.fits(task, row):
             if not order:
                 statement.rollback(before)
                 return False

@@ -46,6 +46,10 @@ class KubeError(Exception):
         self.reason = reason
 
 
+class Refused(KubeError):
+    """The server answered, and said no: what else was asked for goes on."""
+
+
 class ConnectionFailed(KubeError):
     """No connection: nothing was sent."""
 
@@ -220,7 +224,8 @@ class KubeClient:
         if event.get("type") == "ERROR":
             status = event.get("object") or {}
             code = int(status.get("code") or 0)
-            raise KubeError(_message(status) or "the watch ended", code=code)
+            failure = Refused if code else KubeError
+            raise failure(_message(status) or "the watch ended", code=code)
         return event
 
     def _target(self, path: str, query: Mapping[str, Any] | None) -> str:
@@ -318,19 +323,19 @@ class KubeClient:
             "with `quadrant up`, or name another with --server or QUADRANT_SERVER"
         )
 
-    def _failure(self, code: int, data: bytes) -> KubeError:
+    def _failure(self, code: int, data: bytes) -> Refused:
         try:
             status = orjson.loads(data)
         except orjson.JSONDecodeError:
             status = None
         if not isinstance(status, dict):
-            return KubeError(f"{self.server} answered {code}: {_start_of(data)}", code=code)
+            return Refused(f"{self.server} answered {code}: {_start_of(data)}", code=code)
         message = _message(status) or f"{self.server} answered {code}"
         if code == 401:
             said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
             message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
         causes = tuple(_causes(status, message))
-        return KubeError(message, code=code, reason=str(status.get("reason") or ""), causes=causes)
+        return Refused(message, code=code, reason=str(status.get("reason") or ""), causes=causes)
 
     def _tell(self, method: str, target: str, status: int, began: float) -> None:
         if self._verbose:

@@ -132,7 +132,7 @@ def _apply(
     session: ServerSession, wish: ApplyItem, *, dry_run: DryRunChoice, force: bool
 ) -> Applied:
     """Raises KubeError where no server answers; a refusal is a result."""
-    from coordinator.cli.client.client import KubeError
+    from coordinator.cli.client.client import Refused
 
     manifest = wish.manifest
     if manifest is None:
@@ -142,9 +142,7 @@ def _apply(
         if dry_run is DryRunChoice.CLIENT:
             return Applied("configured" if before else "created", manifest.object)
         after = apply_patch(session, manifest, dry_run=dry_run is DryRunChoice.SERVER, force=force)
-    except KubeError as error:
-        if not error.code:
-            raise
+    except Refused as error:
         return Applied(error=str(error))
     if before is None:
         return Applied("created", after)

@@ -42,7 +42,7 @@ def describe(
 
       quadrant describe nodes -l zone=a
     """
-    from coordinator.cli.client.client import KubeError
+    from coordinator.cli.client.client import Refused
     from coordinator.cli.client.session import session
     from coordinator.cli.output.terminal import say_error
 
@@ -59,9 +59,7 @@ def describe(
             for name in target.names:
                 try:
                     objects.append((resource, api.client.get(resource.path(place, name))))
-                except KubeError as error:
-                    if not error.code:
-                        raise
+                except Refused as error:
                     failed = True
                     say_error(str(error))
         show(api, objects)

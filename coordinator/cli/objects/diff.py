@@ -35,7 +35,7 @@ def diff(
 
 
 def _compare(session: Any, files: list[str]) -> int:
-    from coordinator.cli.client.client import KubeError
+    from coordinator.cli.client.client import Refused
     from coordinator.cli.client.manifests import placed, read_files
     from coordinator.cli.objects.apply import apply_patch, live
     from coordinator.cli.output.terminal import say_error
@@ -46,9 +46,7 @@ def _compare(session: Any, files: list[str]) -> int:
             manifest = placed(session, source, value)
             before = live(session, manifest)
             after = apply_patch(session, manifest, dry_run=True)
-        except (KubeError, CommandError) as error:
-            if isinstance(error, KubeError) and not error.code:
-                raise
+        except (Refused, CommandError) as error:
             say_error(f"{source}: {error}")
             code = TROUBLE
             continue

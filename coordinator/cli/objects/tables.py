@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from coordinator.cli.client.client import JSON, TABLE, KubeError
+from coordinator.cli.client.client import JSON, TABLE, KubeError, Refused
 from coordinator.cli.client.kinds import Resource, Target
 from coordinator.cli.client.session import ServerSession, whole
 from coordinator.cli.output.printing import (
@@ -136,11 +136,9 @@ class Shower:
         """None, and told, where it cannot be had."""
         try:
             return self._client.get(path, self._query(), accept=accept)
-        except KubeError as error:
+        except Refused as error:
             if error.code == 404 and self._question.ignore_missing:
                 return None
-            if not error.code:
-                raise
             self._errors += 1
             say_error(str(error))
             return None

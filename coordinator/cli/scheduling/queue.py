@@ -93,7 +93,7 @@ def open_queue(
 def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: Connection) -> None:
     import orjson
 
-    from coordinator.cli.client.client import MERGE, KubeError
+    from coordinator.cli.client.client import MERGE, Refused
     from coordinator.cli.client.session import session
     from coordinator.cli.objects.apply import MANAGER, SUFFIX
     from coordinator.cli.options.failure import EXIT_ERROR
@@ -116,9 +116,7 @@ def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: 
                     api.client.get(path)
                 else:
                     api.client.ask("PATCH", path, query, body=body, content=MERGE)
-            except KubeError as error:
-                if not error.code:
-                    raise
+            except Refused as error:
                 failed = True
                 say_error(str(error))
                 continue

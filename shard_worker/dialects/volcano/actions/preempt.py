@@ -14,7 +14,7 @@ import numpy as np
 from shard_worker.eviction.dry_run import DryRunLimits, topology_aware
 from shard_worker.eviction.node_search import NodeSearch
 from shard_worker.eviction.refusals import ON_NODE, WILLING, Tests, considered, tell
-from shard_worker.eviction.victims import fits_now, settle, starving_jobs, waiting_tasks
+from shard_worker.eviction.victims import settle, starving_jobs, waiting_tasks
 from shard_worker.framework.extension_points import PREEMPTABLE
 from shard_worker.framework.rules import Mask
 from shard_worker.framework.statement import WorldStatement
@@ -54,16 +54,11 @@ def preempt_job(ssn: Session, job: SessionJob) -> None:
 
 def between_jobs(ssn: Session, job: SessionJob) -> bool:
     """Evict tasks of other jobs of its queue until the job no longer starves; all or nothing."""
-    statement, tasks = WorldStatement(ssn), waiting_tasks(ssn, job)
-    search, failed = Hunt(ssn, statement, OF_ANOTHER_JOB), None
-    while tasks and ssn.job_starving(job):
-        task = tasks.pop()
-        if not search.place(task):
-            failed = failed or task
-    if settle(ssn, statement, job, NAME):
+    search = Hunt(ssn, WorldStatement(ssn), OF_ANOTHER_JOB)
+    if search.serve(job):
         return True
-    if failed is not None:
-        _tell(ssn, job, failed)
+    if search.failed is not None:
+        _tell(ssn, job, search.failed)
     return False
 
 
@@ -119,35 +114,30 @@ class Hunt(NodeSearch):
     def __init__(self, ssn: Session, statement: WorldStatement, tests: Tests) -> None:
         super().__init__(ssn, statement, action=NAME, tests=tests, rules=ssn.preemptable)
         self._limits = DryRunLimits.of(ssn.policy.configurations.get(NAME, {}))
-        self._failed: set[int] = set()
-        """Roles (by identity) with a task that found no node since evictions last made room."""
 
-    def place(self, task: TaskInfo) -> bool:
-        """Pipeline the task to a node, with the evictions that this takes. If it returns False
-        nothing changed.
-
-        Nodes that need no eviction come first; then, with evictions, the own shard's, then others.
-        """
-        ssn, role = self._ssn, id(task.role)
-        if role in self._failed or not eligible(ssn, task) or ssn.pre_predicate(task) is not None:
-            return False
-        queue = task.job.queue
-        if queue is None:
-            return False
-        if ssn.task_allocatable(queue, task) and self.take_free(task):
+    def eligible(self, task: TaskInfo) -> bool:
+        if eligible(self._ssn, task) and self._ssn.pre_predicate(task) is None:
             return True
-        if any(self._among(task, rows) for rows in self.groups(task)):
-            self._failed.clear()
-            return True
-        self._failed.add(role)
+        self.failed = self.failed or task
         return False
 
-    def _among(self, task: TaskInfo, rows: Mask) -> bool:
+    def take_free(self, task: TaskInfo) -> bool:
+        return self._queue_allows(task) and super().take_free(task)
+
+    def fits(self, task: TaskInfo, row: int) -> bool:
+        """Whether both the queue and the node have room for the task."""
+        return self._queue_allows(task) and super().fits(task, row)
+
+    def _queue_allows(self, task: TaskInfo) -> bool:
+        queue = task.job.queue
+        return queue is not None and self._ssn.task_allocatable(queue, task)
+
+    def among(self, task: TaskInfo, rows: Mask) -> bool:
         """Use the first node, by score, on which evictions help; or the best of several dry
         runs."""
         ranked = by_score(self._ssn, task, np.flatnonzero(rows))
         if not self._limits.topology_aware:
-            return any(self.clear(task, row, fits) for row in ranked)
+            return any(self.clear(task, row) for row in ranked)
         tried = topology_aware(self._ssn, task, ranked, self.candidates, self._limits)
         if tried is None:
             return False
@@ -155,12 +145,6 @@ class Hunt(NodeSearch):
             self.evict(victim, task)
         self._statement.pipeline(task, tried.row)
         return True
-
-
-def fits(ssn: Session, task: TaskInfo, row: int) -> bool:
-    """Whether both the queue and the node have room for the task."""
-    queue = task.job.queue
-    return queue is not None and ssn.task_allocatable(queue, task) and fits_now(ssn, task, row)
 
 
 def eligible(ssn: Session, task: TaskInfo) -> bool:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from shard_worker.eviction.node_search import NodeSearch
 from shard_worker.eviction.refusals import WILLING, Tests, considered, tell
-from shard_worker.eviction.victims import by_turns, fits_now, settle, starving_jobs, waiting_tasks
+from shard_worker.eviction.victims import by_turns, starving_jobs
 from shard_worker.framework.extension_points import RECLAIMABLE
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import feasible
@@ -42,21 +40,9 @@ def reclaim_job(ssn: Session, job: SessionJob) -> None:
 
 def _for_job(ssn: Session, job: SessionJob) -> None:
     """Evict for the tasks of a job until it no longer starves; all or nothing."""
-    statement, tasks = WorldStatement(ssn), waiting_tasks(ssn, job)
-    search = NodeSearch(ssn, statement, action=NAME, tests=TESTS, rules=ssn.reclaimable)
-    failed: set[int] = set()
-    first: TaskInfo | None = None
-    while tasks and ssn.job_starving(job):
-        task = tasks.pop()
-        if id(task.role) in failed or not may_reclaim(ssn, task):
-            continue
-        if _place(search, task):
-            failed.clear()
-        else:
-            failed.add(id(task.role))
-            first = first or task
-    if not settle(ssn, statement, job, NAME) and first is not None:
-        _tell(ssn, job, first)
+    search = Reclaiming(ssn, WorldStatement(ssn), action=NAME, tests=TESTS, rules=ssn.reclaimable)
+    if not search.serve(job) and search.failed is not None:
+        _tell(ssn, job, search.failed)
 
 
 def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
@@ -66,24 +52,17 @@ def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
     tell(ssn, job, refusals)
 
 
-def may_reclaim(ssn: Session, task: TaskInfo) -> bool:
-    """Whether others may be evicted for this task."""
-    queue = task.job.queue
-    return (
-        queue is not None
-        and task.preempts
-        and ssn.preemptive(queue, [task])
-        and ssn.pre_predicate(task) is None
-    )
+class Reclaiming(NodeSearch):
+    """Finds nodes for the tasks of one job, in the order of the nodes."""
 
-
-def _place(search: NodeSearch, task: TaskInfo) -> bool:
-    """Pipeline the task to a node with room for it, else to one that evictions can clear."""
-    return search.take_free(task) or any(
-        search.clear(task, row, fits_now)
-        for rows in search.groups(task)
-        for row in np.flatnonzero(rows).tolist()
-    )
+    def eligible(self, task: TaskInfo) -> bool:
+        queue, ssn = task.job.queue, self._ssn
+        return (
+            queue is not None
+            and task.preempts
+            and ssn.preemptive(queue, [task])
+            and ssn.pre_predicate(task) is None
+        )
 
 
 def _gives_back(victim: TaskInfo, _: TaskInfo) -> bool:
