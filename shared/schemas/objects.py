@@ -46,11 +46,21 @@ StorageClass - How volumes are made.
   metadata: ObjectMeta       Its name.
   provisioner: string!       Who makes them.
   volumeBindingMode: Immediate|WaitForFirstConsumer  Whether a claim waits for its pod's node.
-  allowedTopologies: []any   Where they can be made.
+  allowedTopologies: []TopologySelectorTerm  Where they can be made.
   allowVolumeExpansion: boolean  Kept and not looked at.
   mountOptions: []string     Kept and not looked at.
   parameters: any            Kept and not looked at.
   reclaimPolicy: string      Kept and not looked at.
+
+TopologySelectorTerm - Nodes, by their labels.
+  matchLabelExpressions: []TopologySelectorRequirement  All of these must hold.
+
+TopologySelectorRequirement - The values that one label may have.
+  key: string!               The label.
+  values: []string!          Its values.
+
+VolumeNodeAffinity - The nodes that can use a volume.
+  required: NodeSelector     Their labels.
 
 CSINode - How many volumes a node takes.
   apiVersion: string         Always storage.k8s.io/v1.
@@ -75,8 +85,50 @@ ResourceClaim - A claim for devices.
   status: any                allocation: what it got; reservedFor: whose it is.
 
 ResourceClaimSpec - What devices are asked for.
-  devices: any               requests, each exactly one or firstAvailable of several, and
-    constraints.
+  devices: DeviceClaim       The requests, and what their devices must have in common.
+
+DeviceClaim - The devices of a claim.
+  requests: []DeviceRequest  What is asked for.
+  constraints: []DeviceConstraint  What the devices must have in common.
+  config: []any              Kept and not looked at.
+
+DeviceRequest - One request: exactly one kind of device, or the first of several that can be had.
+  name: string!              Its name in the claim.
+  exactly: ExactDeviceRequest  The devices.
+  firstAvailable: []DeviceSubRequest  Kinds of devices, the most wanted first.
+
+ExactDeviceRequest - Devices of one class.
+  deviceClassName: string!   The class they are of.
+  selectors: []DeviceSelector  What each of them must satisfy.
+  allocationMode: ExactCount|All  Whether so many are wanted, or all there are.
+  count: integer             How many; 1 where nothing is said.
+  adminAccess: boolean       true: also those that others have, to look after them.
+  tolerations: []Toleration  Taints of devices that it bears.
+  capacity: CapacityRequirements  How much of each, where devices are shared.
+
+DeviceSubRequest - Devices of one class, where others would do as well.
+  name: string!              Its name in the request.
+  deviceClassName: string!   The class they are of.
+  selectors: []DeviceSelector  What each of them must satisfy.
+  allocationMode: ExactCount|All  Whether so many are wanted, or all there are.
+  count: integer             How many; 1 where nothing is said.
+  adminAccess: boolean       true: also those that others have, to look after them.
+  tolerations: []Toleration  Taints of devices that it bears.
+  capacity: CapacityRequirements  How much of each, where devices are shared.
+
+CapacityRequirements - Parts of shared devices.
+  requests: quantities       How much of each capacity.
+
+DeviceSelector - A condition on a device.
+  cel: CELDeviceSelector!    The condition.
+
+CELDeviceSelector - A condition in CEL.
+  expression: string!        True for the devices that are meant.
+
+DeviceConstraint - What the devices of some requests must have in common, or must not.
+  matchAttribute: string     An attribute that is the same in all of them.
+  distinctAttribute: string  An attribute that differs between any two.
+  requests: []string         The requests; all where none is named.
 
 ResourceClaimTemplate - Of it a claim is made for each pod that names it.
   apiVersion: string         Always resource.k8s.io/v1.
@@ -122,7 +174,18 @@ DeviceClass - Devices that claims ask for by one name.
   apiVersion: string         Always resource.k8s.io/v1.
   kind: string               Always DeviceClass.
   metadata: ObjectMeta       Its name.
-  spec: any                  selectors: CEL expressions that the devices satisfy.
+  spec: DeviceClassSpec      Which devices are of it.
+
+DeviceClassSpec - Which devices are of a class.
+  selectors: []DeviceSelector  What each of them satisfies.
+  extendedResourceName: string  Kept and not looked at.
+  config: []any              Kept and not looked at.
+
+DeviceAttribute - One attribute of a device, of one of these kinds.
+  bool: boolean              True or false.
+  int: integer               A whole number.
+  string: string             A text.
+  version: string            A semantic version.
 
 Numatopology - How the processors and memory of a node are grouped. An agent on the node tells it.
   apiVersion: string         Always nodeinfo.volcano.sh/v1alpha1.
@@ -132,7 +195,11 @@ Numatopology - How the processors and memory of a node are grouped. An agent on 
 
 NumatopologySpec - Groups of processors and memory.
   policies: texts            CPUManagerPolicy and TopologyManagerPolicy of the node.
-  numares: any               Of each resource capacity, and allocatable as a set of numbers.
+  numares: any               Of each resource a NumaResource.
   cpuDetail: any             Of each processor numa, socket and core.
   resReserved: quantities    What the node keeps for itself.
+
+NumaResource - A resource whose units have numbers.
+  capacity: integer          How many there are.
+  allocatable: string        The numbers of those that can be had, as 0-3,8.
 """

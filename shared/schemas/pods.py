@@ -98,6 +98,10 @@ PodClaim - A claim for devices, one of both.
   resourceClaimName: string  The ResourceClaim, shared with whoever names it too.
   resourceClaimTemplateName: string  A ResourceClaimTemplate of which the pod gets its own.
 
+PersistentVolumeClaimSource - A claim for a volume.
+  claimName: string!         Its name.
+  readOnly: boolean          Kept and not looked at.
+
 Port - One port of a container.
   containerPort: integer     Its number in the container.
   hostPort: integer          The port of the node it takes; one pod of a node can have it.

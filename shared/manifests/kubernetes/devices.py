@@ -32,17 +32,6 @@ from shared.units.quantity import amount
 Requests = tuple[tuple[DeviceRequest, ...], tuple[DeviceMatch, ...]]
 
 _LONGEST_EXPRESSION = 10 << 10
-_ASK = frozenset(
-    (
-        "adminAccess",
-        "allocationMode",
-        "capacity",
-        "count",
-        "deviceClassName",
-        "selectors",
-        "tolerations",
-    )
-)
 _VALUES = ("bool", "int", "string", "version")
 
 
@@ -74,7 +63,7 @@ def read_claim_template(obj: dict[str, object]) -> ResourceClaimTemplate:
 def _requests(spec: Fields) -> Requests:
     spec.check("ResourceClaimSpec")
     devices = spec.child("devices") or Fields({}, spec.path("devices"))
-    devices.only(frozenset(("config", "constraints", "requests")))
+    devices.check("DeviceClaim")
     requests = tuple(_request(r) for r in devices.children("requests", longest=32))
     if len({r.name for r in requests}) != len(requests):
         raise devices.wrong("requests", "two of them have the same name; give each its own")
@@ -84,25 +73,27 @@ def _requests(spec: Fields) -> Requests:
 def _request(fields: Fields) -> DeviceRequest:
     """Read a request: ``exactly`` one description, or a list of which the first available is
     used."""
-    fields.only(frozenset(("exactly", "firstAvailable", "name")))
+    fields.check("DeviceRequest")
     name = _name(fields)
     exactly = fields.child("exactly")
-    alternatives = tuple(
-        _ask(ask, _name(ask), also=frozenset(("name",)))
-        for ask in fields.children("firstAvailable", longest=8)
-    )
+    listed = list(fields.children("firstAvailable", longest=8))
+    for ask in listed:
+        ask.check("DeviceSubRequest")
+    alternatives = tuple(_ask(ask, _name(ask)) for ask in listed)
     if (exactly is None) is (not alternatives):
         message = "wants one of exactly and firstAvailable; write one of them"
         raise InvalidInput(fields.at, fields.data, message)
-    return DeviceRequest(name, alternatives if exactly is None else (_ask(exactly),))
+    if exactly is None:
+        return DeviceRequest(name, alternatives)
+    exactly.check("ExactDeviceRequest")
+    return DeviceRequest(name, (_ask(exactly),))
 
 
-def _ask(fields: Fields, name: str = "", also: frozenset[str] = frozenset()) -> DeviceAsk:
-    fields.only(_ASK | also)
+def _ask(fields: Fields, name: str = "") -> DeviceAsk:
     mode = fields.choice("allocationMode", ("ExactCount", "All"), "ExactCount")
     capacity = fields.child("capacity")
     if capacity is not None:
-        capacity.only(frozenset(("requests",)))
+        capacity.check("CapacityRequirements")
         capacity = capacity.child("requests")
     return DeviceAsk(
         device_class=subdomain(fields.data.get("deviceClassName"), fields.path("deviceClassName")),
@@ -117,7 +108,7 @@ def _ask(fields: Fields, name: str = "", also: frozenset[str] = frozenset()) -> 
 
 
 def _match(fields: Fields) -> DeviceMatch:
-    fields.only(frozenset(("distinctAttribute", "matchAttribute", "requests")))
+    fields.check("DeviceConstraint")
     same, distinct = fields.text("matchAttribute"), fields.text("distinctAttribute")
     if bool(same) is bool(distinct):
         message = "wants one of matchAttribute and distinctAttribute; write one of them"
@@ -153,7 +144,7 @@ def _result(fields: Fields) -> DeviceResult:
 def read_device_class(obj: dict[str, object]) -> DeviceClass:
     meta = read_metadata(obj, namespaced=False)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.only(frozenset(("config", "extendedResourceName", "selectors")))
+    spec.check("DeviceClassSpec")
     return DeviceClass(meta.name, _selectors(spec), spec.text("extendedResourceName"))
 
 
@@ -203,7 +194,7 @@ def _device(fields: Fields) -> Device:
 
 
 def _attribute(name: str, fields: Fields) -> Attribute:
-    fields.only(frozenset(_VALUES))
+    fields.check("DeviceAttribute")
     kinds = [kind for kind in _VALUES if fields.data.get(kind) is not None]
     if len(kinds) != 1:
         message = f"wants exactly one of {', '.join(_VALUES)}; write one of them"
@@ -230,9 +221,9 @@ def _name(fields: Fields) -> str:
 def _selectors(fields: Fields) -> tuple[str, ...]:
     expressions = []
     for selector in fields.children("selectors", longest=32):
-        selector.only(frozenset(("cel",)))
+        selector.check("DeviceSelector")
         cel = selector.need("cel")
-        cel.only(frozenset(("expression",)))
+        cel.check("CELDeviceSelector")
         expression = cel.text("expression", longest=_LONGEST_EXPRESSION)
         if not expression:
             raise cel.wrong("expression", "missing; write one that is true for the devices meant")

@@ -224,7 +224,7 @@ def _volumes(spec: Fields) -> tuple[str, ...]:
         volume.only(_VOLUMES, later=frozenset(volume.data) - _VOLUMES, empty_ok=False)
         claim = volume.child("persistentVolumeClaim")
         if claim is not None:
-            claim.only(frozenset(("claimName", "readOnly")))
+            claim.check("PersistentVolumeClaimSource")
             names.add(subdomain(claim.data.get("claimName"), claim.path("claimName")))
     return tuple(sorted(names))
 

@@ -55,7 +55,7 @@ def _claim_ref(fields: Fields | None) -> tuple[str, str]:
 
 
 def _required(affinity: Fields) -> Terms | None:
-    affinity.only(frozenset(("required",)))
+    affinity.check("VolumeNodeAffinity")
     required = affinity.child("required")
     return None if required is None else read_node_selector(required)
 
@@ -100,10 +100,10 @@ def read_storage_class(obj: dict[str, object]) -> StorageClass:
 
 
 def _topology(term: Fields) -> tuple[Requirement, ...]:
-    term.only(frozenset(("matchLabelExpressions",)))
+    term.check("TopologySelectorTerm")
     requirements = []
     for expression in term.children("matchLabelExpressions", longest=100):
-        expression.only(frozenset(("key", "values")))
+        expression.check("TopologySelectorRequirement")
         values = expression.texts("values")
         if not values:
             raise expression.wrong("values", "missing; write at least one value")

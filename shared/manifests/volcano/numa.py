@@ -34,7 +34,7 @@ def _resources(fields: Fields | None) -> tuple[tuple[str, str, int], ...]:
     resources = []
     for name in sorted(fields.data):
         resource = fields.need(name)
-        resource.only(frozenset(("allocatable", "capacity")))
+        resource.check("NumaResource")
         ids = resource.text("allocatable", longest=4096)
         if _IDS.fullmatch(ids) is None:
             raise resource.wrong("allocatable", 'not a set of numbers; write it as "0-3,8"')
