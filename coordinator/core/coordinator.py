@@ -186,10 +186,11 @@ class Coordinator:
                 self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
             out += self.dispatcher.send()
         out += self.partition.step()
-        if stale := {*order.take_stale(), *self._unread}:
-            out.append(Reread(sorted(stale)))
+        stale, lapsed = order.take_requests()
+        if stale or self._unread:
+            out.append(Reread(sorted({*stale, *self._unread})))
             self._unread = []
-        if lapsed := order.take_lapsed():
+        if lapsed:
             out.append(ReleaseNominations(sorted(set(lapsed))))
         if marks := self.quarantines.changes(now, self.nodes):
             out.append(StoreQuarantines(marks))

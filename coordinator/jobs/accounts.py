@@ -26,7 +26,7 @@ from shard_worker.session_model.queue_totals import (
     waits_for_entry,
 )
 from shard_worker.session_model.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
-from shared.messages.messages import HOLDING, UNSUCCESSFUL, TaskState
+from shared.messages.messages import ALLOCATE, HOLDING, UNSUCCESSFUL, Outcome, TaskState
 from shared.model.model import Node, Queue, Requests, Role, TaskClass, WorldObject
 from shared.model.storage import ResourceQuota
 
@@ -233,6 +233,13 @@ class Accounts:
             add(self.capacity.promised, requests, sign * count)
 
     # --- tasks --------------------------------------------------------------------------------
+
+    def begin_binds(self, state: JobState, outcome: Outcome) -> None:
+        """Count the tasks that a turn has placed as binding."""
+        for placement in outcome.placements:
+            if placement.kind == ALLOCATE:
+                self.move(state, state.expected(placement.tasks), TaskState.BINDING)
+        state.returned.clear()
 
     def move(self, state: JobState, tasks: Iterable[int], new: TaskState) -> None:
         """Move tasks from their present states to a new one, and update every total."""

@@ -21,7 +21,7 @@ from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.state import JobState, Need, Standing, amounts, core_need, open_job
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import QueueInfo
-from shared.messages.messages import ALLOCATE, ENDED, Outcome, OutcomeCode, TaskState
+from shared.messages.messages import ENDED, Outcome, OutcomeCode, TaskState
 from shared.messages.reason import Hold, Reason, WaitReason
 from shared.model.model import Job, Queue, Role
 
@@ -58,15 +58,11 @@ class JobBook:
         """Whether the policy has the action backfill."""
         return BACKFILL in self.session.policy.actions
 
-    # --- what the coordinator has to ask for ----------------------------------------------------
-
-    def take_stale(self) -> list[int]:
-        stale, self.stale = self.stale, []
-        return stale
-
-    def take_lapsed(self) -> list[int]:
-        lapsed, self.lapsed = self.lapsed, []
-        return lapsed
+    def take_requests(self) -> tuple[list[int], list[int]]:
+        """``stale`` and ``lapsed``, once."""
+        taken = self.stale, self.lapsed
+        self.stale, self.lapsed = [], []
+        return taken
 
     # --- nominations --------------------------------------------------------------------------
 
@@ -280,15 +276,8 @@ class JobBook:
             state.unread = True
             self.stale.append(outcome.jid)
             return
-        self._begin_binds(state, outcome)
+        self.accounts.begin_binds(state, outcome)
         self.departures.settle(state)
-
-    def _begin_binds(self, state: JobState, outcome: Outcome) -> None:
-        """Count the tasks that a turn has placed as binding."""
-        for placement in outcome.placements:
-            if placement.kind == ALLOCATE:
-                self.accounts.move(state, state.expected(placement.tasks), TaskState.BINDING)
-        state.returned.clear()
 
     def resolve(self, jid: int, states: bytearray) -> None:
         """Take the ledger's records of a job whose turn was lost: recount it and try it first."""

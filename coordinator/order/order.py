@@ -299,7 +299,7 @@ class Order(Sessions):
         if not outcome.reasons:
             state.tried_since = -1
         self.nominations.drop(state)
-        self._begin_binds(state, outcome)
+        self.accounts.begin_binds(state, outcome)
         if outcome.reasons and state.info.pending:
             self._infeasible(state, outcome, shard)
         else:
