@@ -64,6 +64,7 @@ def _requests(spec: Fields) -> Requests:
     spec.check("ResourceClaimSpec")
     devices = spec.child("devices") or Fields({}, spec.path("devices"))
     devices.check("DeviceClaim")
+    _check_config(devices)
     requests = tuple(_request(r) for r in devices.children("requests", longest=32))
     if len({r.name for r in requests}) != len(requests):
         raise devices.wrong("requests", "two of them have the same name; give each its own")
@@ -145,6 +146,7 @@ def read_device_class(obj: dict[str, object]) -> DeviceClass:
     meta = read_metadata(obj, namespaced=False)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
     spec.check("DeviceClassSpec")
+    _check_config(spec)
     return DeviceClass(meta.name, _selectors(spec), spec.text("extendedResourceName"))
 
 
@@ -216,6 +218,13 @@ def _name(fields: Fields) -> str:
     if not name:
         raise fields.wrong("name", "missing; it is required")
     return name
+
+
+def _check_config(fields: Fields) -> None:
+    """Its items are kept as they are; only that they are objects is checked, as for all that is
+    kept."""
+    for _ in fields.children("config"):
+        pass
 
 
 def _selectors(fields: Fields) -> tuple[str, ...]:

@@ -95,6 +95,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
         "spec",
         "exactly one of nodeName",
     ),
+    (made("resource.k8s.io/v1", "DeviceClass", spec={"config": [[1]]}), "spec.config[0]", "object"),
     (
         made("resource.k8s.io/v1", "DeviceClass", spec={"selectors": [{"cel": {}}]}),
         "spec.selectors[0].cel.expression",
