@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -34,6 +33,7 @@ from shard_worker.inquiry.funnel import Funnel
 from shared.messages.messages import HOLDING, UNSUCCESSFUL, Level, OutcomeCode, TaskState
 from shared.units.amount_text import by_name, name_of, plural
 from shared.units.quantity import quantity
+from shared.units.times import rfc3339
 
 API_VERSION = "quadrant.dev/v1alpha1"
 NODES = 20
@@ -248,7 +248,7 @@ class Explainer:
         return {
             "reason": reason.reason.value,
             "message": reason.message,
-            "evaluatedAt": _time(reason.evaluated_at or now),
+            "evaluatedAt": rfc3339(reason.evaluated_at or now, "milliseconds"),
             "shard": reason.shard if reason.shard >= 0 else None,
             "session": reason.session or None,
             "epoch": reason.epoch or None,
@@ -351,7 +351,3 @@ def _no_reason(state: JobState) -> dict[str, Any]:
     has_ended = state.standing is Standing.DONE
     text = "every task has ended" if has_ended else "every task has its node"
     return {"reason": None, "message": text, "next": None}
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from coordinator.cli.options.failure import EXIT_ERROR, CommandError
+from coordinator.cli.options.failure import EXIT_ERROR, as_command_errors
 from coordinator.cli.options.options import ModeChoice, Output, OutputOption
 from coordinator.cli.options.records import CommandGroup
 from coordinator.cli.output.terminal import console, say_error
@@ -145,10 +145,8 @@ def show(
     from shared.settings.settings import SettingsError
 
     flags = {"shards": shards, "mode": mode and mode.value, "seed": seed, "policy": policy}
-    try:
+    with as_command_errors(SettingsError, PolicyError):
         settings = effective(flags)
-    except (SettingsError, PolicyError) as error:
-        raise CommandError(str(error)) from None
     if output is ReportForm.TABLE:
         from coordinator.cli.admin.policy_table import show as show_policy
         from coordinator.cli.admin.policy_table import show_settings

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from coordinator.cli.options.failure import EXIT_ERROR, CommandError
+from coordinator.cli.options.failure import EXIT_ERROR, CommandError, as_command_errors
 from coordinator.cli.options.options import Output, OutputOption
 from coordinator.cli.options.records import CommandGroup
 from shared.units.times import rfc3339
@@ -185,20 +185,16 @@ def _plain(
 def _settings() -> Settings:
     from shared.settings.settings import SettingsError, load_settings
 
-    try:
+    with as_command_errors(SettingsError):
         return load_settings()
-    except SettingsError as error:
-        raise CommandError(str(error)) from None
 
 
 def _known(settings: Settings) -> LedgerIdentityNote:
     from shared.ledger.errors import LedgerIdentity
     from shared.ledger.redis.identity import expected
 
-    try:
+    with as_command_errors(LedgerIdentity):
         return expected(settings.data_dir, settings.cluster_id)
-    except LedgerIdentity as error:
-        raise CommandError(str(error)) from None
 
 
 def _judge(state: ServerContent, expected: LedgerIdentityNote) -> LedgerCondition:
@@ -270,7 +266,5 @@ def _ask(access: Access, question: Callable[[Care], Awaitable[T]]) -> T:
         finally:
             await care.close()
 
-    try:
+    with as_command_errors(LedgerError):
         return asyncio.run(asking())
-    except LedgerError as error:
-        raise CommandError(str(error)) from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.options.failure import CommandError
+from coordinator.cli.options.failure import CommandError, as_command_errors
 from coordinator.cli.options.options import Output, OutputOption
 from coordinator.cli.options.records import CommandGroup
 
@@ -75,7 +75,7 @@ def new(
     from coordinator.api.auth.tokens import TokenError, entry_of, new_token
 
     token = new_token()
-    try:
+    with as_command_errors(TokenError):
         entry = entry_of(
             token,
             name=name,
@@ -84,8 +84,6 @@ def new(
             namespaces=namespace,
             priority_classes=priority_class,
         )
-    except TokenError as error:
-        raise CommandError(str(error)) from None
     if file:
         _add(Path(file), _written(entry))
         sys.stderr.write(f"token/{name} added to {file}\n")

@@ -13,7 +13,7 @@ from coordinator.cli.client.client import KubeClient, KubeError
 from coordinator.cli.client.kinds import Catalog, Resource, discover
 from coordinator.cli.client.kubeconfig import ConfigError, find_access
 from coordinator.cli.client.options import Connection
-from coordinator.cli.options.failure import CommandError
+from coordinator.cli.options.failure import as_command_errors
 
 Loaded = TypeVar("Loaded")
 
@@ -89,7 +89,7 @@ def session(
     connection: Connection, *, namespace: str | None = None, timeout: float = 30.0
 ) -> Iterator[ServerSession]:
     """Raises :class:`CommandError` for everything that a person can mend."""
-    try:
+    with as_command_errors(ConfigError, KubeError):
         access = find_access(
             server=connection.server, context=connection.context, environ=os.environ
         )
@@ -99,5 +99,3 @@ def session(
             yield ServerSession(client, place, named=bool(namespace))
         finally:
             client.close()
-    except (ConfigError, KubeError) as error:
-        raise CommandError(str(error)) from None

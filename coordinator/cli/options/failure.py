@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -13,3 +16,12 @@ class CommandError(Exception):
     def __init__(self, message: str, *, code: int = EXIT_ERROR) -> None:
         super().__init__(message)
         self.code = code
+
+
+@contextmanager
+def as_command_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Tell errors of these kinds, whose text is for people, as the command's own."""
+    try:
+        yield
+    except kinds as error:
+        raise CommandError(str(error)) from None

@@ -26,6 +26,7 @@ from coordinator.cli.run.stack import (
     poll,
     run_to_exit_code,
     running,
+    tell_faults,
     until_nodes_are_shared_out,
     workspace,
 )
@@ -97,11 +98,7 @@ async def _run(
     values = bench_result(options, phases, figures, report, sent) | {"policy": policy}
     if options.output is Output.TABLE:
         _show(values)
-    for fault in values["faults"]:
-        console.print(f"Fault: {fault}", style="red", markup=False)
-    if values["faults"]:
-        space.keep = True
-        console.print(f"The history is kept: {space.history}", markup=False)
+    tell_faults(values["faults"], space, console)
     if options.output is Output.JSON:
         typer.echo(orjson.dumps(values).decode())
     return EXIT_ERROR if values["faults"] else 0

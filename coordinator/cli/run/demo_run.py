@@ -10,7 +10,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from coordinator.cli.options.failure import EXIT_ERROR, CommandError
+from coordinator.cli.options.failure import EXIT_ERROR, as_command_errors
 from coordinator.cli.options.options import Output
 from coordinator.cli.output.progress import Rate, RunProgress, moment_of
 from coordinator.cli.output.run_summary import Result, faults, result, result_table
@@ -25,6 +25,7 @@ from coordinator.cli.run.stack import (
     poll,
     run_to_exit_code,
     running,
+    tell_faults,
     until_nodes_are_shared_out,
     workspace,
 )
@@ -90,11 +91,9 @@ def load_trace(options: DemoOptions) -> Trace:
         capacity = options.nodes * options.units
         jobs = options.jobs or DEFAULT_JOBS
         return seeded_workload(jobs=jobs, seed=options.seed, capacity=capacity)
-    try:
+    with as_command_errors(TraceError):
         columns = None if options.columns is None else parse_columns(options.columns)
         return read_trace(options.trace, columns=columns, limit=options.jobs)
-    except TraceError as error:
-        raise CommandError(str(error)) from None
 
 
 async def _run(run: DemoRun, space: Workspace, console: Console) -> int:
@@ -205,8 +204,7 @@ def _tell(run: DemoRun, console: Console, values: Result, busy: Busy) -> None:
 
 def _advise(run: DemoRun, space: Workspace, console: Console, complaints: list[str]) -> None:
     """What to do next: after a fault where to look, otherwise what else there is to see."""
-    for fault in complaints:
-        console.print(f"Fault: {fault}", style="red", markup=False)
+    tell_faults(complaints, space, console)
     if run.stalled:
         counts = run.status.get("pending_reasons", {}).items()
         reasons = ", ".join(f"{why} ({count:,})" for why, count in counts)
@@ -214,9 +212,6 @@ def _advise(run: DemoRun, space: Workspace, console: Console, complaints: list[s
             f"Nothing moved any more while jobs waited: {reasons or 'no reason is known'}",
             markup=False,
         )
-    if complaints:
-        space.keep = True
-        console.print(f"The history is kept: {space.history}", markup=False)
     if run.options.output is Output.TABLE:
         where = f" ({hint})" if (hint := hint_to_path()) else ""
         console.print(f"\nTry next{where}:", style="bold", markup=False)

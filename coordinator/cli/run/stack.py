@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 import typer
+from rich.console import Console
 
 from coordinator.cli.options.failure import EXIT_INTERRUPTED, CommandError
 from coordinator.cli.output.progress import RunProgress
@@ -140,6 +141,15 @@ async def poll(api: ApiClient) -> AsyncIterator[Status]:
         took = time.monotonic() - began
         yield status
         await asyncio.sleep(max(POLL_SECONDS, 9 * took) - took)
+
+
+def tell_faults(faults: list[str], space: Workspace, console: Console) -> None:
+    """Say what was wrong with a run, and keep its history."""
+    for fault in faults:
+        console.print(f"Fault: {fault}", style="red", markup=False)
+    if faults:
+        space.keep = True
+        console.print(f"The history is kept: {space.history}", markup=False)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.options.failure import CommandError
+from coordinator.cli.options.failure import CommandError, as_command_errors
 from coordinator.cli.options.options import GivenMode, GivenSeed, GivenShards
 from coordinator.cli.output.terminal import hint_to_path
 
@@ -69,7 +69,7 @@ def up(
     from coordinator.cli.run.stack import run_to_exit_code
     from shared.settings.settings import SettingsError, load_settings
 
-    try:
+    with as_command_errors(SettingsError):
         port = usual_port() if port is None else port
         settings = load_settings(
             shards=shards,
@@ -82,8 +82,6 @@ def up(
         )
         open_gate(settings)  # told here at once, not in the log of a child that cannot start
         _look_at_policy(settings)
-    except SettingsError as error:
-        raise CommandError(str(error)) from None
     _refuse_if_taken(settings.listen_host, settings.listen_port)
 
     async def serve(settings: Settings) -> int:

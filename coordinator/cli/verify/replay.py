@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
+from coordinator.cli.options.policy_file import read_policy
+from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError, as_command_errors
 from coordinator.cli.options.options import ModeChoice, Output
 from shared.units.times import moment
 
@@ -118,7 +119,7 @@ def replay(
 
     cases = _cases(files, policy, only, now)
     form = output or (Output.TABLE if all(case.dump for case in cases) else Output.JSON)
-    other_policy = None if diff is None else _policy(diff)
+    other_policy = None if diff is None else read_policy(diff)
     if shards > 1 and cycles > 1:
         raise CommandError(
             "--cycles: with --shards the run goes on until nothing changes; leave one of them out",
@@ -146,12 +147,10 @@ def _cases(files: list[Path], policy: Path | None, only: str, now: str) -> list[
     from coordinator.verification.replay.scenario import ScenarioError
     from shared.policy.model import PolicyError
 
-    chosen_policy = None if policy is None else _policy(policy)
+    chosen_policy = None if policy is None else read_policy(policy)
     at = _moment(now) if now else None
-    try:
+    with as_command_errors(ScenarioError, RecordError, PolicyError):
         cases = read_cases([_read(file) for file in files], policy=chosen_policy, only=only, now=at)
-    except (ScenarioError, RecordError, PolicyError) as error:
-        raise CommandError(str(error)) from None
     if not cases and not only:
         raise CommandError(f"{files[0]}: nothing is in it; give a dump or a scenario")
     return cases
@@ -172,19 +171,6 @@ def _read(file: Path) -> tuple[str, list[Any]]:
         return name, read_values(text, form=form, limits=limits)  # type: ignore[arg-type]
     except TextError as error:
         raise CommandError(f"{name}: cannot be read: {error}") from None
-
-
-def _policy(file: Path) -> Policy:
-    from shared.policy.file import read_text, unwrap
-    from shared.policy.model import PolicyError
-
-    try:
-        return unwrap(read_text(file)).parse()
-    except OSError as error:
-        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
-    except PolicyError as error:
-        lines = "\n".join(f"{file}: {line}" for line in str(error).split("\n"))
-        raise CommandError(lines) from None
 
 
 def _moment(text: str) -> float:

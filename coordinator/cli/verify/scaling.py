@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.options.failure import EXIT_USAGE, CommandError
+from coordinator.cli.options.policy_file import read_policy
+from coordinator.cli.options.failure import EXIT_USAGE, CommandError, as_command_errors
 from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption
 
 if TYPE_CHECKING:
@@ -88,10 +89,12 @@ def scaling(
     from coordinator.verification.scenarios.scaling import ScalingBacklog, compare
     from coordinator.verification.workloads.generators import ClusterShape
     from shard_worker.view.mode import Mode as WorkerMode
+    from shared.policy.volcano import DEFAULT_POLICY
 
     shape = ClusterShape(nodes, gpus_per_node)
     read = _trace(trace, columns, jobs, shape)
-    backlog = ScalingBacklog(read, shape, speedup, WorkerMode(mode.value), _policy(policy))
+    chosen = DEFAULT_POLICY if policy is None else read_policy(policy)
+    backlog = ScalingBacklog(read, shape, speedup, WorkerMode(mode.value), chosen)
     pairs = list(product(_numbers(shards), range(1, seeds + 1)))
     runs = list(_all(backlog, pairs, processes or os.cpu_count() or 1))
     compared = compare(runs)
@@ -109,10 +112,8 @@ def _trace(file: Path, columns: str | None, jobs: int, shape: ClusterShape) -> T
     """The first jobs of a trace; all of them fit an empty cluster."""
     from coordinator.verification.workloads.trace import TraceError, parse_columns, read_trace
 
-    try:
+    with as_command_errors(TraceError):
         read = read_trace(file, columns=parse_columns(columns) if columns else None, limit=jobs)
-    except TraceError as error:
-        raise CommandError(str(error)) from None
     widest = int(read.width.max())
     if widest > shape.capacity:
         raise CommandError(
@@ -120,20 +121,6 @@ def _trace(file: Path, columns: str | None, jobs: int, shape: ClusterShape) -> T
             "give more --nodes"
         )
     return read
-
-
-def _policy(file: Path | None) -> Policy:
-    from shared.policy.model import PolicyError
-    from shared.policy.volcano import DEFAULT_POLICY, parse_policy
-
-    if file is None:
-        return DEFAULT_POLICY
-    try:
-        return parse_policy(file.read_text())
-    except OSError as error:
-        raise CommandError(f"--policy: cannot read {file}: {error.strerror}") from None
-    except PolicyError as error:
-        raise CommandError(f"--policy: {file}: {error}") from None
 
 
 def _numbers(text: str) -> list[int]:
