@@ -19,7 +19,6 @@ from coordinator.errors import not_found
 from coordinator.explain.advice import advice, next_step
 from coordinator.explain.estimate import estimate, gang, quota, victims
 from coordinator.explain.job_story import story_of
-from coordinator.explain.node_scores import here
 from coordinator.explain.probe import Seen, look, look_here
 from coordinator.explain.queue_position import holders, place_in_queue
 from coordinator.explain.verdict import settled
@@ -28,7 +27,7 @@ from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, Standing
 from coordinator.objects.timeline import Stories
-from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
+from shard_worker.inquiry.findings import InquiryFinding, PlacementScores, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
 from shared.messages.messages import HOLDING, UNSUCCESSFUL, Level, OutcomeCode, TaskState
 from shared.units.amount_text import by_name, name_of, plural
@@ -351,3 +350,28 @@ def _no_reason(state: JobState) -> dict[str, Any]:
     has_ended = state.standing is Standing.DONE
     text = "every task has ended" if has_ended else "every task has its node"
     return {"reason": None, "message": text, "next": None}
+
+
+NOTE = "as nodes stand now, without this task"
+
+
+def here(core: Coordinator, state: JobState, scores: PlacementScores) -> dict[str, Any]:
+    """``nodes``: how many take the task at each level. ``candidates``: the best first; ``level`` is
+    None where a node would not take it now."""
+    return {
+        "pod": state.job.pod_name(scores.tix),
+        "note": NOTE,
+        "plugins": scores.plugins,
+        "nodes": {f"L{level}": count for level, count in enumerate(scores.nodes, start=1)},
+        "candidates": [
+            {
+                "node": core.names.get(candidate.row, f"row {candidate.row}"),
+                "shard": core.dispatcher.shard_of.get(candidate.row),
+                "level": f"L{candidate.level}" if candidate.level else None,
+                "scores": dict(zip(scores.plugins, candidate.scores, strict=True)),
+                "final": sum(candidate.scores),
+                "chosen": candidate.row == scores.row,
+            }
+            for candidate in scores.candidates
+        ],
+    }

@@ -3,6 +3,7 @@ written."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator.core.reasons.upper_bound import ceiling_of
@@ -12,11 +13,11 @@ from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import NAMESPACE, SHARD
 from coordinator.intake.documents.metadata import SHARD as SHARD_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, virtual, written
-from coordinator.objects.amounts import quantities
 from coordinator.objects.context import ReadModel, shard_name
 from shard_worker.session_model.workload import Amounts
 from shared.model.model import Node
 from shared.records.quarantine import Quarantine
+from shared.units.quantity import unit_of
 from shared.units.times import rfc3339
 
 Json = dict[str, Any]
@@ -131,3 +132,30 @@ def namespace(name: str, version: int, *, started: float) -> Json:
     value["spec"] = {"finalizers": ["kubernetes"]}
     value["status"] = {"phase": "Active"}
     return value
+
+
+_BINARY = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
+
+
+def exact(resource: str, units: int) -> str:
+    """A slot's amount as text: ``1500m``, ``8``, ``64Gi``, ``1000``."""
+    unit = unit_of(resource)
+    if unit > 1:
+        return str(units // unit) if units % unit == 0 else f"{units}m"
+    if resource != "pods":
+        for suffix, bits in _BINARY:
+            if units and units % (1 << bits) == 0:
+                return f"{units >> bits}{suffix}"
+    return str(units)
+
+
+def quantities(
+    amounts: Mapping[int, int] | Iterable[tuple[int, int]], names: Sequence[str]
+) -> dict[str, str]:
+    """Quantities by resource name; negative amounts become 0."""
+    pairs = dict(amounts)
+    return {
+        names[slot]: exact(names[slot], max(0, pairs[slot]))
+        for slot in sorted(pairs)
+        if slot < len(names)
+    }

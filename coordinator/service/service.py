@@ -38,7 +38,6 @@ from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
 from coordinator.controllers.job_loop import JobLoop
 from coordinator.core.coordinator import Coordinator
-from coordinator.core.limits import set_limits
 from coordinator.core.policy_record import policy_op
 from coordinator.core.status import status as counted
 from coordinator.dispatch.dispatcher import Dispatcher
@@ -420,3 +419,11 @@ class Service:
 
 class _Stopped(Exception):
     """Ends the task group when the process is asked to stop."""
+
+
+def set_limits(core: Coordinator, settings: Settings) -> None:
+    core.order.parking.attempts = settings.attempts
+    core.order.aging.bound = settings.aging_bound_seconds
+    core.order.gangs.seconds = settings.gang_repair_seconds
+    core.quarantines.refusals = settings.node_refusals
+    core.quarantines.seconds = settings.node_aside_seconds

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from coordinator.cli.output.ages import UNKNOWN, ago
 from coordinator.cli.output.printing import Object, TextColumns, cell, wrapped
+from shared.units.times import moment, span
 
 NONE = "<none>"
 INDENT = "  "
@@ -245,3 +246,14 @@ def last_seen(event: Object, now: float) -> str:
 
 def message_of(event: Object) -> str:
     return " ".join(str(event.get("message") or event.get("note") or "").split())
+
+
+UNKNOWN = "<unknown>"
+
+
+def ago(text: Any, now: float | None = None) -> str:
+    """The age of a time, ``<unknown>`` where there is none."""
+    try:
+        return span((time.time() if now is None else now) - moment(text))
+    except (TypeError, ValueError):
+        return UNKNOWN

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.options.policy_file import read_policy
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError, as_command_errors
 from coordinator.cli.options.options import ModeChoice, Output
+from coordinator.cli.options.policy_file import read_policy
 from shared.units.times import moment
 
 if TYPE_CHECKING:
     from coordinator.verification.replay.cases import Case
     from coordinator.verification.replay.outcome import ReplayResult
-    from shared.policy.model import Policy
 
 
 def replay(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.options.policy_file import read_policy
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError, as_command_errors
 from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption
+from coordinator.cli.options.policy_file import read_policy
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from coordinator.verification.scenarios.scaling import Compared, ScalingBacklog, ScalingRun
     from coordinator.verification.workloads.generators import ClusterShape
     from coordinator.verification.workloads.trace import Trace
-    from shared.policy.model import Policy
 
 SHARDS = "1,4,16"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.intake.documents.kinds import KINDS
-from coordinator.objects.amounts import exact
+from coordinator.objects.cluster import exact
 from coordinator.objects.columns import COLUMNS
 from shared.messages.messages import TaskState
 from shared.units.quantity import amount
