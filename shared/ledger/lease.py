@@ -1,8 +1,9 @@
 """A lease from its holder's side: renewed in time, and expired by the holder's own clock first.
 
-The leader's is a state machine without clock and I/O (:class:`LeaderLease`): a thread drives it in
-the service, timers on virtual time in the simulation. A worker renews its own lease before it
-writes (:class:`HeldLease`), and depends on no loop of the coordinator.
+Both leases go by one clock (:class:`LeaseClock`), a state machine without I/O. The leader's is
+renewed by a thread in the service, by timers on virtual time in the simulation
+(:class:`LeaderLease`). A worker renews its own before it writes (:class:`HeldLease`), and depends
+on no loop of the coordinator.
 """
 
 from __future__ import annotations
@@ -15,12 +16,33 @@ from shared.ledger.protocol import Ledger
 from shared.messages.messages import Epoch
 
 
-class HeldLease:
-    """A worker's lease. ``seconds`` 0: no expiry, the ledger is never asked.
+class LeaseClock:
+    """When to renew a lease, and when it has expired. Times are of one monotonic clock that
+    includes suspension of the process.
 
-    Expiry is counted from before the request that started it, on a monotonic clock that includes
-    suspension of the process: it comes before the expiry that the server has.
+    Expiry is counted from before the request that started the lease: it comes before the expiry
+    that the server has.
     """
+
+    def __init__(self, *, seconds: float, asked: float) -> None:
+        """``asked``: the time before the request for the lease went out."""
+        self.seconds = seconds
+        self.until = asked + seconds
+        """Local expiry, which is before the ledger's."""
+        self.renew_at = asked + seconds / 3
+
+    def sure(self, now: float) -> bool:
+        """True while the lease is valid: nobody else can have it."""
+        return now < self.until
+
+    def renewed(self, asked: float) -> None:
+        """Note a renewal that the ledger accepted, with the time it was sent."""
+        self.until = max(self.until, asked + self.seconds)
+        self.renew_at = asked + self.seconds / 3
+
+
+class HeldLease:
+    """A worker's lease. ``seconds`` 0: no expiry, the ledger is never asked."""
 
     def __init__(
         self,
@@ -34,9 +56,8 @@ class HeldLease:
         self._ledger = ledger
         self._writer = writer
         self._epoch = epoch
-        self._seconds = seconds
         self._clock = clock
-        self._renewed = clock() - seconds
+        self._lease = LeaseClock(seconds=seconds, asked=clock() - seconds)
 
     async def keep(self) -> None:
         """Renew the lease once a third of it has passed. Call it before every write.
@@ -44,19 +65,19 @@ class HeldLease:
         Errors: Deposed where another claimed the writer, LedgerUnavailable where the ledger does
         not answer and the lease has expired.
         """
-        now = self._clock()
-        if now - self._renewed < self._seconds / 3 or not self._seconds:
+        now, lease = self._clock(), self._lease
+        if now < lease.renew_at or not lease.seconds:
             return
         try:
-            renewed = await self._ledger.renew(self._writer, self._epoch, lease=self._seconds)
+            renewed = await self._ledger.renew(self._writer, self._epoch, lease=lease.seconds)
         except LedgerUnavailable as error:
-            if self._clock() - self._renewed >= self._seconds:
+            if not lease.sure(self._clock()):
                 text = f"the lease of writer {self._writer} is over, and cannot be renewed: {error}"
                 raise LedgerUnavailable(text) from error
             return
         if not renewed:
             raise Deposed(f"writer {self._writer} is not epoch {self._epoch}'s any more")
-        self._renewed = now
+        lease.renewed(now)
 
 
 AGAIN_SECONDS = 0.1
@@ -71,9 +92,8 @@ healthy one its books.
 """
 
 
-class LeaderLease:
-    """When to renew the leader's lease, and when it has expired. Times are of one monotonic clock
-    that includes suspension of the process.
+class LeaderLease(LeaseClock):
+    """The leader's lease.
 
     Two threads use it at once. The *loop* does the leader's work and reports that it is alive
     (:meth:`tick`). The *keeper* renews and depends on nothing that requests can block; but it
@@ -84,11 +104,7 @@ class LeaderLease:
     """
 
     def __init__(self, *, seconds: float, asked: float) -> None:
-        """``asked``: the time before the request for the lease went out."""
-        self.seconds = seconds
-        self.until = asked + seconds
-        """Local expiry, which is before the ledger's."""
-        self._next = asked + seconds / 3
+        super().__init__(seconds=seconds, asked=asked)
         self._ticked = asked
 
     @property
@@ -100,23 +116,14 @@ class LeaderLease:
         """Note that the loop is alive."""
         self._ticked = now
 
-    def sure(self, now: float) -> bool:
-        """True while the lease is valid: no other coordinator can lead."""
-        return now < self.until
-
     def silent(self, now: float) -> bool:
         """True once the loop has not ticked for too long to go on leading."""
         return now - self._ticked >= SILENT_LEASES * self.seconds
 
     def pause(self, now: float) -> float:
         """Seconds until the keeper has to act again."""
-        return AGAIN_SECONDS if self.silent(now) else max(0.0, self._next - now)
-
-    def renewed(self, asked: float) -> None:
-        """Note a renewal that the ledger accepted, with the time it was sent."""
-        self.until = max(self.until, asked + self.seconds)
-        self._next = asked + self.seconds / 3
+        return AGAIN_SECONDS if self.silent(now) else max(0.0, self.renew_at - now)
 
     def unanswered(self, now: float) -> None:
         """Note that the ledger did not answer."""
-        self._next = now + AGAIN_SECONDS
+        self.renew_at = now + AGAIN_SECONDS
