@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ Loaded = TypeVar("Loaded")
 
 PAGE = 2000
 """Objects in one answer to a list."""
+EXPIRED = 410
+PAUSE = 0.1
+"""Seconds between two watches: a server that ends every one at once is not asked in a circle."""
 
 
 @dataclass
@@ -60,6 +64,31 @@ class ServerSession:
         """All objects of a list, each with its kind."""
         return whole(lambda: _items(self.pages(path, query)))
 
+    def changes(
+        self,
+        path: str,
+        query: Mapping[str, Any],
+        version: str,
+        *,
+        accept: str = "application/json",
+    ) -> Iterator[dict[str, Any]]:
+        """Every event of a list's objects after ``version``, however often the server ends the
+        watch. Ends where the server no longer has the changes since the last one seen: then the
+        list must be read again."""
+        while True:
+            since = {**query, "resourceVersion": version, "allowWatchBookmarks": "true"}
+            try:
+                for event in self.client.watch(path, since, accept=accept):
+                    version = version_of(event.get("object") or {}) or version
+                    if event.get("type") != "BOOKMARK":
+                        yield event
+            except KubeError as error:
+                if error.code != EXPIRED:
+                    raise
+                time.sleep(PAUSE)
+                return
+            time.sleep(PAUSE)
+
     def place(self, resource: Resource, *, everywhere: bool = False) -> str | None:
         """The namespace in the path of a kind; None where it has none."""
         return self.namespace if resource.namespaced and not everywhere else None
@@ -74,12 +103,20 @@ def _items(pages: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     return items
 
 
+def version_of(value: dict[str, Any]) -> str:
+    """The version of an object, or of the one row of a table."""
+    rows = value.get("rows") or ()
+    inner = [row.get("object") or {} for row in rows[-1:]]
+    metas = [candidate.get("metadata") or {} for candidate in (*inner, value)]
+    return next((str(m["resourceVersion"]) for m in metas if m.get("resourceVersion")), "")
+
+
 def whole(read: Callable[[], Loaded]) -> Loaded:
     """Read a list once more where its pages expired while it was read."""
     try:
         return read()
     except KubeError as error:
-        if error.code != 410:
+        if error.code != EXPIRED:
             raise
         return read()
 

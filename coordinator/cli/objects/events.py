@@ -127,30 +127,19 @@ class _Log:
         self._write(sorted(events, key=time_of), alone=False)
 
     def follow(self, query: dict[str, Any], *, show_first: bool) -> None:
-        from coordinator.cli.client.client import KubeError
         from coordinator.cli.objects.description import time_of
 
-        version = ""
         while True:
-            if not version:
-                listed = self._session.client.get(self._path, query)
-                version = str(listed["metadata"]["resourceVersion"])
+            listed = self._session.client.get(self._path, query)
+            if show_first:
                 events = [e for e in listed.get("items") or () if self._wanted(e)]
-                if show_first:
-                    self._write(sorted(events, key=time_of), alone=True)
-                    show_first = False
-            try:
-                parameters = {**query, "resourceVersion": version, "allowWatchBookmarks": "true"}
-                for change in self._session.client.watch(self._path, parameters):
-                    event = change.get("object") or {}
-                    version = str((event.get("metadata") or {}).get("resourceVersion") or version)
-                    if change.get("type") in ("ADDED", "MODIFIED") and self._wanted(event):
-                        self._write([event], alone=True)
-            except KubeError as error:
-                if error.code != 410:
-                    raise
-                version = ""
-            time.sleep(0.1)
+                self._write(sorted(events, key=time_of), alone=True)
+                show_first = False
+            version = str(listed["metadata"]["resourceVersion"])
+            for change in self._session.changes(self._path, query, version):
+                event = change.get("object") or {}
+                if change.get("type") in ("ADDED", "MODIFIED") and self._wanted(event):
+                    self._write([event], alone=True)
 
     def _write(self, events: list[dict[str, Any]], *, alone: bool) -> None:
         """``alone``: each event is a document of its own, for there will be more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,6 @@ from coordinator.cli.output.terminal import painter, say_error
 
 if TYPE_CHECKING:
     from coordinator.cli.client.jsonpath import JsonPath
-
-EXPIRED = 410
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,19 +223,13 @@ class Shower:
         resource = target.resource
         path = resource.path(self._session.place(resource, everywhere=question.everywhere))
         columns: TextColumns | None = None
-        version = ""
+        accept = TABLE if question.form.table else JSON
         while True:
-            if not version:
-                columns, version = self._begin(Target(resource), columns, show=show_first)
-                if target.names and show_first and columns is None and question.form.table:
-                    self._client.get(resource.path(self._session.place(resource), target.names[0]))
-            try:
-                columns, version = self._follow(resource, path, version, columns)
-            except KubeError as error:
-                if error.code != EXPIRED:
-                    raise
-                version = ""
-            time.sleep(0.1)  # a server that ends every watch at once is not asked in a circle
+            columns, version = self._begin(Target(resource), columns, show=show_first)
+            if target.names and show_first and columns is None and question.form.table:
+                self._client.get(resource.path(self._session.place(resource), target.names[0]))
+            for event in self._session.changes(path, self._query(), version, accept=accept):
+                columns = self._show_change(resource, event.get("object") or {}, columns)
 
     def _begin(
         self, target: Target, columns: TextColumns | None, *, show: bool
@@ -258,26 +249,19 @@ class Shower:
             sys.stdout.flush()
         return columns, table.version
 
-    def _follow(
-        self, resource: Resource, path: str, version: str, columns: TextColumns | None
-    ) -> tuple[TextColumns | None, str]:
-        """Show changes until the stream ends."""
-        table_wanted = self._question.form.table
-        query = {**self._query(), "resourceVersion": version, "allowWatchBookmarks": "true"}
-        for event in self._client.watch(path, query, accept=TABLE if table_wanted else JSON):
-            value = event.get("object") or {}
-            version = _version(value) or version
-            if event.get("type") == "BOOKMARK":
-                continue
-            if not table_wanted:
-                self._write_one(value)
-            else:
-                table = RowTable.of(_as_table(value))
-                self._definitions = table.columns = table.columns or self._definitions
-                columns = columns or self._columns(resource, table)
-                columns.rows(self._cells(resource, table))
-            sys.stdout.flush()
-        return columns, version
+    def _show_change(
+        self, resource: Resource, value: Object, columns: TextColumns | None
+    ) -> TextColumns | None:
+        """Returns the columns."""
+        if not self._question.form.table:
+            self._write_one(value)
+        else:
+            table = RowTable.of(_as_table(value))
+            self._definitions = table.columns = table.columns or self._definitions
+            columns = columns or self._columns(resource, table)
+            columns.rows(self._cells(resource, table))
+        sys.stdout.flush()
+        return columns
 
     def _write_one(self, item: Object) -> None:
         item = item if self._question.managers else without_managers(item)
@@ -313,14 +297,6 @@ def _shown(table: RowTable, form: OutputForm) -> list[dict[str, Any]]:
 def _key(item: Object) -> tuple[str, str]:
     meta = item["metadata"]
     return str(meta.get("namespace") or ""), str(meta["name"])
-
-
-def _version(value: Object) -> str:
-    """Of an object, or of the one row of a table."""
-    rows = value.get("rows") or ()
-    inner = [row.get("object") or {} for row in rows[-1:]]
-    metas = [candidate.get("metadata") or {} for candidate in (*inner, value)]
-    return next((str(m["resourceVersion"]) for m in metas if m.get("resourceVersion")), "")
 
 
 def _as_table(answer: Object) -> Object:
