@@ -12,8 +12,9 @@ import numpy as np
 from shard_worker.framework.rules import Mask
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.status import EVICTABLE
-from shard_worker.session_model.workload import Amounts, QueueInfo, add
+from shard_worker.session_model.workload import Amounts, add
 from shard_worker.view.mode import Mode
 from shared.units.things import Vector
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob
     from shard_worker.session_model.world import World
 
-NOT_ADMITTED = ("", "Pending")
-"""Phases of a PodGroup that every action but enqueue skips."""
-
 
 def starving_jobs(ssn: Session) -> list[SessionJob]:
     """The jobs for which others may be evicted: admitted, valid, with a queue, and starving."""
@@ -33,7 +31,7 @@ def starving_jobs(ssn: Session) -> list[SessionJob]:
     return [
         job
         for job in world.session_jobs()
-        if job.phase not in NOT_ADMITTED
+        if not waits_for_entry(job.phase)
         and job.queue is not None
         and ssn.job_valid(job, world) is None
         and ssn.job_starving(job)
@@ -43,13 +41,8 @@ def starving_jobs(ssn: Session) -> list[SessionJob]:
 def by_turns(ssn: Session, starving: Iterable[SessionJob]) -> Iterator[SessionJob]:
     """Starving jobs, one of a queue at a time, so that shares are recomputed after each. A queue
     that has its share, or no such job left, gets no further turn."""
-    jobs: dict[int, PriorityQueue[SessionJob]] = {}
-    queue_of: dict[int, QueueInfo] = {}
-    for job in starving:
-        if job.queue is not None:
-            jobs.setdefault(job.qid, PriorityQueue(ssn.compare_jobs)).push(job)
-            queue_of[job.qid] = job.queue
-    queues = ssn.line_of_queues(queue_of.values())
+    jobs = ssn.jobs_by_queue(starving)
+    queues = ssn.line_of_queues(ssn.world.queues[qid] for qid in jobs)
     while queues:
         queue = queues.pop()
         waiting = jobs[queue.queue.qid]

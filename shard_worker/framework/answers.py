@@ -71,6 +71,14 @@ class Answers(Registration):
         """:meth:`compare_jobs`, but 0 where no rule decides."""
         return self._first(points.JOB_ORDER, left, right)
 
+    def jobs_by_queue(self, jobs: Iterable[SessionJob]) -> dict[int, PriorityQueue[SessionJob]]:
+        """The jobs that have a queue by its number, each queue's in job order."""
+        by_queue: dict[int, PriorityQueue[SessionJob]] = {}
+        for job in jobs:
+            if job.queue is not None:
+                by_queue.setdefault(job.qid, PriorityQueue(self.compare_jobs)).push(job)
+        return by_queue
+
     def compare_queues(self, left: QueueInfo, right: QueueInfo) -> float:
         """Negative where left goes first; ties by creation time, then by name."""
         order = self._first(points.QUEUE_ORDER, left, right)

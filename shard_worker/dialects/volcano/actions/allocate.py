@@ -16,7 +16,7 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import feasible
 from shard_worker.placement.task_loop import Filling, FillResult
 from shard_worker.placement.worksheet import Sheet, sheet_of
-from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.topology.allocated_domains import (
     asks_for_domains,
     placed_by_domains,
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob
     from shard_worker.session_model.workload import QueueInfo
 
-PENDING = ("", "Pending")
-"""Phases of a PodGroup that is not admitted yet."""
-
 
 class AllocateResult(Enum):
     """The result of a turn."""
@@ -47,17 +44,11 @@ class AllocateResult(Enum):
 def execute(ssn: Session) -> None:
     """Give turns until no queue has a job left to try."""
     sheets: dict[int, Sheet] = {}
-    jobs: dict[int, PriorityQueue[SessionJob]] = {}
-    queues = ssn.line_of_queues()
     for job in ssn.world.session_jobs():
-        sheet = admitted(ssn, job)
-        if sheet is None or job.queue is None:
-            continue
-        sheets[job.job.jid] = sheet
-        if job.qid not in jobs:
-            jobs[job.qid] = PriorityQueue(ssn.compare_jobs)
-            queues.push(job.queue)
-        jobs[job.qid].push(job)
+        if (sheet := admitted(ssn, job)) is not None:
+            sheets[job.job.jid] = sheet
+    jobs = ssn.jobs_by_queue(j for j in ssn.world.session_jobs() if j.job.jid in sheets)
+    queues = ssn.line_of_queues(ssn.world.queues[qid] for qid in jobs)
     while queues:
         queue = queues.pop()
         waiting = jobs[queue.queue.qid]
@@ -107,7 +98,7 @@ def admitted(ssn: Session, job: SessionJob) -> Sheet | None:
 
 def may_place(ssn: Session, job: SessionJob) -> bool:
     """Whether pods of the job may be placed. Without the action enqueue every job is admitted."""
-    if job.phase in PENDING:
+    if waits_for_entry(job.phase):
         if "enqueue" in ssn.policy.actions:
             return False
         job.phase = "Inqueue"

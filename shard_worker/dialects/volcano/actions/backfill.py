@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shard_worker.dialects.volcano.actions.allocate import PENDING, may_place
+from shard_worker.dialects.volcano.actions.allocate import may_place
 from shard_worker.framework.operation import Operation, OpKind
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import best
 from shard_worker.placement.error_cache import ErrorCache
 from shard_worker.session_model.priority_queue import PriorityQueue
+from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.status import Status
 
 if TYPE_CHECKING:
@@ -29,15 +30,12 @@ FULL = "Insufficient pods"
 
 def execute(ssn: Session) -> None:
     """Place the best-effort tasks of every job that may be placed, in queue and job order."""
-    jobs: dict[int, PriorityQueue[SessionJob]] = {}
-    queues = PriorityQueue(ssn.compare_queues)
-    for job in ssn.world.session_jobs():
-        if job.queue is None or not _admitted(ssn, job) or not any(_tasks(job)):
-            continue
-        if job.qid not in jobs:
-            jobs[job.qid] = PriorityQueue(ssn.compare_jobs)
-            queues.push(job.queue)
-        jobs[job.qid].push(job)
+    jobs = ssn.jobs_by_queue(
+        job
+        for job in ssn.world.session_jobs()
+        if job.queue is not None and _admitted(ssn, job) and any(_tasks(job))
+    )
+    queues = PriorityQueue(ssn.compare_queues, (ssn.world.queues[qid] for qid in jobs))
     while queues:
         waiting = jobs[queues.pop().queue.qid]
         while waiting:
@@ -54,7 +52,7 @@ def backfill_job(ssn: Session, job: SessionJob) -> int:
 def _admitted(ssn: Session, job: SessionJob) -> bool:
     """Whether the job was admitted, by enqueue or, if the policy has no enqueue, by allocate.
     Backfill itself admits none."""
-    if "allocate" not in ssn.policy.actions and job.phase in PENDING:
+    if "allocate" not in ssn.policy.actions and waits_for_entry(job.phase):
         return False
     return may_place(ssn, job) and ssn.job_valid(job, ssn.world) is None
 
