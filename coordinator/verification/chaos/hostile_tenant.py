@@ -21,7 +21,15 @@ import orjson
 
 from coordinator.verification.workloads.bulk_client import BASE
 from coordinator.verification.workloads.demands import ask_own_nodes, ask_ports
-from coordinator.verification.workloads.generators import DURATION, LIST_LIMIT, Item
+from coordinator.verification.workloads.generators import (
+    CPU,
+    LIST_LIMIT,
+    Item,
+    job_manifest,
+    pod_manifest,
+    pod_template,
+    role_of,
+)
 
 QUEUE = "tenant"
 NAMESPACE = "tenant"
@@ -46,7 +54,7 @@ HALF_SENT = 300
 """Connections that begin a request and never finish it."""
 HALF_SENT_SECONDS = 3.0
 
-_DURATION = "0.2"
+DURATION = 0.2
 
 
 @dataclass(slots=True)
@@ -110,17 +118,10 @@ class Hostile:
         jobs = []
         for number in range(OWN_TERM_JOBS):
             name = self._name(number)
-            template = self._template({"cpu": "10m"})
+            template = pod_template(CPU, duration=DURATION, amount="10m")
             ask_own_nodes(template, name)
-            role = {"name": "task", "replicas": 2, "template": template}
-            jobs.append(
-                {
-                    "apiVersion": "batch.volcano.sh/v1alpha1",
-                    "kind": "Job",
-                    "metadata": {"name": name, "namespace": NAMESPACE},
-                    "spec": {"queue": QUEUE, "minAvailable": 2, "tasks": [role]},
-                }
-            )
+            roles = [role_of(2, template)]
+            jobs.append(job_manifest(name, roles, minimum=2, namespace=NAMESPACE, queue=QUEUE))
         await self._submit(session, "own terms", jobs)
 
     async def _different_needs(self, session: aiohttp.ClientSession) -> None:
@@ -214,30 +215,10 @@ class Hostile:
     def _name(self, number: int) -> str:
         return f"hostile-{self._round}-{number}"
 
-    def _template(self, requests: dict[str, str]) -> Item:
-        return {
-            "metadata": {"annotations": {DURATION: _DURATION}},
-            "spec": {
-                "restartPolicy": "Never",
-                "containers": [
-                    {"name": "main", "image": "busybox", "resources": {"requests": requests}}
-                ],
-            },
-        }
-
     def _pod(self, number: int, *, cpu: str = "10m") -> Item:
-        template = self._template({"cpu": cpu})
+        template = pod_template(CPU, duration=DURATION, amount=cpu)
         queue = {"scheduling.volcano.sh/queue-name": QUEUE}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": self._name(number),
-                "namespace": NAMESPACE,
-                "annotations": {**template["metadata"]["annotations"], **queue},
-            },
-            "spec": template["spec"],
-        }
+        return pod_manifest(self._name(number), template, namespace=NAMESPACE, annotations=queue)
 
 
 def documents() -> list[bytes]:

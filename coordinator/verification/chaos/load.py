@@ -27,7 +27,10 @@ from coordinator.verification.workloads.generators import (
     GPU,
     ClusterShape,
     Item,
+    job_manifest,
+    pod_manifest,
     pod_template,
+    role_of,
 )
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
@@ -243,7 +246,7 @@ class Load:
         job = self._job(width, width + 1, duration)
         launcher = pod_template(GPU, duration=duration)
         del launcher["spec"]["containers"][0]["resources"]
-        job["spec"]["tasks"].append({"name": "launcher", "replicas": 1, "template": launcher})
+        job["spec"]["tasks"].append(role_of(1, launcher, name="launcher"))
         return [SubmitJob([job])]
 
     def _lasting(self) -> list[Operation]:
@@ -278,28 +281,15 @@ class Load:
         name = self._name("job")
         if duration is not None:
             self._recent = [*self._recent[-5:], name]
-        role = {"name": "task", "replicas": width, "template": pod_template(GPU, duration=duration)}
+        roles = [role_of(width, pod_template(GPU, duration=duration))]
         small = width <= self._shape.capacity // 8 and not wide
         queue = self._rng.choice(QUEUES if small else QUEUES[:2])
-        spec: Item = {"queue": queue, "minAvailable": minimum, "tasks": [role]}
-        if self._evicting:
-            spec["priorityClassName"] = self._rng.choice(list(RANKS))
-        return {
-            "apiVersion": "batch.volcano.sh/v1alpha1",
-            "kind": "Job",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": spec,
-        }
+        spec = {"priorityClassName": self._rng.choice(list(RANKS))} if self._evicting else {}
+        return job_manifest(name, roles, minimum=minimum, namespace=NAMESPACE, queue=queue, **spec)
 
     def _pod(self, name: str, group: str) -> Item:
         template = pod_template(GPU, duration=self._rng.uniform(0.2, 1.0))
-        annotations = {**template["metadata"]["annotations"], GROUP: group}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
-            "spec": template["spec"],
-        }
+        return pod_manifest(name, template, namespace=NAMESPACE, annotations={GROUP: group})
 
 
 def _pod_group(name: str, minimum: int) -> Item:

@@ -6,7 +6,7 @@ Pure functions: the same arguments give the same objects.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,22 +159,9 @@ def job_items(trace: Trace, *, resource: str) -> Iterator[Item]:
     digits = len(str(max(trace.jobs, 1)))
     columns = zip(trace.width.tolist(), trace.duration.tolist(), trace.queue.tolist(), strict=True)
     for number, (width, duration, queue) in enumerate(columns, start=1):
-        yield {
-            "apiVersion": "batch.volcano.sh/v1alpha1",
-            "kind": "Job",
-            "metadata": {"name": f"job-{number:0{digits}d}", "namespace": "default"},
-            "spec": {
-                "queue": queues[queue],
-                "minAvailable": width,
-                "tasks": [
-                    {
-                        "name": "task",
-                        "replicas": width,
-                        "template": pod_template(resource, duration=duration),
-                    }
-                ],
-            },
-        }
+        role = role_of(width, pod_template(resource, duration=duration))
+        name = f"job-{number:0{digits}d}"
+        yield job_manifest(name, [role], minimum=width, queue=queues[queue])
 
 
 def pod_items(count: int, *, resource: str = CPU, duration: float | None = None) -> Iterator[Item]:
@@ -182,41 +169,60 @@ def pod_items(count: int, *, resource: str = CPU, duration: float | None = None)
     digits = len(str(max(count - 1, 0)))
     template = pod_template(resource, duration=duration)
     for number in range(count):
-        metadata = {**template["metadata"], "name": f"pod-{number:0{digits}d}"}
-        metadata["namespace"] = "default"
-        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        yield pod_manifest(f"pod-{number:0{digits}d}", template)
 
 
 def wide_job(tasks: int, *, resource: str = CPU) -> Item:
     """A Job with many tasks that need not start together, running until it is deleted."""
-    role = {"name": "task", "replicas": tasks, "template": pod_template(resource, duration=None)}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": "job-wide", "namespace": "default"},
-        "spec": {"minAvailable": 1, "tasks": [role]},
-    }
+    role = role_of(tasks, pod_template(resource, duration=None))
+    return job_manifest("job-wide", [role], minimum=1)
 
 
 def one_job(name: str, *, duration: float, resource: str = CPU) -> Item:
     """A Job of one task."""
-    role = {"name": "task", "replicas": 1, "template": pod_template(resource, duration=duration)}
+    return job_manifest(name, [role_of(1, pod_template(resource, duration=duration))], minimum=1)
+
+
+# --- objects --------------------------------------------------------------------------------------
+
+
+def job_manifest(
+    name: str, roles: list[Item], *, minimum: int, namespace: str = "default", **spec: Any
+) -> Item:
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minAvailable": 1, "tasks": [role]},
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {**spec, "minAvailable": minimum, "tasks": roles},
     }
 
 
-def pod_template(resource: str, *, duration: float | None) -> Item:
-    """A pod that asks for one unit of a resource."""
-    amount = {resource: "1"}
+def role_of(replicas: int, template: Item, *, name: str = "task") -> Item:
+    return {"name": name, "replicas": replicas, "template": template}
+
+
+def pod_manifest(
+    name: str,
+    template: Item,
+    *,
+    namespace: str = "default",
+    annotations: Mapping[str, str] | None = None,
+) -> Item:
+    """``annotations``: beside those of the template."""
+    metadata = {**template["metadata"], "name": name, "namespace": namespace}
+    if annotations:
+        metadata["annotations"] = {**metadata["annotations"], **annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def pod_template(resource: str, *, duration: float | None, amount: str = "1") -> Item:
+    """A pod that asks for one resource, and runs so many seconds, or until it is deleted."""
+    amounts = {resource: amount}
     annotations = {} if duration is None else {DURATION: f"{duration:.15g}"}
     container = {
         "name": "main",
         "image": "busybox",
-        "resources": {"requests": amount, "limits": amount},
+        "resources": {"requests": amounts, "limits": amounts},
     }
     return {
         "metadata": {"annotations": annotations},
