@@ -30,6 +30,7 @@ from coordinator.verification.workloads.generators import (
     pod_template,
     role_of,
 )
+from coordinator.verification.workloads.manifests import manifest
 
 QUEUE = "tenant"
 NAMESPACE = "tenant"
@@ -235,12 +236,7 @@ def documents() -> list[bytes]:
 
 def queue() -> dict[str, Any]:
     """The tenant's own queue."""
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": QUEUE},
-        "spec": {"weight": 1},
-    }
+    return manifest("Queue", QUEUE, {"weight": 1})
 
 
 def _parts(items: list[Item]) -> Iterator[list[Item]]:

@@ -32,6 +32,7 @@ from coordinator.verification.workloads.generators import (
     pod_template,
     role_of,
 )
+from coordinator.verification.workloads.manifests import manifest
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 QUEUES = ("default", "batch", "small")
@@ -83,13 +84,7 @@ def cluster(shape: ClusterShape, nodes: list[Item]) -> list[Item]:
     """Objects that exist from the start, besides the nodes."""
     names = [node["metadata"]["name"] for node in nodes]
     ranks: list[Item] = [
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-        }
-        for name, value in RANKS.items()
+        manifest("PriorityClass", name, value=value) for name, value in RANKS.items()
     ]
     offered = devices(names, each=DEVICES, namespace=NAMESPACE)
     return [*queues(shape), *ranks, *offered, storage_class()]
@@ -101,15 +96,7 @@ def queues(shape: ClusterShape) -> list[Item]:
         "batch": {"weight": 2},
         "small": {"weight": 1, "capability": {GPU: str(shape.capacity // 4)}},
     }
-    return [
-        {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        for name, spec in specs.items()
-    ]
+    return [manifest("Queue", name, spec) for name, spec in specs.items()]
 
 
 class Load:
@@ -293,9 +280,6 @@ class Load:
 
 
 def _pod_group(name: str, minimum: int) -> Item:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"minMember": minimum, "queue": "default"},
-    }
+    return manifest(
+        "PodGroup", name, {"minMember": minimum, "queue": "default"}, namespace=NAMESPACE
+    )

@@ -13,6 +13,7 @@ from coordinator.intake.documents.document import Key
 from coordinator.jobs.gang_repair import REPAIR_SECONDS
 from coordinator.verification.scenarios.workload import CORES
 from coordinator.verification.simulation.scenario import Item, Wish
+from coordinator.verification.workloads.manifests import manifest
 
 CLEAN_UP = 2.5
 """Seconds after everything else, when all objects that waited for a name have been created."""
@@ -152,12 +153,9 @@ def _endless(name: str, queue: str, tasks: int) -> Item:
         "replicas": tasks,
         "template": {"spec": {"containers": [{"name": "c", "resources": requests}]}},
     }
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"queue": queue, "minAvailable": tasks, "tasks": [role]},
-    }
+    return manifest(
+        "Job", name, {"queue": queue, "minAvailable": tasks, "tasks": [role]}, namespace="ns"
+    )
 
 
 def lasting(draw: Random, before: list[Wish], queues: tuple[str, ...]) -> list[Wish]:
@@ -188,12 +186,7 @@ def clean_up(before: list[Wish]) -> list[Wish]:
 def _short_lived_queue(changes: _Changes) -> None:
     """Add a queue that is deleted once its jobs are gone."""
     draw = changes.draw
-    queue: Item = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": "short"},
-        "spec": {"weight": 2},
-    }
+    queue: Item = manifest("Queue", "short", {"weight": 2})
     at = draw.uniform(0, 1)
     changes.put(at, queue)
     last = at
@@ -225,12 +218,7 @@ def _nodes(changes: _Changes, nodes: list[Item]) -> None:
             {"type": "Node", "selector": {"exactMatch": {"name": node["metadata"]["name"]}}}
             for node in nodes[:3]
         ]
-        hyper: Item = {
-            "apiVersion": "topology.volcano.sh/v1alpha1",
-            "kind": "HyperNode",
-            "metadata": {"name": "h"},
-            "spec": {"tier": 1, "members": members},
-        }
+        hyper: Item = manifest("HyperNode", "h", {"tier": 1, "members": members})
         at = draw.uniform(0, 0.5)
         changes.put(at, hyper)
         changes.delete(at + draw.uniform(0, 1), "HyperNode", "h")

@@ -12,6 +12,7 @@ from typing import Any
 from coordinator.verification.scenarios.workload import CORES, with_hostname
 from coordinator.verification.simulation.scenario import Item, Wish
 from coordinator.verification.workloads.demands import HOSTNAME
+from coordinator.verification.workloads.manifests import manifest
 from shard_worker.view.mode import Mode
 
 RACK = 3
@@ -131,33 +132,27 @@ def _idle(draw: Random) -> Item:
 
 
 def _rank(name: str, value: int) -> Item:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    }
+    return manifest("PriorityClass", name, value=value)
 
 
 def _domain(name: str, nodes: list[str]) -> Item:
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": name},
-        "spec": {
+    return manifest(
+        "HyperNode",
+        name,
+        {
             "tier": 1,
             "members": [
                 {"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes
             ],
         },
-    }
+    )
 
 
 def _budget(draw: Random, app: str) -> Item:
     limit: Item = draw.choice([{"minAvailable": 1}, {"maxUnavailable": 1}, {"minAvailable": "50%"}])
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": app, "namespace": "ns"},
-        "spec": {**limit, "selector": {"matchLabels": {"app": app}}},
-    }
+    return manifest(
+        "PodDisruptionBudget",
+        app,
+        {**limit, "selector": {"matchLabels": {"app": app}}},
+        namespace="ns",
+    )

@@ -7,6 +7,7 @@ from random import Random
 
 from coordinator.verification.simulation.scenario import Item, Wish
 from coordinator.verification.workloads.demands import HOSTNAME
+from coordinator.verification.workloads.manifests import manifest
 from shard_worker.view.mode import Mode
 
 CORES = 4
@@ -37,14 +38,7 @@ def cluster(draw: Random, nodes: int, limits: dict[str, int]) -> tuple[Item, ...
     """Objects that exist from the start; every sixth node joins late."""
     setup: list[Item] = [node(number) for number in range(nodes) if number % 6 != 5]
     setup += [_queue(draw, name, limits[name]) for name in QUEUES]
-    setup += [
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "high"},
-            "value": 10,
-        }
-    ]
+    setup += [manifest("PriorityClass", "high", value=10)]
     return tuple(setup)
 
 
@@ -76,13 +70,13 @@ def workload(draw: Random, size: WorkloadSize, nodes: int, limits: dict[str, int
 
 def node(number: int, *, cordoned: bool = False, cores: int = CORES, late: bool = False) -> Item:
     labels = {"labels": {"joins": "late"}} if late else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": f"n{number}", **labels},
-        "spec": {"unschedulable": True} if cordoned else {},
-        "status": {"allocatable": {"cpu": str(cores), "memory": "16Gi", "pods": "110"}},
-    }
+    return manifest(
+        "Node",
+        f"n{number}",
+        {"unschedulable": True} if cordoned else {},
+        metadata=labels,
+        status={"allocatable": {"cpu": str(cores), "memory": "16Gi", "pods": "110"}},
+    )
 
 
 def with_hostname(item: Item) -> Item:
@@ -112,12 +106,7 @@ def _queue(draw: Random, name: str, limit: int) -> Item:
         spec["capability"] = {"cpu": str(limit)}
     elif name == GUARANTEED:
         spec["guarantee"] = {"resource": {"cpu": str(GUARANTEE)}}
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return manifest("Queue", name, spec)
 
 
 # --- groups -------------------------------------------------------------------------------------
@@ -130,12 +119,7 @@ def _group(draw: Random, number: int) -> list[Wish]:
     members = minimum + draw.randint(0, 3)
     start = draw.uniform(0.0, 1.0)
     spec: Item = {"minMember": minimum, "queue": draw.choice(QUEUES)}
-    group: Item = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": f"g{number}", "namespace": "ns"},
-        "spec": spec,
-    }
+    group: Item = manifest("PodGroup", f"g{number}", spec, namespace="ns")
     wishes = [Wish(start + draw.uniform(0.0, 0.1), (group,))]
     for member in range(members):
         at = start + draw.uniform(0.0, draw.choice([0.05, 0.5, 1.5]))
@@ -148,12 +132,13 @@ def _pod(draw: Random, name: str, group: str) -> Item:
         "scheduling.k8s.io/group-name": group,
         "quadrant.dev/duration": draw.choice(["0.05", "0.3", "1"]),
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-    }
+    return manifest(
+        "Pod",
+        name,
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        namespace="ns",
+        metadata={"annotations": annotations},
+    )
 
 
 # --- jobs ---------------------------------------------------------------------------------------
@@ -173,12 +158,7 @@ def _job(draw: Random, number: int, limits: dict[str, int]) -> Item:
     spec: Item = {"queue": queue, "minAvailable": minimum, "tasks": roles}
     if draw.random() < 0.2:
         spec["priorityClassName"] = "high"
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": f"j{number}", "namespace": "ns"},
-        "spec": spec,
-    }
+    return manifest("Job", f"j{number}", spec, namespace="ns")
 
 
 def _role(draw: Random, name: str, replicas: int) -> Item:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.verification.workloads.manifests import manifest
+
 Item = dict[str, Any]
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -50,22 +52,16 @@ def ask_device(template: Item) -> None:
 
 def devices(nodes: Iterable[str], *, each: int, namespace: str) -> list[Item]:
     """``each`` devices per node, and the claim template for pods of a namespace."""
-    api = {"apiVersion": "resource.k8s.io/v1"}
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
     of_driver = {"cel": {"expression": f'device.driver == "{_DRIVER}"'}}
     objects: list[Item] = [
-        {
-            **api,
-            "kind": "DeviceClass",
-            "metadata": {"name": "gpu"},
-            "spec": {"selectors": [of_driver]},
-        },
-        {
-            **api,
-            "kind": "ResourceClaimTemplate",
-            "metadata": {"name": _TEMPLATE, "namespace": namespace},
-            "spec": {"spec": {"devices": {"requests": [request]}}},
-        },
+        manifest("DeviceClass", "gpu", {"selectors": [of_driver]}),
+        manifest(
+            "ResourceClaimTemplate",
+            _TEMPLATE,
+            {"spec": {"devices": {"requests": [request]}}},
+            namespace=namespace,
+        ),
     ]
     for node in nodes:
         spec = {
@@ -74,7 +70,7 @@ def devices(nodes: Iterable[str], *, each: int, namespace: str) -> list[Item]:
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": f"gpu-{number}"} for number in range(each)],
         }
-        objects.append({**api, "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec})
+        objects.append(manifest("ResourceSlice", node, spec))
     return objects
 
 
@@ -89,40 +85,38 @@ def ask_volume(template: Item, claim: str) -> None:
 
 def storage_class() -> Item:
     """A storage class that binds a claim's volume where its pod is placed."""
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": _STORAGE},
-        "provisioner": "kubernetes.io/no-provisioner",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
+    return manifest(
+        "StorageClass",
+        _STORAGE,
+        provisioner="kubernetes.io/no-provisioner",
+        volumeBindingMode="WaitForFirstConsumer",
+    )
 
 
 def disk(name: str, node: str) -> Item:
     """A volume that is local to one node."""
     on_node = {"key": HOSTNAME, "operator": "In", "values": [node]}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
+    return manifest(
+        "PersistentVolume",
+        name,
+        {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": _STORAGE,
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
         },
-        "status": {"phase": "Available"},
-    }
+        status={"phase": "Available"},
+    )
 
 
 def volume_claim(name: str, namespace: str) -> Item:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
+    return manifest(
+        "PersistentVolumeClaim",
+        name,
+        {
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}},
             "storageClassName": _STORAGE,
         },
-    }
+        namespace=namespace,
+    )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from coordinator.verification.workloads.manifests import manifest
 from coordinator.verification.workloads.trace import Trace
 
 Item = dict[str, Any]
@@ -105,12 +106,12 @@ def node_items(shape: ClusterShape) -> Iterator[Item]:
     offer = _offer(shape)
     for number in range(shape.nodes):
         name = f"node-{number:0{digits}d}"
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-            "status": {"capacity": offer, "allocatable": offer},
-        }
+        yield manifest(
+            "Node",
+            name,
+            metadata={"labels": {"kubernetes.io/hostname": name}},
+            status={"capacity": offer, "allocatable": offer},
+        )
 
 
 def _offer(shape: ClusterShape) -> dict[str, str]:
@@ -145,12 +146,7 @@ def queue_names(trace: Trace) -> list[str]:
 def queue_items(trace: Trace) -> Iterator[Item]:
     """One Queue of weight 1 for every value of the trace."""
     for name in queue_names(trace):
-        yield {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": name},
-            "spec": {"weight": 1},
-        }
+        yield manifest("Queue", name, {"weight": 1})
 
 
 def job_items(trace: Trace, *, resource: str) -> Iterator[Item]:
@@ -189,12 +185,9 @@ def one_job(name: str, *, duration: float, resource: str = CPU) -> Item:
 def job_manifest(
     name: str, roles: list[Item], *, minimum: int, namespace: str = "default", **spec: Any
 ) -> Item:
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {**spec, "minAvailable": minimum, "tasks": roles},
-    }
+    return manifest(
+        "Job", name, {**spec, "minAvailable": minimum, "tasks": roles}, namespace=namespace
+    )
 
 
 def role_of(replicas: int, template: Item, *, name: str = "task") -> Item:

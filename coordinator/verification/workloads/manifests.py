@@ -1,0 +1,29 @@
+"""Objects as users write them, for workloads that runs submit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.intake.documents.kinds import BY_KIND
+
+Item = dict[str, Any]
+
+
+def manifest(
+    kind: str,
+    name: str,
+    spec: Item | None = None,
+    *,
+    namespace: str = "",
+    metadata: Item | None = None,
+    **parts: Any,
+) -> Item:
+    """``metadata``: beside name and namespace. ``parts``: of the object beside its ``spec``."""
+    named = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return {
+        "apiVersion": BY_KIND[kind].api_version,
+        "kind": kind,
+        "metadata": named | (metadata or {}),
+        **({} if spec is None else {"spec": spec}),
+        **parts,
+    }
