@@ -26,8 +26,19 @@ class Cause:
     reason: str = "FieldValueInvalid"
 
 
+_REASONS = {
+    HTTPStatus.REQUEST_TIMEOUT: "Timeout",
+    HTTPStatus.GONE: "Expired",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "RequestEntityTooLarge",
+    HTTPStatus.REQUEST_URI_TOO_LONG: "RequestURITooLong",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Invalid",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "InternalError",
+}
+"""Kubernetes' words for statuses whose phrase is another, or moves with Python's version."""
+
+
 class Problem(Exception):
-    """``reason`` is Kubernetes' word (NotFound, AlreadyExists, Conflict, Invalid, Expired, ...).
+    """``reason`` is Kubernetes' word, where it is not the status's own.
 
     ``kind``, ``group`` and ``name`` tell the object, where it is about one. ``retry_after`` in
     seconds. ``refused``: each refused object of a list. ``allow``: the methods that are possible.
@@ -36,9 +47,9 @@ class Problem(Exception):
     def __init__(
         self,
         status: HTTPStatus,
-        reason: str,
         message: str,
         *,
+        reason: str = "",
         kind: str = "",
         group: str = "",
         name: str = "",
@@ -49,7 +60,7 @@ class Problem(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.reason = reason
+        self.reason = reason or _REASONS.get(status) or status.phrase.replace(" ", "")
         self.message = message
         self.kind = kind
         self.group = group
@@ -65,7 +76,6 @@ def not_found(resource: str, name: str, *, group: str = "") -> Problem:
     resource_name = f"{resource}.{group}" if group else resource
     return Problem(
         HTTPStatus.NOT_FOUND,
-        "NotFound",
         f'{resource_name} "{name}" not found',
         kind=resource,
         group=group,

@@ -34,19 +34,19 @@ class StoreRefused(Problem):
     def __init__(self, error: LedgerError) -> None:
         match error:
             case LedgerArgument():
-                status, reason = HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid"
+                status = HTTPStatus.UNPROCESSABLE_ENTITY
                 message = f"the ledger refuses it: {error}; nothing of it is stored, change it"
             case LedgerAltered():
-                status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError"
+                status = HTTPStatus.INTERNAL_SERVER_ERROR
                 message = f"the ledger refuses it: {error}"
             case _:
-                status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError"
+                status = HTTPStatus.INTERNAL_SERVER_ERROR
                 message = (
                     f"the ledger cannot store it: {error}; nothing of it is stored, and it would "
                     "fail again: send it in smaller parts, and report what the coordinator's log "
                     "says of it"
                 )
-        super().__init__(status, reason, message)
+        super().__init__(status, message)
 
 
 class LedgerRefusals:

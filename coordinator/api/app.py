@@ -119,14 +119,12 @@ def _open_until(stopping: Callable[[], bool]) -> Middleware:
         if stopping() and request.method not in ("GET", "HEAD"):
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
                 "this coordinator is stopping; send it again, its successor will take it",
                 retry_after=STOPPING_SECONDS,
             )
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise Problem(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "UnsupportedMediaType",
                 "Content-Encoding: bodies are taken as they are only; send it without",
             )
         return await handler(request)

@@ -228,7 +228,6 @@ class StandbyServer:
     async def _refuse(self, request: web.Request) -> web.StreamResponse:
         raise Problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
-            "ServiceUnavailable",
             f"this coordinator does not lead: {self._why()}; ask that one, or again later",
             retry_after=STANDBY_SECONDS,
         )

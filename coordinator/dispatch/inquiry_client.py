@@ -41,7 +41,6 @@ class Inquiries:
         if self._busy >= self._at_once:
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "TooManyRequests",
                 f"{self._at_once} questions are being answered; ask again in a moment",
                 retry_after=RETRY_AFTER,
             )

@@ -81,7 +81,6 @@ class Planner:
             if len(admission.jobs) > JOBS:
                 raise Problem(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    "RequestEntityTooLarge",
                     f"{len(admission.jobs)} jobs; a plan looks at {JOBS} at most, send fewer",
                 )
             drawn = _Drawing(self._core, self._intake, admission)

@@ -41,7 +41,6 @@ class BodyRoom:
         if held_bytes and held_bytes + size > self._size - self._held.total():
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "TooManyRequests",
                 f"{held_bytes} bytes of requests of {caller} wait; send this one again after the "
                 "time in Retry-After",
                 retry_after=RETRY_SECONDS,

@@ -190,7 +190,6 @@ def too_many(refused: list[Refusal]) -> Problem:
     first = refused[0]
     return Problem(
         HTTPStatus.TOO_MANY_REQUESTS,
-        "TooManyRequests",
         f"{first.kind} {first.name}: {first.message}",
         retry_after=RETRY_SECONDS,
         refused=[

@@ -139,7 +139,6 @@ def may_write(names: Callable[[], QueueNames]) -> May:
             name = name_of({**obj, "kind": ""})
             raise Problem(
                 HTTPStatus.FORBIDDEN,
-                FORBIDDEN,
                 f'{kind.resource} "{name}" is forbidden: {why}',
                 kind=kind.plural,
                 group=kind.group,
@@ -160,7 +159,6 @@ def guarded(submit: SubmitItems, names: Callable[[], QueueNames]) -> SubmitItems
         if refused and (atomic or not allowed):
             raise Problem(
                 HTTPStatus.FORBIDDEN,
-                FORBIDDEN,
                 f"nothing was taken: {len(refused)} of {len(items)} objects are forbidden, "
                 f"the first: {refused[0]}",
                 refused=[_told(refusal) for refusal in refused],
@@ -188,7 +186,6 @@ def may_plan(principal: Principal, items: Sequence[Any], names: QueueNames) -> N
     if refused:
         raise Problem(
             HTTPStatus.FORBIDDEN,
-            FORBIDDEN,
             f"nothing was planned: {len(refused)} of {len(items)} objects are forbidden, "
             f"the first: {refused[0]}",
             refused=[_told(refusal) for refusal in refused],

@@ -76,7 +76,7 @@ def _check_namespace(request: web.Request, principal: Principal) -> None:
     else:
         return
     message += f"it is for {has} only; name one of them"
-    raise Problem(HTTPStatus.FORBIDDEN, "Forbidden", message)
+    raise Problem(HTTPStatus.FORBIDDEN, message)
 
 
 def _always() -> bool:
@@ -100,7 +100,7 @@ def _known(request: web.Request, tokens: TokenFile) -> tuple[Principal, Callable
 
 
 def _unauthorized(message: str) -> Problem:
-    return Problem(HTTPStatus.UNAUTHORIZED, "Unauthorized", message)
+    return Problem(HTTPStatus.UNAUTHORIZED, message)
 
 
 def _challenged(request: web.Request, problem: Problem) -> web.Response:
@@ -114,4 +114,4 @@ def _forbidden(request: web.Request, principal: Principal, role: str) -> Problem
         f"{request.method} {shown(request.path)} needs role {role}; the token "
         f"{principal.name} has role {principal.role.word}; use one that has more"
     )
-    return Problem(HTTPStatus.FORBIDDEN, "Forbidden", message)
+    return Problem(HTTPStatus.FORBIDDEN, message)

@@ -68,7 +68,6 @@ class Bodies:
         if self._waiting and self._waiting + size > self._limits.waiting_bytes:
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "TooManyRequests",
                 f"{self._waiting} bytes of objects wait; send it again after some time",
                 retry_after=RETRY_AFTER,
             )
@@ -88,7 +87,7 @@ class Bodies:
             raise _too_large(self._limits.body_bytes) from error
         except TimeoutError as error:
             message = "the body did not arrive in time; send it again"
-            raise Problem(HTTPStatus.REQUEST_TIMEOUT, "Timeout", message) from error
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, message) from error
 
 
 class _Room:
@@ -107,7 +106,7 @@ class _Room:
 
 def _too_large(most: int) -> Problem:
     message = f"the body is larger than {most} bytes; send less"
-    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
 
 
 def is_small(body: bytes, content_type: str, *, besides: int = 0) -> bool:
@@ -162,10 +161,9 @@ def unreadable(error: TextError) -> Problem:
 def unsupported(content_type: str, types: tuple[str, ...]) -> Problem:
     return Problem(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        "UnsupportedMediaType",
         f"Content-Type is {shown(content_type)}; send {' or '.join(types)}",
     )
 
 
 def bad(message: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    return Problem(HTTPStatus.BAD_REQUEST, message)

@@ -150,7 +150,6 @@ def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:
         cause = Cause("metadata.name", message, "FieldValueRequired")
         raise Problem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            "Invalid",
             f'{obj["kind"]} "" is invalid: {cause.field}: {cause.message}',
             kind=obj["kind"],
             causes=(cause,),
@@ -264,7 +263,6 @@ def _conflicts(error: Conflicts, kind: Kind, name: str) -> Problem:
     )
     return Problem(
         HTTPStatus.CONFLICT,
-        "Conflict",
         str(error),
         kind=kind.plural,
         group=kind.group,

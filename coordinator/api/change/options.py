@@ -64,7 +64,6 @@ def manager_is_required() -> Problem:
     cause = Cause("fieldManager", "Required value: is required for apply patch", _REQUIRED)
     return Problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
-        "Invalid",
         f'PatchOptions.meta.k8s.io "" is invalid: {cause.field}: {cause.message}',
         kind="PatchOptions",
         group="meta.k8s.io",

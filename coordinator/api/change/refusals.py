@@ -58,7 +58,6 @@ def invalid(kind: Kind, name: str, *causes: Cause) -> Problem:
     group = f".{kind.group}" if kind.group else ""
     return Problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
-        "Invalid",
         f'{kind.kind}{group} "{name}" is invalid: {text}',
         kind=kind.kind,
         group=kind.group,
@@ -80,7 +79,6 @@ def conflict(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) ->
 def forbidden(kind: Kind, name: str, why: str) -> Problem:
     return Problem(
         HTTPStatus.FORBIDDEN,
-        "Forbidden",
         f'{kind.resource} "{name}" is forbidden: {why}',
         kind=kind.plural,
         group=kind.group,
@@ -107,8 +105,8 @@ def _about(
 ) -> Problem:
     return Problem(
         HTTPStatus.CONFLICT,
-        reason,
         message,
+        reason=reason,
         kind=kind.plural,
         group=kind.group,
         name=name,

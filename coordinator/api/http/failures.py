@@ -43,7 +43,6 @@ async def failures(request: web.Request, handler: Handler) -> web.StreamResponse
         if len(request.path_qs) > LONGEST_URL:
             raise Problem(
                 HTTPStatus.REQUEST_URI_TOO_LONG,
-                "RequestURITooLong",
                 f"the URL has more than {LONGEST_URL} characters; ask for less at once",
             )
         return await handler(request)
@@ -58,7 +57,7 @@ async def failures(request: web.Request, handler: Handler) -> web.StreamResponse
             return web.Response()  # to nobody, and no news for the log
         log.exception("A request failed", method=request.method, path=shown(request.path))
         message = "an error of the server, which is in its log; the request may be sent again"
-        return failure(request, Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", message))
+        return failure(request, Problem(HTTPStatus.INTERNAL_SERVER_ERROR, message))
 
 
 def _client_left(request: web.Request, error: Exception) -> bool:
@@ -80,8 +79,7 @@ def failure(request: web.Request, problem: Problem) -> web.Response:
 def _of_the_server(request: web.Request, error: web.HTTPException) -> web.Response:
     """The answer to a request that aiohttp itself refused: an unknown path, method or size."""
     status = HTTPStatus(error.status)
-    reason = status.phrase.replace(" ", "")
-    answer = failure(request, Problem(status, reason, _said(request, status)))
+    answer = failure(request, Problem(status, _said(request, status)))
     if "Allow" in error.headers:
         answer.headers["Allow"] = error.headers["Allow"]
     return answer

@@ -102,4 +102,4 @@ def _verbose(request: web.Request) -> bool:
 
 def _no_check(name: str, by_name: dict[str, HealthCheck]) -> Problem:
     message = f"there is no check {shown(name)}; there are {', '.join(by_name)}"
-    return Problem(HTTPStatus.NOT_FOUND, "NotFound", message)
+    return Problem(HTTPStatus.NOT_FOUND, message)

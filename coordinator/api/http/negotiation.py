@@ -44,6 +44,5 @@ def form_of(accept: str) -> AnswerForm:
                 pass
     raise Problem(
         HTTPStatus.NOT_ACCEPTABLE,
-        "NotAcceptable",
         f"Accept is {shown(accept)}; only application/json is served here",
     )

@@ -265,7 +265,6 @@ class _ClientConnection(web.RequestHandler):
         if owed is WaitingFor.HEAD and self._socket is not None:
             problem = Problem(
                 HTTPStatus.REQUEST_TIMEOUT,
-                "Timeout",
                 "the head of the request did not arrive in time; send it again, at once",
             )
             self._socket.write(answer_bytes(problem))
@@ -325,7 +324,6 @@ def _turn_away(accepted: socket.socket, address: str, connections: int) -> None:
     """Answer without reading the request; the client may be gone by then."""
     problem = Problem(
         HTTPStatus.TOO_MANY_REQUESTS,
-        "TooManyRequests",
         f"{connections} connections are open and every one of them, or of those of {address}, has "
         "a request; come again later, or reuse connections",
         retry_after=1.0,

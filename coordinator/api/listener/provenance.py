@@ -89,7 +89,7 @@ def _check_host(request: web.Request, hosts: AllowedHosts) -> None:
         if not named and request.version < (1, 1):
             return  # HTTP/1.0 has no Host; every browser sends one
         message = f"the request has {len(named)} Host headers; send exactly one"
-        raise Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+        raise Problem(HTTPStatus.BAD_REQUEST, message)
     # request.host differs where the request line names a whole URL: then that counts as well
     for authority in {named[0], request.host}:
         if not hosts.include(authority):
@@ -118,13 +118,12 @@ def _check_type(request: web.Request) -> None:
     if request.can_read_body and "Content-Type" not in request.headers:
         raise Problem(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
             "Content-Type is missing; say what the body is, e.g. Content-Type: application/json",
         )
 
 
 def _forbidden(message: str) -> Problem:
-    return Problem(HTTPStatus.FORBIDDEN, "Forbidden", message)
+    return Problem(HTTPStatus.FORBIDDEN, message)
 
 
 def _is_address(host: str) -> bool:

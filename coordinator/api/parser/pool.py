@@ -86,7 +86,6 @@ class Parsers:
             self.results["full"] += 1
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "TooManyRequests",
                 f"{error} to be read; send this one again after the time in Retry-After",
                 retry_after=RETRY_SECONDS,
             ) from error
@@ -112,7 +111,6 @@ class Parsers:
             return values
         raise Problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
-            "ServiceUnavailable",
             "the process that reads large bodies was lost; send it again, or in smaller parts",
             retry_after=RETRY_SECONDS,
         )

@@ -167,8 +167,8 @@ def said_of_problem(problem: Problem) -> Json:
 def problem(fields: Json) -> Problem:
     return Problem(
         HTTPStatus(fields["status"]),
-        fields["reason"],
         fields["message"],
+        reason=fields["reason"],
         kind=fields["kind"],
         group=fields["group"],
         name=fields["name"],

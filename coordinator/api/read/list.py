@@ -189,7 +189,6 @@ class Pieces:
                 raise
             raise Problem(
                 HTTPStatus.BAD_REQUEST,
-                "BadRequest",
                 f"continue is no token of a list of {question.kind.plural}; begin the list anew",
             ) from error
 
@@ -219,4 +218,4 @@ class Pieces:
 
 
 def expired(message: str) -> Problem:
-    return Problem(HTTPStatus.GONE, "Expired", f"{message}; list again")
+    return Problem(HTTPStatus.GONE, f"{message}; list again")

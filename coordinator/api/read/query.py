@@ -151,4 +151,4 @@ def _integer(text: str, name: str) -> int | None:
 
 
 def _bad(name: str, text: str, why: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", f"{name} {shown(text)} {why}")
+    return Problem(HTTPStatus.BAD_REQUEST, f"{name} {shown(text)} {why}")

@@ -207,4 +207,4 @@ def field_conditions(text: str, *, selectable: frozenset[str]) -> tuple[Conditio
 
 def _bad(name: str, text: str, why: str) -> Problem:
     message = f"{name} is {shown(text)}: {why}"
-    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    return Problem(HTTPStatus.BAD_REQUEST, message)

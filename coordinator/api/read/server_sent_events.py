@@ -172,4 +172,4 @@ def resumable(versions: list[int]) -> list[int]:
 
 
 def _bad(message: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    return Problem(HTTPStatus.BAD_REQUEST, message)

@@ -72,7 +72,6 @@ class Streams:
         if free <= 0 if caller is ANYONE else own_streams >= max(1, free):
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "TooManyRequests",
                 f"{self.open} watches and streams are open, {own_streams} of {caller.name}; "
                 "close some, or come again later",
                 retry_after=RETRY_SECONDS,

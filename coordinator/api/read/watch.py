@@ -52,7 +52,7 @@ class Watching:
             try:
                 await watch.run()
             except Expired as error:
-                problem = Problem(HTTPStatus.GONE, "Expired", f"{error}; list again")
+                problem = Problem(HTTPStatus.GONE, f"{error}; list again")
                 await watch.say([event_line("ERROR", status_body(problem))])
             return response
 
@@ -301,4 +301,4 @@ def _check(question: ReadQuestion) -> None:
 
 
 def _bad(name: str, why: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", f"{name} {why}")
+    return Problem(HTTPStatus.BAD_REQUEST, f"{name} {why}")

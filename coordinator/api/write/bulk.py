@@ -95,7 +95,6 @@ class Lists:
         if request.content_type != "application/json":
             raise Problem(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "UnsupportedMediaType",
                 f"Content-Type is {request.content_type}; send application/json",
             )
         size = self._size(request)
@@ -109,7 +108,6 @@ class Lists:
         if atomic and refused:
             raise Problem(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
-                "Invalid",
                 f"nothing was taken: {len(refused)} of {len(items)} objects are wrong, "
                 f"the first: {admission.refused[0]}",
                 refused=refused,
@@ -141,7 +139,7 @@ class Lists:
             raise _too_large(self._limits) from error
         except TimeoutError as error:
             message = "the body did not arrive in time; send it again"
-            raise Problem(HTTPStatus.REQUEST_TIMEOUT, "Timeout", message) from error
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, message) from error
 
     async def _items(self, body: bytes) -> list[dict[str, Any]]:
         try:
@@ -161,7 +159,6 @@ class Lists:
         except TimeoutError as error:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
                 "not stored in time, but it may still be; send the same list again, that is safe",
                 retry_after=RETRY_AFTER,
             ) from error
@@ -207,16 +204,14 @@ def _notice(notice: Notice) -> dict[str, str | int]:
 
 
 def _bad(message: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    return Problem(HTTPStatus.BAD_REQUEST, message)
 
 
 def _full(why: str) -> Problem:
     message = f"{why}; send the list again after the time in Retry-After"
-    return Problem(
-        HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", message, retry_after=RETRY_AFTER
-    )
+    return Problem(HTTPStatus.TOO_MANY_REQUESTS, message, retry_after=RETRY_AFTER)
 
 
 def _too_large(limits: BulkLimits) -> Problem:
     message = f"the body is larger than {limits.body_bytes} bytes; send smaller lists"
-    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)

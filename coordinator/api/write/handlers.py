@@ -264,14 +264,12 @@ class Writing:
         except IntakeFull as error:
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "TooManyRequests",
                 f"{error}; send it again after the time in Retry-After",
                 retry_after=RETRY_AFTER,
             ) from error
         except TimeoutError as error:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
                 "not stored in time, but it may still be; read it before you send it again",
                 retry_after=RETRY_AFTER,
             ) from error
@@ -388,7 +386,6 @@ def _read_only(kind: Kind) -> Handler:
         why = _EXPLAINED.get(kind.kind, "it can only be read")
         raise Problem(
             HTTPStatus.METHOD_NOT_ALLOWED,
-            "MethodNotAllowed",
             f"{request.method} is not possible on {kind.resource}: {why}",
             kind=kind.plural,
             group=kind.group,

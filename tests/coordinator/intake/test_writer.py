@@ -146,7 +146,7 @@ async def test_a_refusal_leaves_the_object_as_it_was(writer: IntakeWriter) -> No
 
 async def test_what_make_raises_goes_to_its_caller_alone(writer: IntakeWriter) -> None:
     def refuse(before: Document | None) -> dict[str, Any]:
-        raise Problem(HTTPStatus.CONFLICT, "Conflict", "somebody was quicker")
+        raise Problem(HTTPStatus.CONFLICT, "somebody was quicker")
 
     def broken(before: Document | None) -> dict[str, Any]:
         raise KeyError("a mistake of ours")

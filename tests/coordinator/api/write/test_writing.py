@@ -399,7 +399,7 @@ async def test_kinds_that_are_only_read(client: Client) -> None:
 async def test_who_may_not_write_is_told() -> None:
     def may(request: Any, kind: Any, obj: Any, *, as_it_is: bool = False) -> None:
         if obj.get("spec", {}).get("queue") == "secret":
-            raise Problem(403, "Forbidden", "not yours")  # type: ignore[arg-type]
+            raise Problem(403, "not yours", reason="Forbidden")  # type: ignore[arg-type]
 
     async with behind(may=may) as client:
         assert (await client.create(pod_group(queue="secret")))[0] == 403
