@@ -1,0 +1,358 @@
+"""The tasks of the whole cluster as columns: which node each is on, of which job and class.
+
+A worker's rules see the residents of every node in it. It is fed by what the worker reads anyway:
+a snapshot once, then the ledger's log. Every change in the log names a task's state and node as
+they are then, so that a snapshot which is newer than the first entries comes out right at the
+end of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.view.job_columns import Ints, JobColumns
+from shared.ledger.entries.intake_batch import DropJob, IntakeOp, PurgeJob, PutJob
+from shared.ledger.entries.log import CommitEntry, Committed, IntakeEntry, LogEntry, StatusEntry
+from shared.ledger.entries.snapshot import Snapshot
+from shared.messages.messages import ALLOCATE, HOLDING, StatusItem, TaskState
+
+_DTYPES: dict[str, type[np.generic]] = {
+    "jid": np.int64,
+    "tix": np.int32,
+    "row": np.int32,
+    "cid": np.int32,
+    "state": np.uint8,
+    "started": np.float64,
+}
+NOWHERE = -1
+"""Row of a task that holds no node, class of one that was never placed."""
+_HOLDS = np.zeros(len(TaskState), np.bool_)
+_HOLDS[list(HOLDING)] = True
+_KEPT = -2
+"""Class in a change that says nothing of it."""
+
+FEW_MOVED = 64
+"""Rows that may have changed since the index by row was made: each costs a look at all tasks."""
+_SPARE = 1 << 16
+"""Lines that no job uses, or half of all, before the columns are written anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentJob:
+    """One job of the table. The lists are by tix; tasks beyond them are pending."""
+
+    jid: int
+    spec: bytes
+    gone: bool
+    states: list[int]
+    rows: list[int]
+    started: dict[int, float]
+
+
+class ResidentTable:
+    """A job has a block of lines, in the order of its tasks; a task that was never placed may have
+    none."""
+
+    def __init__(self) -> None:
+        self.jobs = JobColumns()
+        self.count = 0
+        self.revision = 0
+        """Rises with every change."""
+        self._columns: dict[str, NDArray[Any]] = {n: np.zeros(0, d) for n, d in _DTYPES.items()}
+        self._unused = 0
+        """Lines that no job uses any more."""
+        self._by_row: Ints = np.zeros(0, np.int64)
+        """Lines of tasks on nodes, sorted by row."""
+        self._first: Ints = np.zeros(1, np.int64)
+        """Row -> where its lines begin in that."""
+        self._moved: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """True for rows that changed since."""
+        self._changes = _Changes()
+
+    @property
+    def nbytes(self) -> int:
+        columns = sum(column.nbytes for column in self._columns.values())
+        index = self._by_row.nbytes + self._first.nbytes + self._moved.nbytes
+        return columns + index + self.jobs.nbytes
+
+    def column(self, name: str) -> NDArray[Any]:
+        """``jid``, ``tix``, ``state``, ``cid``, ``started``, ``row`` (-1: it holds no node)."""
+        return self._columns[name][: self.count]
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def jids_on(self, row: int) -> list[int]:
+        """The jobs with tasks on a node, by number."""
+        lines = self._lines_on(row)
+        return [] if not len(lines) else np.unique(self._columns["jid"][lines]).tolist()
+
+    def jids_on_nodes(self) -> list[int]:
+        """All jobs with tasks on nodes, by number."""
+        jids: list[int] = np.unique(self.column("jid")[self.column("row") >= 0]).tolist()
+        return jids
+
+    def jids(self) -> list[int]:
+        """All jobs that are known, by number."""
+        jids: list[int] = self.jobs.column("jid")[self.jobs.column("known")].tolist()
+        return jids
+
+    def rows_with(self, states: Iterable[TaskState], size: int) -> NDArray[np.bool_]:
+        """True for the rows that have a task in one of these states."""
+        wanted = np.zeros(len(TaskState), np.bool_)
+        wanted[[int(state) for state in states]] = True
+        rows = self.column("row")[wanted[self.column("state")]]
+        mask = np.zeros(size, np.bool_)
+        mask[rows[(rows >= 0) & (rows < size)]] = True
+        return mask
+
+    def job(self, jid: int) -> ResidentJob | None:
+        """A job with the states of its tasks; None where it is not known."""
+        slot = self.jobs.slot(jid)
+        if slot < 0:
+            return None
+        first = int(self.jobs.column("first")[slot])
+        last = first + int(self.jobs.column("size")[slot])
+        began = self._columns["started"][first:last].tolist()
+        return ResidentJob(
+            jid=jid,
+            spec=self.jobs.spec(slot),
+            gone=bool(self.jobs.column("gone")[slot]),
+            states=self._columns["state"][first:last].tolist(),
+            rows=self._columns["row"][first:last].tolist(),
+            started={tix: at for tix, at in enumerate(began) if at},
+        )
+
+    def _lines_on(self, row: int) -> Ints:
+        if np.count_nonzero(self._moved) > FEW_MOVED:
+            self._index()
+        if row < len(self._moved) and self._moved[row]:
+            return np.flatnonzero(self.column("row") == row)
+        if row + 1 >= len(self._first):
+            return self._by_row[:0]
+        return self._by_row[self._first[row] : self._first[row + 1]]
+
+    def _index(self) -> None:
+        """Sort the lines by row."""
+        rows = self.column("row")
+        lines = np.flatnonzero(rows >= 0)
+        self._by_row = lines[np.argsort(rows[lines], kind="stable")]
+        size = len(self._moved)
+        self._first = np.searchsorted(rows[self._by_row], np.arange(size + 1))
+        self._moved = np.zeros(size, np.bool_)
+
+    # --- keeping up ---------------------------------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Fill an empty table. Apply the log after ``snapshot.log_id`` next."""
+        self.jobs.load(
+            [
+                (jid, job.qid, job.gone, snapshot.job_specs.get(jid, b""))
+                for jid, job in sorted(snapshot.jobs.items())
+            ]
+        )
+        add = self._changes.add
+        for jid, tasks in snapshot.tasks.items():
+            for tix, task in tasks.items():
+                add(jid, (tix,), (task.row,), task.state, task.cid)
+        self._flush(0.0)
+        self._index()
+
+    def apply(self, entries: Iterable[LogEntry], *, now: float = 0.0) -> None:
+        """Apply the log. ``now``: when what begins to run in it is said to have begun, seconds
+        since 1970."""
+        for entry in entries:
+            match entry:
+                case CommitEntry():
+                    for committed in entry.accepted:
+                        self._committed(committed)
+                case StatusEntry():
+                    for item in entry.items:
+                        self._status(item, now)
+                case IntakeEntry():
+                    for op in entry.ops:
+                        self._stored(op, now)
+                case _:
+                    pass
+        self._flush(now)
+
+    def _committed(self, committed: Committed) -> None:
+        add = self._changes.add
+        for victims in committed.evictions:  # they go first: it may place the same task again
+            add(victims.jid, victims.tasks, victims.rows, TaskState.RELEASING, victims.cid)
+        for run in (*committed.core, *committed.tail):
+            if run.kind == ALLOCATE:
+                add(committed.jid, run.tasks, run.rows, TaskState.BINDING, run.cid)
+
+    def _status(self, item: StatusItem, now: float) -> None:
+        if not item.adopted:
+            self._changes.add(item.jid, item.tasks, item.rows, item.state, _KEPT)
+            return
+        self._flush(now)  # what was held elsewhere keeps its class
+        for tix, row in zip(item.tasks, item.rows, strict=True):
+            line = self._line(item.jid, tix)
+            holds = line >= 0 and self._columns["row"][line] >= 0
+            self._changes.add(item.jid, (tix,), (row,), item.state, _KEPT if holds else item.cid)
+        self._flush(now)
+
+    def _stored(self, op: IntakeOp, now: float) -> None:
+        match op:
+            case PutJob():
+                self.jobs.put(op.jid, op.qid, op.spec)
+                self.revision += 1
+            case DropJob():
+                self.jobs.leave(op.jid)
+                self.revision += 1
+            case PurgeJob():
+                self._flush(now)
+                self._purge(op.jid)
+            case _:
+                pass
+
+    def _line(self, jid: int, tix: int) -> int:
+        slot = self.jobs.slot(jid)
+        if slot < 0 or tix >= self.jobs.column("size")[slot]:
+            return NOWHERE
+        return int(self.jobs.column("first")[slot]) + tix
+
+    def _flush(self, now: float) -> None:
+        """Carry out the changes that were collected, the later ones of a task last."""
+        if not self._changes.jids:
+            return
+        changes, self._changes = self._changes, _Changes()
+        jids, tixs, rows, states, cids = changes.columns()
+        slots = self.jobs.slots(jids)
+        if (slots < 0).any():  # of jobs that are purged already, further on in the log
+            is_known = slots >= 0
+            slots, tixs, rows = slots[is_known], tixs[is_known], rows[is_known]
+            states, cids = states[is_known], cids[is_known]
+        self._make_room(slots, tixs)
+        lines = self.jobs.column("first")[slots] + tixs
+        rows = np.where(_HOLDS[states], rows, NOWHERE)
+        columns = self._columns
+        self._mark(columns["row"][lines])
+        self._mark(rows)
+        columns["row"][lines], columns["state"][lines] = rows, states
+        named = cids != _KEPT
+        columns["cid"][lines[named]] = cids[named]
+        columns["started"][lines[states == TaskState.BINDING]] = 0.0
+        columns["started"][lines[states == TaskState.RUNNING]] = now
+        self.revision += 1
+
+    def _purge(self, jid: int) -> None:
+        slot = self.jobs.slot(jid)
+        if slot < 0:
+            return
+        first, size = int(self.jobs.column("first")[slot]), int(self.jobs.column("size")[slot])
+        block = slice(first, first + size)
+        self._mark(self._columns["row"][block])
+        self._columns["row"][block] = NOWHERE
+        self._columns["state"][block] = TaskState.PENDING
+        self._unused += size
+        self.jobs.forget(slot)
+        self.jobs.tidy()
+        self.revision += 1
+
+    def _mark(self, rows: Ints) -> None:
+        """Note that the residents of these rows changed."""
+        most = int(rows.max(initial=NOWHERE))
+        if most >= len(self._moved):
+            more = max(most + 1, 2 * len(self._moved)) - len(self._moved)
+            self._moved = np.concatenate([self._moved, np.zeros(more, np.bool_)])
+            have = len(self._first)
+            last = np.full(len(self._moved) + 1 - have, self._first[-1])
+            self._first = np.concatenate([self._first, last])
+        self._moved[rows[rows >= 0]] = True
+
+    # --- lines --------------------------------------------------------------------------------
+
+    def _make_room(self, slots: Ints, tixs: Ints) -> None:
+        """Give every job lines for these tasks: a larger block at the end where its own is too
+        small."""
+        have = self.jobs.column("size")
+        short = tixs >= have[slots]
+        if not short.any():
+            return
+        if self._unused > max(_SPARE, self.count // 2):
+            self._pack()
+        growing, where = np.unique(slots[short], return_inverse=True)
+        old = have[growing].astype(np.int64)
+        needed = np.zeros(len(growing), np.int64)
+        np.maximum.at(needed, where, tixs[short] + 1)
+        sizes = np.where(old > 0, np.maximum(needed, 2 * old), needed)
+        begin = self.count + np.cumsum(sizes) - sizes
+        self._grow(self.count + int(sizes.sum()))
+        first = self.jobs.column("first")
+        new = slice(self.count, self.count + int(sizes.sum()))
+        self.count = new.stop
+        self._columns["jid"][new] = np.repeat(self.jobs.column("jid")[growing], sizes)
+        self._columns["tix"][new] = np.arange(new.start, new.stop) - np.repeat(begin, sizes)
+        self._columns["row"][new] = self._columns["cid"][new] = NOWHERE
+        self._columns["state"][new] = TaskState.PENDING
+        self._columns["started"][new] = 0.0
+        for at in np.flatnonzero(old).tolist():
+            self._move(int(first[growing[at]]), int(begin[at]), int(old[at]))
+        first[growing] = begin
+        have[growing] = sizes
+
+    def _move(self, source: int, target: int, size: int) -> None:
+        """Copy a block of lines, and give the old one up."""
+        for column in self._columns.values():
+            column[target : target + size] = column[source : source + size]
+        self._mark(self._columns["row"][target : target + size])
+        self._columns["row"][source : source + size] = NOWHERE
+        self._columns["state"][source : source + size] = TaskState.PENDING
+        self._unused += size
+
+    def _grow(self, size: int) -> None:
+        if size <= len(self._columns["jid"]):
+            return
+        for name, column in self._columns.items():
+            more = max(size, 2 * len(column)) - len(column)
+            self._columns[name] = np.concatenate([column, np.zeros(more, column.dtype)])
+
+    def _pack(self) -> None:
+        """Write all lines anew, without those that no job uses."""
+        first, sizes = self.jobs.column("first"), self.jobs.column("size").astype(np.int64)
+        begin = np.cumsum(sizes) - sizes
+        total = int(sizes.sum())
+        lines = np.repeat(first - begin, sizes) + np.arange(total)
+        for name, column in self._columns.items():
+            self._columns[name] = column[lines]
+        first[:] = begin
+        self.count, self._unused = total, 0
+        self._index()
+
+
+class _Changes:
+    """Changes of tasks as lists that run in parallel, to be carried out at once."""
+
+    __slots__ = ("cids", "jids", "rows", "states", "tixs")
+
+    def __init__(self) -> None:
+        self.jids: list[int] = []
+        self.tixs: list[int] = []
+        self.rows: list[int] = []
+        self.states: list[int] = []
+        self.cids: list[int] = []
+
+    def add(self, jid: int, tixs: Iterable[int], rows: Iterable[int], state: int, cid: int) -> None:
+        before = len(self.tixs)
+        self.tixs += tixs
+        self.rows += rows
+        size = len(self.tixs) - before
+        self.jids += [jid] * size
+        self.states += [state] * size
+        self.cids += [cid] * size
+
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """(jids, tixs, rows, states, classes)."""
+        jids, tixs, rows, states, cids = (
+            np.array(values, np.int64)
+            for values in (self.jids, self.tixs, self.rows, self.states, self.cids)
+        )
+        return jids, tixs, rows, states, cids

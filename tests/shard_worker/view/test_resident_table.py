@@ -1,0 +1,302 @@
+"""The table of residents has of every task what the ledger has, wherever it began to follow."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shard_worker.view import job_columns, resident_table
+from shard_worker.view.resident_table import ResidentTable
+from shared.ledger.entries.intake_batch import DropJob, PurgeJob, PutJob
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.errors import LedgerArgument
+from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.synchronous import at_once
+from shared.messages.messages import HOLDING, NOMINATE, Group, StatusItem, TaskState
+from tests.shared.ledger.evicting import evicting
+from tests.shared.ledger.support import (
+    LEAF,
+    OTHER,
+    SMALL,
+    Desk,
+    cluster,
+    job,
+    run,
+    some_victims,
+    statement,
+)
+
+S = TaskState
+ROWS, TASKS = 5, 6
+Told = tuple[int, int, int]
+"""State, row, class; row and class only of what holds a node."""
+
+
+def by_the_ledger(snapshot: Snapshot) -> dict[tuple[int, int], Told]:
+    """What the ledger has of every task that is not as if it had never been placed."""
+    return {
+        (jid, tix): (task.state, *((task.row, task.cid) if task.state in HOLDING else (-1, -1)))
+        for jid, tasks in snapshot.tasks.items()
+        for tix, task in tasks.items()
+        if task.state != S.PENDING
+    }
+
+
+def by_the_table(table: ResidentTable) -> dict[tuple[int, int], Told]:
+    found: dict[tuple[int, int], Told] = {}
+    columns = [table.column(name).tolist() for name in ("jid", "tix", "state", "row", "cid")]
+    for jid, tix, state, row, cid in zip(*columns, strict=True):
+        if state != S.PENDING:
+            assert (jid, tix) not in found, "a task has one line"
+            found[jid, tix] = state, row, cid if row >= 0 else -1
+    return found
+
+
+def check(table: ResidentTable, snapshot: Snapshot) -> None:
+    """The table against what a dict of all tasks says."""
+    truth = by_the_ledger(snapshot)
+    jobs = {jid: table.job(jid) for jid in table.jids()}
+    assert set(jobs) == set(snapshot.jobs)
+    for jid, told in jobs.items():
+        assert told is not None
+        assert told.spec == snapshot.job_specs[jid]
+        assert told.gone == snapshot.jobs[jid].gone
+        mine = {tix: t for (owner, tix), t in truth.items() if owner == jid}
+        states = {tix: (state, told.rows[tix]) for tix, state in enumerate(told.states) if state}
+        assert states == {tix: (state, row) for tix, (state, row, _) in mine.items()}
+    assert by_the_table(table) == truth
+    for row in range(ROWS + 1):
+        there = {jid for (jid, _), (_, at, _) in truth.items() if at == row}
+        assert table.jids_on(row) == sorted(there)
+    assert table.jids_on_nodes() == sorted({jid for (jid, _), t in truth.items() if t[1] >= 0})
+    wanted = (S.BOUND, S.RUNNING)
+    mask = np.zeros(ROWS, np.bool_)
+    mask[[row for state, row, _ in truth.values() if state in wanted]] = True
+    assert np.array_equal(table.rows_with(wanted, ROWS), mask)
+
+
+@dataclass
+class Follower:
+    """A worker that began in the middle: its snapshot may be newer than the log that it reads."""
+
+    table: ResidentTable
+    log_id: str
+
+    def follow(self, ledger: LedgerDouble, count: int) -> bool:
+        entries = at_once(ledger.read_log(self.log_id, count=count))
+        self.table.apply(entries, now=7.0)
+        self.log_id = entries[-1].id if entries else self.log_id
+        return bool(entries)
+
+
+@dataclass
+class Story:
+    """Random jobs, placements, evictions, ends and adoptions in the ledger's double."""
+
+    draw: random.Random
+    desk: Desk = field(init=False)
+    ledger: LedgerDouble = field(init=False)
+    next_job: int = 0
+
+    def __post_init__(self) -> None:
+        self.ledger = LedgerDouble(random.Random(1))
+        self.desk = Desk(self.ledger)
+        at_once(self.desk.open("1"))
+        at_once(self.desk.store(*cluster(ROWS, 80_000)))
+        self.new_jobs()
+
+    def now(self) -> Snapshot:
+        return at_once(self.ledger.snapshot())
+
+    def new_jobs(self) -> None:
+        for _ in range(self.draw.randint(1, 3)):
+            jid = self.next_job
+            self.next_job += self.draw.choice((1, 1, 2, 7))
+            minimum = Group(-1, self.draw.choice((0, 1)))
+            at_once(self.desk.store(job(jid, minimum, qid=self.draw.choice((LEAF, OTHER)))))
+
+    def some_job(self) -> int:
+        return self.draw.choice(sorted(self.now().jobs) or [0])
+
+    def some_tasks(self) -> tuple[list[int], list[int]]:
+        size = self.draw.choice((1, 1, 2, TASKS, 40))
+        tasks = self.draw.sample(range(max(size, TASKS)), size)
+        return tasks, [self.draw.randrange(ROWS) for _ in tasks]
+
+    def place(self) -> None:
+        jid, now = self.some_job(), self.now()
+        if jid in now.jobs:
+            kinds = {"kind": NOMINATE} if self.draw.random() < 0.1 else {}
+            tasks, rows = self.some_tasks()
+            placed = run(tasks, rows, version=10**6, **kinds)
+            core, tail = ((placed,), ()) if self.draw.random() < 0.7 else ((), (placed,))
+            told = statement(jid, *core, tail=tail, qid=now.jobs[jid].qid, expiry=9e9)
+            at_once(self.desk.commit(told, writer=self.draw.choice(("0", "1"))))
+
+    def evict(self) -> None:
+        now = self.now()
+        able = [jid for jid, known in now.jobs.items() if known.qid == LEAF and not known.gone]
+        victims = some_victims(self.draw, now)
+        if victims and able:
+            plain = [replace(run, guards=0) for run in victims]
+            at_once(self.desk.commit(evicting(*plain, by=self.draw.choice(able))))
+
+    def report(self) -> None:
+        now = self.now()
+        jid = self.draw.choice(sorted(now.tasks) or [0])
+        there = now.tasks.get(jid, {})
+        tasks = self.draw.sample(sorted(there), min(len(there), self.draw.choice((1, 2, 9))))
+        if tasks:
+            state = self.draw.choice(tuple(TaskState))
+            item = StatusItem(state, jid, tasks, [there[tix].row for tix in tasks])
+            at_once(self.desk.record(item))
+
+    def adopt(self) -> None:
+        tasks, rows = self.some_tasks()
+        state = self.draw.choice((S.BOUND, S.RUNNING, S.RELEASING))
+        item = StatusItem(state, self.some_job(), tasks, rows, self.draw.choice((SMALL, 2)), 0)
+        at_once(self.desk.record(item))
+
+    def change(self) -> None:
+        jid, now = self.some_job(), self.now()
+        if jid in now.jobs and not now.jobs[jid].gone:
+            spec = b"changed-%d" % self.draw.randrange(9) * self.draw.choice((1, 30))
+            known = now.jobs[jid]
+            put = PutJob(jid, known.qid, known.spec_version, [Group(-1, 0)], spec)
+            at_once(self.desk.store(put))
+
+    def drop(self) -> None:
+        at_once(self.desk.store(DropJob(self.some_job())))
+
+    def purge(self) -> None:
+        at_once(self.desk.store(PurgeJob(self.some_job())))
+
+    def end(self) -> None:
+        """A job is deleted, what it holds ends, and it is purged."""
+        jid, now = self.some_job(), self.now()
+        at_once(self.desk.store(DropJob(jid)))
+        for tix, task in now.tasks.get(jid, {}).items():
+            at_once(self.desk.record(StatusItem(S.FAILED, jid, [tix], [task.row])))
+        at_once(self.desk.store(PurgeJob(jid)))
+
+    def step(self) -> None:
+        """What the ledger refuses as it stands has no effect."""
+        steps = (
+            self.place,
+            self.place,
+            self.place,
+            self.evict,
+            self.evict,
+            self.report,
+            self.report,
+            self.report,
+            self.adopt,
+            self.change,
+            self.drop,
+            self.purge,
+            self.end,
+            self.new_jobs,
+        )
+        with suppress(LedgerArgument):
+            self.draw.choice(steps)()
+
+
+def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> Follower:
+    """A follower whose snapshot was read while writers went on: some parts of it are newer than
+    the log position that it goes on from."""
+    newer = {jid for jid in {*before.jobs, *after.jobs} if draw.random() < 0.5}
+
+    def torn(old: dict[int, object], new: dict[int, object]) -> dict[int, object]:
+        kept = {jid: value for jid, value in old.items() if jid not in newer}
+        return kept | {jid: value for jid, value in new.items() if jid in newer}
+
+    table = ResidentTable()
+    table.load(
+        replace(
+            before,
+            jobs=torn(dict(before.jobs), dict(after.jobs)),  # type: ignore[arg-type]
+            job_specs=torn(dict(before.job_specs), dict(after.job_specs)),  # type: ignore[arg-type]
+            tasks=torn(dict(before.tasks), dict(after.tasks)),  # type: ignore[arg-type]
+        )
+    )
+    return Follower(table, before.log_id)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+@example(0)
+def test_residents_are_what_the_ledger_has(seed: int) -> None:
+    draw = random.Random(seed)
+    story = Story(draw)
+    first = ResidentTable()
+    first.load(story.now())
+    followers = [Follower(first, story.now().log_id)]
+    earlier = story.now()
+    for _ in range(40):
+        story.step()
+        if draw.random() < 0.1:
+            earlier = story.now()
+        if draw.random() < 0.1:
+            followers.append(begun(draw, earlier, story.now()))
+        for follower in followers:
+            if draw.random() < 0.3:
+                follower.follow(story.ledger, draw.choice((1, 3, 1000)))
+                follower.table.jids_on(draw.randrange(ROWS))
+    for follower in followers:
+        while follower.follow(story.ledger, draw.choice((2, 1000))):
+            pass
+        check(follower.table, story.now())
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_is_given_up_is_written_over(seed: int) -> None:
+    """The same with columns that are packed again and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resident_table, "_SPARE", 2)
+        patch.setattr(resident_table, "FEW_MOVED", 1)
+        patch.setattr(job_columns, "_WASTE", 8)
+        test_residents_are_what_the_ledger_has.hypothesis.inner_test(seed)  # type: ignore[attr-defined]
+
+
+def test_packing_keeps_the_columns_small() -> None:
+    """A job that grows and a stream of jobs that come and go leave nothing behind."""
+    story = Story(random.Random(3))
+    table = ResidentTable()
+    table.load(story.now())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resident_table, "_SPARE", 8)
+        patch.setattr(job_columns, "_WASTE", 64)
+        log_id = story.now().log_id
+        for jid in range(1000, 1300):
+            desk = story.desk
+            at_once(desk.store(job(jid, Group(-1, 0))))
+            at_once(desk.commit(statement(jid, run([0], [jid % ROWS], version=10**6))))
+            at_once(desk.record(StatusItem(S.SUCCEEDED, jid, [0], [jid % ROWS])))
+            at_once(desk.store(DropJob(jid), PurgeJob(jid)))
+            entries = at_once(story.ledger.read_log(log_id))
+            table.apply(entries)
+            log_id = entries[-1].id
+    check(table, story.now())
+    assert table.count <= 32 and table.jobs.count <= 64
+
+
+def test_what_runs_has_its_time() -> None:
+    story = Story(random.Random(0))
+    table = ResidentTable()
+    table.load(story.now())
+    log_id, desk = story.now().log_id, story.desk
+    at_once(desk.store(job(500, Group(-1, 0))))
+    at_once(desk.commit(statement(500, run([0, 1], [0, 1], version=10**6))))
+    table.apply(at_once(story.ledger.read_log(log_id)), now=3.0)
+    log_id = at_once(story.ledger.log_tail())
+    at_once(desk.record(StatusItem(S.RUNNING, 500, [1], [1])))
+    table.apply(at_once(story.ledger.read_log(log_id)), now=9.0)
+    told = table.job(500)
+    assert told is not None and told.started == {1: 9.0}
