@@ -233,6 +233,11 @@ class Spanning:
         """The keys that the job is a member of."""
         return sorted(k for k in self._keys.get(jid, ()) if k != FREE or self._chooses(jid))
 
+    def keyed(self) -> set[int]:
+        """All jobs that are members of any key."""
+        free = {FREE}
+        return {jid for jid, keys in self._keys.items() if keys != free or self._chooses(jid)}
+
     def _chooses(self, jid: int) -> bool:
         """Whether placing the job's tasks may bind a free volume."""
         claims = (key for key in self._keys[jid] if key.startswith(VOLUME) and key != FREE)

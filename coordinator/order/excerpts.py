@@ -1,14 +1,15 @@
 """Context of the turns that need a session: the job, all queues' totals, and the jobs that matter.
 
-Which jobs matter follows from the action: victims for preempt and reclaim, jobs that share a term,
-a volume, a claim or a budget. Jobs are included whole, because gang rules count all tasks of a job.
-Their number is bounded: the least important jobs are the first to be evicted and come first, and
-the excerpt says how many tasks were left out.
+What runs where is in the worker's table of residents, and is no part of it. Included are the jobs
+that the present version of a key goes with: those that share a term, a volume, a claim or a budget
+with the job or, for preempt and reclaim, among themselves. They are whole, because gang rules count
+all tasks of a job. Their number is bounded: the least important jobs are the first to be evicted
+and come first; those that were left out are named, and not evicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.state import JobState
@@ -16,7 +17,7 @@ from coordinator.order.cross_node import OF_PLACING, Spanning
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import Amounts, QueueInfo, add
 from shared.messages.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt, encode_excerpt
-from shared.messages.messages import TaskState
+from shared.messages.messages import NOBODY, TaskState
 from shared.model.model import Job, Queue
 from shared.records.specs import encode_queue
 from shared.records.specs_jobs import encode_job
@@ -85,7 +86,8 @@ class Excerpts:
         touched = sorted(keys)
         if touched and waits(touched):
             return b"", touched
-        return self._write(state, others, touched, whole=len(close)), touched
+        counted = spanning.keyed() if action in EVICTING else set()
+        return self._write(state, others, touched, whole=len(close), counted=counted), touched
 
     def of_running(
         self, states: Iterable[JobState], rows: frozenset[int]
@@ -103,7 +105,10 @@ class Excerpts:
     # --- who ----------------------------------------------------------------------------------
 
     def _victims(self, state: JobState, action: str, session: Session) -> Iterator[int]:
-        """Jobs that the action may evict, the least important first."""
+        """Jobs that the action may evict and that have keys, the least important first. The others
+        are in the worker's table."""
+        if not self._spanning.any:
+            return
         cluster, qid = self._accounts.cluster, state.info.qid
         if action in SAME_QUEUE:
             queues = [qid]
@@ -116,7 +121,7 @@ class Excerpts:
             queues.sort(key=lambda q: session.queue_key(cluster.queues[q], cluster), reverse=True)
         for qid in queues:
             for jid in self._ranked(qid):
-                if jid != state.job.jid:
+                if jid != state.job.jid and self._spanning.keys(jid):
                     yield jid
 
     def _ranked(self, qid: int) -> list[int]:
@@ -145,17 +150,21 @@ class Excerpts:
         keys: list[str],
         *,
         whole: int = 0,
+        counted: Collection[int] = (),
     ) -> bytes:
         """``whole``: this many of ``others`` are never left out, because the job's own rules need
-        them."""
-        jobs, remaining, left_out = [] if own_job is None else [self._job(own_job)], self.limit, 0
+        them. ``counted``: jobs with keys; a worker may know that one of them runs before it is
+        among the victims here."""
+        jobs, remaining = [] if own_job is None else [self._job(own_job)], self.limit
+        cut, included = False, {NOBODY if own_job is None else own_job.job.jid}
         for number, state in enumerate(others):
             remaining -= len(state.states) + JOB_WEIGHT
             if remaining >= 0 or number < whole:
                 jobs.append(self._job(state))
+                included.add(state.job.jid)
             else:
-                left_out += len(state.states)
-        self.cut += left_out > 0
+                cut = True
+        self.cut += cut
         cluster = self._accounts.cluster
         versions = self._spanning.versions
         return encode_excerpt(
@@ -166,7 +175,7 @@ class Excerpts:
                 queues=[self._queue(info, own_job) for info in cluster.queues.values()],
                 jobs=jobs,
                 versions={key: versions.get(key, 0) for key in keys},
-                left_out=left_out,
+                spared=sorted(set(counted) - included),
                 usage=self._used(),
             )
         )

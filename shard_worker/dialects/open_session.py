@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shard_worker.dialects.volcano.registry import build_plugin
+from shard_worker.dialects.volcano.registry import build_plugin, reads_residents
 from shard_worker.framework.session import Plugin, Session
 from shared.policy.model import PluginOption, Policy
 
@@ -18,6 +18,7 @@ def open_session(
     """
     local_makers = makers or {}
     session = Session(policy)
+    session.reads_residents = reads_residents(policy)
     for tier, options in enumerate(policy.tiers):
         for option in options:
             make = local_makers.get(option.name, build_plugin)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from shard_worker.eviction.gang_slack import Surplus
 from shard_worker.framework.rules import Mask
 from shard_worker.session_model.job import TaskInfo
@@ -119,11 +121,10 @@ def _whole(ssn: Session, tasks: list[TaskInfo], may_go: MayGo, need: Amounts) ->
 
 def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:
     jobs: dict[int, list[TaskInfo]] = {}
-    for row, tasks in ssn.world.resident.items():
-        if rows[row]:
-            for task in tasks:
-                if task.status & EVICTABLE and may_go(task):
-                    jobs.setdefault(task.job.job.jid, []).append(task)
+    for row in np.flatnonzero(ssn.world.evictable_rows() & rows).tolist():
+        for task in ssn.world.tasks_on(row):
+            if task.status & EVICTABLE and may_go(task):
+                jobs.setdefault(task.job.job.jid, []).append(task)
     return [jobs[jid] for jid in sorted(jobs)]
 
 

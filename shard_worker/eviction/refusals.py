@@ -45,8 +45,9 @@ def considered(
     """
     counts: dict[str, int] = {}
     candidates: list[TaskInfo] = []
-    for row, residents in ssn.world.resident.items():
-        for victim in residents:
+    world = ssn.world
+    for row in world.inhabited_rows():
+        for victim in world.tasks_on(row):
             if victim.job is evictor.job:
                 continue
             why = next((why for why, test in tests if not test(victim, evictor)), "")

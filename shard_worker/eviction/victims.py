@@ -7,13 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from shard_worker.framework.rules import Mask
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.priority_queue import PriorityQueue
 from shard_worker.session_model.queue_totals import waits_for_entry
-from shard_worker.session_model.status import EVICTABLE
 from shard_worker.session_model.workload import Amounts, add
 from shard_worker.view.mode import Mode
 from shared.units.things import Vector
@@ -192,12 +189,4 @@ def shard_groups(world: World, rows: Mask) -> list[Mask]:
 
 def inhabited(world: World, rows: Mask) -> Mask:
     """The rows on which a task runs, or is about to."""
-    occupied: Mask = np.zeros(world.size, np.bool_)
-    looked_at, bits = rows.tolist(), EVICTABLE._value_  # plain numbers: asked for every task
-    for row, tasks in world.resident.items():
-        if looked_at[row]:
-            for task in tasks:
-                if task.status._value_ & bits:
-                    occupied[row] = True
-                    break
-    return occupied
+    return world.evictable_rows() & rows

@@ -7,11 +7,11 @@ undone on it by :mod:`shard_worker.turns.session_turn`, before they become a sta
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from shard_worker.session_model.decoded_jobs import Decoded
 from shard_worker.session_model.job import SessionJob, open_session_job
+from shard_worker.session_model.other_jobs import OtherJobs
 from shard_worker.session_model.queue_totals import figures, link
 from shard_worker.session_model.status import STATUS_OF
 from shard_worker.session_model.workload import QueueInfo
@@ -22,42 +22,9 @@ from shared.messages.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt
 from shared.messages.messages import HOLDING, TaskState
 from shared.model.model import Job
 from shared.records.specs import decode_queue
-from shared.records.specs_jobs import decode_job
-
-REMEMBERED = 4096
-"""Cached specifications: jobs recur as neighbours and victims."""
 
 _STATUSES = tuple(STATUS_OF[state] for state in TaskState)
 _HOLDS = frozenset(int(state) for state in HOLDING)
-
-
-class Decoded:
-    """A cache of jobs by their encoded specifications, the most recently used ones."""
-
-    def __init__(
-        self, limit: int = REMEMBERED, *, numbers: Mapping[int, int] | None = None
-    ) -> None:
-        """``numbers``: class numbers of jobs -> class numbers here."""
-        self._limit = limit
-        self._numbers = numbers or {}
-        self._jobs: OrderedDict[bytes, Job] = OrderedDict()
-
-    def job(self, spec: bytes) -> Job:
-        """Errors: Malformed."""
-        job = self._jobs.get(spec)
-        if job is None:
-            job = self._jobs[spec] = self._renumbered(decode_job(spec))
-            if len(self._jobs) > self._limit:
-                self._jobs.popitem(last=False)
-        else:
-            self._jobs.move_to_end(spec)
-        return job
-
-    def _renumbered(self, job: Job) -> Job:
-        if not self._numbers:
-            return job
-        roles = (replace(r, cid=self._numbers.get(r.cid, r.cid)) for r in job.roles)
-        return replace(job, roles=tuple(roles))
 
 
 @dataclass(slots=True)
@@ -79,9 +46,11 @@ def open_world(
     mode: Mode,
     now: float,
     decoded: Decoded,
+    residents: Decoded,
     backfills: bool = True,
 ) -> Opened:
-    """``backfills``: whether best-effort tasks are left to the action backfill.
+    """``decoded``, ``residents``: jobs of excerpts, and of the view's table. ``backfills``: whether
+    best-effort tasks are left to the action backfill.
 
     Errors: Malformed, for an invalid specification in the excerpt.
     """
@@ -109,6 +78,15 @@ def open_world(
         world.queues[info.queue.qid] = info
         names[info.queue.name] = info
     link(world.queues)
+    if view.residents is not None:
+        world.others = OtherJobs(
+            view.residents,
+            view=view,
+            queues=names,
+            decoded=residents,
+            backfills=backfills,
+            spared=frozenset(excerpt.spared),
+        )
     opened = Opened(world, excerpt.versions)
     for told_job in excerpt.jobs:
         job = decoded.job(told_job.spec)
@@ -117,7 +95,7 @@ def open_world(
             opened.missing.add(job.jid)
         else:
             queue = names.get(job.queue)
-            world.add_job(_job(job, told_job, queue, view, backfilled=backfills))
+            world.add_linked(_job(job, told_job, queue, view, backfilled=backfills))
     return opened
 
 

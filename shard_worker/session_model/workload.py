@@ -130,6 +130,10 @@ class ClusterInfo:
     revision: int = 0
     """Rises with every change of a total, queue or job count: plugins cache by it."""
 
+    def every_job(self) -> Iterable[JobInfo]:
+        """All jobs there are; :attr:`jobs` of a worker's session has those that were looked at."""
+        return self.jobs.values()
+
 
 @dataclass(slots=True)
 class Progress:

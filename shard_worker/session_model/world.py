@@ -6,16 +6,16 @@ from its view of all nodes, and the excerpt of jobs and queues that came with th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.session_model.job import SessionJob, TaskInfo
-from shard_worker.session_model.status import OCCUPYING, Status
-from shard_worker.session_model.workload import ClusterInfo
+from shard_worker.session_model.status import EVICTABLE, OCCUPYING, Status
+from shard_worker.session_model.workload import ClusterInfo, JobInfo
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shared.model.model import Node, PriorityClass, Requests, TaskClass
@@ -24,6 +24,28 @@ if TYPE_CHECKING:
     from shard_worker.view.hyper_tree import HyperTree
 
 Mask = NDArray[np.bool_]
+
+
+class Others(Protocol):
+    """The jobs of the cluster beside those that a turn brought along: read as they are looked
+    at."""
+
+    def jids_on(self, row: int) -> Sequence[int]:
+        """The jobs with tasks on a node, by number."""
+        ...
+
+    def jids(self) -> Sequence[int]:
+        """All jobs."""
+        ...
+
+    def job(self, jid: int) -> SessionJob | None:
+        """A job as it stands now; None where it is gone."""
+        ...
+
+    def evictable(self, size: int) -> Mask:
+        """The rows with a task that is bound or running."""
+        ...
+
 
 ON_NODE = OCCUPYING | Status.PIPELINED | Status.RELEASING
 """States in which a task is on a node, or will be."""
@@ -36,24 +58,48 @@ class World(ClusterInfo):
     view: View = field(default_factory=lambda: View(shard=0))
     mode: Mode = Mode.NONE
     whole: bool = True
-    """True if it has every task; False for an excerpt, where totals count more than it has."""
+    """True if it has every job from the start; False where a turn brought some along."""
+    others: Others | None = None
+    """What else there is, where it is not whole; None where nothing else is known."""
     tree: HyperTree | None = None
     """None where there are no hyper nodes, or they are not ready."""
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     resident: dict[int, list[TaskInfo]] = field(default_factory=dict)
-    """Row -> the tasks there in states :data:`ON_NODE`, in the order of arrival. A worker's excerpt
-    has only possible victims and neighbours."""
+    """Row -> the tasks there in states :data:`ON_NODE`, in the order of arrival, as far as they
+    were read: see :meth:`tasks_on`."""
 
+    _linked: list[SessionJob] = field(default_factory=list)
+    _rows_read: set[int] = field(default_factory=set)
+    _all_read: bool = False
     _rows: tuple[int, Mapping[str, int]] | None = None
     """Rows by name, as of a revision of the view."""
 
     # --- jobs ---------------------------------------------------------------------------------
 
     def session_jobs(self) -> Iterable[SessionJob]:
+        """All jobs. A worker reads those that it did not look at yet: see :meth:`linked_jobs`."""
+        self._read_all()
         return cast("Iterable[SessionJob]", self.jobs.values())
 
+    def every_job(self) -> Iterable[JobInfo]:
+        return self.session_jobs()
+
+    def linked_jobs(self) -> Iterable[SessionJob]:
+        """The jobs that came with the turn: its own, and all that share a term between tasks, a
+        volume, a claim or a budget with it or with a job that it may evict. All, where the world is
+        whole."""
+        return self._linked if not self.whole else self.session_jobs()
+
     def session_job(self, jid: int) -> SessionJob:
+        """Errors: KeyError."""
+        if jid not in self.jobs:
+            self._read(jid)
         return cast("SessionJob", self.jobs[jid])
+
+    def add_linked(self, job: SessionJob) -> None:
+        """:meth:`add_job`, of one that came with the turn."""
+        self._linked.append(job)
+        self.add_job(job)
 
     def add_job(self, job: SessionJob) -> None:
         """Add a job: its tasks are on their nodes, its queue counts it.
@@ -67,12 +113,66 @@ class World(ClusterInfo):
                 self.resident.setdefault(task.row, []).append(task)
 
     def tasks(self) -> Iterator[TaskInfo]:
+        """The tasks of :meth:`session_jobs`."""
         for job in self.session_jobs():
             yield from job.tasks
 
+    def linked_tasks(self) -> Iterator[TaskInfo]:
+        """The tasks of :meth:`linked_jobs`."""
+        for job in self.linked_jobs():
+            yield from job.tasks
+
+    def linked_residents(self) -> Iterator[TaskInfo]:
+        """Those of them that are on a node; also others' pods, where the world is whole."""
+        if self.whole:
+            for tasks in self.resident.values():
+                yield from tasks
+            return
+        bits = ON_NODE._value_
+        for task in self.linked_tasks():
+            if task.row >= 0 and task.status._value_ & bits:
+                yield task
+
     def tasks_on(self, row: int) -> list[TaskInfo]:
         """Tasks on a node, leaving it or nominated to it. Not to be changed by the caller."""
+        if self.others is not None and row not in self._rows_read:
+            self._rows_read.add(row)
+            for jid in self.others.jids_on(row):
+                self._read(jid)
+            self.resident.get(row, []).sort(key=_arrival)  # whatever was looked at before
         return self.resident.get(row, [])
+
+    def inhabited_rows(self) -> list[int]:
+        """Rows with tasks on them, all residents read."""
+        self._read_all()
+        return list(self.resident)
+
+    def evictable_rows(self) -> Mask:
+        """The rows on which a task is bound or running, or was when it was last looked at."""
+        found: Mask = np.zeros(self.size, np.bool_)
+        if self.others is not None:
+            found = self.others.evictable(self.size)
+            found[list(self._rows_read)] = False
+        bits = EVICTABLE._value_  # plain numbers: asked for every task
+        for row, tasks in self.resident.items():
+            for task in tasks:
+                if task.status._value_ & bits:
+                    found[row] = True
+                    break
+        return found
+
+    def _read(self, jid: int) -> None:
+        """Add a job that was not looked at yet."""
+        if self.others is not None and jid not in self.jobs:
+            job = self.others.job(jid)
+            if job is not None:
+                self.add_job(job)
+
+    def _read_all(self) -> None:
+        if self.others is not None and not self._all_read:
+            self._all_read = True
+            for jid in self.others.jids():
+                self._read(jid)
 
     def settle(self, task: TaskInfo, row: int) -> None:
         """Put the task on this node."""
@@ -153,3 +253,8 @@ class World(ClusterInfo):
         if self.mode is Mode.HARD:
             reach &= self.view.own
         return reach
+
+
+def _arrival(task: TaskInfo) -> tuple[bool, int, int]:
+    """Sort key: what the session itself placed comes last."""
+    return bool(task.status & (Status.ALLOCATED | Status.PIPELINED)), task.job.job.jid, task.tix

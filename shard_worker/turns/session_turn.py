@@ -21,7 +21,8 @@ from shard_worker.placement.candidates import feasible
 from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
 from shard_worker.placement.statement import Statement
 from shard_worker.placement.task_class import too_large
-from shard_worker.session_model.excerpt_world import Decoded, Opened, open_world
+from shard_worker.session_model.decoded_jobs import Decoded
+from shard_worker.session_model.excerpt_world import Opened, open_world
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import Status
 from shard_worker.turns.extender_http import Ask, answered, ask_over_http
@@ -124,6 +125,7 @@ class SessionTurns:
         self._view = view
         self._mode = mode
         self._decoded = Decoded()
+        self._residents = Decoded()
         self._memory: dict[str, float] = {}
 
     def for_inquiries(self, numbers: Mapping[int, int]) -> SessionTurns:
@@ -133,6 +135,7 @@ class SessionTurns:
         """
         apart = SessionTurns(self._open, view=self._view, mode=self._mode)
         apart._memory = dict(self._memory)
+        apart._residents = self._residents
         apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded
         return apart
 
@@ -248,7 +251,7 @@ class SessionTurns:
         return first
 
     def _world(self, excerpt: Excerpt, now: float) -> Opened:
-        return self._open_world(excerpt, now=now, decoded=self._decoded)
+        return self._open_world(excerpt, now=now, decoded=self._decoded, residents=self._residents)
 
     def _session(self, opened: Opened) -> Session:
         session = self._open()

@@ -16,6 +16,7 @@ from shard_worker.view.coded_column import CodedColumn
 from shard_worker.view.columns import KINDS, Column, Columns, RowChanges
 from shard_worker.view.known_objects import KnownObjects
 from shard_worker.view.node_things import NodeThings
+from shard_worker.view.resident_table import ResidentTable
 from shared.ledger.entries.intake_batch import (
     DropClass,
     DropNode,
@@ -61,8 +62,11 @@ class View:
     """Index of every array: row. Plugins see it as
     :class:`shard_worker.framework.rules.NodeColumns`."""
 
-    def __init__(self, *, shard: int) -> None:
+    def __init__(self, *, shard: int, residents: bool = False) -> None:
+        """``residents``: whether to follow every task of the cluster, for rules that look at what
+        runs on a node."""
         self.shard = shard
+        self.residents = ResidentTable() if residents else None
         self.columns = Columns()
         self.things = NodeThings()
         self.changes = RowChanges()
@@ -165,10 +169,15 @@ class View:
         self._set_nodes({row: (node, node.spec) for row, node in specs.items()})
         if snapshot.partition is not None:
             self._put_partition(snapshot.partition)
+        if self.residents is not None:
+            self.residents.load(snapshot)
         self.looks()  # now rather than in the first turn: it reads every node
 
-    def apply(self, entries: Iterable[LogEntry]) -> None:
-        """Apply the log: rows, node specs, classes, the partition, nominations."""
+    def apply(self, entries: Sequence[LogEntry], *, now: float = 0.0) -> None:
+        """Apply the log: rows, node specs, classes, the partition, nominations, residents. ``now``:
+        the time, seconds since 1970; of use where residents are followed."""
+        if self.residents is not None:
+            self.residents.apply(entries, now=now)
         for entry in entries:
             match entry:
                 case CommitEntry():

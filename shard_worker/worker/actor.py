@@ -97,9 +97,11 @@ class ShardServer:
         policy = DEFAULT_POLICY if config.policy is None else parse_policy(config.policy)
         self._config = config
         self._ledger = ledger
-        self._view = View(shard=config.shard)
+        session = open_session(policy)
+        self._residents = session.reads_residents
+        self._view = View(shard=config.shard, residents=self._residents)
         self._worker = Worker(
-            session=open_session(policy),
+            session=session,
             view=self._view,
             mode=Mode(config.mode),
             shard=config.shard,
@@ -138,7 +140,7 @@ class ShardServer:
     async def load(self) -> None:
         """Read the ledger's state once; from then on the view follows the log."""
         await self._lease.keep()
-        snapshot = await self._ledger.snapshot(workload=False)
+        snapshot = await self._ledger.snapshot(workload=self._residents, documents=False)
         self._view.load(snapshot)
         self._log_id = snapshot.log_id
         # What was loaded lives as long as the worker: without this the collector walks through it
@@ -203,9 +205,11 @@ class ShardServer:
 
     async def _follow(self) -> None:
         while True:
-            entries = await self._ledger.read_log(self._log_id, count=LOG_BATCH, rows_only=True)
+            entries = await self._ledger.read_log(
+                self._log_id, count=LOG_BATCH, rows_only=not self._residents
+            )
             if entries:
-                self._worker.on_log(entries)
+                self._worker.on_log(entries, now=time.time())
                 self._log_id = entries[-1].id
             if len(entries) < LOG_BATCH:
                 return

@@ -172,9 +172,9 @@ class Worker:
         self._sequence = 0
         return instructions
 
-    def on_log(self, entries: list[LogEntry]) -> None:
-        """Apply the ledger's log."""
-        self.view.apply(entries)
+    def on_log(self, entries: list[LogEntry], *, now: float = 0.0) -> None:
+        """Apply the ledger's log. ``now``: seconds since 1970, for when tasks began to run."""
+        self.view.apply(entries, now=now)
 
     def on_turns(self, turns: list[Turn], *, now: float) -> list[Instruction]:
         """Place turns. ``now``: seconds since 1970, for the expiry of nominations."""

@@ -157,8 +157,9 @@ class Ledger(Protocol):
 
     async def ack_binds(self, ids: list[str]) -> None: ...
 
-    async def snapshot(self, *, workload: bool = True) -> Snapshot:
-        """``workload=False`` leaves out jobs, tasks and documents (as a shard worker wants it)."""
+    async def snapshot(self, *, workload: bool = True, documents: bool = True) -> Snapshot:
+        """``workload=False`` leaves out jobs, tasks and documents, ``documents=False`` only these
+        (as shard workers want it)."""
         ...
 
     async def read_tasks(

@@ -15,6 +15,7 @@ from shared.codec.checked import (
     binary,
     count,
     each,
+    indices,
     integer,
     mapping,
     pack_sealed,
@@ -78,8 +79,9 @@ class Excerpt:
     versions: dict[str, int] = field(default_factory=dict)
     """Key of a cross-node constraint (a budget, a term between tasks, a volume, a claim) -> its
     version when this was written: part of the read set of a statement that it matters to."""
-    left_out: int = 0
-    """Tasks of jobs that were left out because of the size limit."""
+    spared: list[int] = field(default_factory=list)
+    """Jobs that were left out because of the size limit, and may not be evicted: a key counts
+    them."""
     usage: dict[str, list[float]] = field(default_factory=dict)
     """Node name -> percent in use of its cpu and memory, -1 where unknown; only for policies with a
     plugin that reads usage."""
@@ -95,7 +97,7 @@ def encode_excerpt(excerpt: Excerpt) -> bytes:
             [[q.spec, q.jobs, q.totals] for q in excerpt.queues],
             [_job_row(job) for job in excerpt.jobs],
             excerpt.versions,
-            excerpt.left_out,
+            excerpt.spared,
             excerpt.usage,
         ],
     )
@@ -110,7 +112,7 @@ def decode_excerpt(data: bytes) -> Excerpt:
     """Errors: Malformed."""
     at = "excerpt"
     total, free, promised, *rest = row(unpack_sealed(_KIND, data), at, 8)
-    queues, jobs, versions, left_out, usage = rest
+    queues, jobs, versions, spared, usage = rest
     return Excerpt(
         total=_amounts(total, f"{at}.total"),
         free=_amounts(free, f"{at}.free"),
@@ -118,7 +120,7 @@ def decode_excerpt(data: bytes) -> Excerpt:
         queues=each(queues, f"{at}.queues", _queue),
         jobs=each(jobs, f"{at}.jobs", _job),
         versions=mapping(versions, f"{at}.versions", text, count),
-        left_out=count(left_out, f"{at}.left_out"),
+        spared=indices(spared, f"{at}.spared"),
         usage=mapping(usage, f"{at}.usage", text, _percents),
     )
 

@@ -154,7 +154,7 @@ EXCERPT = Excerpt(
     queues=[QueueExcerpt(b"spec", 2, [{0: 5}, {0: 7}, {}, {}, {}, {1: 2}, {}])],
     jobs=[JobExcerpt(b"j", b"\x00\x03", array("i", [-1, 4]), ["k"], "Inqueue", {0: 2}, {1: 2.5})],
     versions={"k": 3},
-    left_out=1,
+    spared=[7],
 )
 SESSION_TURN = replace(TURN, action="preempt", world=encode_excerpt(EXCERPT))
 MOVING = replace(OUTCOME, moved={"budget/a/b": 2})

@@ -77,9 +77,10 @@ class SimulatedWorker:
         committed: Event,
     ) -> None:
         """``committed``: there may be something to bind."""
-        snapshot = at_once(ledger.snapshot(workload=False))
+        residents = session.reads_residents
+        snapshot = at_once(ledger.snapshot(workload=residents, documents=False))
         self.process = process
-        self.view = View(shard=shard)
+        self.view = View(shard=shard, residents=residents)
         self.view.load(snapshot)
         self.log_id = snapshot.log_id
         self.worker = (EvictingWorker if config.evicting else Worker)(
@@ -117,7 +118,7 @@ class SimulatedWorker:
 
     def _take(self, entries: list[LogEntry]) -> None:
         if entries:
-            self.worker.on_log(entries)
+            self.worker.on_log(entries, now=self.process.now)
             self.log_id = entries[-1].id
 
     # --- a call ---------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from shard_worker.dialects.volcano.plugins.queue.overcommit import Overcommit
 from shard_worker.dialects.volcano.plugins.queue.proportion import Proportion
 from shard_worker.dialects.volcano.plugins.queue.resource_quota import ResourceQuotas
 from shard_worker.framework.session import Plugin
-from shared.policy.model import PluginOption, PolicyError
+from shared.policy.model import PluginOption, Policy, PolicyError
 from shared.policy.third_party import third_party_plugins
 
 PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
@@ -59,6 +59,22 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
     "deviceshare": DeviceShare,
 }
 """Name in the policy file -> factory."""
+
+READING_RESIDENTS = frozenset({"deviceshare", "numa-aware"})
+"""Plugins of ours that look at what runs on nodes, beside what is linked to the task."""
+
+EVICTING = frozenset({"gangpreempt", "gangreclaim", "preempt", "reclaim"})
+"""Actions whose victims are among the residents of nodes."""
+
+
+def reads_residents(policy: Policy) -> bool:
+    """Whether an action or a plugin looks at what runs on nodes. A plugin of others may."""
+    names = {option.name for tier in policy.tiers for option in tier}
+    return bool(
+        EVICTING.intersection(policy.actions)
+        or names & READING_RESIDENTS
+        or not names <= PLUGINS.keys()
+    )
 
 
 def build_plugin(option: PluginOption) -> Plugin:

@@ -163,10 +163,9 @@ class Neighbours:
         self._begin()
         if not self._read:
             self._read = True
-            for tasks in self._ssn.world.resident.values():
-                for task in tasks:
-                    if task not in self._gone:
-                        self._settle(task, leaving=task.status is Status.RELEASING)
+            for task in self._ssn.world.linked_residents():
+                if task not in self._gone:
+                    self._settle(task, leaving=task.status is Status.RELEASING)
 
     def _settle(self, task: TaskInfo, *, leaving: bool) -> None:
         kind = self._kind(task, leaving)

@@ -277,8 +277,7 @@ def placed(world: World) -> list[TaskInfo]:
     """
     placed_tasks = [
         task
-        for tasks in world.resident.values()
-        for task in tasks
+        for task in world.linked_residents()
         if _has_node(task) and task.cls.constraints is not None
     ]
     return sorted(placed_tasks, key=lambda task: (task.job.job.jid, task.tix))

@@ -398,7 +398,7 @@ class LedgerDouble:
     async def read_domains(self) -> dict[str, int]:
         return dict(self._books.domains)
 
-    async def snapshot(self, *, workload: bool = True) -> Snapshot:
+    async def snapshot(self, *, workload: bool = True, documents: bool = True) -> Snapshot:
         books = self._books
         snapshot = Snapshot(
             log_id=await self.log_tail(),
@@ -421,7 +421,8 @@ class LedgerDouble:
         if workload:
             snapshot.jobs.update({jid: job.record() for jid, job in books.jobs.items()})
             snapshot.job_specs.update(books.job_specs)
-            snapshot.documents.update(sorted(books.documents.items()))
+            if documents:
+                snapshot.documents.update(sorted(books.documents.items()))
             for (jid, tix), task in books.tasks.items():
                 snapshot.tasks.setdefault(jid, {})[tix] = task
         return snapshot

@@ -225,7 +225,7 @@ class RedisLedger(Ownership):
 
     # --- reads ------------------------------------------------------------------------------
 
-    async def snapshot(self, *, workload: bool = True) -> Snapshot:
+    async def snapshot(self, *, workload: bool = True, documents: bool = True) -> Snapshot:
         (await self.schema()).check_current()
         log_id = await self.log_tail()
         async with translated():
@@ -264,15 +264,16 @@ class RedisLedger(Ownership):
                 domains={name.decode(): records.unpack_count(r) for name, r in domains.items()},
             )
             if workload:
-                await self._add_workload(snapshot)
+                await self._add_workload(snapshot, documents=documents)
         return snapshot
 
-    async def _add_workload(self, snapshot: Snapshot) -> None:
+    async def _add_workload(self, snapshot: Snapshot, *, documents: bool) -> None:
         jobs = await self._numbered("job")
         snapshot.jobs.update({j: records.unpack_job(r, f"job {j}") for j, r in jobs.items()})
         snapshot.job_specs.update(await self._numbered("jobspec"))
-        documents = await self._hash("doc")
-        snapshot.documents.update((name.decode(), body) for name, body in sorted(documents.items()))
+        if documents:
+            bodies = await self._hash("doc")
+            snapshot.documents.update((name.decode(), b) for name, b in sorted(bodies.items()))
         for field, record in (await self._hash("task")).items():
             first, _, last = field.partition(b".")
             jid, tix = int(first), int(last)

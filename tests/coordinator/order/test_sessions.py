@@ -83,7 +83,20 @@ def test_preempt_is_tried_where_the_queue_has_others() -> None:
     (turn,) = turns(o, 100.0)
     assert turn.action == "preempt"
     excerpt = decode_excerpt(turn.world)
+    assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2]  # workers know what runs
+    assert not excerpt.spared
+    assert o.open == 1
+
+
+def test_victims_that_a_budget_counts_come_with_the_turn() -> None:
+    o = contending()
+    filled(o)
+    o.spanning.put_object(Budget("ns", "all", (), min_available="3"))
+    o.put_job(job(2, count=2, priority=5))
+    (turn,) = turns(o, 100.0)
+    excerpt = decode_excerpt(turn.world)
     assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2, 1]
+    assert excerpt.jobs[1].keys and excerpt.versions
     assert set(excerpt.jobs[1].states) == {TaskState.RUNNING}
     assert excerpt.jobs[1].started
     assert o.open == 1
@@ -108,14 +121,15 @@ def test_who_lost_a_race_tries_the_same_again_soon() -> None:
     assert again.action == "preempt"
 
 
-def test_victims_beyond_the_bound_are_left_out_and_counted() -> None:
+def test_victims_of_a_budget_beyond_the_bound_are_left_out_and_spared() -> None:
     o = contending()
     filled(o)
+    o.spanning.put_object(Budget("ns", "all", (), min_available="3"))
     o.excerpts.limit = 10
     o.put_job(job(2, count=2, priority=5))
     (turn,) = turns(o, 100.0)
     excerpt = decode_excerpt(turn.world)
-    assert (len(excerpt.jobs), excerpt.left_out, o.excerpts.cut) == (1, 16, 1)
+    assert (len(excerpt.jobs), excerpt.spared, o.excerpts.cut) == (1, [1], 1)
 
 
 def test_a_job_that_is_ready_has_its_tasks_that_ask_for_nothing_backfilled() -> None:

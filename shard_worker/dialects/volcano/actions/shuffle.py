@@ -15,7 +15,7 @@ NAME = "shuffle"
 
 def execute(ssn: Session) -> None:
     """Evict the tasks that VictimTasks names."""
-    running = [task for task in ssn.world.tasks() if task.status is Status.RUNNING]
+    running = [task for task in ssn.world.linked_tasks() if task.status is Status.RUNNING]
     statement, victims = WorldStatement(ssn), ssn.victim_tasks(running)
     why = f"{NAME} ({', '.join(ssn.decided_by)})"
     for victim in victims:

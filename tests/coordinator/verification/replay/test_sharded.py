@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.order import excerpts
 from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.sharded import ShardedRun, deal, run_sharded
 from shard_worker.view.mode import Mode
@@ -16,6 +17,7 @@ from tests.coordinator.verification.replay.build import (
     pod,
     policy,
     priority,
+    queue,
     sessions,
 )
 
@@ -59,6 +61,23 @@ def test_what_runs_goes_on_and_what_others_use_is_used() -> None:
 @pytest.mark.parametrize(("mode", "bound"), [(Mode.SOFT, 12), (Mode.HARD, 0)])
 def test_a_gang_wider_than_a_shard_starts_unless_borders_are_walls(mode: Mode, bound: int) -> None:
     assert len(sharded(*FOUR, *gang("wide", pods=12), mode=mode).binds) == bound
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_victims_are_no_fewer_than_there_are(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang from a queue without its share gets it from jobs of one pod each, of whatever number:
+    what a turn may bring along says nothing about who may be evicted."""
+    monkeypatch.setattr(excerpts, "TASKS", 20)
+    items = [queue("rich"), queue("poor"), *(node(f"n{i}") for i in range(10))]
+    for i in range(40):
+        items += gang(f"small{i}", pods=1, on=f"n{i % 10}", queue="rich", minMember=0)
+    items += gang("whole", pods=5, cpu=4, queue="poor")
+    under = policy("allocate, reclaim", "priority", "gang", "predicates", "proportion")
+    made = case(*items, under=under)
+    wanted = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
+    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert len(result.evicted) == 20
+    assert len(result.binds) == 5
 
 
 def test_room_is_made_and_taken() -> None:

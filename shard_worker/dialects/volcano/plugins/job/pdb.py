@@ -89,7 +89,7 @@ class Allowance:
             self._selecting.add(at, LabelTerm((budget.namespace,), budget.selector))
         healthy, expected = [0] * len(self._budgets), [0] * len(self._budgets)
         if self._budgets:
-            for task in world.tasks():
+            for task in world.linked_tasks():
                 for at in self._budgets_of(task):
                     healthy[at] += task.status is Status.RUNNING
                     expected[at] += not task.status & COMPLETED

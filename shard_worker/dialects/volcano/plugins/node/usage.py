@@ -81,10 +81,9 @@ class Usage:
     def _estimated(self, slot: int, world: World) -> NDArray[np.float64]:
         """Percent per row that tasks placed by this session are estimated to use."""
         more = np.zeros(world.size)
-        for row, tasks in world.resident.items():
-            for task in tasks:
-                if task.status & FRESH:
-                    more[row] += dict(task.requests).get(slot, 0)
+        for task in world.linked_residents():
+            if task.status & FRESH:
+                more[task.row] += dict(task.requests).get(slot, 0)
         offered: NDArray[np.int64] = world.view.column("allocatable", slot)
         has: Mask = offered > 0
         part: NDArray[np.float64] = np.where(has, more / np.maximum(offered, 1), 0.0)

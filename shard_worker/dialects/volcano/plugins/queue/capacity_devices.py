@@ -68,7 +68,7 @@ class Claimed:
         """Queue -> amounts that it and those below it hold."""
         self._users: dict[tuple[int, str], int] = {}
         """(queue, claim) -> number of tasks that hold it."""
-        for task in world.tasks():
+        for task in world.linked_tasks():
             if task.status & (OCCUPYING | Status.PIPELINED):
                 self.allocate(task)
         if not world.whole:

@@ -55,7 +55,7 @@ class FairTree:
         """Queue -> the nodes on its path, from the root down."""
         for qid, info in cluster.queues.items():
             self._ways[qid] = self._plant(info)
-        for job in cluster.jobs.values():
+        for job in cluster.every_job():
             if job.qid in self._ways:
                 self._plant_job(job)
         self._share_out()

@@ -1,0 +1,97 @@
+"""The jobs that a turn did not bring along, read from the view's table of residents.
+
+A job becomes objects when a rule looks at a node that it is on, and lives as long as its session:
+a turn that finds its victims on 500 nodes reads the jobs of 500 nodes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from shard_worker.session_model.decoded_jobs import Decoded
+from shard_worker.session_model.job import SessionJob, open_session_job
+from shard_worker.session_model.queue_totals import INQUEUE, RUNNING, figures
+from shard_worker.session_model.status import STATUS_OF, Status
+from shard_worker.session_model.workload import QueueInfo
+from shard_worker.session_model.world import Mask
+from shard_worker.view.resident_table import ResidentTable
+from shard_worker.view.view import View
+from shared.messages.messages import HOLDING, TaskState
+
+_STATUSES = tuple(STATUS_OF[state] for state in TaskState)
+_OF_LEAVING_JOBS = tuple(
+    Status.RELEASING if state in HOLDING else STATUS_OF[state] for state in TaskState
+)
+"""What a deleted job has on nodes is about to leave, also where nobody was told to stop it yet."""
+_OF_SPARED_JOBS = tuple(
+    Status.BINDING if state in (TaskState.BOUND, TaskState.RUNNING) else STATUS_OF[state]
+    for state in TaskState
+)
+"""What may not be evicted in this turn: on its node and counted, and nobody's victim."""
+
+
+@dataclass(slots=True)
+class OtherJobs:
+    """Implements :class:`shard_worker.session_model.world.Others`."""
+
+    table: ResidentTable
+    view: View
+    queues: Mapping[str, QueueInfo]
+    """By name."""
+    decoded: Decoded
+    backfills: bool = True
+    spared: Collection[int] = ()
+    """Jobs of which nobody may be evicted: a rule between tasks counts them, and the turn was not
+    told its present version."""
+    _evictable: Mask | None = None
+
+    def jids_on(self, row: int) -> list[int]:
+        return self.table.jids_on(row)
+
+    def jids(self) -> list[int]:
+        return self.table.jids()
+
+    def evictable(self, size: int) -> Mask:
+        if self._evictable is None:
+            self._evictable = self.table.rows_with((TaskState.BOUND, TaskState.RUNNING), size)
+        return self._evictable.copy()
+
+    def job(self, jid: int) -> SessionJob | None:
+        """None where it is not known, or a class of its tasks is not any more."""
+        told = self.table.job(jid)
+        if told is None:
+            return None
+        job, classes = self.decoded.job(told.spec), self.view.classes
+        if any(role.cid not in classes for role in job.roles):
+            return None
+        statuses = _STATUSES
+        if told.gone:
+            statuses = _OF_LEAVING_JOBS
+        elif jid in self.spared:
+            statuses = _OF_SPARED_JOBS
+        session_job = open_session_job(
+            job,
+            queue=self.queues.get(job.queue),
+            classes=classes,
+            states=[statuses[state] for state in told.states],
+            rows=array("i", told.rows),
+            backfilled=self.backfills,
+        )
+        nominated = self._nominated(jid)
+        if told.started or nominated:
+            for task in session_job.tasks:
+                task.started = told.started.get(task.tix, 0.0)
+                task.nominated = nominated.get(task.tix, -1)
+        if job.min_resources is not None:
+            members = session_job.held[0]
+            if members:  # as Order says of one that it admitted
+                session_job.phase = RUNNING if members >= session_job.minimum else INQUEUE
+            session_job.figures = figures(session_job)  # the totals count it already
+        return session_job
+
+    def _nominated(self, jid: int) -> dict[int, int]:
+        nomination = self.view.nominations.get(jid)
+        runs = () if nomination is None else nomination.runs
+        return {tix: row for run in runs for tix, row in zip(run.tasks, run.rows, strict=True)}
