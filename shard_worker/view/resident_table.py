@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shard_worker.view.job_columns import Ints, JobColumns
 from shared.ledger.entries.intake_batch import DropJob, IntakeOp, PurgeJob, PutJob
 from shared.ledger.entries.log import CommitEntry, Committed, IntakeEntry, LogEntry, StatusEntry
-from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.residents import Residents
 from shared.messages.messages import ALLOCATE, HOLDING, StatusItem, TaskState
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -147,19 +147,10 @@ class ResidentTable:
 
     # --- keeping up ---------------------------------------------------------------------------
 
-    def load(self, snapshot: Snapshot) -> None:
-        """Fill an empty table. Apply the log after ``snapshot.log_id`` next."""
-        self.jobs.load(
-            [
-                (jid, job.qid, job.gone, snapshot.job_specs.get(jid, b""))
-                for jid, job in sorted(snapshot.jobs.items())
-            ]
-        )
-        add = self._changes.add
-        for jid, tasks in snapshot.tasks.items():
-            for tix, task in tasks.items():
-                add(jid, (tix,), (task.row,), task.state, task.cid)
-        self._flush(0.0)
+    def load(self, residents: Residents) -> None:
+        """Fill an empty table. Apply the log after the snapshot that was read before next."""
+        self.jobs.load(residents.jobs)
+        self._carry_out(residents.tasks, 0.0)
         self._index()
 
     def apply(self, entries: Iterable[LogEntry], *, now: float = 0.0) -> None:
@@ -224,7 +215,11 @@ class ResidentTable:
         if not self._changes.jids:
             return
         changes, self._changes = self._changes, _Changes()
-        jids, tixs, rows, states, cids = changes.columns()
+        self._carry_out(changes.columns(), now)
+
+    def _carry_out(self, tasks: Ints, now: float) -> None:
+        """``tasks``: as :attr:`Residents.tasks`."""
+        jids, tixs, states, rows, cids = tasks
         slots = self.jobs.slots(jids)
         if (slots < 0).any():  # of jobs that are purged already, further on in the log
             is_known = slots >= 0
@@ -349,10 +344,6 @@ class _Changes:
         self.states += [state] * size
         self.cids += [cid] * size
 
-    def columns(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-        """(jids, tixs, rows, states, classes)."""
-        jids, tixs, rows, states, cids = (
-            np.array(values, np.int64)
-            for values in (self.jids, self.tixs, self.rows, self.states, self.cids)
-        )
-        return jids, tixs, rows, states, cids
+    def columns(self) -> Ints:
+        """As :attr:`Residents.tasks`."""
+        return np.array([self.jids, self.tixs, self.states, self.rows, self.cids], np.int64)

@@ -35,6 +35,7 @@ from shared.ledger.entries.log import (
     StatusEntry,
 )
 from shared.ledger.entries.snapshot import Nomination, Snapshot
+from shared.ledger.protocol import Ledger
 from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.messages.messages import NOMINATE, Rows, Run
 from shared.model.constraints import Taint
@@ -157,8 +158,16 @@ class View:
 
     # --- keeping up ---------------------------------------------------------------------------
 
+    async def begin(self, ledger: Ledger) -> str:
+        """Fill an empty view from a ledger; returns the log's id to go on from."""
+        snapshot = await ledger.snapshot(workload=False)
+        self.load(snapshot)
+        if self.residents is not None:
+            self.residents.load(await ledger.read_residents())
+        return snapshot.log_id
+
     def load(self, snapshot: Snapshot) -> None:
-        """Fill an empty view. Apply the log after ``snapshot.log_id`` next."""
+        """Fill an empty view, but for residents. Apply the log after ``snapshot.log_id`` next."""
         for key, spec in snapshot.objects.items():
             self._put_object(PutObject(key=key, spec=spec))
         for cid, spec in snapshot.classes.items():
@@ -169,8 +178,6 @@ class View:
         self._set_nodes({row: (node, node.spec) for row, node in specs.items()})
         if snapshot.partition is not None:
             self._put_partition(snapshot.partition)
-        if self.residents is not None:
-            self.residents.load(snapshot)
         self.looks()  # now rather than in the first turn: it reads every node
 
     def apply(self, entries: Sequence[LogEntry], *, now: float = 0.0) -> None:

@@ -98,8 +98,7 @@ class ShardServer:
         self._config = config
         self._ledger = ledger
         session = open_session(policy)
-        self._residents = session.reads_residents
-        self._view = View(shard=config.shard, residents=self._residents)
+        self._view = View(shard=config.shard, residents=session.reads_residents)
         self._worker = Worker(
             session=session,
             view=self._view,
@@ -140,9 +139,7 @@ class ShardServer:
     async def load(self) -> None:
         """Read the ledger's state once; from then on the view follows the log."""
         await self._lease.keep()
-        snapshot = await self._ledger.snapshot(workload=self._residents, documents=False)
-        self._view.load(snapshot)
-        self._log_id = snapshot.log_id
+        self._log_id = await self._view.begin(self._ledger)
         # What was loaded lives as long as the worker: without this the collector walks through it
         # again and again, a third of the cost of a placement at 100,000 nodes.
         gc.collect()
@@ -205,8 +202,9 @@ class ShardServer:
 
     async def _follow(self) -> None:
         while True:
+            rows_only = self._view.residents is None
             entries = await self._ledger.read_log(
-                self._log_id, count=LOG_BATCH, rows_only=not self._residents
+                self._log_id, count=LOG_BATCH, rows_only=rows_only
             )
             if entries:
                 self._worker.on_log(entries, now=time.time())

@@ -17,6 +17,7 @@ from shared.ledger.entries.log import LogEntry
 from shared.ledger.entries.repair import AuditPage, RepairBatch, RepairReply, Table
 from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
+from shared.ledger.residents import Residents
 from shared.ledger.schema import SchemaState, TakeUpProgress
 from shared.messages.messages import CommitBatch, CommitReply, Epoch, Rows, StatusBatch, StatusReply
 
@@ -157,9 +158,13 @@ class Ledger(Protocol):
 
     async def ack_binds(self, ids: list[str]) -> None: ...
 
-    async def snapshot(self, *, workload: bool = True, documents: bool = True) -> Snapshot:
-        """``workload=False`` leaves out jobs, tasks and documents, ``documents=False`` only these
-        (as shard workers want it)."""
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
+        """``workload=False`` leaves out jobs, tasks and documents (as a shard worker wants it)."""
+        ...
+
+    async def read_residents(self) -> Residents:
+        """Every task and every job, as columns. Read after a snapshot's ``log_id``, the log after
+        that makes them right."""
         ...
 
     async def read_tasks(

@@ -212,6 +212,16 @@ def _eviction_seal(body: bytes, jid: int, tix: int) -> bytes:
     return hashlib.sha1(named, usedforsecurity=False).hexdigest()[:SEAL].encode()
 
 
+def task_seals(
+    jids: NDArray[np.int64], tixs: NDArray[np.int64], fields: Sequence[NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """The seals of many tasks that were never evicted; ``fields``: as in the record."""
+    total = jids * _JID_FACTOR + tixs * _TIX_FACTOR
+    for factor, column in zip(_TASK_FACTORS, fields, strict=True):
+        total = total + column * factor
+    return total % _MODULUS
+
+
 def _task_seal(fields: Sequence[int], jid: int, tix: int) -> int:
     total = jid * _JID_FACTOR + tix * _TIX_FACTOR
     return int((total + sum(map(mul, fields, _TASK_FACTORS))) % _MODULUS)

@@ -77,12 +77,9 @@ class SimulatedWorker:
         committed: Event,
     ) -> None:
         """``committed``: there may be something to bind."""
-        residents = session.reads_residents
-        snapshot = at_once(ledger.snapshot(workload=residents, documents=False))
         self.process = process
-        self.view = View(shard=shard, residents=residents)
-        self.view.load(snapshot)
-        self.log_id = snapshot.log_id
+        self.view = View(shard=shard, residents=session.reads_residents)
+        self.log_id = at_once(self.view.begin(ledger))
         self.worker = (EvictingWorker if config.evicting else Worker)(
             session=session,
             view=self.view,

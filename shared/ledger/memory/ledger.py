@@ -30,6 +30,7 @@ from shared.ledger.memory.repair import Repairing, page_of
 from shared.ledger.memory.store import Specs, Storing, apply_item
 from shared.ledger.protocol import Leader
 from shared.ledger.redis.audit import refused
+from shared.ledger.residents import Residents, residents_of
 from shared.ledger.schema import SCHEMA, SchemaState, TakeUpProgress
 from shared.messages.messages import (
     CommitBatch,
@@ -398,17 +399,12 @@ class LedgerDouble:
     async def read_domains(self) -> dict[str, int]:
         return dict(self._books.domains)
 
-    async def snapshot(self, *, workload: bool = True, documents: bool = True) -> Snapshot:
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
         books = self._books
+        things = [(row, name, t.packed()) for (row, name), t in sorted(books.things.items())]
         snapshot = Snapshot(
             log_id=await self.log_tail(),
-            nodes=replace(
-                self._current(sorted(books.nodes)),
-                things=[
-                    (row, name, thing.packed())
-                    for (row, name), thing in sorted(books.things.items())
-                ],
-            ),
+            nodes=replace(self._current(sorted(books.nodes)), things=things),
             node_specs=dict(books.node_specs),
             queues={qid: queue.record() for qid, queue in books.queues.items()},
             queue_specs=dict(books.queue_specs),
@@ -421,11 +417,13 @@ class LedgerDouble:
         if workload:
             snapshot.jobs.update({jid: job.record() for jid, job in books.jobs.items()})
             snapshot.job_specs.update(books.job_specs)
-            if documents:
-                snapshot.documents.update(sorted(books.documents.items()))
+            snapshot.documents.update(sorted(books.documents.items()))
             for (jid, tix), task in books.tasks.items():
                 snapshot.tasks.setdefault(jid, {})[tix] = task
         return snapshot
+
+    async def read_residents(self) -> Residents:
+        return residents_of(await self.snapshot())
 
     async def read_tasks(
         self, jids: list[int]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from redis.exceptions import ResponseError
 
 from shared.ledger import codec, records, replies
@@ -24,6 +25,7 @@ from shared.ledger.redis.access import Access
 from shared.ledger.redis.calls import translated
 from shared.ledger.redis.log_entry import has_entry
 from shared.ledger.redis.ownership import Ownership
+from shared.ledger.residents import NO_TASKS, Residents, read_jobs, read_tasks
 from shared.messages.messages import (
     CommitBatch,
     CommitReply,
@@ -225,7 +227,7 @@ class RedisLedger(Ownership):
 
     # --- reads ------------------------------------------------------------------------------
 
-    async def snapshot(self, *, workload: bool = True, documents: bool = True) -> Snapshot:
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
         (await self.schema()).check_current()
         log_id = await self.log_tail()
         async with translated():
@@ -264,30 +266,40 @@ class RedisLedger(Ownership):
                 domains={name.decode(): records.unpack_count(r) for name, r in domains.items()},
             )
             if workload:
-                await self._add_workload(snapshot, documents=documents)
+                await self._add_workload(snapshot)
         return snapshot
 
-    async def _add_workload(self, snapshot: Snapshot, *, documents: bool) -> None:
+    async def _add_workload(self, snapshot: Snapshot) -> None:
         jobs = await self._numbered("job")
         snapshot.jobs.update({j: records.unpack_job(r, f"job {j}") for j, r in jobs.items()})
         snapshot.job_specs.update(await self._numbered("jobspec"))
-        if documents:
-            bodies = await self._hash("doc")
-            snapshot.documents.update((name.decode(), b) for name, b in sorted(bodies.items()))
+        documents = await self._hash("doc")
+        snapshot.documents.update((name.decode(), body) for name, body in sorted(documents.items()))
         for field, record in (await self._hash("task")).items():
             first, _, last = field.partition(b".")
             jid, tix = int(first), int(last)
             snapshot.tasks.setdefault(jid, {})[tix] = records.unpack_task(record, jid, tix)
 
+    async def read_residents(self) -> Residents:
+        async with translated():
+            jobs, specs = await self._numbered("job"), await self._numbered("jobspec")
+            parts = [read_tasks(page) async for page in self._pages("task")]
+        return Residents(np.concatenate([NO_TASKS, *parts], axis=1), read_jobs(jobs, specs))
+
     async def _hash(self, name: str) -> dict[bytes, bytes]:
-        """A whole hash, page by page, so that writers are not held up."""
         fields: dict[bytes, bytes] = {}
+        async for page in self._pages(name):
+            fields.update(page)
+        return fields
+
+    async def _pages(self, name: str) -> AsyncIterator[dict[bytes, bytes]]:
+        """A whole hash, page by page, so that writers are not held up."""
         cursor = 0
         while True:
             cursor, page = await self._writer.hscan(key(name), cursor, count=_PAGE)
-            fields.update(page)
+            yield page
             if not cursor:
-                return fields
+                return
 
     async def _numbered(self, name: str) -> dict[int, bytes]:
         return {int(field): value for field, value in (await self._hash(name)).items()}

@@ -18,6 +18,7 @@ from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
+from shared.ledger.residents import residents_of
 from shared.messages.messages import HOLDING, NOMINATE, Group, StatusItem, TaskState
 from tests.shared.ledger.evicting import evicting
 from tests.shared.ledger.support import (
@@ -218,11 +219,13 @@ def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> Follower:
 
     table = ResidentTable()
     table.load(
-        replace(
-            before,
-            jobs=torn(dict(before.jobs), dict(after.jobs)),  # type: ignore[arg-type]
-            job_specs=torn(dict(before.job_specs), dict(after.job_specs)),  # type: ignore[arg-type]
-            tasks=torn(dict(before.tasks), dict(after.tasks)),  # type: ignore[arg-type]
+        residents_of(
+            replace(
+                before,
+                jobs=torn(dict(before.jobs), dict(after.jobs)),  # type: ignore[arg-type]
+                job_specs=torn(dict(before.job_specs), dict(after.job_specs)),  # type: ignore[arg-type]
+                tasks=torn(dict(before.tasks), dict(after.tasks)),  # type: ignore[arg-type]
+            )
         )
     )
     return Follower(table, before.log_id)
@@ -235,7 +238,7 @@ def test_residents_are_what_the_ledger_has(seed: int) -> None:
     draw = random.Random(seed)
     story = Story(draw)
     first = ResidentTable()
-    first.load(story.now())
+    first.load(residents_of(story.now()))
     followers = [Follower(first, story.now().log_id)]
     earlier = story.now()
     for _ in range(40):
@@ -269,7 +272,7 @@ def test_packing_keeps_the_columns_small() -> None:
     """A job that grows and a stream of jobs that come and go leave nothing behind."""
     story = Story(random.Random(3))
     table = ResidentTable()
-    table.load(story.now())
+    table.load(residents_of(story.now()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resident_table, "_SPARE", 8)
         patch.setattr(job_columns, "_WASTE", 64)
@@ -290,7 +293,7 @@ def test_packing_keeps_the_columns_small() -> None:
 def test_what_runs_has_its_time() -> None:
     story = Story(random.Random(0))
     table = ResidentTable()
-    table.load(story.now())
+    table.load(residents_of(story.now()))
     log_id, desk = story.now().log_id, story.desk
     at_once(desk.store(job(500, Group(-1, 0))))
     at_once(desk.commit(statement(500, run([0, 1], [0, 1], version=10**6))))

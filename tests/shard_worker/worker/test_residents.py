@@ -134,12 +134,11 @@ class Stage:
         """A worker of the shard, which reads the ledger as the one of a service does."""
         session = open_session(self.under)
         view = View(shard=shard, residents=session.reads_residents)
-        snapshot = at_once(self.ledger.snapshot(workload=session.reads_residents, documents=False))
-        view.load(snapshot)
+        log_id = at_once(view.begin(self.ledger))
         worker = Worker(session=session, view=view, mode=Mode.SOFT, shard=shard, seed=shard)
         at_once(self.desk.claim(str(shard)))
         worker.begin(self.desk.epochs[str(shard)], self.desk.run_id)
-        self.shards[shard] = Shard(worker, snapshot.log_id)
+        self.shards[shard] = Shard(worker, log_id)
 
     def job(self, tasks: int, **more: Any) -> Job:
         made = self.books.job(0, [-1] * tasks, **more)

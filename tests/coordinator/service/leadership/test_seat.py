@@ -26,7 +26,7 @@ class Overtaken(RedisLedger):
     run: str
     verdicts: list[Verdict]
 
-    async def snapshot(self, *, workload: bool = True, documents: bool = True) -> Snapshot:
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
         put = PutQueue(7, -1, None, b"spec")
         epochs, run = self.earlier, self.run
         stored = await self.store(IntakeBatch(INTAKE, epochs[INTAKE], 1, run, [put]))
@@ -34,7 +34,7 @@ class Overtaken(RedisLedger):
         committed = await self.commit(CommitBatch("0", epochs["0"], 1, run, []))
         recorded = await self.record(status)
         self.verdicts = [stored.verdict, recorded.verdict, committed.verdict]
-        return await super().snapshot(workload=workload, documents=documents)
+        return await super().snapshot(workload=workload)
 
 
 async def test_every_earlier_writer_is_deposed_before_the_snapshot_is_read(

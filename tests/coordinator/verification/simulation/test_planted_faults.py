@@ -87,4 +87,4 @@ def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
         self._kick()
 
     monkeypatch.setattr(Executor, "_reread", unguarded)
-    assert _found("promise 6", first=30)
+    assert _found("promise 6", first=126)

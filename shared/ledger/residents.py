@@ -5,15 +5,16 @@ For a reader that wants all of them at once: an object for each of 140,000 recor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.ledger import records
-from shared.ledger.entries.stored import JobRecord, TaskRecord
+from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.errors import LedgerAltered
+from shared.messages.messages import TaskState
 
 Ints = NDArray[np.int64]
 
@@ -29,6 +30,7 @@ _RECORD = np.dtype(
     align=False,
 )
 """A task record (:mod:`shared.ledger.records`) of one that was never evicted."""
+_SEALED = ("state", "row", "cid", "version", "group")
 _WIDTH = 5
 
 
@@ -42,17 +44,34 @@ class Residents:
     """(jid, qid, gone, specification), sorted by jid."""
 
 
-def residents_of(
-    tasks: Iterable[tuple[int, int, TaskRecord]],
-    jobs: Mapping[int, JobRecord],
-    specs: Mapping[int, bytes],
-) -> Residents:
-    """From single records: (jid, tix, record)."""
-    columns = [(jid, tix, task.state, task.row, task.cid) for jid, tix, task in tasks]
+NO_TASKS: Ints = np.zeros((_WIDTH, 0), np.int64)
+
+
+def residents_of(snapshot: Snapshot) -> Residents:
+    """Those of a snapshot with its workload."""
+    columns = [
+        (jid, tix, task.state, task.row, task.cid)
+        for jid, tasks in snapshot.tasks.items()
+        for tix, task in tasks.items()
+    ]
     return Residents(
         np.array(columns, np.int64).reshape(-1, _WIDTH).T,
-        [(jid, job.qid, job.gone, specs.get(jid, b"")) for jid, job in sorted(jobs.items())],
+        [
+            (jid, job.qid, job.gone, snapshot.job_specs.get(jid, b""))
+            for jid, job in sorted(snapshot.jobs.items())
+        ],
     )
+
+
+def read_jobs(
+    packed: Mapping[int, bytes], specs: Mapping[int, bytes]
+) -> list[tuple[int, int, bool, bytes]]:
+    """:attr:`Residents.jobs` of packed records. Errors: LedgerAltered."""
+    jobs = []
+    for jid in sorted(packed):
+        job = records.unpack_job(packed[jid], f"job {jid}")
+        jobs.append((jid, job.qid, job.gone, specs.get(jid, b"")))
+    return jobs
 
 
 def read_tasks(packed: Mapping[bytes, bytes]) -> Ints:
@@ -61,18 +80,17 @@ def read_tasks(packed: Mapping[bytes, bytes]) -> Ints:
     tables = [_short(short)] if short else []
     rest = packed.keys() - short.keys() if len(short) < len(packed) else ()
     tables += [_long(rest, packed)] if rest else []
-    return np.concatenate(tables, axis=1) if tables else np.zeros((_WIDTH, 0), np.int64)
+    return np.concatenate(tables, axis=1) if tables else NO_TASKS
 
 
 def _short(packed: Mapping[bytes, bytes]) -> Ints:
     """Those of tasks that were never evicted."""
     jids, tixs = _numbers(packed)
     read = np.frombuffer(b"".join(packed.values()), _RECORD)
-    state, row, cid = (read[name].astype(np.int64) for name in ("state", "row", "cid"))
-    seals = records.task_seals(
-        jids, tixs, (state, row, cid, read["version"].astype(np.int64), read["group"])
-    )
-    wrong = np.flatnonzero((seals != read["seal"]) | (state == 0) | (state > records.LAST_STATE))
+    fields = [read[name].astype(np.int64) for name in _SEALED]
+    state, row, cid, *_ = fields
+    seals = records.task_seals(jids, tixs, fields)
+    wrong = np.flatnonzero((seals != read["seal"]) | (state == 0) | (state > TaskState.LOST))
     if len(wrong):
         raise LedgerAltered(f"task {jids[wrong[0]]}.{tixs[wrong[0]]}")
     return np.stack([jids, tixs, state, row, cid])
