@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from shard_worker.session_model.decoded_jobs import Decoded
 from shard_worker.session_model.job import SessionJob, open_session_job
-from shard_worker.session_model.other_jobs import OtherJobs
+from shard_worker.session_model.other_jobs import OtherJobs, Reading
 from shard_worker.session_model.queue_totals import figures, link
 from shard_worker.session_model.status import STATUS_OF
 from shard_worker.session_model.workload import QueueInfo
@@ -46,10 +46,10 @@ def open_world(
     mode: Mode,
     now: float,
     decoded: Decoded,
-    residents: Decoded,
+    reading: Reading,
     backfills: bool = True,
 ) -> Opened:
-    """``decoded``, ``residents``: jobs of excerpts, and of the view's table. ``backfills``: whether
+    """``decoded``: jobs of excerpts. ``reading``: of the view's table. ``backfills``: whether
     best-effort tasks are left to the action backfill.
 
     Errors: Malformed, for an invalid specification in the excerpt.
@@ -83,7 +83,7 @@ def open_world(
             view.residents,
             view=view,
             queues=names,
-            decoded=residents,
+            reading=reading,
             backfills=backfills,
             spared=frozenset(excerpt.spared),
         )

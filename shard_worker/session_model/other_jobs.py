@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from shard_worker.session_model.decoded_jobs import Decoded
 from shard_worker.session_model.job import SessionJob, open_session_job
@@ -16,9 +18,13 @@ from shard_worker.session_model.queue_totals import INQUEUE, RUNNING, figures
 from shard_worker.session_model.status import STATUS_OF, Status
 from shard_worker.session_model.workload import QueueInfo
 from shard_worker.session_model.world import Mask
+from shard_worker.view.job_columns import Ints
 from shard_worker.view.resident_table import ResidentTable
 from shard_worker.view.view import View
 from shared.messages.messages import HOLDING, TaskState
+
+LOOKED_AT = 20_000
+"""Most tasks that one turn looks at as victims: reading the job of one task takes 50 us."""
 
 _STATUSES = tuple(STATUS_OF[state] for state in TaskState)
 _OF_LEAVING_JOBS = tuple(
@@ -33,6 +39,41 @@ _OF_SPARED_JOBS = tuple(
 
 
 @dataclass(slots=True)
+class Window:
+    """The part of the cluster in which one turn looks for victims, where there are very many: each
+    turn goes on where the one before ended, so that everybody is looked at in the end."""
+
+    first: int = 0
+    """Row where this turn begins."""
+    following: int = 0
+    """Row where the next one does."""
+
+    def of(self, counts: Ints) -> Mask:
+        """The rows of a turn; ``counts``: the possible victims on each."""
+        size = len(counts)
+        if int(counts.sum()) <= LOOKED_AT:
+            return np.ones(size, np.bool_)
+        rows = (np.arange(size) + self.first) % size
+        taken = max(int(np.searchsorted(np.cumsum(counts[rows]), LOOKED_AT, side="right")), 1)
+        chosen = np.zeros(size, np.bool_)
+        chosen[rows[:taken]] = True
+        self.following = int(rows[taken % size])
+        return chosen
+
+    def go_on(self) -> None:
+        """The turn is over."""
+        self.first = self.following
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the turns of a worker keep of their reading."""
+
+    decoded: Decoded = field(default_factory=Decoded)
+    window: Window = field(default_factory=Window)
+
+
+@dataclass(slots=True)
 class OtherJobs:
     """Implements :class:`shard_worker.session_model.world.Others`."""
 
@@ -40,7 +81,7 @@ class OtherJobs:
     view: View
     queues: Mapping[str, QueueInfo]
     """By name."""
-    decoded: Decoded
+    reading: Reading
     backfills: bool = True
     spared: Collection[int] = ()
     """Jobs of which nobody may be evicted: a rule between tasks counts them, and the turn was not
@@ -55,7 +96,8 @@ class OtherJobs:
 
     def evictable(self, size: int) -> Mask:
         if self._evictable is None:
-            self._evictable = self.table.rows_with((TaskState.BOUND, TaskState.RUNNING), size)
+            counts = self.table.counts((TaskState.BOUND, TaskState.RUNNING), size)
+            self._evictable = (counts > 0) & self.reading.window.of(counts)
         return self._evictable.copy()
 
     def job(self, jid: int) -> SessionJob | None:
@@ -63,7 +105,7 @@ class OtherJobs:
         told = self.table.job(jid)
         if told is None:
             return None
-        job, classes = self.decoded.job(told.spec), self.view.classes
+        job, classes = self.reading.decoded.job(told.spec), self.view.classes
         if any(role.cid not in classes for role in job.roles):
             return None
         statuses = _STATUSES

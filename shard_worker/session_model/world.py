@@ -43,7 +43,8 @@ class Others(Protocol):
         ...
 
     def evictable(self, size: int) -> Mask:
-        """The rows with a task that is bound or running."""
+        """The rows with a task that is bound or running; of very many, some: others in another
+        session."""
         ...
 
 
@@ -143,9 +144,12 @@ class World(ClusterInfo):
         return self.resident.get(row, [])
 
     def inhabited_rows(self) -> list[int]:
-        """Rows with tasks on them, all residents read."""
-        self._read_all()
-        return list(self.resident)
+        """Rows with tasks on them; of very many, those on which victims are looked for."""
+        if self.others is None:
+            return list(self.resident)
+        found = self.others.evictable(self.size)
+        found[list(self.resident)] = True
+        return np.flatnonzero(found).tolist()
 
     def evictable_rows(self) -> Mask:
         """The rows on which a task is bound or running, or was when it was last looked at."""

@@ -24,6 +24,7 @@ from shard_worker.placement.task_class import too_large
 from shard_worker.session_model.decoded_jobs import Decoded
 from shard_worker.session_model.excerpt_world import Opened, open_world
 from shard_worker.session_model.job import SessionJob, TaskInfo
+from shard_worker.session_model.other_jobs import Reading
 from shard_worker.session_model.status import Status
 from shard_worker.turns.extender_http import Ask, answered, ask_over_http
 from shard_worker.turns.flat_turn import PlacedTurn
@@ -125,7 +126,7 @@ class SessionTurns:
         self._view = view
         self._mode = mode
         self._decoded = Decoded()
-        self._residents = Decoded()
+        self._reading = Reading()
         self._memory: dict[str, float] = {}
 
     def for_inquiries(self, numbers: Mapping[int, int]) -> SessionTurns:
@@ -135,7 +136,7 @@ class SessionTurns:
         """
         apart = SessionTurns(self._open, view=self._view, mode=self._mode)
         apart._memory = dict(self._memory)
-        apart._residents = self._residents
+        apart._reading = Reading(self._reading.decoded)
         apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded
         return apart
 
@@ -152,7 +153,9 @@ class SessionTurns:
         places less than it wanted is tried again without them, and displaces those that are in its
         way. Errors: Malformed, for an invalid excerpt."""
         excerpt = decode_excerpt(turn.world)
-        return self._answered(lambda: self._place(turn, excerpt, now))
+        placed = self._answered(lambda: self._place(turn, excerpt, now))
+        self._reading.window.go_on()
+        return placed
 
     def _answered(self, run: Callable[[], T]) -> T:
         """Run with the answers of an extender, if the policy has one."""
@@ -251,7 +254,7 @@ class SessionTurns:
         return first
 
     def _world(self, excerpt: Excerpt, now: float) -> Opened:
-        return self._open_world(excerpt, now=now, decoded=self._decoded, residents=self._residents)
+        return self._open_world(excerpt, now=now, decoded=self._decoded, reading=self._reading)
 
     def _session(self, opened: Opened) -> Session:
         session = self._open()

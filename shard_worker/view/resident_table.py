@@ -101,14 +101,12 @@ class ResidentTable:
         jids: list[int] = self.jobs.column("jid")[self.jobs.column("known")].tolist()
         return jids
 
-    def rows_with(self, states: Iterable[TaskState], size: int) -> NDArray[np.bool_]:
-        """True for the rows that have a task in one of these states."""
+    def counts(self, states: Iterable[TaskState], size: int) -> Ints:
+        """How many tasks in one of these states each row has."""
         wanted = np.zeros(len(TaskState), np.bool_)
         wanted[[int(state) for state in states]] = True
         rows = self.column("row")[wanted[self.column("state")]]
-        mask = np.zeros(size, np.bool_)
-        mask[rows[(rows >= 0) & (rows < size)]] = True
-        return mask
+        return np.bincount(rows[(rows >= 0) & (rows < size)], minlength=size)
 
     def job(self, jid: int) -> ResidentJob | None:
         """A job with the states of its tasks; None where it is not known."""
