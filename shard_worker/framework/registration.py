@@ -118,9 +118,6 @@ class Registration:
         """Settings that were accepted but have no effect in this version."""
         self.reads: set[str] = set()
         """Annotations of pods and jobs that rules read; their tasks are placed by sessions."""
-        self.reads_residents = False
-        """Whether an action or a plugin of the policy looks at what runs on nodes: workers then
-        follow every task of the cluster."""
         self.shared: dict[str, object] = {}
         """Memory that several plugins of the session use, by a name of their own."""
         self.entering: list[Callable[[World], None]] = []

@@ -129,6 +129,9 @@ class Session(Answers):
         them: then the session checks only hard limits."""
         self.ungated: list[TaskInfo] = []
         """Tasks whose queue has room for them, and whose own gate may go."""
+        self.reads_residents = False
+        """Whether an action or a plugin of the policy looks at what runs on nodes: workers then
+        follow every task of the cluster."""
         self._lacks: list[Lacks] = []
         self._limits: list[Lacks] = []
         self._rooms: list[Rooms] = []
