@@ -116,34 +116,36 @@ def _without(check: FunnelCheck) -> str:
             return f"without the check {check.name!r}"
 
 
+_CHANGE = "no task that ends makes room for it: change the request, or the nodes"
+_WOKEN = "woken when capacity is freed or nodes come"
+_NEXT = {
+    Reason.DEACTIVATED: "activate the job",
+    Reason.MISCONFIGURED: "it is looked at again as soon as what is missing exists",
+    Reason.PLUGIN_ERROR: "repair the plugin, or take it out of the policy; see the log",
+    Reason.NO_MATCHING_NODES: _CHANGE,
+    Reason.EXCEEDS_NODE_CAPACITY: _CHANGE,
+    Reason.EXCEEDS_CAPABILITY: (
+        "change the request, or the capability of queue {queue} or of one above it"
+    ),
+    Reason.LARGER_THAN_SHARD: "use fewer shards, mode soft, or a smaller gang",
+    Reason.QUEUE_CLOSED: "open queue {queue}",
+    Reason.GATED: "do as said above",
+    Reason.NOT_ENOUGH_TASKS: "create the members that are missing",
+    Reason.WAITING_FOR_QUOTA: "woken when queue {queue} uses less, or gets more",
+    Reason.NOT_ENOUGH_RESOURCES: _WOKEN,
+    Reason.FRAGMENTED: _WOKEN,
+    Reason.TOPOLOGY_PLACEMENT_FAILED: _WOKEN,
+    Reason.WAITING_FOR_VICTIMS: "woken when the last of the leaving tasks is gone",
+    Reason.ATTEMPTS_EXHAUSTED: (
+        "look why its binds or turns fail; change the job, or wait for room to be freed"
+    ),
+    Reason.REPEATED_CONFLICT: "tried again in a moment, later each time",
+    Reason.WAITING_FOR_TURN: "its turn comes",
+    Reason.PENDING_EVALUATION: "its turn comes",
+}
+"""What happens next by itself, or what somebody has to do; ``queue``: the job's."""
+
+
 def next_step(why: Why, job: Job) -> str:
     """What happens next, or what somebody has to do."""
-    match why.reason:
-        case Reason.DEACTIVATED:
-            return "activate the job"
-        case Reason.MISCONFIGURED:
-            return "it is looked at again as soon as what is missing exists"
-        case Reason.NO_MATCHING_NODES | Reason.EXCEEDS_NODE_CAPACITY:
-            return "no task that ends makes room for it: change the request, or the nodes"
-        case Reason.EXCEEDS_CAPABILITY:
-            return f"change the request, or the capability of queue {job.queue} or of one above it"
-        case Reason.LARGER_THAN_SHARD:
-            return "use fewer shards, mode soft, or a smaller gang"
-        case Reason.QUEUE_CLOSED:
-            return f"open queue {job.queue}"
-        case Reason.GATED:
-            return "do as said above"
-        case Reason.NOT_ENOUGH_TASKS:
-            return "create the members that are missing"
-        case Reason.WAITING_FOR_QUOTA:
-            return f"woken when queue {job.queue} uses less, or gets more"
-        case Reason.NOT_ENOUGH_RESOURCES | Reason.FRAGMENTED | Reason.TOPOLOGY_PLACEMENT_FAILED:
-            return "woken when capacity is freed or nodes come"
-        case Reason.WAITING_FOR_VICTIMS:
-            return "woken when the last of the leaving tasks is gone"
-        case Reason.ATTEMPTS_EXHAUSTED:
-            return "look why its binds or turns fail; change the job, or wait for room to be freed"
-        case Reason.REPEATED_CONFLICT:
-            return "tried again in a moment, later each time"
-        case Reason.WAITING_FOR_TURN | Reason.PENDING_EVALUATION:
-            return "its turn comes"
+    return _NEXT[why.reason].format(queue=job.queue)

@@ -25,7 +25,7 @@ from coordinator.explain.verdict import can_ever, from_funnel, from_session, lar
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.jobs.capability import held, upwards
-from coordinator.jobs.pending_reasons import NEVER, Why
+from coordinator.jobs.pending_reasons import NEVER, Why, of_invalid
 from coordinator.jobs.state import JobState, amounts, open_job
 from shard_worker.dialects.volcano.actions.enqueue import enqueueable, refusal
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
@@ -220,7 +220,7 @@ class _Drawing:
             return Why(Reason.QUEUE_CLOSED, text)
         missing = self._core.order.session.job_valid(info, self._core.order.accounts.cluster)
         if missing is not None:
-            return Why(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+            return Why(*of_invalid(missing))
         order, cluster = self._core.order, self._core.order.accounts.cluster
         gate = order.entry.on and waits_for_entry(info.phase) and info.qid in cluster.queues
         if gate and not enqueueable(order.session, cluster, info):

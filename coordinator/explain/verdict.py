@@ -19,6 +19,7 @@ KEPT = frozenset(
     {
         Reason.DEACTIVATED,
         Reason.MISCONFIGURED,
+        Reason.PLUGIN_ERROR,
         Reason.EXCEEDS_CAPABILITY,
         Reason.QUEUE_CLOSED,
         Reason.GATED,

@@ -28,6 +28,10 @@ NEVER = frozenset(
 """Reasons that no ending task resolves: the cluster or its queues would have to change."""
 
 
+INVALID = frozenset({Reason.NOT_ENOUGH_TASKS, Reason.PLUGIN_ERROR})
+"""Reasons of jobs that JobValid refuses: they wait until the job or the policy changes."""
+
+
 def word(reason: WaitReason) -> Reason:
     """The reason of the closed list. Called for every waiting job."""
     return reason if isinstance(reason, Reason) else Reason.PENDING_EVALUATION
@@ -75,6 +79,14 @@ def of_counts(counts: Mapping[str, int]) -> Reason:
 def skip_of(counts: Mapping[str, int]) -> tuple[Reason, str] | None:
     """The reason and sentence where a session skipped the whole job."""
     return skips.read(counts)
+
+
+def of_invalid(text: str) -> tuple[Reason, str]:
+    """The reason and sentence of a job that JobValid refuses with this text."""
+    skip = skip_of({text: 0})
+    if skip is not None and skip[0] is Reason.PLUGIN_ERROR:
+        return skip
+    return Reason.NOT_ENOUGH_TASKS, text.partition(": ")[2] or text
 
 
 def told_counts(counts: Mapping[str, int]) -> str:

@@ -1,8 +1,7 @@
 """The book of jobs: all jobs, their states, and the events that change them outside of turns.
 
-A job is submitted, changed or deleted; its tasks are bound, end, or return to pending; its
-nominations are woken, displaced or released; its queue appears. Turns and their outcomes are
-Order's (:mod:`coordinator.order.order`), which extends this book by the scheduling loop.
+A job is submitted, changed or deleted; its tasks are bound, end, or return to pending; nominations
+are woken, displaced or released. Turns and outcomes are added by :mod:`coordinator.order.order`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from coordinator.jobs.gang_repair import Gangs
 from coordinator.jobs.nominations import Nominations
 from coordinator.jobs.pending_order import PROBE_LIMIT_SECONDS, PROBE_SECONDS, QueueState
 from coordinator.jobs.pending_queue import Lines
+from coordinator.jobs.pending_reasons import of_invalid
 from coordinator.jobs.state import JobState, Need, Standing, amounts, core_need, open_job
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import QueueInfo
@@ -360,8 +360,8 @@ class JobBook:
             self.lines.stand(state, Standing.WAITING, reason)
         elif state.job.dangling or state.info.qid < 0:
             self.lines.stand(state, Standing.WAITING, Reason.MISCONFIGURED)
-        elif self.session.job_valid(state.info, self.accounts.cluster) is not None:
-            self.lines.stand(state, Standing.WAITING, Reason.NOT_ENOUGH_TASKS)
+        elif invalid := self.session.job_valid(state.info, self.accounts.cluster):
+            self.lines.stand(state, Standing.WAITING, of_invalid(invalid)[0])
         elif state.releasing_nominations:
             self.lines.stand(state, Standing.WAITING, reason)
         elif state.stopping:

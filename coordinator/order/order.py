@@ -20,6 +20,7 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 from __future__ import annotations
 
 import heapq
+from itertools import islice
 
 from coordinator.jobs.pending_reasons import of_counts
 from coordinator.jobs.state import (
@@ -44,6 +45,11 @@ URGENT_ATTEMPTS = 3
 """A job that loses conflicts goes to the front at most this many times in a row; then it waits in
 its line, so that a refusal that repeats (a full queue) cannot spin."""
 
+
+PLUGIN_SECONDS = 1.0
+PLUGIN_ASKS = 256
+"""How often, and about how many jobs, plugins that raised are asked again after a change of
+capacity: a rule may have raised because of how full the cluster was."""
 
 ALLOCATING = "allocate"
 NEVER = -1
@@ -73,6 +79,8 @@ class Order(Sessions):
         self.window = window
         self.tail_limit = tail_limit
         self.walls = walls
+        self._asked_plugins = 0, 0.0
+        """The capacity's changes, and the time, when plugins that raised were last asked again."""
         self.reachable: set[int] = set()
         """Shards that have a live worker."""
         self.picking = Picking(
@@ -93,9 +101,24 @@ class Order(Sessions):
             _, jid, stamp = heapq.heappop(self._later)
             if jid in self.jobs and self.jobs[jid].stamp == stamp:
                 self._enqueue(self.jobs[jid], Hold.BIND_FAILED, urgent=True)
+        if self.session.guarded:
+            self._ask_plugins_again()
         self.repair_due()
         if self.entry.waiting:
             self.admit_waiting()
+
+    def _ask_plugins_again(self) -> None:
+        """After a change of capacity, ask once more about some jobs of which a plugin raised."""
+        changes, (seen, at) = self.accounts.capacity.changes, self._asked_plugins
+        if changes == seen or self.now < at + PLUGIN_SECONDS:
+            return
+        self._asked_plugins = changes, self.now
+        raised = self.lines.outside()[Reason.PLUGIN_ERROR]
+        if not raised:
+            return
+        waiting = (state for state in self.jobs.values() if state.reason is Reason.PLUGIN_ERROR)
+        for state in islice((s for s in waiting if s.standing is Standing.WAITING), PLUGIN_ASKS):
+            self._enqueue(state, Reason.PENDING_EVALUATION)
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None where nothing can be tried now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from coordinator.jobs.pending_reasons import INVALID
 from coordinator.jobs.repairs import Repairs
 from coordinator.jobs.state import JobState, Standing, progress, recount
 from coordinator.jobs.table import BACKFILL
@@ -84,7 +85,7 @@ class Sessions(Repairs):
         state.need = None  # the order of its roles may be another
         state.tried.clear()
         state.slow = None
-        waits = state.standing is Standing.WAITING and state.reason == Reason.NOT_ENOUGH_TASKS
+        waits = state.standing is Standing.WAITING and state.reason in INVALID
         waits = self._regroup(state) or waits
         ready = state.standing is Standing.READY
         if ready and state.line is None:  # urgent, and stays where it is, unless invalid now

@@ -18,6 +18,7 @@ import orjson
 import structlog
 
 from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.plugin_errors import Contain
 from shard_worker.framework.session import Session
 from shared.policy.file import ACCEPTED_FILE, read_text, unwrap
 from shared.policy.model import PolicyError
@@ -32,9 +33,10 @@ class PolicyFollower:
     """``content``: the policy in force, None = the default. ``generation``: rises with each
     change."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, contain: Contain | None = None) -> None:
         """Reads the file. Raises SettingsError where it is invalid and no earlier policy is
-        kept."""
+        kept. ``contain``: takes what rules of the sessions raise."""
+        self._contain = contain
         self.file = settings.policy
         self.content: dict[str, Any] | None = None
         self.generation = 0
@@ -62,7 +64,10 @@ class PolicyFollower:
 
     def session(self) -> Session:
         """A session of the policy in force."""
-        return open_session(DEFAULT_POLICY if self.content is None else parse_policy(self.content))
+        policy = DEFAULT_POLICY if self.content is None else parse_policy(self.content)
+        session = open_session(policy)
+        session.contain = self._contain
+        return session
 
     def look(self) -> Session | None:
         """Read the file; returns a session where the policy changed, else None. May block."""
@@ -86,6 +91,7 @@ class PolicyFollower:
         except PolicyError as error:
             self._refuse(_told(self.file, error))
             return None
+        session.contain = self._contain
         self.error, self._loaded = None, time.time()
         if content == self.content:
             log.info("Read the policy again: it says the same", file=str(self.file))

@@ -97,7 +97,8 @@ class Service:
         self._shards = shards
         self._ledger = ledger
         self._cluster = cluster
-        self._policies = PolicyFollower(settings)
+        self.probes = Probes(loop_time)
+        self._policies = PolicyFollower(settings, contain=self.probes.plugin_errors.raised)
         self._tokens = open_gate(settings)
         self._listener = listener_options(settings)
         self.core = Coordinator(
@@ -119,7 +120,6 @@ class Service:
         self.intake = Intake()
         self.jobs = JobLoop(self.core, self.intake)
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
-        self.probes = Probes(loop_time)
         self.objects: Objects
         """What the API serves; set as soon as we lead."""
         self._guard = asyncio.Lock()
@@ -371,6 +371,7 @@ class Service:
                 checks=[
                     HealthCheck("leading", self._leading),
                     HealthCheck("ledger_audit", self._audited, needed=False),
+                    HealthCheck("plugins", self._plugins, needed=False),
                     *token_checks(self._tokens),
                 ],
                 listener=self._listener,
@@ -383,6 +384,11 @@ class Service:
 
     def _audited(self) -> str:
         return self.core.tally.ledger_audit.message(time.time())
+
+    def _plugins(self) -> str:
+        if not self.core.order.session.guarded:
+            return ""
+        return self.probes.plugin_errors.message(self.counts.reasons())
 
     def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
         self.core.recorded(items, applied)

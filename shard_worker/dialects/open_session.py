@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shard_worker.dialects.volcano.registry import build_plugin, reads_residents
+from shard_worker.dialects.volcano.registry import PLUGINS, build_plugin, reads_residents
+from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.session import Plugin, Session
-from shared.policy.model import PluginOption, Policy
+from shared.policy.model import PluginOption, Policy, PolicyError
 
 
 def open_session(
@@ -14,7 +15,7 @@ def open_session(
 ) -> Session:
     """Create the policy's plugins and let each register, in the order of the tiers. ``makers``:
     factories of plugins that only the caller has, by name. Raises PolicyError if a plugin does not
-    accept an argument.
+    accept an argument; PluginError, one of those, if one from outside raises anything else.
     """
     local_makers = makers or {}
     session = Session(policy)
@@ -22,6 +23,14 @@ def open_session(
     for tier, options in enumerate(policy.tiers):
         for option in options:
             make = local_makers.get(option.name, build_plugin)
-            with session.speaking(tier, option):
-                make(option).on_session_open(session)
+            guarded = option.name not in PLUGINS and option.name not in local_makers
+            with session.speaking(tier, option, guarded=guarded):
+                try:
+                    make(option).on_session_open(session)
+                except PolicyError:
+                    raise
+                except Exception as error:
+                    if not guarded:
+                        raise
+                    raise PluginError(option.name, "on_session_open", error) from error
     return session

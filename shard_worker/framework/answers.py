@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from shard_worker.framework import extension_points as points
 from shard_worker.framework.extension_points import Compare, Point, Rank
-from shard_worker.framework.registration import Registered, Registration, there
+from shard_worker.framework.registered import Registered, there
+from shard_worker.framework.registration import Registration
 from shard_worker.framework.rules import Check, Purpose, Scores
 from shard_worker.session_model.priority_queue import LiveQueue, PriorityQueue
 from shard_worker.session_model.queue_totals import link

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shard_worker.framework.extension_points import (
     ALLOCATABLE,
@@ -61,6 +60,8 @@ from shard_worker.framework.extension_points import (
     Point,
     Rank,
 )
+from shard_worker.framework.plugin_errors import Contain, Guard
+from shard_worker.framework.registered import Registered, there
 from shard_worker.framework.rules import (
     ArrayScore,
     ByKind,
@@ -84,24 +85,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F")
 S = TypeVar("S")
-F_co = TypeVar("F_co", covariant=True)
-S_co = TypeVar("S_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Registered(Generic[F_co, S_co]):
-    """A rule at an extension point, with the tier and plugin it came from.
-
-    ``fn`` is its form for the fast path, None where it has none there; ``scalar`` that for sessions
-    over a world, None where ``fn`` serves them too."""
-
-    tier: int
-    plugin: str
-    fn: F_co
-    scalar: S_co
-    scope: Scope | None = None
-    symmetric: bool = False
-    """Sessions over a world ask it for every class, although turns without a session need not."""
 
 
 class Registration:
@@ -123,12 +106,20 @@ class Registration:
         self.entering: list[Callable[[World], None]] = []
         """Called with each world that the session enters, before any change to it: for rules that
         depend on its initial state."""
+        self.contain: Contain | None = None
+        """Takes what guarded rules raise, so that they answer all the same: in the coordinator.
+        None: PluginError is raised."""
+        self.guarded: set[str] = set()
+        """The plugins from outside, whose rules are guarded."""
         self._speaker: tuple[int, PluginOption] | None = None
 
     @contextmanager
-    def speaking(self, tier: int, option: PluginOption) -> Iterator[None]:
-        """Register everything inside the block for this plugin."""
+    def speaking(self, tier: int, option: PluginOption, *, guarded: bool = False) -> Iterator[None]:
+        """Register everything inside the block for this plugin. ``guarded``: what its rules raise
+        is a PluginError."""
         self._speaker = (tier, option)
+        if guarded:
+            self.guarded.add(option.name)
         try:
             yield
         finally:
@@ -155,6 +146,10 @@ class Registration:
         if point.name not in spoken:
             spoken.append(point.name)
         if point.flag is None or option.enabled(point.flag):
+            if option.name in self.guarded:
+                guard = Guard(option.name, point.name, lambda: self.contain)
+                fn = guard.rule(fn)
+                scalar = guard.rule(scalar, is_comparison=True)
             rule = Registered(tier, option.name, fn, scalar, scope, symmetric)
             self._rules[point].append(rule)
 
@@ -441,10 +436,3 @@ class Registration:
     def add_event_handler(self, handler: EventHandler) -> None:
         """Called with every allocation, nomination and eviction, and when one is undone."""
         self.add(EVENT_HANDLER, None, scalar=handler)
-
-
-def there(form: F | None) -> F:
-    """The form that a rule has where it lacks the other one."""
-    if form is None:
-        raise TypeError("a rule needs a function for sessions, or its form for the fast path")
-    return form

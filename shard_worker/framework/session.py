@@ -9,7 +9,8 @@ about gangs (:class:`Progress`): those questions are here. What a session over a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
@@ -40,7 +41,8 @@ from shard_worker.framework.extension_points import (
     Rank,
 )
 from shard_worker.framework.operation import Operation
-from shard_worker.framework.registration import Registered, there
+from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.framework.registered import Registered, there
 from shard_worker.framework.rules import ABSTAIN, Mask, NodeColumns, Rows
 from shard_worker.session_model.queue_limits import Lacking
 from shard_worker.session_model.queue_totals import charge_total
@@ -270,12 +272,41 @@ class Session(Answers):
         return all(h.fn(queue, requests, cluster) for h in hooks if h.fn is not None)
 
     def job_valid(self, info: JobInfo, cluster: ClusterInfo) -> str | None:
-        """JobValid: None, or why the job cannot be scheduled as it stands."""
+        """JobValid: None, or why the job cannot be scheduled as it stands. A job about which a
+        plugin from outside raises, here or in the orders, is not valid."""
+        if self.guarded and self.contain is not None:
+            error = self._error_about(info, cluster)
+            if error is not None:
+                self.contain(error)
+                return error.reason
         for hook in self.rules(JOB_VALID):
             reason: str | None = hook.fn(info, cluster)
             if reason is not None:
                 return reason
         return None
+
+    def _error_about(self, info: JobInfo, cluster: ClusterInfo) -> PluginError | None:
+        """What the rules raise that order the job, its roles and its queue, or share among
+        queues."""
+        with self.watching() as errors:
+            queue = cluster.queues.get(info.qid)
+            if queue is not None:
+                self.queue_key(queue, cluster)
+                self.overused(queue, cluster)
+            self.job_key(info, cluster)
+            for role in info.job.roles:
+                self.task_key(role)
+        return next(iter(errors), None)
+
+    @contextmanager
+    def watching(self) -> Iterator[list[PluginError]]:
+        """Contain what rules raise inside the block, in this list alone."""
+        errors: list[PluginError] = []
+        contain, self.contain = self.contain, errors.append
+        try:
+            yield errors
+        finally:
+            self.contain = contain
 
     def job_enqueueable(self, info: JobInfo, cluster: ClusterInfo) -> bool:
         """JobEnqueueable: the job's pods may be created."""

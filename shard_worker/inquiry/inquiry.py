@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shard_worker.dialects.volcano.plugins.node.extender import Extender
+from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.rules import Check
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
 from shard_worker.inquiry.funnel import funnel
@@ -147,6 +148,15 @@ class _Trial:
         self.statements: list[Statement] = []
 
     def turn(self, index: int, original: Turn) -> InquiryFinding:
+        """What the turn would come to; a plugin that raises is why it would come to nothing."""
+        try:
+            with self._view.undone_if_raised():
+                return self._turn(index, original)
+        except PluginError as error:
+            reasons = {error.reason: int(self._view.exists().sum())}
+            return InquiryFinding(original.jid, OutcomeCode.INFEASIBLE, reasons=reasons)
+
+    def _turn(self, index: int, original: Turn) -> InquiryFinding:
         numbers, view = self._numbers, self._view
         runs = [replace(run, cid=numbers.get(run.cid, run.cid)) for run in original.runs]
         turn = replace(original, runs=runs)

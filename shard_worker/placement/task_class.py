@@ -9,6 +9,8 @@ others'.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -347,3 +349,9 @@ class CompiledClasses:
         if len(self._kept) > self._limit:
             del self._kept[next(iter(self._kept))]
         return compiled
+
+    def forget(self, cids: Iterable[int]) -> None:
+        """Compile these classes anew when they are next needed: a rule raised while rows of them
+        were evaluated."""
+        for cid in cids:
+            self._kept.pop(cid, None)

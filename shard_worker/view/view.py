@@ -7,7 +7,8 @@ statements added stays on top of the records until the statement is undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +101,8 @@ class View:
         self._looks: CodedColumn[Look] | None = None
         self._images: CodedColumn[Images] | None = None
         self._cordoned: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._shifts: list[tuple[int, TaskClass, int, int]] | None = None
+        """Shifts since the block of :meth:`undone_if_raised` began; None outside of one."""
 
     # --- what plugins read --------------------------------------------------------------------
 
@@ -392,6 +395,8 @@ class View:
         if cls.things:
             self.things.shift(kind, cls.things, row, times)
         self.changes.mark(row)
+        if self._shifts is not None:
+            self._shifts.append((kind, cls, row, times))
 
     def shift_many(self, kind: int, cls: TaskClass, rows: Sequence[int], times: int) -> None:
         """:meth:`shift` of many rows (the same row may come several times)."""
@@ -400,6 +405,23 @@ class View:
             for row in rows:
                 self.things.shift(kind, cls.things, row, times)
         self.changes.mark_all(rows)
+        if self._shifts is not None:
+            self._shifts += [(kind, cls, row, times) for row in rows]
+
+    @contextmanager
+    def undone_if_raised(self) -> Iterator[None]:
+        """Undo every shift of the block if it raises, wherever it raises."""
+        shifts: list[tuple[int, TaskClass, int, int]] = []
+        self._shifts = shifts
+        try:
+            yield
+        except BaseException:
+            self._shifts = None
+            for kind, cls, row, times in reversed(shifts):
+                self.shift(kind, cls, row, -times)
+            raise
+        finally:
+            self._shifts = None
 
     def ahead(self, cls: TaskClass, row: int) -> bool:
         """Whether no more of the class's requests is promised on the row than it will have."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from shard_worker.framework.plugin_errors import PluginError
 from shared.codec.checked import count, mapping, row, text
 from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Verdict
 from shared.telemetry.histogram import Histogram, exponential
@@ -44,9 +45,11 @@ class WorkerFigures:
         "commit_seconds",
         "drifted",
         "operations",
+        "plugin_errors",
         "replays",
         "session_seconds",
         "statements",
+        "tracebacks",
         "wasted",
     )
 
@@ -56,6 +59,10 @@ class WorkerFigures:
         self.replays = 0
         self.drifted = 0
         """Rows of the view that were not the ledger's."""
+        self.plugin_errors: Counter[str] = Counter()
+        """Turns that ended because a plugin from outside raised, by plugin."""
+        self.tracebacks: dict[str, str] = {}
+        """What plugins raised, ``PLUGIN POINT EXCEPTION`` -> traceback; the first of each alone."""
         self.operations = Histogram(OPERATIONS)
         self.commit_seconds = Histogram(COMMIT_SECONDS)
         self.session_seconds = Histogram(SESSION_SECONDS)
@@ -67,11 +74,19 @@ class WorkerFigures:
         if wasted:
             self.wasted[result] += wasted
 
+    def raised(self, error: PluginError, *, traced: bool) -> None:
+        """Count what a plugin raised. ``traced``: one traceback of the kind was sent before."""
+        self.plugin_errors[error.plugin] += 1
+        if not traced:
+            self.tracebacks[error.kind] = error.traceback
+
     def add(self, figures: WorkerFigures) -> None:
         self.statements.update(figures.statements)
         self.wasted.update(figures.wasted)
         self.replays += figures.replays
         self.drifted += figures.drifted
+        self.plugin_errors.update(figures.plugin_errors)
+        self.tracebacks = figures.tracebacks | self.tracebacks
         self.operations.add(figures.operations)
         self.commit_seconds.add(figures.commit_seconds)
         self.session_seconds.add(figures.session_seconds)
@@ -86,17 +101,22 @@ class WorkerFigures:
             self.commit_seconds.plain(),
             self.session_seconds.plain(),
             self.drifted,
+            self.plugin_errors,
+            self.tracebacks,
         ]
 
     @classmethod
     def of(cls, plain: Any) -> WorkerFigures:
         """The inverse of :meth:`plain`. Errors: Malformed."""
         figures = cls()
-        statements, wasted, replays, operations, commit, session, drifted = row(plain, "figures", 7)
+        values = row(plain, "figures", 9)
+        statements, wasted, replays, operations, commit, session, drifted, errors, traces = values
         figures.statements = Counter(mapping(statements, "figures.statements", text, count))
         figures.wasted = Counter(mapping(wasted, "figures.wasted", text, count))
         figures.replays = count(replays, "figures.replays")
         figures.drifted = count(drifted, "figures.drifted")
+        figures.plugin_errors = Counter(mapping(errors, "figures.plugin_errors", text, count))
+        figures.tracebacks = mapping(traces, "figures.tracebacks", text, text)
         figures.operations = Histogram.of(OPERATIONS, operations)
         figures.commit_seconds = Histogram.of(COMMIT_SECONDS, commit)
         figures.session_seconds = Histogram.of(SESSION_SECONDS, session)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.session import Session
 from shard_worker.inquiry.findings import InquiryFinding
 from shard_worker.inquiry.inquiry import Inquiry, examine
@@ -24,6 +25,7 @@ from shard_worker.turns.flat_turn import PlacedTurn, place
 from shard_worker.turns.session_turn import SessionPlaced, SessionTurns
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
 from shared.ledger.codec import accepted_runs
 from shared.ledger.entries.log import LogEntry
@@ -32,7 +34,6 @@ from shared.messages.messages import (
     ACCEPTED,
     NOBODY,
     NOMINATE,
-    TRUE_CONFLICTS,
     Answer,
     CommitBatch,
     CommitReply,
@@ -96,38 +97,6 @@ class Outcomes:
 Instruction = CommitBatchRequest | Outcomes
 
 
-@dataclass(slots=True)
-class Tally:
-    """The ledger's verdicts on the statements of a turn."""
-
-    committed: int = 0
-    rechecked: int = 0
-    conflicts_true: int = 0
-    conflicts_read: int = 0
-
-    def count(self, verdict: Verdict) -> None:
-        """Count the verdict on a statement, or on a refused tail operation."""
-        if verdict in ACCEPTED:
-            self.committed += 1
-            self.rechecked += verdict is Verdict.RECHECKED
-        elif verdict in TRUE_CONFLICTS:
-            self.conflicts_true += 1
-        else:
-            self.conflicts_read += 1
-
-
-@dataclass(slots=True)
-class Attempt:
-    """A turn that was placed on the view and is not decided yet."""
-
-    turn: Turn
-    placed: PlacedTurn
-    message: messages.Statement
-    operations: int
-    repairs: int = 0
-    tally: Tally = field(default_factory=Tally)
-
-
 class Worker:
     """Places turns on a view and commits them to the ledger."""
 
@@ -152,6 +121,8 @@ class Worker:
         self._turns = SessionTurns(lambda: open_session(session.policy), view=view, mode=mode)
         """For turns that need a session."""
         self._figures = WorkerFigures()
+        self._traced: set[str] = set()
+        """Kinds of plugin errors whose traceback was sent."""
         self._epoch: Epoch | None = None
         self._run_id = ""
         self._sequence = 0
@@ -267,7 +238,26 @@ class Worker:
     # --- placing ------------------------------------------------------------------------------
 
     def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
-        """Place a turn on the view: an attempt to commit, or an outcome at once."""
+        """Place a turn on the view: an attempt to commit, or an outcome at once. What a plugin from
+        outside raises is the outcome; the view is then as before."""
+        if not self.session.guarded:
+            return self._place(turn, tally, repairs)
+        try:
+            with self.view.undone_if_raised():
+                return self._place(turn, tally, repairs)
+        except PluginError as error:
+            return self._raised(turn, error, tally)
+
+    def _raised(self, turn: Turn, error: PluginError, tally: Tally) -> Outcome:
+        """The outcome of a turn in which a plugin raised: nothing fits until something changes."""
+        self._figures.raised(error, traced=error.kind in self._traced)
+        self._traced.add(error.kind)
+        self.classes.forget({run.cid for run in turn.runs})
+        outcome = self._outcome(turn, OutcomeCode.INFEASIBLE, tally)
+        outcome.reasons[error.reason] = int(self.view.exists().sum())
+        return outcome
+
+    def _place(self, turn: Turn, tally: Tally, repairs: int) -> Attempt | Outcome:
         if turn.world:
             return self._try_session(turn, tally, repairs)
         classes = self.view.classes
@@ -303,7 +293,12 @@ class Worker:
 
     def _shuffle(self, turn: Turn) -> list[Outcome]:
         """Run a turn without a job: its statements are judged one by one, and not tried again."""
-        for placed in self._turns.shuffle(turn, now=self._now):
+        try:
+            with self.view.undone_if_raised():
+                statements = self._turns.shuffle(turn, now=self._now)
+        except PluginError as error:
+            return [self._raised(turn, error, Tally())]
+        for placed in statements:
             self._waiting.append(self._attempt_of(turn, placed, Tally(), self.limits.repairs))
         return [self._outcome(turn, OutcomeCode.INFEASIBLE, Tally())]
 

@@ -10,6 +10,7 @@ class Reason(StrEnum):
 
     DEACTIVATED = "Deactivated"
     MISCONFIGURED = "Misconfigured"
+    PLUGIN_ERROR = "PluginError"
     NO_MATCHING_NODES = "NoMatchingNodes"
     EXCEEDS_NODE_CAPACITY = "ExceedsNodeCapacity"
     EXCEEDS_CAPABILITY = "ExceedsCapability"

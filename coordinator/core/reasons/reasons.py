@@ -24,11 +24,13 @@ from coordinator.jobs.pending_reasons import (
     Why,
     cut,
     of_counts,
+    of_invalid,
     skip_of,
     told_counts,
 )
 from coordinator.jobs.state import JobState, LastTurn, Need, Standing, amounts, core_need, gated
 from shard_worker.dialects.volcano.actions.enqueue import refusal
+from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.session_model.workload import QueueInfo
 from shard_worker.view.node_reasons import PARTLY
 from shared.messages.messages import OutcomeCode
@@ -45,7 +47,12 @@ def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> W
     """Why a job waits; None where no task of it waits. ``names``: the resource of each slot."""
     if state.standing in (Standing.DONE, Standing.SETTLED):
         return None
-    return _Judge(core, state, names).judge()
+    judge, session = _Judge(core, state, names), core.order.session
+    if not session.guarded:
+        return judge.judge()
+    with session.watching() as errors:
+        verdict = judge.judge()
+    return judge.raised(errors[0]) if errors else verdict
 
 
 def kept_out_by(
@@ -129,7 +136,7 @@ class _Judge:
             return self._say(Reason.QUEUE_CLOSED, f"queue {job.queue} is closed; open it")
         missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
         if missing is not None:
-            return self._say(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+            return self._say(*of_invalid(missing))
         return self._waits(need)
 
     def _best_effort(self) -> Why | None:
@@ -142,7 +149,7 @@ class _Judge:
             return self._say(Reason.QUEUE_CLOSED, f"queue {state.job.queue} is closed; open it")
         missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
         if missing is not None:
-            return self._say(Reason.NOT_ENOUGH_TASKS, missing.partition(": ")[2] or missing)
+            return self._say(*of_invalid(missing))
         if state.job.jid in self.order.entry.waiting:
             return self._at_the_door()
         if state.last is not None and (verdict := self._after_try(state.last, ())) is not None:
@@ -203,6 +210,10 @@ class _Judge:
             text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks{self._who()}"
             return self._say(Reason.PENDING_EVALUATION, f"{text}; it is placed again in a moment")
         return self._turn()
+
+    def raised(self, error: PluginError) -> Why:
+        """The answer for a job about which a plugin from outside raises."""
+        return self._say(Reason.PLUGIN_ERROR, str(error))
 
     # --- parts ----------------------------------------------------------------------------------
 

@@ -205,6 +205,8 @@ class CoordinatorMetrics(Collector):
     def _cluster(self, page: MetricsPage) -> None:
         core, probes = self._core, self._probes
         page.put("worker_restarts_total", core.tally.workers_lost)
+        for plugin in core.order.session.guarded | probes.plugin_errors.counts.keys():
+            page.put("plugin_errors_total", probes.plugin_errors.counts[plugin], plugin)
         page.put("rebalance_moves_total", core.tally.nodes_moved)
         page.put_histogram("handover_duration_seconds", probes.handovers)
         for result in BINDS.values():

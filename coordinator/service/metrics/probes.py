@@ -15,6 +15,7 @@ from coordinator.cluster.protocol import BindAnswer
 from coordinator.intake.admission.result import Admission
 from coordinator.ledger_refusals import LedgerRefusals
 from coordinator.service.metrics.loop_time import LoopTime
+from coordinator.service.plugin_errors import PluginErrors
 from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.transport import PlaceReply
 from shared.messages.messages import OutcomeCode
@@ -61,6 +62,7 @@ class Probes:
         self.list_codes: Counter[int] = Counter()
         """Answers to lists, by HTTP status."""
         self.refusals = LedgerRefusals()
+        self.plugin_errors = PluginErrors()
         self.loop_lag = Histogram(LAG_SECONDS)
         self.ledger = Histogram(ROUNDTRIP_SECONDS)
 
@@ -77,6 +79,7 @@ class Probes:
             if shard not in self.workers:
                 self.workers[shard] = WorkerFigures()
             self.workers[shard].add(reply.figures)
+            self.plugin_errors.of_worker(shard, reply.figures)
 
     def bound(self, answers: Sequence[int], seconds: float) -> None:
         """The cluster answered a call for so many tasks."""

@@ -2,7 +2,7 @@
 
 Names get the prefix ``quadrant_``; units are base units. A label never holds the name of a job, a
 task, a node or a user, nor free text: its values are known beforehand, or they are the queues, the
-shards, and the resources that nodes offer.
+shards, the plugins of the policy, and the resources that nodes offer.
 
 ``python -m coordinator.service.metrics.table`` prints ``docs/metrics.md``.
 """
@@ -181,6 +181,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         _gauge("shard_inflight_statements", "Turns it was sent whose outcome is open", "shard"),
         _counter("worker_restarts_total", "Workers that were lost and replaced"),
+        _counter(
+            "plugin_errors_total", "What plugins from outside this repository raised", "plugin"
+        ),
         _histogram(
             "handover_duration_seconds",
             "From the loss of a worker to its successor's start",

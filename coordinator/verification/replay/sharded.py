@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.memory import KeptPod, Memory
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
 from coordinator.verification.replay.fill_ledger import fill
@@ -29,8 +30,9 @@ from shard_worker.session_model.status import Status
 from shard_worker.view.mode import Mode
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
+from shared.messages.reason import Reason
 from shared.model.model import Job
-from shared.policy.model import Policy
+from shared.policy.model import Policy, PolicyError
 
 QUIET = 5.0
 """The run ends after this many seconds of virtual time without changes."""
@@ -58,7 +60,7 @@ def run_sharded(
     step: Callable[[], None] = lambda: None,
 ) -> ReplayResult:
     """Run until nothing changes any more. ``step`` is called after each half second of virtual
-    time."""
+    time. Raises PolicyError if a plugin from outside raises."""
     dealt = deal(recorded, sharding.seed)
 
     def core() -> Coordinator:
@@ -82,6 +84,9 @@ def run_sharded(
     _run(simulation, step)
     order = simulation.core.order
     words = {jid: state.reason for jid, state in order.jobs.items()}
+    for jid, reason in words.items():
+        if reason is Reason.PLUGIN_ERROR and (waits := why(simulation.core, order.jobs[jid])):
+            raise PolicyError(waits.message)  # the run would say nothing about the policy
     dealt = replace(dealt, standings=[_admitted(s, order) for s in dealt.standings])
     return result_of_log(name, dealt, simulation.ledger, began=began, policy=policy, words=words)
 

@@ -13,7 +13,8 @@ from random import Random
 from shard_worker.placement.statement import Statement
 from shard_worker.turns.session_turn import SessionPlaced
 from shard_worker.view.mode import Mode
-from shard_worker.worker.worker import Attempt, Tally, Worker
+from shard_worker.worker.attempts import Attempt, Tally
+from shard_worker.worker.worker import Worker
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import (
     GUARD_GANG,

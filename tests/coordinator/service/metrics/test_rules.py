@@ -32,6 +32,7 @@ UNITS = ("seconds", "bytes", "ratio")
 NOT_BASE = re.compile(r"_(ms|us|milliseconds|microseconds|minutes|percent|mib|gib)(_|$)")
 LABELS = {
     "action",
+    "plugin",
     "attempts",
     "cause",
     "code",

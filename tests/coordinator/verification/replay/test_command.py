@@ -18,6 +18,7 @@ from tests.coordinator.verification.replay.build import (
     policy,
     priority,
 )
+from tests.shard_worker.framework.installed import frail_policy, install_frail
 
 LOW = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
 KEEP = policy("allocate", "priority", "gang", "conformance", "predicates")
@@ -159,3 +160,29 @@ def test_a_pod_of_its_own_that_waits_is_told(quadrant: Quadrant, shards: str) ->
     [line] = quadrant(f"alone.yaml --policy keeps.yaml{shards} -o json").lines
     assert [*line["pods"]] == ["ns/too-large"]
     assert line["pods"]["ns/too-large"]["reasons"]
+
+
+@pytest.mark.parametrize("form", ["", " --shards 1 --mode none", " --shards 2 --mode soft"])
+@pytest.mark.parametrize("at", ["LivePredicate", "Overused"])
+def test_a_plugin_that_raises_is_one_line(
+    quadrant: Quadrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, at: str
+) -> None:
+    install_frail(tmp_path, monkeypatch)
+    quadrant.file("frail.yaml", frail_policy(at))
+    queue = {"kind": "Queue", "apiVersion": "scheduling.volcano.sh/v1beta1"}
+    quadrant.file(
+        "asks.yaml",
+        {
+            "kind": "List",
+            "items": [
+                node("a"),
+                queue | {"metadata": {"name": "frail"}, "spec": {"weight": 1}},
+                group("bad", queue="frail"),
+                pod("bad-0", group="bad", cpu=2),
+            ],
+        },
+    )
+    said = quadrant(f"asks.yaml --policy frail.yaml{form}")
+    assert (said.code, said.out) == (1, "")
+    (line,) = said.err.splitlines()
+    assert f"plugin frail raised at {at}: " in line

@@ -6,7 +6,7 @@ import pytest
 
 from shard_worker.dialects.volcano.plugins.queue.overcommit import in_use
 from shard_worker.framework.extension_points import JOB_ENQUEUEABLE, JOB_PIPELINED
-from shard_worker.framework.registration import there
+from shard_worker.framework.registered import there
 from shard_worker.framework.rules import ABSTAIN, PERMIT, REJECT
 from shard_worker.framework.session import Session
 from shard_worker.harness import Cluster, Named

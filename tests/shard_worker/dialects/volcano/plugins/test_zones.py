@@ -10,7 +10,7 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.dialects.volcano.actions.run import run_actions
 from shard_worker.dialects.volcano.plugins.job.tdm import Hours, dispensable
 from shard_worker.framework.extension_points import JOB_ORDER, JOB_STARVING
-from shard_worker.framework.registration import there
+from shard_worker.framework.registered import there
 from shard_worker.harness import Cluster
 from shard_worker.session_model.status import Status
 from shared.model.model import PriorityClass

@@ -1,0 +1,35 @@
+"""A rule as a session keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from shard_worker.framework.rules import Scope
+
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered(Generic[F_co, S_co]):
+    """A rule at an extension point, with the tier and plugin it came from.
+
+    ``fn`` is its form for the fast path, None where it has none there; ``scalar`` that for sessions
+    over a world, None where ``fn`` serves them too."""
+
+    tier: int
+    plugin: str
+    fn: F_co
+    scalar: S_co
+    scope: Scope | None = None
+    symmetric: bool = False
+    """Sessions over a world ask it for every class, although turns without a session need not."""
+
+
+def there(form: F | None) -> F:
+    """The form that a rule has where it lacks the other one."""
+    if form is None:
+        raise TypeError("a rule needs a function for sessions, or its form for the fast path")
+    return form

@@ -1,0 +1,90 @@
+"""A plugin of a third party that raises in the coordinator: its jobs wait, the others go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.reasons import why
+from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.order.order import Order
+from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.plugin_errors import PluginError
+from shared.messages.reason import Reason
+from shared.model.model import Job
+from shared.policy.volcano import parse_policy
+from tests.coordinator.order.helpers import job, order
+from tests.shard_worker.framework.installed import frail_policy, install_frail
+
+pytestmark = pytest.mark.usefixtures("_frail")
+
+
+@pytest.fixture
+def _frail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_frail(tmp_path, monkeypatch)
+
+
+def named(jid: int, name: str, queue: str = "a") -> Job:
+    return replace(job(jid, queue=queue), name=name)
+
+
+def order_with(at: str, caught: list[PluginError]) -> Order:
+    made = order(queues=("a", "frail"), window=16)
+    session = open_session(parse_policy(frail_policy(at)))
+    session.contain = caught.append
+    made.adopt(session)
+    return made
+
+
+def turns(of: Order) -> list[int]:
+    of.begin(0.0)
+    found = []
+    while (turn := of.next_turn()) is not None:
+        found.append(turn.jid)
+    return found
+
+
+@pytest.mark.parametrize("at", ["JobOrder", "JobValid", "Overused"])
+def test_the_job_waits_with_the_name_and_the_others_have_their_turns(at: str) -> None:
+    caught: list[PluginError] = []
+    core = Coordinator(order_with(at, caught), Dispatcher(1))
+    core.order.put_job(named(1, "bad", queue="frail"))
+    core.order.put_job(named(2, "good"))
+    assert turns(core.order) == [2]
+    assert {error.point for error in caught} == {at}
+    before = len(caught)
+    found = why(core, core.order.jobs[1])
+    assert found is not None
+    assert found.reason is Reason.PLUGIN_ERROR
+    assert found.message.startswith(f"plugin frail raised at {at}: ")
+    assert len(caught) == before  # who asks why counts nothing
+    assert turns(core.order) == []
+
+
+def test_a_policy_without_it_lets_the_job_go() -> None:
+    caught: list[PluginError] = []
+    waiting = order_with("JobOrder", caught)
+    waiting.put_job(named(1, "bad"))
+    assert turns(waiting) == []
+    assert waiting.jobs[1].reason is Reason.PLUGIN_ERROR
+    waiting.adopt(
+        open_session(parse_policy("actions: allocate\ntiers: [{plugins: [{name: gang}]}]"))
+    )
+    assert turns(waiting) == [1]
+
+
+def test_it_is_asked_again_after_the_capacity_has_changed() -> None:
+    caught: list[PluginError] = []
+    waiting = order_with("JobOrder", caught)
+    waiting.put_job(named(1, "bad"))
+    waiting.begin(10.0)
+    asked = len(caught)
+    waiting.begin(20.0)
+    assert len(caught) == asked
+    waiting.accounts.capacity.freed()
+    waiting.begin(30.0)
+    assert len(caught) == asked + 1
+    assert waiting.jobs[1].reason is Reason.PLUGIN_ERROR

@@ -1,0 +1,62 @@
+"""A service with a plugin of a third party that raises. About 2 s: one service, two shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+from structlog.typing import EventDict
+
+from coordinator.verification.workloads.bulk_client import ApiClient
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.intake.objects import container, node, pod
+from tests.end_to_end.one_process.harness import running
+from tests.shard_worker.framework.installed import frail_policy, install_frail
+from tests.shared.ledger.conftest import flush
+
+
+async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lost(
+    embedded_server: EmbeddedServer,
+    short_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    log_lines: list[EventDict],
+) -> None:
+    install_frail(tmp_path, monkeypatch)
+    file = tmp_path / "policy.yaml"
+    file.write_text(frail_policy("LivePredicate"))
+    flush(embedded_server)
+    two = [container(cpu="2")]
+    pods = [pod("bad", containers=two), pod("worse", containers=two), pod("good")]
+    items = [node("n0"), node("n1"), *pods]
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        async with ApiClient(parts.url) as api:
+            body = {"kind": "List", "apiVersion": "v1", "items": items}
+            assert not (await api.submit(orjson.dumps(body))).refused
+        status = await parts.until(
+            lambda s: s["pending_reasons"].get("PluginError") == 2 and s["tasks"]["pending"] == 2
+        )
+        turns = dict(status["outcomes"])
+        async with aiohttp.ClientSession(parts.url) as client:
+            async with client.get("/health") as reply:
+                assert reply.status == 200
+                health = await reply.json()
+            async with client.get("/metrics") as reply:
+                metrics = await reply.text()
+            async with client.get("/api/v1/namespaces/ns/pods/bad") as reply:
+                shown = await reply.text()
+        assert (health["healthy"], health["ready"]) == (False, True)
+        (check,) = [c for c in health["checks"] if not c["healthy"]]
+        assert check["name"] == "plugins"
+        assert check["message"] == (
+            "plugin frail raised KeyError at LivePredicate; 2 jobs wait for it"
+        )
+        assert f'quadrant_plugin_errors_total{{plugin="frail"}} {turns["infeasible"]}' in metrics
+        assert "plugin frail raised at LivePredicate: KeyError: 'rack'" in shown
+        assert parts.service.status()["workers_lost"] == 0
+        assert parts.service.status()["outcomes"] == turns  # nothing changed: nothing is tried
+        logged = [line for line in log_lines if line["event"].startswith("A plugin raised")]
+        assert [line["plugin"] for line in logged] == ["frail"]
+        assert "in fail" in logged[0]["traceback"]

@@ -1,0 +1,99 @@
+"""A plugin of a third party that raises in a worker: its turn ends, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.view.view import View
+from shard_worker.worker.transport import PlaceReply
+from shard_worker.worker.worker import Worker
+from shared.messages.messages import OutcomeCode, Turn
+from shared.messages.reason import Reason
+from shared.messages.skips import read
+from shared.model.model import TaskClass
+from shared.policy.volcano import parse_policy
+from shared.units.slots import CPU, PODS
+from tests.shard_worker.framework.installed import frail_policy, install_frail
+from tests.shard_worker.placement.support import cls, cpus, record, turn, view_of
+from tests.shard_worker.turns.sessions import Books
+from tests.shard_worker.worker.test_worker import NOW, asked, told, worker_of
+
+ONE, TWO = 0, 1
+CLASSES = {ONE: cls(1), TWO: TaskClass(requests=((CPU, 2000), (PODS, 1)))}
+
+
+@pytest.fixture(autouse=True)
+def _frail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_frail(tmp_path, monkeypatch)
+
+
+def worker_with(at: str) -> Worker:
+    view: View = view_of([record(allocatable=cpus(8))] * 2, classes=CLASSES)
+    return worker_of(view, session=open_session(parse_policy(frail_policy(at))))
+
+
+def of_session(cid: int) -> Turn:
+    books = Books(CLASSES)
+    return books.turn(books.job(cid, [-1, -1]), "allocate")
+
+
+@pytest.mark.parametrize(
+    ("at", "point", "bad", "good"),
+    [
+        ("Predicate", "Predicate", turn(2, cid=TWO), turn(2, cid=ONE)),
+        ("NodeOrder", "NodeOrder", turn(2, cid=TWO), turn(2, cid=ONE)),
+        ("LivePredicate", "LivePredicate", of_session(TWO), of_session(ONE)),
+        ("AllocateFunc", "EventHandler", of_session(TWO), of_session(ONE)),
+    ],
+)
+def test_the_turn_ends_with_the_name_and_the_view_is_as_before(
+    at: str, point: str, bad: Turn, good: Turn
+) -> None:
+    worker = worker_with(at)
+    before = worker.view.columns.image()
+    (outcome,) = told(worker.on_turns([bad], now=NOW))
+    assert outcome.code is OutcomeCode.INFEASIBLE
+    skip = read(outcome.reasons)
+    assert skip is not None
+    assert skip[0] is Reason.PLUGIN_ERROR
+    assert skip[1] == f"plugin frail raised at {point}: KeyError: 'rack'"
+    assert worker.view.columns.image() == before
+    worker.validate()
+    assert len(asked(worker.on_turns([good], now=NOW)).statements) == 1
+
+
+def test_it_is_counted_and_its_traceback_is_sent_once_of_each_kind() -> None:
+    worker = worker_with("Predicate")
+    worker.on_turns([turn(1, cid=TWO), turn(1, cid=TWO, jid=2)], now=NOW)
+    reply = PlaceReply.decode(PlaceReply([], "0", figures=worker.take_figures()).encode())
+    figures = reply.figures
+    assert figures is not None
+    assert figures.plugin_errors == {"frail": 2}
+    ((kind, text),) = figures.tracebacks.items()
+    assert kind == "frail Predicate KeyError"
+    assert "in fail" in text
+    worker.on_turns([turn(1, cid=TWO)], now=NOW)
+    later = worker.take_figures()
+    assert (later.plugin_errors, later.tracebacks) == ({"frail": 1}, {})
+
+
+def test_an_inquiry_finds_it_too_and_is_not_counted() -> None:
+    worker = worker_with("Predicate")
+    before = worker.view.columns.image()
+    question = Inquiry(turns=[turn(1, cid=TWO)], needed=[{TWO: 1}])
+    (finding,) = worker.inquire(question, now=NOW)
+    assert finding.code is OutcomeCode.INFEASIBLE
+    assert read(finding.reasons) is not None
+    assert worker.view.columns.image() == before
+    assert not worker.take_figures().plugin_errors
+
+
+def test_one_that_does_not_open_is_an_error_of_the_policy() -> None:
+    policy = parse_policy(frail_policy("on_session_open"))
+    with pytest.raises(PluginError, match=r"^plugin frail raised at on_session_open: OSError: no"):
+        open_session(policy)
