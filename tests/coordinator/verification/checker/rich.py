@@ -28,8 +28,12 @@ RICH = parse_policy(
     {
         "actions": "enqueue, allocate, backfill, preempt, reclaim",
         "tiers": [
-            {"plugins": [{"name": n} for n in ("priority", "gang", "conformance", "pdb")]},
-            {"plugins": [{"name": n} for n in ("predicates", "capacity", "nodeorder")]},
+            {
+                "plugins": [
+                    {"name": n} for n in ("priority", "gang", "conformance", "pdb", "capacity")
+                ]
+            },
+            {"plugins": [{"name": n} for n in ("predicates", "nodeorder")]},
         ],
     }
 )

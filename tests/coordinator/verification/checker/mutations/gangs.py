@@ -32,7 +32,7 @@ def an_eviction_breaks_a_gang_that_the_statement_does_not_guard(history: History
 def a_member_is_lost_and_the_others_stay(history: History) -> None:
     started = history.status("urgent", "RUNNING")
     jid, (_, statement) = history.jid("urgent"), history.placing("urgent")
-    tix, row = statement["alloc"][0][:2]
+    tix, row = statement["alloc"][-1][:2]
     after = history.events[history.at(started) + 1]
     lost = history.entry(started, "status", items=[["LOST", jid, [tix], [row]]])
     lost["id"] += "1"
