@@ -35,12 +35,12 @@ def differences(result: ReplayResult, scenario: Mapping[str, Any]) -> list[str]:
     if "bindMap" in expect:
         same("bindMap", result.binds, expect["bindMap"])
     if "bindNumsInHyperNode" in expect:
-        numbers = sorted(_lowest(scenario["cluster"], result.binds).values())
+        numbers = sorted(lowest(scenario["cluster"], result.binds).values())
         same("bindNumsInHyperNode", numbers, sorted(expect["bindNumsInHyperNode"]))
     if "evicted" in expect:
         same("evicted", sorted(told["evicted"]), sorted(expect["evicted"]))
     for group, nodes in expect.get("pipelined", {}).items():
-        placed = [result.pipelined[p] for p in _pods(scenario, group) if p in result.pipelined]
+        placed = [result.pipelined[p] for p in pods_of(scenario, group) if p in result.pipelined]
         if not placed or not set(placed) <= set(nodes):
             found.append(f"pipelined {group}: expected on {nodes}, got {placed}")
     for group, phase in expect.get("podGroupPhase", {}).items():
@@ -50,7 +50,8 @@ def differences(result: ReplayResult, scenario: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _pods(scenario: Mapping[str, Any], group: str) -> list[str]:
+def pods_of(scenario: Mapping[str, Any], group: str) -> list[str]:
+    """The pods of a PodGroup, ``namespace/name``."""
     namespace, _, name = group.partition("/")
     return [
         f"{namespace}/{pod['metadata']['name']}"
@@ -60,7 +61,7 @@ def _pods(scenario: Mapping[str, Any], group: str) -> list[str]:
     ]
 
 
-def _lowest(cluster: Mapping[str, Any], binds: Mapping[str, str]) -> Counter[str]:
+def lowest(cluster: Mapping[str, Any], binds: Mapping[str, str]) -> Counter[str]:
     """How many binds each hyper node has that names nodes itself."""
     home = {
         member["selector"]["exactMatch"]["name"]: hyper["metadata"]["name"]

@@ -1,8 +1,8 @@
-"""``python -m tests.conformance.show [--why] [TEXT...]``: what each scenario comes out as.
+"""``python -m tests.conformance.show [--why] [--running] [TEXT...]``: what each scenario comes to.
 
 One line for each scenario whose id contains a text (all without one), then the count. Of one that
 differs: what was expected and what came, or the error; ``--why`` adds the whole result, and the
-traceback of an error.
+traceback of an error. ``--running``: through coordinator, workers and ledger, in each form.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pathlib import Path
 import typer
 
 from coordinator.verification.replay.scenario import replay
+from tests.conformance.forms import Form, differences_in
 from tests.conformance.judge import differences
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "conformance" / "volcano"
 
 
 def main(arguments: list[str]) -> int:
-    why = "--why" in arguments
-    texts = [argument for argument in arguments if argument != "--why"]
+    why, running = "--why" in arguments, "--running" in arguments
+    texts = [argument for argument in arguments if argument not in ("--why", "--running")]
     good = seen = 0
     for file in sorted(FOLDER.glob("*.json")):
         for scenario in json.loads(file.read_text(encoding="utf-8")):
@@ -35,6 +36,8 @@ def main(arguments: list[str]) -> int:
                 result = replay(scenario)
                 found = differences(result, scenario)
                 told = json.dumps(result.as_json())
+                for form in Form if running else ():
+                    found += [f"{form.value}: {line}" for line in differences_in(form, scenario)]
             except Exception as error:  # a tool for people: whatever went wrong is shown
                 found = [f"{type(error).__name__}: {error}"]
                 told = traceback.format_exc()

@@ -50,16 +50,16 @@ def replay(
         int, typer.Option("--cycles", min=1, max=10_000, metavar="N", help="Sessions in a row")
     ] = 1,
     shards: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--shards",
             min=1,
             max=1024,
             metavar="S",
-            help="Decide with so many shards: coordinator, workers and ledger on virtual time, "
-            "until nothing changes any more",
+            help="Decide as a service with so many shards does: coordinator, workers and ledger on "
+            "virtual time, until nothing changes any more; else one session over everything",
         ),
-    ] = 1,
+    ] = None,
     mode: Annotated[
         ModeChoice, typer.Option("--mode", help="With --shards: what their borders mean")
     ] = ModeChoice.NONE,
@@ -119,7 +119,7 @@ def replay(
     cases = _cases(files, policy, only, now)
     form = output or (Output.TABLE if all(case.dump for case in cases) else Output.JSON)
     other_policy = None if diff is None else read_policy(diff)
-    if shards > 1 and cycles > 1:
+    if shards is not None and cycles > 1:
         raise CommandError(
             "--cycles: with --shards the run goes on until nothing changes; leave one of them out",
             code=EXIT_USAGE,

@@ -20,16 +20,16 @@ Run = Callable[["Policy"], Iterator["ReplayResult"]]
 Step = Callable[[], None]
 
 
-def run_case(case: Case, *, cycles: int, shards: int, mode: str, seed: int) -> Run:
-    """How to decide a case under a policy."""
+def run_case(case: Case, *, cycles: int, shards: int | None, mode: str, seed: int) -> Run:
+    """How to decide a case under a policy: by sessions, or by a service with so many shards."""
 
     def run(policy: Policy) -> Iterator[ReplayResult]:
-        if shards > 1:
+        if shards is not None:
             from coordinator.verification.replay.sharded import ShardedRun, run_sharded
             from shard_worker.view.mode import Mode
 
             sharding = ShardedRun(shards=shards, mode=Mode(mode), seed=seed)
-            with progress(f"{shards} shards", None) as step:
+            with progress(f"shards: {shards}", None) as step:
                 yield run_sharded(policy, case.recorded, sharding, name=case.id, step=step)
             return
         from coordinator.verification.replay.cycles import run_cycles

@@ -1,0 +1,38 @@
+"""The forms of the running path in which every scenario is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from coordinator.verification.replay.scenario import read_scenario, replay
+from coordinator.verification.replay.sharded import ShardedRun, run_sharded
+from shard_worker.view.mode import Mode
+from tests.conformance.at_rest import differences_at_rest
+
+
+class Form(Enum):
+    """As the options of ``quadrant replay`` say it: so many workers, and what borders mean."""
+
+    ONE = "--shards 1"
+    TWO = "--shards 2 --mode none"
+    THREE_SOFT = "--shards 3 --mode soft"
+
+    def sharding(self, seed: int) -> ShardedRun:
+        match self:
+            case Form.ONE:
+                return ShardedRun(1, Mode.NONE, seed)
+            case Form.TWO:
+                return ShardedRun(2, Mode.NONE, seed)
+            case Form.THREE_SOFT:
+                return ShardedRun(3, Mode.SOFT, seed)
+
+
+def differences_in(form: Form, scenario: Mapping[str, Any], *, seed: int = 0) -> list[str]:
+    """Run the scenario in this form, and hold it against its table and one session."""
+    read = read_scenario(scenario)
+    sharding = form.sharding(seed)
+    rest = run_sharded(read.policy, read.recorded, sharding, name=read.id)
+    soft = sharding.mode is Mode.SOFT
+    return differences_at_rest(scenario, replay(scenario), rest, shards_prefer_own=soft)
