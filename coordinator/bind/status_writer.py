@@ -72,6 +72,8 @@ class Recorder:
         self._guard = guard
         self._refusals = refusals or LedgerRefusals()
         self._sequence = 0
+        self.tasks_recorded = 0
+        """Task states written so far; a task counts once for each."""
         self._queue: asyncio.Queue[_RecordRequest] = asyncio.Queue(queue_size)
 
     async def record(self, items: list[StatusItem], lapsed: list[int] | None = None) -> None:
@@ -124,6 +126,7 @@ class Recorder:
         async with self._guard:
             items = self._current(items)
             applied = await self._record(items, lapsed)
+            self.tasks_recorded += sum(map(len, applied))
             self._applied(items, applied)
 
     async def _record(self, items: list[StatusItem], lapsed: list[int]) -> list[list[int]]:

@@ -34,14 +34,18 @@ PAUSE_RATIO = 100.0
 together take at most a hundredth of a core, whatever one costs (0.8 s at 140,000 tasks, more beside
 thousands of binds a second)."""
 CALM_SHARE = 0.3
-"""A process that uses less than this part of a core has time for a pass.
+"""A process that uses less than this part of a core has time for a pass."""
+CALM_TASKS = 100.0
+"""Recorded task states a second up to which a pass may begin.
 
-Beside thousands of binds per second a pass costs five times as much, since it follows each of them,
-and competes for what is scarcest: measured 3 to 5 s of the leader's processor time beside 100,000
-binds, 12% of what they took.
+A pass follows all of them, 20 us each: beside thousands of binds a second it costs five times as
+much, and competes for what is scarcest. Measured: 3 to 5 s of the leader's processor time beside
+100,000 binds, 12% of what they took. The share of a core alone does not tell such a time: where
+100,000 nodes keep the workers busy, 600 binds a second are a sixth of a core to the leader, and on
+a machine with other work it gets no more, however much it has to do.
 """
 CALM_SECONDS = 5.0
-"""How long it must have used less; never longer than the pause."""
+"""How long both must have been lower; never longer than the pause."""
 PATIENCE_PAUSES = 10
 """A pass waits at most this many pauses for a calm time: a cluster that is never calm is audited
 too, every ten minutes."""
@@ -67,18 +71,21 @@ class LedgerAudit:
         report: Report,
         figures: AuditFigures,
         every: float,
+        recorded: Callable[[], int],
         processor_time: Callable[[], float] = time.process_time,
     ) -> None:
         """``looker``: its ledger belongs to another event loop, and is closed at the end.
         ``every``: seconds between the end of a pass and the next one; longer if :data:`PAUSE_RATIO`
         demands it or the process is busy; 0: no pauses. ``store_again``: store the known state of
-        these rows' nodes. ``processor_time``: seconds used by this process."""
+        these rows' nodes. ``recorded``: task states recorded so far; ``processor_time``: seconds
+        used by this process."""
         self._looker = looker
         self._repair = repair
         self._store_again = store_again
         self._report = report
         self._figures = figures
         self._every = every
+        self._recorded = recorded
         self._processor_time = processor_time
         self._thread: LoopThread | None = None
 
@@ -107,9 +114,12 @@ class LedgerAudit:
         """Wait until the process has been calm for a while, or patience runs out."""
         end = time.monotonic() + PATIENCE_PAUSES * self._every
         while time.monotonic() < end:
-            began, used = time.monotonic(), self._processor_time()
+            began, used, recorded = time.monotonic(), self._processor_time(), self._recorded()
             await asyncio.sleep(min(CALM_SECONDS, self._every))
-            if self._processor_time() - used < CALM_SHARE * (time.monotonic() - began):
+            seconds = time.monotonic() - began
+            if self._recorded() - recorded > CALM_TASKS * seconds:
+                continue
+            if self._processor_time() - used < CALM_SHARE * seconds:
                 return
 
     async def _look(self, work: Coroutine[Any, Any, T]) -> T:

@@ -44,4 +44,5 @@ def ledger_audit(
         report=report,
         figures=figures,
         every=every,
+        recorded=lambda: recorder.tasks_recorded,
     )

@@ -42,6 +42,7 @@ def audit(
     fault: str = "",
     *,
     every: float = 0.0,
+    recorded: Callable[[], int] = lambda: 0,
     processor_time: Callable[[], float] = time.process_time,
 ) -> LedgerAudit:
     async def repaired(request: RepairRequest) -> RepairReply:
@@ -61,6 +62,7 @@ def audit(
         report=lambda finding, outcome: f"{finding.describe()}: {outcome}",
         figures=figures,
         every=every,
+        recorded=recorded,
         processor_time=processor_time,
     )
 
@@ -159,6 +161,24 @@ async def test_a_look_waits_for_a_calm_time(clock: Clock) -> None:
     await auditing._calm()
     assert len(list(shares)) == 9
     assert clock.now == pytest.approx(6 * loop.CALM_SECONDS)
+
+
+async def test_a_look_waits_until_few_tasks_are_recorded(clock: Clock) -> None:
+    """However little the process does: others may have the cores, or be what takes the time."""
+    always = iter(lambda: 0.01, None)
+    window = loop.CALM_TASKS * loop.CALM_SECONDS
+    counts = iter([0, window * 6, 0, window + 1, 0, window, 0])
+    desk = await damaged("a-node-with-too-much-used")
+    auditing = audit(
+        desk,
+        [],
+        every=1000.0,
+        recorded=lambda: int(next(counts)),
+        processor_time=clock.processor(always),
+    )
+    await auditing._calm()
+    assert list(counts) == [0]
+    assert clock.now == pytest.approx(3 * loop.CALM_SECONDS)
 
 
 async def test_a_process_that_is_never_calm_is_audited_too(clock: Clock) -> None:
