@@ -14,7 +14,15 @@ from typing import Any
 
 from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, JobInfo, Progress, add
-from shared.messages.messages import HOLDING, UNSUCCESSFUL, Group, OutcomeCode, TaskRun, TaskState
+from shared.messages.messages import (
+    ENDED,
+    HOLDING,
+    UNSUCCESSFUL,
+    Group,
+    OutcomeCode,
+    TaskRun,
+    TaskState,
+)
 from shared.messages.reason import Hold, WaitReason
 from shared.model.model import Job, Role, TaskClass
 
@@ -162,6 +170,14 @@ class JobState:
     def unplaced(self) -> bool:
         """Whether any task is pending, best-effort ones included."""
         return bool(self.info.pending or any(self.info.best_effort))
+
+    @property
+    def ended(self) -> bool:
+        """Whether every task has ended, successfully or not. A PodGroup without pods waits for
+        them: others create these, in Volcano after its admission."""
+        if not self.states:
+            return self.job.kind != "PodGroup"
+        return sum(map(self.states.count, ENDED)) == len(self.states)
 
     def admitted_as_before(self, job: Job) -> Job:
         """The job as specified now, with the phase of its earlier admission."""

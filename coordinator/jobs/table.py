@@ -145,7 +145,7 @@ class JobBook:
         """After tasks ended: finish the job, or queue it where it has members to place again."""
         if state.standing in (Standing.OPEN, Standing.NOMINATED):
             return
-        if _ended(state):
+        if state.ended:
             self._done(state)
         elif state.standing is Standing.SETTLED and state.unplaced:
             (self._bind_failed if state.refusals else self._enqueue)(state)
@@ -352,10 +352,10 @@ class JobBook:
         if not state.info.pending:
             if any(state.info.best_effort):
                 self.lines.stand(state, Standing.WAITING, self._of_backfill(state))
-            elif _ended(state):  # its last tasks were adopted and ended while a turn was out
+            elif state.ended:  # its last tasks were adopted and ended while a turn was out
                 self._done(state)
             else:
-                self.lines.stand(state, Standing.SETTLED, Hold.NONE)
+                self._nothing_to_place(state)
         elif state.unread:
             self.lines.stand(state, Standing.WAITING, reason)
         elif state.job.dangling or state.info.qid < 0:
@@ -371,6 +371,9 @@ class JobBook:
             self.parking.park(state, self.now)
         else:
             self._line_up(state, reason, urgent=urgent)
+
+    def _nothing_to_place(self, state: JobState) -> None:
+        self.lines.stand(state, Standing.SETTLED, Hold.NONE)
 
     def _of_backfill(self, state: JobState) -> WaitReason:
         """The pending reason of a job whose remaining tasks are all placed by backfill."""
@@ -443,8 +446,3 @@ class JobBook:
         assert +self.lines.standings == Counter(state.standing for state in self.jobs.values())
         for state in self.jobs.values():
             assert (state.standing is Standing.NOMINATED) <= bool(state.nominated), state.job.key
-
-
-def _ended(state: JobState) -> bool:
-    """Whether every task has ended, successfully or not."""
-    return sum(map(state.states.count, ENDED)) == len(state.states)

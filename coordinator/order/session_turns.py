@@ -184,6 +184,16 @@ class Sessions(Repairs):
         else:
             super()._line_up(state, reason, urgent=urgent)
 
+    def _nothing_to_place(self, state: JobState) -> None:
+        """A PodGroup without pods waits for its admission, too: Volcano's controllers create the
+        pods after it, and what it needs at least counts from then on."""
+        waits = not state.states and state.info.qid >= 0
+        if waits and not self.entry.passes(state, self.accounts.cluster):
+            why = self.entry.why.get(state.job.jid, Reason.PENDING_EVALUATION)
+            self.lines.stand(state, Standing.WAITING, why)
+        else:
+            super()._nothing_to_place(state)
+
     def admit_waiting(self) -> None:
         """Judge the jobs that wait for admission by enqueue."""
         for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):

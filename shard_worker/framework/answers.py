@@ -7,7 +7,7 @@ The same questions for turns without a session are in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import numpy as np
@@ -229,11 +229,18 @@ class Answers(Registration):
 
     def task_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:
         """Whether the queue admits this task beside what it has."""
+        return self.admits(queue, task)
+
+    def admits(
+        self, queue: QueueInfo, task: TaskInfo, *, by: Collection[str] | None = None
+    ) -> bool:
+        """As :meth:`task_allocatable`; ``by``: these plugins alone are asked."""
         return all(
             there(rule.fn)(queue, task.requests, self.world)
             if rule.scalar is None
             else rule.scalar(queue, task, self.world)
             for rule in self.rules(points.ALLOCATABLE)
+            if by is None or rule.plugin in by
         )
 
     def simulate_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:

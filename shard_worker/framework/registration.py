@@ -125,6 +125,11 @@ class Registration:
         finally:
             self._speaker = None
 
+    @property
+    def speaker(self) -> str:
+        """The plugin that registers now; "" outside of ``on_session_open``."""
+        return "" if self._speaker is None else self._speaker[1].name
+
     def rules(self, point: Point[F, S]) -> Sequence[Registered[F, S]]:
         """The rules of ``point``, in tier order, in each tier in the policy's order."""
         return self._rules[point]
@@ -160,8 +165,7 @@ class Registration:
 
     def warn(self, text: str) -> None:
         """Report a setting that this version accepts without effect."""
-        name = "" if self._speaker is None else f"{self._speaker[1].name}: "
-        self.warnings.append(name + text)
+        self.warnings.append(f"{self.speaker}: {text}" if self.speaker else text)
 
     def read_annotations(self, *keys: str) -> None:
         """The plugin's rules look at these annotations of pods and jobs."""

@@ -136,6 +136,8 @@ class Session(Answers):
         follow every task of the cluster."""
         self._lacks: list[Lacks] = []
         self._limits: list[Lacks] = []
+        self._limiting: set[str] = set()
+        """The plugins whose Allocatable is a limit, not a share."""
         self._rooms: list[Rooms] = []
         self._limit_rooms: list[Rooms] = []
 
@@ -165,6 +167,7 @@ class Session(Answers):
             return
         if hard:
             self._limits.append(lacking)
+            self._limiting.add(self.speaker)
         if room is not None:
             self._rooms.append(room)
             if hard:
@@ -195,9 +198,7 @@ class Session(Answers):
         return not self.lends and super().queue_overused(queue)
 
     def task_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:
-        if self.lends:
-            return self.may_borrow(queue, task.requests, self.world)
-        return super().task_allocatable(queue, task)
+        return self.admits(queue, task, by=self._limiting if self.lends else None)
 
     def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
         """Why a queue does not admit a request now, by the first plugin that refuses it."""

@@ -21,29 +21,18 @@ Scenarios = Mapping[str, Mapping[str, Any]]
 
 _TOPOLOGIES = "actions/allocate/allocate::TestAllocateWithNetWorkTopologies"
 _CAPACITY = "plugins/capacity/capacity::Test_capacityPlugin_OnSessionOpenWithHierarchy"
-_DRA = "plugins/capacity/capacity::TestCapacityPluginDRA"
-_ENQUEUE = "actions/enqueue/enqueue::TestEnqueue"
 
 DIFFERS: Mapping[str, str] = {
     f"{_TOPOLOGIES}::hard network topology constrain and task in job rescheduled, can allocate job "
     "when the tier corresponding to highestTierName not reached and hyperNodesInfo has three tier":
-    "pods that run on a node that is not there count for Volcano; here they have failed with it",
+    "two members run on nodes that are not recorded, and so in no domain: a third one cannot be in "
+    "theirs",
     "actions/allocate/allocate::TestAllocateWithPVC::static pv matched and node with enough "
     "resources": "the bind goes out before the volume is bound",
     f"{_CAPACITY}::case2: Pod allocatable when queue has not exceed capability":
-    "Order judges the first task only",
-    f"{_CAPACITY}::case6: podgroup can't be enqueued when any ancestor queue's capability is not "
-    "enough": "what was admitted before is not counted",
-    f"{_DRA}::Case 2: DRA Request exceeds quota": "Order does not count claims",
-    f"{_DRA}::Case 3: Multiple Device Classes and Mixed Success/Failure":
-    "Order does not count claims",
-    f"{_DRA}::Case 5: Job Enqueue DRA Check rejects oversize job": "Order does not count claims",
-    f"{_ENQUEUE}::when podgroup status is running":
-    "pods that run on a node that is not there count for Volcano; here they have failed with it",
-    f"{_ENQUEUE}::pggroup cannot enqueue because the specified queue is c1, but there is only c2":
-    "pods of a group without a queue have no state in the ledger",
+    "the ledger keeps gangs whole, also where the policy does not",
     "actions/reclaim/reclaim::TestReclaim::Reclaim succeeds for second task when first task has "
-    "PreemptionPolicy=Never": "the tasks that may not evict are tried first",
+    "PreemptionPolicy=Never": "the ledger keeps gangs whole, also where the policy does not",
 }  # fmt: skip
 """Scenario -> why it comes out otherwise in every form."""
 

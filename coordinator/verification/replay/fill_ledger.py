@@ -1,7 +1,7 @@
 """Puts a recorded cluster into a ledger, as a leader finds it after a restart.
 
-Objects are stored, and tasks on nodes are adopted. A task whose node is not recorded counts as
-being on a deleted node.
+Objects are stored, and tasks on nodes are adopted. A task whose node is not recorded runs on a node
+that has nothing to give, or on a deleted one.
 """
 
 from __future__ import annotations
@@ -62,14 +62,16 @@ def fill(
     limits: bool = True,
     tree: bool = True,
     partition: PutPartition | None = None,
+    runs_on: bool = False,
 ) -> FilledLedger:
     """Fill the ledger. ``gangs``: the policy keeps gangs together; else minima are not enforced.
     ``limits``: it keeps queues within their capability; else that is not enforced. ``tree``: also
-    within those of their ancestors."""
+    within those of their ancestors. ``runs_on``: tasks whose node is not recorded run on; else
+    that node was deleted."""
     leader = at_once(ledger.claim(COORDINATOR))
     run_id = at_once(ledger.bless(leader))
     intake = at_once(ledger.claim(INTAKE, leader=leader))
-    ops = list(_stored(recorded, gangs=gangs, limits=limits, tree=tree))
+    ops = list(_stored(recorded, gangs=gangs, limits=limits, tree=tree, runs_on=runs_on))
     if partition is not None:
         ops.append(partition)
     at_once(ledger.store(IntakeBatch(INTAKE, intake, 1, run_id, ops)))
@@ -81,7 +83,9 @@ def fill(
 # --- objects ----------------------------------------------------------------------------------
 
 
-def _stored(recorded: Recorded, *, gangs: bool, limits: bool, tree: bool) -> Iterator[IntakeOp]:
+def _stored(
+    recorded: Recorded, *, gangs: bool, limits: bool, tree: bool, runs_on: bool
+) -> Iterator[IntakeOp]:
     roots = {queue.qid for queue in recorded.queues if queue.name == ROOT}
     jobs = {s.job.jid: s.job for s in recorded.standings if not s.foreign}
     for op in recorded.admission.ops:
@@ -98,9 +102,10 @@ def _stored(recorded: Recorded, *, gangs: bool, limits: bool, tree: bool) -> Ite
                 yield op
     for node in recorded.nodes:
         yield PutNode(node.row, list(node.allocatable), node.spec, encode_node(node))
-    ghost = Node(row=_ghost(recorded), name="<gone>", allocatable=())
-    yield PutNode(ghost.row, [], 0, encode_node(ghost))
-    yield DropNode(ghost.row)
+    unknown = elsewhere(recorded)
+    yield PutNode(unknown.row, [], 0, encode_node(unknown))
+    if not runs_on or not any(tix not in s.rows for s in recorded.standings for tix in s.states):
+        yield DropNode(unknown.row)
     things = named_usage(recorded)
     for row, used in usage(recorded).items():
         yield Observe(row=row, used=sorted(used.items()), things=things.get(row, []))
@@ -149,8 +154,10 @@ def named_usage(recorded: Recorded) -> Mapping[int, list[tuple[str, Vector]]]:
     return {row: sorted(things.items()) for row, things in used.items() if things}
 
 
-def _ghost(recorded: Recorded) -> int:
-    return len(recorded.nodes)
+def elsewhere(recorded: Recorded) -> Node:
+    """Stands for all nodes that are not in the record."""
+    row = len(recorded.nodes)
+    return Node(row=row, name="<not recorded>", allocatable=(), unschedulable=True)
 
 
 # --- tasks ------------------------------------------------------------------------------------
@@ -159,14 +166,14 @@ def _ghost(recorded: Recorded) -> int:
 def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
     """(adoptions of tasks on nodes, ends of tasks)"""
     queues = {queue.name for queue in recorded.queues}
-    ghost = _ghost(recorded)
+    unknown = elsewhere(recorded).row
     present: list[StatusItem] = []
     ended: list[StatusItem] = []
     for standing in recorded.standings:
         if standing.foreign or standing.job.queue not in queues:
             continue
         for tix, status in standing.states.items():
-            row = standing.rows.get(tix, ghost)
+            row = standing.rows.get(tix, unknown)
             present += _there(standing, tix, status, row)
             if status in _THEN:
                 ended.append(StatusItem(_THEN[status], standing.job.jid, [tix], [row]))

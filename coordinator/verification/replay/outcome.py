@@ -88,11 +88,12 @@ def result_of(name: str, ssn: Session, standings: Iterable[PlacedJob]) -> Replay
     )
     for standing in skipped:
         if not standing.job.dangling:
-            _take_left(result, standing)
+            take_left(result, standing)
     return result
 
 
-def _take_left(result: ReplayResult, standing: PlacedJob) -> None:
+def take_left(result: ReplayResult, standing: PlacedJob) -> None:
+    """Add a PodGroup that nobody looked at, because its queue does not exist."""
     job = standing.job
     reason = f"queue {job.queue} does not exist"
     result.pod_groups[job.key] = {"phase": job.phase or "Pending", "reasons": [reason]}

@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator.verification.replay.outcome import ReplayResult, by_word, phase_by, speaks
+from coordinator.verification.replay.outcome import (
+    ReplayResult,
+    by_word,
+    phase_by,
+    speaks,
+    take_left,
+)
 from coordinator.verification.replay.recorded import Recorded
 from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.status import READY, STATUS_OF, Status
@@ -37,12 +43,16 @@ def result_of_log(
     for committed in _accepted(ledger, began):
         _take(result, committed, jobs, nodes)
     snapshot = at_once(ledger.snapshot())
+    queues = {queue.name for queue in recorded.queues}
     for jid, nomination in snapshot.nominations.items():
         for run in nomination.runs:
             for tix, row in zip(run.tasks, run.rows, strict=True):
                 result.pipelined[_pod(jobs[jid], tix)] = nodes[row]
     for standing in recorded.standings:
-        if standing.job.kind == "PodGroup" and not standing.foreign:
+        if standing.job.kind == "PodGroup" and standing.job.queue not in queues:
+            if not standing.job.dangling:
+                take_left(result, standing)
+        elif standing.job.kind == "PodGroup" and not standing.foreign:
             _take_group(result, standing, snapshot, gangs=speaks(policy, "gang"))
             if word := words.get(standing.job.jid, ""):
                 result.pod_groups[standing.job.key]["reasons"].append(word)

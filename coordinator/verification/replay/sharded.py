@@ -17,7 +17,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
-from coordinator.verification.replay.fill_ledger import fill
+from coordinator.verification.replay.fill_ledger import elsewhere, fill
 from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.reported import result_of_log
@@ -26,6 +26,7 @@ from coordinator.verification.simulation.run import Simulation
 from coordinator.verification.simulation.virtual_time import CALM
 from shard_worker.dialects.open_session import open_session
 from shard_worker.session_model.full_world import PlacedJob
+from shard_worker.session_model.queue_totals import INQUEUE, waits_for_entry
 from shard_worker.session_model.status import Status
 from shard_worker.view.mode import Mode
 from shared.ledger.memory.synchronous import at_once
@@ -78,7 +79,7 @@ def run_sharded(
         seed=sharding.seed,
         network=CALM,
     )
-    filled = fill(simulation.ledger, dealt)
+    filled = fill(simulation.ledger, dealt, runs_on=True)
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))
     began = at_once(simulation.ledger.log_tail())
     _run(simulation, step)
@@ -123,10 +124,10 @@ def deal(recorded: Recorded, seed: int) -> Recorded:
 
 def _admitted(standing: PlacedJob, order: Order) -> PlacedJob:
     """The job with its PodGroup's phase, which changes on admission."""
-    job = standing.job
-    if job.phase not in ("", "Pending") or job.jid in order.entry.waiting:
+    job, state = standing.job, order.jobs.get(standing.job.jid)
+    if not waits_for_entry(job.phase) or state is None or waits_for_entry(state.info.phase):
         return standing
-    return replace(standing, job=replace(job, phase="Inqueue"))
+    return replace(standing, job=replace(job, phase=INQUEUE))
 
 
 def _lasting(job: Job) -> Job:
@@ -136,11 +137,12 @@ def _lasting(job: Job) -> Job:
 
 def _memory(recorded: Recorded) -> Memory:
     """The simulated kubelets' state: recorded running tasks run until they are stopped."""
-    names = {node.row: node.name for node in recorded.nodes}
+    names = {node.row: node.name for node in (*recorded.nodes, elsewhere(recorded))}
+    nowhere = elsewhere(recorded).row
     pods = {
         f"{standing.job.jid}.{tix}": KeptPod(
             uid=standing.job.uid,
-            node=names[standing.rows[tix]],
+            node=names[standing.rows.get(tix, nowhere)],
             duration=None,
             bound=0.0,
             failing=False,
@@ -150,6 +152,6 @@ def _memory(recorded: Recorded) -> Memory:
         for standing in recorded.standings
         if not standing.foreign
         for tix, status in standing.states.items()
-        if status in _ON_NODE and tix in standing.rows
+        if status in _ON_NODE
     }
     return Memory(pods=pods)

@@ -13,6 +13,7 @@ from tests.coordinator.verification.replay.build import (
     case,
     foreign,
     gang,
+    group,
     node,
     pod,
     policy,
@@ -80,6 +81,32 @@ def test_victims_are_no_fewer_than_there_are(shards: int, monkeypatch: pytest.Mo
     assert len(result.binds) == 5
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_devices_that_are_claimed_count_against_their_queue(shards: int) -> None:
+    device = {"name": "one", "exactly": {"deviceClassName": "gpu", "count": 1}}
+    items = [*FOUR, queue("few", capability={"deviceclass/gpu": "2"})]
+    for i in range(5):
+        items.append(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": f"claim{i}", "namespace": "ns"},
+                "spec": {"devices": {"requests": [device]}},
+            }
+        )
+        members = gang(f"g{i}", pods=1, queue="few")
+        members[1]["spec"]["resourceClaims"] = [
+            {"name": "gpu", "resourceClaimName": f"claim{i}"},
+        ]
+        items += members
+    counts = {"capacity.DynamicResourceAllocationEnable": True}
+    plugins = [{"name": "gang"}, {"name": "capacity", "arguments": counts}]
+    made = case(*items, under={"actions": "allocate", "tiers": [{"plugins": plugins}]})
+    wanted = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
+    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert len(result.binds) == 2
+
+
 def test_room_is_made_and_taken() -> None:
     """What one session promises is kept: the victim leaves, and its place is bound."""
     items = [
@@ -99,9 +126,25 @@ def test_room_is_made_and_taken() -> None:
     assert all(reason.startswith("preempt") for _, reason in result.victims.values())
 
 
-def test_pods_of_a_node_that_is_gone_do_not_end_the_run() -> None:
-    items = [*FOUR[:2], *gang("lost", pods=2, on="elsewhere"), *gang("new", pods=2)]
-    assert set(sharded(*items).binds) >= {"ns/new-0", "ns/new-1"}
+def test_pods_on_nodes_that_are_not_recorded_run_on() -> None:
+    items = [*FOUR[:2], *gang("there", pods=2, on="elsewhere"), *gang("new", pods=2)]
+    result = sharded(*items)
+    assert set(result.binds) == {"ns/new-0", "ns/new-1"}
+    assert result.tasks["ns/there"] == {"Running": 2}
+    assert result.pod_groups["ns/there"]["phase"] == "Running"
+
+
+def test_a_podgroup_without_pods_is_admitted_and_counts() -> None:
+    """Its pods are made after its admission; until then nobody gets what it needs at least."""
+    least: Json = {"minResources": {"cpu": "3"}}
+    groups = [group(name, phase="Pending", queue="small", **least) for name in ("first", "second")]
+    under = policy("enqueue, allocate", "gang", "predicates", "capacity")
+    small = queue("small", capability={"cpu": "4"})
+    made = case(*FOUR, small, *groups, under=under)
+    wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
+    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    phases = [told["phase"] for told in result.pod_groups.values()]
+    assert sorted(phases) == ["Inqueue", "Pending"]
 
 
 def test_dealing_moves_nodes_with_all_that_is_on_them() -> None:
