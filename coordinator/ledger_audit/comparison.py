@@ -60,6 +60,7 @@ class Comparison:
             for rows in _slices(len(picture.nodes), SLICE_RECORDS):
                 self.findings += nodes.compare(rows, first=block == 0)
                 yield
+        yield from things.add_devices()
         things.add_nominations()
         for findings in things.compare():
             self.findings += findings
@@ -127,7 +128,7 @@ class Comparison:
             ended = jid in picture.gone_jobs or jid in picture.forgotten
             if jid not in picture.job_queues or ended:
                 kind, record = AuditKind.NOMINATION_WITHOUT_JOB, picture.nomination_records[jid]
-                rows = [row for _, rows in picture.nominations[jid] for row in rows]
+                rows = [row for _, rows, _ in picture.nominations[jid] for row in rows]
                 yield Finding(kind, Subject.NOMINATION, (jid,), record, row=[*rows, -1][0])
 
     def _negative_domains(self, names: Iterable[str]) -> Iterator[Finding]:

@@ -80,8 +80,8 @@ class NodeSums:
         nominations = iter(self._picture.nominations.values())
         while some := [*islice(nominations, SLICE_NOMINATIONS)]:
             runs = [run for nomination in some for run in nomination]
-            rows = [row for _, rows in runs for row in rows]
-            cids = [cid for cid, rows in runs for _ in rows]
+            rows = [row for _, rows, _ in runs for row in rows]
+            cids = [cid for cid, rows, _ in runs for _ in rows]
             self._count(NOMINATED, np.array(rows, np.int64), np.array(cids, np.int64))
             yield
 

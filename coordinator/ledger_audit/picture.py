@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.ledger_audit.parted_dict import PartedDict
-from coordinator.ledger_audit.task_columns import TaskColumns
+from coordinator.ledger_audit.task_columns import SHORT, TaskColumns
 from shared.ledger import records, replies
 from shared.ledger.entries.intake_batch import (
     DropJob,
@@ -39,11 +39,12 @@ from shared.ledger.entries.stored import ThingAsk
 from shared.ledger.errors import LedgerAltered
 from shared.messages.messages import ALLOCATE, Rows, StatusItem, TaskState
 from shared.units.slots import PODS
+from shared.units.things import Things
 
 Requests = tuple[tuple[int, int], ...]
 """(slot, amount) with amounts above 0."""
-Promised = tuple[tuple[int, tuple[int, ...]], ...]
-"""What a nomination holds: (cid, rows)."""
+Promised = tuple[tuple[int, tuple[int, ...], Things], ...]
+"""What a nomination holds: (cid, rows, devices)."""
 
 STEP_TASKS = 200
 """Tasks processed per step when following the log: 0.5 ms. A statement or an item of a
@@ -70,6 +71,8 @@ class Picture:
     nodes: PartedDict[bytes] = field(default_factory=PartedDict)
     things: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     """(row, name) -> five numbers per dimension."""
+    devices: dict[tuple[int, int], Things] = field(default_factory=dict)
+    """(jid, tix) -> devices, of tasks that took any; they hold them while they hold their node."""
     queues: dict[int, bytes] = field(default_factory=dict)
     jobs: PartedDict[bytes] = field(default_factory=PartedDict)
     job_queues: PartedDict[int] = field(default_factory=PartedDict)
@@ -94,6 +97,7 @@ class Picture:
             case Table.TASK:
                 try:
                     self.tasks.add_page(read)
+                    self._take_devices(read)
                 except ValueError as error:
                     raise LedgerAltered("the table of tasks", str(error)) from error
             case Table.CLASS:
@@ -112,7 +116,7 @@ class Picture:
             case Table.NOMINATION:
                 for name, record in read:
                     nomination = replies.unpack_nomination(int(name), record)
-                    runs = tuple((run.cid, tuple(run.rows)) for run in nomination.runs)
+                    runs = tuple((r.cid, tuple(r.rows), r.devices) for r in nomination.runs)
                     self.nominations[nomination.jid] = runs
                     self.nomination_records[nomination.jid] = record
             case Table.THING:
@@ -122,6 +126,18 @@ class Picture:
                 self.domains.update((name.decode(), record) for name, record in read)
             case Table.JOB_SPEC:
                 pass  # read for single jobs, by who compares
+
+    def _take_devices(self, read: Sequence[tuple[bytes, bytes]]) -> None:
+        for name, record in read:
+            if len(record) > SHORT:
+                jid, tix = map(int, name.split(b"."))
+                self._have(jid, tix, records.unpack_task(record, jid, tix).devices)
+
+    def _have(self, jid: int, tix: int, devices: Things) -> None:
+        if devices:
+            self.devices[jid, tix] = devices
+        else:
+            self.devices.pop((jid, tix), None)
 
     def _take_job(self, jid: int, record: bytes) -> None:
         _, qid, is_gone, _ = _JOB_HEAD.unpack_from(record)
@@ -137,6 +153,7 @@ class Picture:
         """Clear the large tables, step by step."""
         for large in (self.nodes, self.jobs, self.job_queues, self.moved_jobs):
             yield from large.clearing()
+        self.devices.clear()
         yield from self.tasks.clearing()
 
     # --- what the log says ----------------------------------------------------------------------
@@ -182,13 +199,15 @@ class Picture:
         promised = []
         for run in (*statement.core, *statement.tail):
             if run.kind != ALLOCATE:
-                promised.append((run.cid, tuple(run.rows)))
+                promised.append((run.cid, tuple(run.rows), run.devices))
                 continue
             self._moved(jid)
             for tasks, rows in _steps(run.tasks, run.rows):
                 self.tasks.placed(
                     jid, tasks, rows, state=TaskState.BINDING, cid=run.cid, group=run.group
                 )
+                for tix in tasks:
+                    self._have(jid, tix, run.devices)
                 yield
         if promised:
             self.nominations[jid] = tuple(promised)
@@ -206,6 +225,8 @@ class Picture:
         for tasks, rows in _steps(item.tasks, item.rows):
             if item.adopted:
                 columns.adopted(jid, tasks, rows, state=state, cid=cid, group=group)
+                for tix in tasks:
+                    self._have(jid, tix, item.devices)
                 yield
                 continue
             if cid >= 0:  # what is deleted before it was placed gets a record then

@@ -26,7 +26,7 @@ _FIXED = np.dtype(
 )
 """A task record (:mod:`shared.ledger.records`); the last two fields exist only for tasks that were
 evicted."""
-_SHORT = 19
+SHORT = 19
 """Bytes of the record of a task that was never evicted."""
 _NEVER_EVICTED = b"\0\0\0\0\xff\xff\xff\xff"
 """``life`` 0, ``by`` -1."""
@@ -201,7 +201,7 @@ class TaskColumns:
 
 
 def _fixed(record: bytes) -> bytes:
-    if len(record) == _SHORT:
+    if len(record) == SHORT:
         return record + _NEVER_EVICTED
     return record[: _FIXED.itemsize]
 

@@ -1,4 +1,4 @@
-"""Compares what tasks and nominations take of named things (host ports) with their records.
+"""Compares what tasks and nominations take of named things (ports, devices) with their records.
 
 Few classes name any, so that their tasks are processed one by one.
 """
@@ -14,7 +14,8 @@ from coordinator.ledger_audit.picture import Picture
 from coordinator.ledger_audit.requests import RequestColumns
 from coordinator.ledger_audit.task_columns import Ints
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH
-from shared.messages.messages import TaskState
+from shared.messages.messages import HOLDING, TaskState
+from shared.units.things import Things
 
 SLICE_THINGS = 500
 """Things compared per step: 1 ms."""
@@ -44,19 +45,36 @@ class ThingSums:
             columns.column("state")[some].tolist(),
             strict=True,
         ):
-            self._take(row, cid, USED)
+            self._take(row, self._of_class(cid), USED)
             if now == TaskState.RELEASING:
-                self._take(row, cid, RELEASING)
+                self._take(row, self._of_class(cid), RELEASING)
 
     def add_nominations(self) -> None:
         for runs in self._picture.nominations.values():
-            for cid, rows in runs:
+            for cid, rows, devices in runs:
                 for row in rows:
-                    self._take(row, cid, NOMINATED)
+                    self._take(row, (*self._of_class(cid), *devices), NOMINATED)
 
-    def _take(self, row: int, cid: int, part: int) -> None:
+    def add_devices(self) -> Iterator[None]:
+        """Add what tasks have of devices, step by step."""
+        columns, forgotten = self._picture.tasks, self._picture.forgotten
+        rows, states = columns.column("row"), columns.column("state")
+        having = iter(self._picture.devices.items())
+        while some := [*islice(having, SLICE_THINGS)]:
+            for (jid, tix), devices in some:
+                line = None if jid in forgotten else columns.line(jid, tix)
+                if line is not None and states[line] in HOLDING:
+                    self._take(int(rows[line]), devices, USED)
+                    if states[line] == TaskState.RELEASING:
+                        self._take(int(rows[line]), devices, RELEASING)
+            yield
+
+    def _of_class(self, cid: int) -> Things:
         task_class = self._picture.classes.get(cid)
-        for name, amounts in task_class.things if task_class is not None else ():
+        return task_class.things if task_class is not None else ()
+
+    def _take(self, row: int, things: Things, part: int) -> None:
+        for name, amounts in things:
             sums = self._sums[row, name]
             for dimension, amount in enumerate(amounts):
                 at = WIDTH * dimension + part

@@ -33,7 +33,7 @@ from shared.ledger.entries.intake_batch import (
 from shared.ledger.entries.log import Committed
 from shared.ledger.entries.stored import ThingAsk
 from shared.ledger.errors import LedgerArgument
-from shared.ledger.records import LIMB
+from shared.ledger.records import LIMB, pack_devices, unpack_devices
 from shared.messages.messages import (
     ACCEPTED,
     DomainOp,
@@ -42,12 +42,13 @@ from shared.messages.messages import (
     Run,
     Statement,
     StatusBatch,
+    StatusItem,
     TaskState,
     Verdict,
 )
 from shared.messages.wire import victims, victims_row
 from shared.slices import Steps, at_once
-from shared.units.things import Vector
+from shared.units.things import Things, Vector
 
 _FEW_OPS = 200
 """Operations packed in one step: 6 us each."""
@@ -95,6 +96,7 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
     runs: list[bytes] = []
     columns: tuple[list[int], ...] = ([], [], [], [], [])
     extras: list[Any] = []
+    devices: list[tuple[int, bytes]] = []
     for index, s in enumerate(statements, 1):
         heads.append(_HEAD.pack(s.jid, s.job_version, s.qid, s.priority, len(s.core), len(s.tail)))
         for run in (*s.core, *s.tail):
@@ -104,13 +106,16 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
                 if len(values) != count:
                     raise LedgerArgument(f"job {s.jid}: the lists of a run differ in length")
                 column.extend(values)
+            if run.devices:
+                devices.append((len(runs), pack_devices(run.devices)))
         if s.displaced or s.domains or s.expiry or s.evictions:
             domains = [[d.key, d.delta, d.condition, d.bound] for d in s.domains]
             extras.append([index, s.displaced, domains, s.expiry])
             if s.evictions:
                 extras[-1] += [[_victims(e) for e in s.evictions], s.reason]
     packed = [struct.pack(f"<{len(column)}I", *column) for column in columns]
-    return pack([b"".join(heads), b"".join(runs), *packed, extras])
+    tail = [devices] if devices else []
+    return pack([b"".join(heads), b"".join(runs), *packed, extras, *tail])
 
 
 def _victims(run: EvictRun) -> list[Any]:
@@ -127,18 +132,20 @@ def unpack_statements(data: bytes) -> list[Statement]:
 def read_statements(data: bytes) -> Iterator[Statement]:
     """Unpack a batch's statements one at a time. A truncated batch is detected only after the last
     one."""
-    heads, runs, tasks, rows, versions, specs, levels, extras = unpack(data)
+    heads, runs, tasks, rows, versions, specs, levels, extras, *tail = unpack(data)
+    devices = _devices(tail[0]) if tail else {}
     packed = tasks, rows, versions, specs, levels
     columns = [struct.unpack(f"<{len(column) // 4}I", column) for column in packed]
     run_heads = _RUN.iter_unpack(runs)
     more = {extra[0]: extra[1:] for extra in extras}
-    first = 0
+    first = number = 0
     for index, head in enumerate(_HEAD.iter_unpack(heads), 1):
         jid, version, qid, priority, ncore, ntail = head
         statement_runs: list[Run] = []
         for kind, cid, group, size in islice(run_heads, ncore + ntail):
             lists = (list(column[first : first + size]) for column in columns)
-            statement_runs.append(Run(kind, cid, group, *lists))
+            number += 1
+            statement_runs.append(Run(kind, cid, group, *lists, devices=devices.get(number, ())))
             first += size
         displaced, domains, expiry, *evicting = more.get(index, ([], [], 0.0))
         evictions, reason = _evictions(*evicting) if evicting else ([], b"")
@@ -157,6 +164,10 @@ def read_statements(data: bytes) -> Iterator[Statement]:
         )
     if next(run_heads, None) is not None or any(len(column) != first for column in columns):
         raise Malformed("runs or operations that belong to no statement")
+
+
+def _devices(taken: list[Any]) -> dict[int, Things]:
+    return {count(run, "run"): unpack_devices(packed, "devices") for run, packed in taken}
 
 
 def _evictions(runs: list[Any], *rest: Any) -> tuple[list[EvictRun], bytes]:
@@ -183,7 +194,7 @@ def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
         first += len(run.tasks)
         if any(keep):
             columns = (_chosen(values, keep) for values in _lists(run))
-            chosen.append(Run(run.kind, run.cid, run.group, *columns))
+            chosen.append(Run(run.kind, run.cid, run.group, *columns, devices=run.devices))
     return chosen
 
 
@@ -206,13 +217,16 @@ def committed_of(s: Statement, verdict: Verdict, tail: list[Run], ended: list[in
 
 
 def pack_status(batch: StatusBatch) -> bytes:
-    items = [
-        [int(i.state), i.jid, i.tasks, i.rows, i.cid, i.group]
-        if i.cid >= 0
-        else [int(i.state), i.jid, i.tasks, i.rows]
-        for i in batch.items
-    ]
-    return pack([items, batch.lapsed])
+    return pack([[_item(item) for item in batch.items], batch.lapsed])
+
+
+def _item(item: StatusItem) -> list[Any]:
+    packed = [int(item.state), item.jid, item.tasks, item.rows]
+    if item.cid >= 0:
+        packed += [item.cid, item.group]
+        if item.devices:
+            packed.append(pack_devices(item.devices))
+    return packed
 
 
 def _flat(pairs: Iterable[tuple[int, ...]]) -> list[int]:
@@ -230,17 +244,21 @@ def _of_limbs(flat: list[int]) -> list[tuple[int, int]]:
     return [(slot, high * LIMB + low) for slot, high, low in limbs]
 
 
+def _named(things: Iterable[tuple[str, Vector]]) -> list[Any]:
+    return [[name, list(amounts)] for name, amounts in things]
+
+
 def _op(op: IntakeOp) -> list[Any]:
     match op:
         case PutClass(cid, requests, spec, things):
             asks = [[ask.name, list(ask.amounts), list(ask.offers)] for ask in things]
             return [1, cid, _flat(requests), spec, asks]
-        case PutNode(row, allocatable, spec_version, spec):
-            return [2, row, _flat(allocatable), spec_version, spec]
-        case DropNode(row):
-            return [3, row]
+        case PutNode(row, allocatable, spec_version, spec, things):
+            return [2, row, _flat(allocatable), spec_version, spec, _named(things)]
+        case DropNode(row, things):
+            return [3, row, _named(things)]
         case Observe(row, used, things):
-            return [4, row, _flat(used), [[name, list(amounts)] for name, amounts in things]]
+            return [4, row, _flat(used), _named(things)]
         case PutQueue(qid, parent, capability, spec, guarantee):
             limits = False if capability is None else _limbs(capability)
             return [5, qid, parent, limits, spec, _limbs(guarantee)]
@@ -341,13 +359,24 @@ def _vector(amounts: Any) -> Vector:
     return tuple([integer(amount, "things") for amount in amounts])
 
 
+def _things_of(named: Any) -> Things:
+    return tuple([(name.decode(), _vector(amounts)) for name, amounts in named])
+
+
 def _observe_of(node: int, flat: list[int], things: Any = ()) -> Observe:
-    named = [(name.decode(), _vector(amounts)) for name, amounts in things]
-    return Observe(count(node, "row"), pairs(flat), named)
+    return Observe(count(node, "row"), pairs(flat), [*_things_of(things)])
 
 
-def _node_of(node: int, flat: list[int], version: int, spec: bytes) -> PutNode:
-    return PutNode(count(node, "row"), pairs(flat), count(version, "version"), binary(spec, "node"))
+# Entries of the log that were written before nodes declared devices have none.
+
+
+def _node_of(node: int, flat: list[int], version: int, spec: bytes, things: Any = ()) -> PutNode:
+    numbers = count(node, "row"), pairs(flat), count(version, "version")
+    return PutNode(*numbers, binary(spec, "node"), _things_of(things))
+
+
+def _node_gone(node: int, things: Any = ()) -> DropNode:
+    return DropNode(count(node, "row"), _things_of(things))
 
 
 def _object_of(key: bytes, spec: Any) -> PutObject:
@@ -357,7 +386,7 @@ def _object_of(key: bytes, spec: Any) -> PutObject:
 _OPS: dict[int, Callable[..., IntakeOp]] = {
     1: _class_of,
     2: _node_of,
-    3: lambda node: DropNode(count(node, "row")),
+    3: _node_gone,
     4: _observe_of,
     5: _queue_of,
     6: _job_of,

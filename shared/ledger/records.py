@@ -9,8 +9,9 @@ nobody uses and no node declares has no record.
 Totals of a queue exceed that, so they are pairs of limbs to the base 2**30: used, the limit,
 guaranteed, leaving.
 
-A task that was evicted, now or before, has behind its record how often it was evicted and has ended
-before, for which job it has to leave now (-1: it does not), why, and a second seal of 8 digits.
+A task that was evicted, now or before, or takes devices has behind its record how often it was
+evicted and has ended before (2**32 - 1: it never was), for which job it has to leave now (-1: it
+does not), why, behind a zero byte its devices, and a second seal of 8 digits.
 
 Every record ends with a seal that its writer made of it: 8 digits of the SHA-1 of what stands
 before, of a task one number of 4 bytes that depends on whose record it is. Readers raise
@@ -25,12 +26,14 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from operator import mul
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.ledger.entries.stored import JobRecord, QueueRecord, TaskRecord, ThingAsk
 from shared.ledger.errors import LedgerAltered
 from shared.messages.messages import Group, TaskState
+from shared.units.things import Things
 
 HEAD = 3
 """Doubles before the first slot of a node record."""
@@ -49,6 +52,8 @@ SEAL = 8
 
 _TASK = struct.Struct("<BIIIHI")
 _EVICTED = struct.Struct("<Ii")
+_NEVER = 2**32 - 1
+"""How often what was never evicted was evicted, where more than that stands behind a record."""
 _TASK_FACTORS = (65537, 65539, 65543, 65551, 65557)  # state, row, cid, version, group
 _JID_FACTOR, _TIX_FACTOR = 65563, 65579
 _MODULUS = 4294967291
@@ -174,15 +179,35 @@ def unpack_thing(record: bytes, record_name: str = "thing") -> tuple[int, list[i
     return numbers[0], numbers[THING_HEAD:]
 
 
+def pack_devices(devices: Things) -> bytes:
+    """Devices as statements, records of tasks and entries of streams have them."""
+    packed: bytes = msgpack.packb([[name, list(amounts)] for name, amounts in devices])
+    return packed
+
+
+def unpack_devices(packed: bytes, record_name: str) -> Things:
+    """The inverse of :func:`pack_devices`. Errors: LedgerAltered."""
+    try:
+        devices: Things = tuple(
+            [(str(name), tuple(map(int, amounts))) for name, amounts in msgpack.unpackb(packed)]
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise LedgerAltered(record_name, f"its devices cannot be read: {error}") from error
+    return devices
+
+
 # --- tasks, jobs, queues, classes -------------------------------------------------------------
 
 
 def pack_task(task: TaskRecord, jid: int, tix: int) -> bytes:
     fields = task.state, task.row, task.cid, task.version, task.group
     record = _TASK.pack(*fields, _task_seal(fields, jid, tix))
-    if task.life == 0 and task.by < 0:
+    evicted = task.life > 0 or task.by >= 0
+    if not evicted and not task.devices:
         return record
-    record += _EVICTED.pack(task.life, task.by) + task.why.encode()
+    record += _EVICTED.pack(task.life if evicted else _NEVER, task.by) + task.why.encode()
+    if task.devices:
+        record += b"\0" + pack_devices(task.devices)
     return record + _eviction_seal(record, jid, tix)
 
 
@@ -198,13 +223,20 @@ def unpack_task(record: bytes, jid: int, tix: int) -> TaskRecord:
     raise LedgerAltered(f"task {jid}.{tix}")
 
 
-def _evicted(record: bytes, jid: int, tix: int) -> tuple[int, int, str] | None:
-    """(life, by, why) of a task that was evicted; None where its seal does not fit."""
+def _evicted(record: bytes, jid: int, tix: int) -> tuple[int, int, str, Things] | None:
+    """(life, by, why, devices) behind the record of a task that was evicted or takes devices; None
+    where its seal does not fit."""
     first = _TASK.size + _EVICTED.size
     if len(record) < first + SEAL or record[-SEAL:] != _eviction_seal(record[:-SEAL], jid, tix):
         return None
     life, by = _EVICTED.unpack_from(record, _TASK.size)
-    return life, by, record[first:-SEAL].decode(errors="replace")
+    why, _, devices = record[first:-SEAL].partition(b"\0")
+    return (
+        0 if life == _NEVER else life,
+        by,
+        why.decode(errors="replace"),
+        unpack_devices(devices, f"task {jid}.{tix}") if devices else (),
+    )
 
 
 def _eviction_seal(body: bytes, jid: int, tix: int) -> bytes:

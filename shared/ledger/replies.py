@@ -45,7 +45,7 @@ from shared.ledger.entries.log import (
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import BindEntry, Evicted
 from shared.ledger.errors import LedgerAltered
-from shared.ledger.records import opened
+from shared.ledger.records import opened, unpack_devices
 from shared.messages.messages import (
     ACCEPTED,
     NOMINATE,
@@ -182,7 +182,9 @@ def unpack_nomination(jid: int, record: bytes) -> Nomination:
 
 
 def _nominated(value: object, at: str) -> Run:
-    cid, group, tasks, rows, levels = row(value, at, 5)
+    if type(value) is not list or len(value) not in (5, 6):
+        raise Malformed(f"{at}: array of 5 or 6 wanted")
+    cid, group, tasks, rows, levels, *devices = value
     return Run(
         kind=NOMINATE,
         cid=count(cid, at),
@@ -192,6 +194,7 @@ def _nominated(value: object, at: str) -> Run:
         versions=[],
         specs=[],
         levels=indices(levels, at),
+        devices=unpack_devices(devices[0], at) if devices else (),
     )
 
 
@@ -276,7 +279,7 @@ def _portions(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def _commit_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Iterator[CommitEntry]:
     writer, epoch, sequence, batch, verdicts, packed_tails, dropped, rows, records = body
-    if part is _Part.ROWS and not dropped and not unpack(batch)[-1]:
+    if part is _Part.ROWS and not dropped and not unpack(batch)[7]:
         batch, verdicts = _NO_STATEMENTS, []  # none of them made or ended a nomination
     tails, ended, fresh = _tails(packed_tails), dict(dropped), _rows(rows, records)
     judged = enumerate(zip(read_statements(batch), verdicts, strict=True), 1)
@@ -322,14 +325,20 @@ def _status_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Ite
 
 
 def _status_item(value: object, at: str) -> StatusItem:
-    if type(value) is not list or len(value) not in (4, 6):
-        raise Malformed(f"{at}: array of 4 or 6 wanted")
+    if type(value) is not list or len(value) not in (4, 6, 7):
+        raise Malformed(f"{at}: array of 4, 6 or 7 wanted")
     state, jid, tasks, rows, *adopted = value
     if type(state) is not int or not 0 <= state < len(STATES):
         raise Malformed(f"{at}: {state!r} is no state of a task")
-    cid, group = [integer(n, at) for n in adopted] or (-1, -1)
+    cid, group = [integer(n, at) for n in adopted[:2]] or (-1, -1)
     return StatusItem(
-        STATES[state], count(jid, at), indices(tasks, at), indices(rows, at), cid, group
+        STATES[state],
+        count(jid, at),
+        indices(tasks, at),
+        indices(rows, at),
+        cid,
+        group,
+        unpack_devices(adopted[2], at) if len(adopted) > 2 else (),
     )
 
 
@@ -371,10 +380,13 @@ _ENTRIES: tuple[Callable[[str, list[Any], _Part, int], Iterator[LogEntry]], ...]
 def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
     """One entry of the bind stream. It holds binds as a flat list (jid, cid, count, tasks, rows,
     ...); then (jid, tix, incarnation) of the tasks that were evicted before; then of each
-    eviction jid, by, reason, tasks, rows, incarnations."""
+    eviction jid, by, reason, tasks, rows, incarnations; then, where there are any, (jid, tix,
+    devices) of the tasks that take devices."""
     content, _ = payload(entry_id, fields)
     with _strictly(f"entry {entry_id} of the binds"):
-        binds_told, again, evicts = row(unpack(content), "binds", 3)
+        binds_told, again, evicts, *tail = unpack(content)
+        taken = tail[0] if tail else []
+        assigned = zip(taken[::3], taken[1::3], taken[2::3], strict=True)
         flat, lives = indices(binds_told, "binds"), indices(again, "lives")
         named = zip(lives[::3], lives[1::3], lives[2::3], strict=True)
         binds: list[tuple[int, int, list[int], list[int]]] = []
@@ -391,6 +403,10 @@ def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
             binds,
             {(jid, tix): life for jid, tix, life in named},
             each(evicts, "evicts", _evicted),
+            {
+                (count(jid, "devices"), count(tix, "devices")): unpack_devices(packed, "devices")
+                for jid, tix, packed in assigned
+            },
         )
 
 

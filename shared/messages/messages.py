@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from shared.units.things import Things
+
 ALLOCATE = 0
 """Operation kind: the task takes idle capacity of the node and will be bound."""
 NOMINATE = 1
@@ -159,6 +161,9 @@ class Run:
     specs: list[int]
     """Node specification version each operation relied on: part of the read set."""
     levels: list[int]
+    devices: Things = field(default=(), kw_only=True)
+    """What each of its tasks takes of devices of its node, as the writer chose it. Disjoint from
+    what the class names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +294,8 @@ class StatusItem:
     cid: int = -1
     """Class of adopted tasks, and of failed ones that the ledger has as pending; -1: not given."""
     group: int = -1
+    devices: Things = ()
+    """Of adopted tasks: the devices that each of them has on its node."""
     incarnations: tuple[int, ...] = field(default=(), compare=False, kw_only=True)
     """Of evicted tasks that ended, parallel to ``tasks``: which incarnation did. Not sent: the
     sender looks whether the next one has begun meanwhile."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from shared.ledger.entries.stored import ThingAsk
 from shared.messages.messages import Epoch, Group, Rows, Verdict
-from shared.units.things import Vector
+from shared.units.things import Things, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,9 @@ class PutNode:
     allocatable: list[tuple[int, int]]
     spec_version: int
     spec: bytes
+    things: Things = ()
+    """How much the node has of the things named here; those that it had and has no more are named
+    with 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class DropNode:
     """The node was deleted: its record stays, nothing is allocatable, its spec version rises."""
 
     row: int
+    things: Things = ()
+    """What it had declared, with 0."""
 
 
 @dataclass(frozen=True, slots=True)

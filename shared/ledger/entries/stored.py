@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shared.messages.messages import Group
-from shared.units.things import Vector
+from shared.units.things import Things, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class BindEntry:
     lives: dict[tuple[int, int], int] = field(default_factory=dict)
     """(jid, tix) -> incarnation, of tasks that were evicted before."""
     evicts: list[Evicted] = field(default_factory=list)
+    devices: dict[tuple[int, int], Things] = field(default_factory=dict)
+    """(jid, tix) -> what it takes of devices of its node, of bound tasks that take any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class TaskRecord:
     by: int = -1
     """The job it is being evicted for; -1 where it is not being evicted."""
     why: str = ""
+    devices: Things = ()
+    """What it takes of devices of its node; also what it had when it ended."""
 
 
 @dataclass(frozen=True, slots=True)

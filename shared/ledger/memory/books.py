@@ -14,6 +14,7 @@ from shared.ledger.entries.stored import JobRecord, QueueRecord, TaskRecord, Thi
 from shared.ledger.records import ALLOCATABLE, NOMINATED, UNLIMITED, USED, WIDTH
 from shared.messages.messages import Group
 from shared.units.slots import PODS
+from shared.units.things import Things, Vector
 
 Requests = list[tuple[int, int, int]]
 """(slot, amount, what a node offers without saying so)."""
@@ -240,7 +241,9 @@ class Overlay:
     def implied_of(self, slot: int) -> int:
         return self.implied.get(slot, 0)
 
-    def add_to_node(self, row: int, cid: int, part: int, sign: int) -> None:
+    def add_to_node(
+        self, row: int, cid: int, part: int, sign: int, *, devices: Things = ()
+    ) -> None:
         node = self.nodes.own(row)
         assert node is not None, f"row {row} holds tasks and has no record"
         requests = [r for r in self.classes[cid] if r[1] > 0]
@@ -250,10 +253,11 @@ class Overlay:
             values[part] += sign * amount
             if sign > 0 and part in (USED, NOMINATED):
                 values[ALLOCATABLE] = max(values[ALLOCATABLE], implied)
-        for ask in self.class_things[cid]:
-            thing = self.own_thing(row, ask.name, len(ask.amounts))
-            for values, amount in zip(thing.amounts, ask.amounts, strict=False):
-                values[part] += sign * amount
+        own = [(ask.name, ask.amounts) for ask in self.class_things[cid]]
+        for name, amounts in (*own, *devices):
+            thing = self.own_thing(row, name, len(amounts))
+            for dimension, amount in zip(thing.amounts, amounts, strict=False):
+                dimension[part] += sign * amount
 
     # --- named things -----------------------------------------------------------------------
 
@@ -265,6 +269,12 @@ class Overlay:
             self.things.put((row, name), thing)
         thing.grow(dimensions)
         return thing
+
+    def set_thing(self, row: int, name: str, part: int, values: Vector) -> None:
+        """One part of a thing (ALLOCATABLE, OBSERVED) in all its dimensions."""
+        thing = self.own_thing(row, name, len(values))
+        for at, dimension in enumerate(thing.amounts):
+            dimension[part] = values[at] if at < len(values) else 0
 
     def moved_things(self) -> list[tuple[int, str, bytes]]:
         """(row, name, record) of the changed things, with the node's version of now. A thing that
@@ -345,7 +355,7 @@ class Overlay:
         nomination = self.nominations.get(jid)
         for run in nomination.runs if nomination else ():
             for row in run.rows:
-                self.add_to_node(row, run.cid, NOMINATED, sign)
+                self.add_to_node(row, run.cid, NOMINATED, sign, devices=run.devices)
                 mark(row)
 
     def drop_nomination(self, jid: int) -> bool:

@@ -46,7 +46,7 @@ class Evicting:
         for run, records in self._before:
             for tix, record in zip(run.tasks, records, strict=True):
                 self.overlay.tasks.put((run.jid, tix), record)
-            self._mark(run, -1)
+            self._mark(run, records, -1)
         self._before = []
 
     def book(self) -> list[Evicted]:
@@ -81,16 +81,16 @@ class Evicting:
             self.overlay.tasks.put((run.jid, tix), _leaving(record, self.statement.jid, ""))
         if finding == FINE:
             self._before.append((run, records))
-            self._mark(run, 1)
+            self._mark(run, records, 1)
         else:
             for tix, record in zip(run.tasks, records, strict=False):
                 self.overlay.tasks.put((run.jid, tix), record)
         return finding
 
-    def _mark(self, run: EvictRun, sign: int) -> None:
+    def _mark(self, run: EvictRun, records: list[TaskRecord], sign: int) -> None:
         """Count what the victims hold as leaving, or with -1 undo that."""
-        for row in run.rows:
-            self.overlay.add_to_node(row, run.cid, RELEASING, sign)
+        for row, record in zip(run.rows, records, strict=True):
+            self.overlay.add_to_node(row, run.cid, RELEASING, sign, devices=record.devices)
             if sign > 0:
                 self.overlay.touch(row)
             else:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shared.ledger.codec import committed_of
 from shared.ledger.entries.log import Committed
 from shared.ledger.entries.snapshot import Nomination
-from shared.ledger.entries.stored import Evicted, TaskRecord
+from shared.ledger.entries.stored import Evicted, TaskRecord, ThingAsk
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.memory.books import JobAccount, Named, NodeBook, Overlay, Requests
 from shared.ledger.memory.evict import FINE, Evicting, Finding
+from shared.ledger.memory.form import check_devices
 from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, USED, WIDTH
 from shared.messages.messages import (
     ALLOCATE,
@@ -23,6 +24,7 @@ from shared.messages.messages import (
     TaskState,
     Verdict,
 )
+from shared.units.things import Things
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,12 @@ class Operation:
     row: int
     version: int
     spec: int
+    devices: Things
 
 
 def operations(run: Run) -> Iterator[Operation]:
     columns = zip(run.tasks, run.rows, run.versions, run.specs, strict=True)
-    return (Operation(run.kind, run.cid, run.group, *values) for values in columns)
+    return (Operation(run.kind, run.cid, run.group, *values, run.devices) for values in columns)
 
 
 def misfit(node: NodeBook, requests: Requests, kind: int) -> Verdict:
@@ -56,17 +59,23 @@ def misfit(node: NodeBook, requests: Requests, kind: int) -> Verdict:
     return verdict
 
 
-def misfit_of_things(overlay: Overlay, row: int, cid: int, kind: int) -> Verdict:
-    """:func:`misfit` for each named thing that the class takes, in each of its dimensions."""
+def _asks(overlay: Overlay, cid: int, devices: Things) -> list[ThingAsk]:
+    """What the class names, and the devices: of those a node has what it declares."""
+    chosen = [ThingAsk(name, amounts, (0,) * len(amounts)) for name, amounts in devices]
+    return [*overlay.class_things.get(cid, ()), *chosen]
+
+
+def misfit_of_things(overlay: Overlay, op: Operation) -> Verdict:
+    """:func:`misfit` for each named thing that the task takes, in each of its dimensions."""
     verdict = Verdict.COMMITTED
-    for ask in overlay.class_things[cid]:
-        thing = overlay.things.get((row, ask.name))
+    for ask in _asks(overlay, op.cid, op.devices):
+        thing = overlay.things.get((op.row, ask.name))
         dimensions = thing.amounts if thing is not None else []
         for at, (amount, offered) in enumerate(zip(ask.amounts, ask.offers, strict=True)):
             values = dimensions[at] if at < len(dimensions) else [0] * WIDTH
             capacity = max(values[ALLOCATABLE], offered)
             occupied = values[USED] + values[OBSERVED]
-            if kind == ALLOCATE and occupied + amount > capacity:
+            if op.kind == ALLOCATE and occupied + amount > capacity:
                 return Verdict.FIT
             if occupied - values[RELEASING] + values[NOMINATED] + amount > capacity:
                 verdict = Verdict.NOMINATION
@@ -94,7 +103,9 @@ def named_things(
     for s in statements:
         for run in (*s.core, *s.tail):
             for row in rows.intersection(run.rows):
-                for ask in overlay.class_things.get(run.cid, ()):
+                if run.cid not in overlay.classes:
+                    continue
+                for ask in _asks(overlay, run.cid, run.devices):
                     named.setdefault((row, ask.name), len(ask.amounts))
     return named
 
@@ -110,6 +121,7 @@ class Judge:
     binds: list[tuple[int, int, list[int], list[int]]] = field(default_factory=list)
     lives: dict[tuple[int, int], int] = field(default_factory=dict)
     evicts: list[Evicted] = field(default_factory=list)
+    devices: dict[tuple[int, int], Things] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
 
     _moved: bool = False
@@ -117,6 +129,9 @@ class Judge:
     """tix -> operation of the statement being judged that holds capacity now."""
 
     def judge(self, s: Statement) -> Answer:
+        for run in (*s.core, *s.tail):
+            named = {ask.name for ask in self.overlay.class_things.get(run.cid, ())}
+            check_devices(f"devices of job {s.jid}", run.devices, named)
         self.overlay.begin()
         self._moved = False
         self._placed = {}
@@ -256,7 +271,7 @@ class Judge:
             return Verdict.NODE, op.row
         verdict = misfit(node, self.overlay.classes[op.cid], op.kind)
         if verdict is not Verdict.FIT:
-            named = misfit_of_things(self.overlay, op.row, op.cid, op.kind)
+            named = misfit_of_things(self.overlay, op)
             verdict = verdict if named is Verdict.COMMITTED else named
         return verdict, op.row
 
@@ -267,13 +282,13 @@ class Judge:
             self._moved = True
         self.overlay.touch(op.row)
         part = USED if op.kind == ALLOCATE else NOMINATED
-        self.overlay.add_to_node(op.row, op.cid, part, 1)
+        self.overlay.add_to_node(op.row, op.cid, part, 1, devices=op.devices)
         self._placed[op.tix] = op
 
     def _take_back(self) -> None:
         for op in self._placed.values():
             part = USED if op.kind == ALLOCATE else NOMINATED
-            self.overlay.add_to_node(op.row, op.cid, part, -1)
+            self.overlay.add_to_node(op.row, op.cid, part, -1, devices=op.devices)
             self.overlay.untouch(op.row)
 
     # --- the tail and the accounts ------------------------------------------------------------
@@ -327,9 +342,19 @@ class Judge:
         for tix, row in zip(run.tasks, run.rows, strict=True):
             before = self.overlay.tasks.get((jid, tix))
             version, life = (before.version + 1, before.life) if before is not None else (1, 0)
-            record = TaskRecord(int(TaskState.BINDING), row, run.cid, version, run.group, life)
+            record = TaskRecord(
+                int(TaskState.BINDING),
+                row,
+                run.cid,
+                version,
+                run.group,
+                life,
+                devices=run.devices,
+            )
             if life:
                 self.lives[jid, tix] = life
+            if run.devices:
+                self.devices[jid, tix] = run.devices
             self.overlay.tasks.put((jid, tix), record)
             job.top = max(job.top, tix + 1)
 
@@ -339,11 +364,7 @@ class Judge:
         ended = [*others, *([s.jid] if previous else [])]
         for jid in ended:
             self.overlay.nominations.put(jid, None)
-        nominated = [
-            Run(NOMINATE, run.cid, run.group, run.tasks, run.rows, [], [], run.levels)
-            for run in runs
-            if run.kind == NOMINATE
-        ]
+        nominated = [replace(run, versions=[], specs=[]) for run in runs if run.kind == NOMINATE]
         if nominated:
             since = previous.since if previous else self.now
             self.overlay.nominations.put(
@@ -365,4 +386,5 @@ class Judge:
 
 def _subset(run: Run, indices: list[int]) -> Run:
     lists = (run.tasks, run.rows, run.versions, run.specs, run.levels)
-    return Run(run.kind, run.cid, run.group, *([values[i] for i in indices] for values in lists))
+    columns = ([values[i] for i in indices] for values in lists)
+    return Run(run.kind, run.cid, run.group, *columns, devices=run.devices)

@@ -41,6 +41,7 @@ from shared.messages.messages import (
     StatusReply,
     Verdict,
 )
+from shared.units.things import Things
 
 WINDOW = 64
 """Sequences per writer whose answers are kept."""
@@ -174,7 +175,7 @@ class LedgerDouble:
                 )
             )
         if judge.binds or judge.evicts:
-            self._add_binds(judge.binds, judge.lives, judge.evicts)
+            self._add_binds(judge.binds, judge.lives, judge.evicts, judge.devices)
         extra = sorted(judge.asked - set(fresh.rows))
         shown = [(row, overlay.nodes.get(row)) for row in extra]
         more = [(row, node.packed()) for row, node in shown if node is not None]
@@ -259,7 +260,7 @@ class LedgerDouble:
             entry_id, ended = self._log.next_id(), repairing.ended
             self._log.append(StatusEntry(entry_id, writer, epoch, sequence, [], ended, fresh))
         if repairing.binds:
-            self._add_binds(repairing.binds, repairing.lives, [])
+            self._add_binds(repairing.binds, repairing.lives, [], repairing.devices)
         self._remember(batch, (results, fresh.rows))
         return RepairReply(Verdict.COMMITTED, results, fresh)
 
@@ -341,9 +342,10 @@ class LedgerDouble:
         binds: list[tuple[int, int, list[int], list[int]]],
         lives: dict[tuple[int, int], int],
         evicts: list[Evicted],
+        devices: dict[tuple[int, int], Things],
     ) -> None:
         self._bind_count += 1
-        self._binds.append(BindEntry(f"{self._bind_count}-0", binds, lives, evicts))
+        self._binds.append(BindEntry(f"{self._bind_count}-0", binds, lives, evicts, devices))
 
     def _open_binds(self, after: str = "0") -> list[BindEntry]:
         return [

@@ -23,6 +23,7 @@ from shared.ledger.memory.books import Books, JobAccount, NodeBook, Overlay, Que
 from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, USED
 from shared.messages.messages import HOLDING, UNSUCCESSFUL, TaskState
 from shared.records.specs_jobs import decode_job
+from shared.units.things import Things
 
 _BUCKETS = 4
 """Pages of a table that does not fit one: a field stays in its page, whatever is added or
@@ -85,7 +86,11 @@ def pack_queue(queue: QueueBook) -> bytes:
 
 
 def pack_nomination(nomination: Nomination) -> bytes:
-    runs = [[run.cid, run.group, run.tasks, run.rows, run.levels] for run in nomination.runs]
+    runs = [
+        [run.cid, run.group, run.tasks, run.rows, run.levels]
+        + ([records.pack_devices(run.devices)] if run.devices else [])
+        for run in nomination.runs
+    ]
     return records.sealed(
         codec.pack([nomination.priority, nomination.since, nomination.expiry, runs])
     )
@@ -104,6 +109,7 @@ class Repairing:
     ended: list[int] = field(default_factory=list)
     binds: list[tuple[int, int, list[int], list[int]]] = field(default_factory=list)
     lives: dict[tuple[int, int], int] = field(default_factory=dict)
+    devices: dict[tuple[int, int], Things] = field(default_factory=dict)
     _rows: set[int] = field(default_factory=set)
     """Nodes to recompute: those requested, and those of removed records."""
     _stale: set[int] = field(default_factory=set)
@@ -145,6 +151,8 @@ class Repairing:
         self.binds.append((jid, task.cid, [tix], [task.row]))
         if task.life:
             self.lives[jid, tix] = task.life
+        if task.devices:
+            self.devices[jid, tix] = task.devices
         self.overlay.tasks.put((jid, tix), replace(task, version=task.version + 1))
         return RepairResult.REPAIRED
 
@@ -204,13 +212,14 @@ class Repairing:
             task for _, task in overlay.tasks.all() if task.state in HOLDING and task.row == row
         ]
         promised = [
-            run.cid
+            run
             for _, nomination in overlay.nominations.all()
             for run in nomination.runs
             for at in run.rows
             if at == row
         ]
-        if any(cid not in overlay.classes for cid in (*promised, *(task.cid for task in placed))):
+        held = [*(run.cid for run in promised), *(task.cid for task in placed)]
+        if any(cid not in overlay.classes for cid in held):
             return False
         for slot, values in enumerate(node.slots):
             if values[ALLOCATABLE] < 0:
@@ -220,11 +229,11 @@ class Repairing:
             if at == row:
                 _clear(overlay.own_thing(row, name, 0).amounts)
         for task in placed:
-            overlay.add_to_node(row, task.cid, USED, 1)
+            overlay.add_to_node(row, task.cid, USED, 1, devices=task.devices)
             if task.state == TaskState.RELEASING:
-                overlay.add_to_node(row, task.cid, RELEASING, 1)
-        for cid in promised:
-            overlay.add_to_node(row, cid, NOMINATED, 1)
+                overlay.add_to_node(row, task.cid, RELEASING, 1, devices=task.devices)
+        for run in promised:
+            overlay.add_to_node(row, run.cid, NOMINATED, 1, devices=run.devices)
         return True
 
     # --- queues ---------------------------------------------------------------------------------

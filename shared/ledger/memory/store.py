@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from shared.ledger.entries.intake_batch import (
@@ -23,12 +22,17 @@ from shared.ledger.entries.intake_batch import (
 from shared.ledger.entries.stored import TaskRecord
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.memory.books import JobAccount, NodeBook, Overlay, QueueBook
+from shared.ledger.memory.form import (
+    check_amounts,
+    check_groups,
+    check_slots,
+    check_things,
+    checked_amounts,
+)
 from shared.ledger.records import ALLOCATABLE, LIMB, OBSERVED, RELEASING, UNLIMITED, USED
 from shared.messages.messages import ENDED, HOLDING, Group, StatusItem, TaskState
 from shared.units.slots import LIMIT
-from shared.units.things import DIMENSIONS, LONGEST_NAME, Vector
 
-_MOST_SLOTS = 4096
 _BEFORE: dict[TaskState, tuple[TaskState, ...]] = {
     TaskState.PENDING: (TaskState.BINDING,),
     TaskState.BOUND: (TaskState.BINDING,),
@@ -81,15 +85,21 @@ def _adopt(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
             job.add(group, 1)
         job.top = max(job.top, tix + 1)
         overlay.jobs.dirty.add(item.jid)
-    overlay.add_to_node(row, cid, USED, 1)
+    overlay.add_to_node(row, cid, USED, 1, devices=item.devices)
     if item.state is TaskState.RELEASING:
-        overlay.add_to_node(row, cid, RELEASING, 1)
+        overlay.add_to_node(row, cid, RELEASING, 1, devices=item.devices)
         overlay.leave(job.qid, cid, 1)
     overlay.touch(row)
     overlay.charge(job.qid, cid, 1)
     overlay.mark_queues(job.qid)
     adopted = replace(
-        record, state=int(item.state), row=row, cid=cid, group=group, version=record.version + 1
+        record,
+        state=int(item.state),
+        row=row,
+        cid=cid,
+        group=group,
+        version=record.version + 1,
+        devices=item.devices,
     )
     overlay.tasks.put((item.jid, tix), adopted)
     return True
@@ -106,12 +116,14 @@ def _change(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:
     if item.state is TaskState.RELEASING:
         job = overlay.jobs.get(item.jid)
         assert job is not None
-        overlay.add_to_node(row, record.cid, RELEASING, 1)
+        overlay.add_to_node(row, record.cid, RELEASING, 1, devices=record.devices)
         overlay.touch(row)
         overlay.leave(job.qid, record.cid, 1)
     elif item.state is TaskState.PENDING or item.state in ENDED:
         _free(overlay, item, record)
         changed = replace(changed, life=record.life + reborn, by=-1, why="")
+        if item.state is TaskState.PENDING:
+            changed = replace(changed, devices=())
     forgotten = item.state is TaskState.PENDING and changed.life == 0
     overlay.tasks.put((item.jid, tix), None if forgotten else changed)
     return True
@@ -152,9 +164,9 @@ def _free(overlay: Overlay, item: StatusItem, record: TaskRecord) -> None:
 
 def _vacate(overlay: Overlay, jid: int, record: TaskRecord) -> JobAccount:
     """Take what the task holds off its node and queue; return its job."""
-    overlay.add_to_node(record.row, record.cid, USED, -1)
+    overlay.add_to_node(record.row, record.cid, USED, -1, devices=record.devices)
     if record.state == TaskState.RELEASING:
-        overlay.add_to_node(record.row, record.cid, RELEASING, -1)
+        overlay.add_to_node(record.row, record.cid, RELEASING, -1, devices=record.devices)
     overlay.touch(record.row)
     job = overlay.jobs.own(jid)
     assert job is not None
@@ -199,8 +211,8 @@ class Storing:
                 self.specs.classes[cid] = None
             case PutNode():
                 self._put_node(op)
-            case DropNode(row):
-                self._drop_node(row)
+            case DropNode():
+                self._drop_node(op)
             case Observe():
                 self._observe(op)
             case PutQueue():
@@ -222,12 +234,10 @@ class Storing:
 
     def _put_class(self, op: PutClass) -> None:
         subject = f"class {op.cid}"
-        _check_slots(subject, (slot for slot, _, _ in op.requests))
-        _check_amounts(
-            subject, (n for _, amount, implied in op.requests for n in (amount, implied))
-        )
+        check_slots(subject, (slot for slot, _, _ in op.requests))
+        check_amounts(subject, (n for _, amount, implied in op.requests for n in (amount, implied)))
         before = self.overlay.classes.get(op.cid)
-        _check_things(subject, [(a.name, (*a.amounts, *a.offers), 2) for a in op.things])
+        check_things(subject, [(a.name, (*a.amounts, *a.offers), 2) for a in op.things])
         things = self.overlay.class_things.get(op.cid, [])
         if before is not None and (before != op.requests or things != op.things):
             raise LedgerArgument(f"{subject}: its requests cannot change; use a new class")
@@ -246,42 +256,47 @@ class Storing:
         return node
 
     def _put_node(self, op: PutNode) -> None:
-        amounts = _checked(f"node {op.row}", op.allocatable)
+        amounts = checked_amounts(f"node {op.row}", op.allocatable)
         node = self._node(op.row)
+        self._declare(op)
         node.grow(_needed(amounts), self.overlay.implied_of)
         node.set_part(ALLOCATABLE, amounts, self.overlay.implied_of)
         node.version += 1
         node.spec_version = op.spec_version
         self.specs.nodes[op.row] = op.spec
 
-    def _drop_node(self, row: int) -> None:
-        node = self.overlay.nodes.own(row)
+    def _drop_node(self, op: DropNode) -> None:
+        node = self.overlay.nodes.own(op.row)
         if node is not None:
             node.set_part(ALLOCATABLE, {}, _nothing)
+            self._declare(op)
             node.version += 1
             node.spec_version += 1
-            self.specs.nodes[row] = None
+            self.specs.nodes[op.row] = None
+
+    def _declare(self, op: PutNode | DropNode) -> None:
+        check_things(f"node {op.row}", [(name, values, 1) for name, values in op.things])
+        for name, values in op.things:
+            self.overlay.set_thing(op.row, name, ALLOCATABLE, values)
 
     def _observe(self, op: Observe) -> None:
         row, subject = op.row, f"node {op.row}"
-        amounts = _checked(subject, op.used)
-        _check_things(subject, [(name, values, 1) for name, values in op.things])
+        amounts = checked_amounts(subject, op.used)
+        check_things(subject, [(name, values, 1) for name, values in op.things])
         node = self.overlay.nodes.own(row)
         if node is not None:
             node.grow(_needed(amounts), self.overlay.implied_of)
             node.set_part(OBSERVED, amounts, _nothing)
             node.version += 1
             for name, values in op.things:
-                thing = self.overlay.own_thing(row, name, len(values))
-                for at, dimension in enumerate(thing.amounts):
-                    dimension[OBSERVED] = values[at] if at < len(values) else 0
+                self.overlay.set_thing(row, name, OBSERVED, values)
 
     # --- queues -----------------------------------------------------------------------------
 
     def _put_queue(self, op: PutQueue) -> None:
         subject = f"queue {op.qid}"
-        limits = _checked(subject, op.capability or [], LIMIT * LIMB)
-        guarantee = _checked(subject, op.guarantee, LIMIT * LIMB)
+        limits = checked_amounts(subject, op.capability or [], LIMIT * LIMB)
+        guarantee = checked_amounts(subject, op.guarantee, LIMIT * LIMB)
         above = op.parent
         while above >= 0:
             ancestor = self.overlay.queues.get(above)
@@ -325,7 +340,7 @@ class Storing:
     # --- jobs -------------------------------------------------------------------------------
 
     def _put_job(self, op: PutJob) -> None:
-        _check_groups(op)
+        check_groups(op)
         job = JobAccount(op.spec_version, op.qid, list(op.groups))
         old = self.overlay.jobs.get(op.jid)
         if old is not None:
@@ -390,55 +405,9 @@ def _inherit(job: JobAccount, old: JobAccount) -> None:
     job.top = old.top
 
 
-# --- checks -----------------------------------------------------------------------------------
-
-
 def _nothing(_: int) -> int:
     return 0
 
 
 def _needed(amounts: dict[int, int]) -> int:
     return 1 + max(amounts, default=-1)
-
-
-def _check_slots(subject: str, slots: Iterable[int]) -> None:
-    for slot in slots:
-        if not 0 <= slot < _MOST_SLOTS:
-            raise LedgerArgument(f"{subject}: slot {slot} is outside 0..{_MOST_SLOTS - 1}")
-
-
-def _check_amounts(subject: str, amounts: Iterable[int], limit: int = LIMIT) -> None:
-    for amount in amounts:
-        if not 0 <= amount < limit:
-            raise LedgerArgument(f"{subject}: {amount} is not a whole number below {limit}")
-
-
-def _check_things(subject: str, things: list[tuple[str, Vector, int]]) -> None:
-    """``things``: (name, amounts, number of vectors that are concatenated in them)."""
-    names: set[str] = set()
-    for name, amounts, vectors in things:
-        if not 0 < len(name.encode()) <= LONGEST_NAME or "\0" in name or name in names:
-            raise LedgerArgument(
-                f"{subject}: a thing without a proper name, or named twice: {name!r}"
-            )
-        names.add(name)
-        if not vectors <= len(amounts) <= vectors * DIMENSIONS or len(amounts) % vectors:
-            raise LedgerArgument(f"{subject}: {name} wants 1 to {DIMENSIONS} amounts")
-        _check_amounts(f"{subject}: an amount of {name}", amounts)
-
-
-def _checked(subject: str, pairs: list[tuple[int, int]], limit: int = LIMIT) -> dict[int, int]:
-    amounts = dict(pairs)
-    _check_slots(subject, amounts)
-    _check_amounts(subject, amounts.values(), limit)
-    return amounts
-
-
-def _check_groups(op: PutJob) -> None:
-    if not op.groups:
-        raise LedgerArgument(f"job {op.jid}: groups are missing")
-    for index, group in enumerate(op.groups):
-        if not -1 <= group.parent < index or (index == 0 and group.parent != -1):
-            raise LedgerArgument(f"job {op.jid}: the parent of group {index} must come before it")
-        if group.minimum < 0:
-            raise LedgerArgument(f"job {op.jid}: the minimum of group {index} must not be negative")

@@ -7,6 +7,7 @@
 --   tasks, rows, versions, specs, levels                            per operation
 --   extras {index, displaced, domains, expiry}                      per statement that has any
 --          and victims, reason                                      where it evicts
+--   devices {run, devices}                                          per run that takes any; packed
 -- Statements, runs and operations are numbered from 1 through the whole batch.
 local ALLOCATE = 0
 
@@ -19,6 +20,7 @@ local first_run, first_op = {}, {}  -- of each statement; of each run
 local names, taken = {}, {}  -- field of each operation's task; fields that are not pending
 local domain_names, domain_count, domain, domain_dirty = {}, 0, {}, {}
 local NONE = {}
+local devices_of = {}  -- run -> devices that each of its operations takes, packed
 
 local victim = {}  -- field -> record
 local reborn  -- field -> record of tasks that were evicted before, and are pending
@@ -58,6 +60,22 @@ do
       column(batch[6], 'I', 1), column(batch[7], 'I', 1)
     extras = {}
     for _, extra in ipairs(batch[8]) do extras[extra[1]] = extra end
+    for _, taken in ipairs(batch[9] or NONE) do
+      named.check('devices of run ' .. taken[1], munpack(taken[2]), 1)
+      devices_of[taken[1]] = taken[2]
+    end
+  end
+
+  -- A thing that the class names as well would be held to what is there twice, each time alone.
+  local function check_devices()
+    for k, devices in pairs(devices_of) do
+      local cls = class[runs[4 * k - 2]]
+      for _, t in ipairs(named.devices(devices).things) do
+        for _, own in ipairs(cls and cls.things or NONE) do
+          if own.name == t.name then reject('devices of run ' .. k .. ': its class names ' .. t.name) end
+        end
+      end
+    end
   end
 
   -- Number the runs and operations of every statement, and note what must be read.
@@ -205,6 +223,7 @@ do
     load_holders()
     load_nodes()
     load_classes()
+    check_devices()
     load_tasks()
     load_victims()
     load_domains()

@@ -91,7 +91,8 @@ local function load_jobs(jids, n)
   end
 end
 
--- A nomination is {priority, since, expiry, {{cid, group, tasks, rows, levels}, ...}}.
+-- A nomination is {priority, since, expiry, {{cid, group, tasks, rows, levels, devices}, ...}}; most
+-- runs have no devices.
 local function load_nominations(jids, n)
   local values = fetch(NOM, jids, n)
   for i = 1, n do
@@ -142,8 +143,9 @@ local function grow(rec, nslots)
   rec[3] = nslots
 end
 
--- Add `sign` requests of a class to one part (USED, RELEASING, NOMINATED) of a node.
-local function add_to_node(row, cls, part, sign)
+-- Add `sign` requests of a class, and of devices (packed) where there are any, to one part (USED,
+-- RELEASING, NOMINATED) of a node.
+local function add_to_node(row, cls, part, sign, devices)
   local rec = node[row]
   if cls.slots > rec[3] then grow(rec, cls.slots) end
   local base, amount, offers = cls.base, cls.amount, cls.implied
@@ -153,6 +155,7 @@ local function add_to_node(row, cls, part, sign)
     if sign > 0 and rec[b] < offers[k] and part ~= RELEASING then rec[b] = offers[k] end
   end
   if cls.things then named.add(row, cls, part, sign) end
+  if devices then named.add(row, named.devices(devices), part, sign) end
 end
 
 local function version_of(row)
@@ -178,7 +181,7 @@ local function shift_nomination(held, sign, mark)
   for _, run in ipairs(held[4]) do
     local cls, rows = class[run[1]], run[4]
     for i = 1, #rows do
-      add_to_node(rows[i], cls, NOMINATED, sign)
+      add_to_node(rows[i], cls, NOMINATED, sign, run[6])
       mark(rows[i], node[rows[i]])
     end
   end

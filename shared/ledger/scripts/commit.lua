@@ -4,7 +4,8 @@
 
 local verdicts, ats, tails, dropped = {}, {}, {}, {}
 local binds, bind_count, task_args, task_count = {}, 0, {}, 0
-local lives, evicts = {}, {}  -- for the binder: incarnations of what was evicted before; evictions
+-- For the binder: incarnations of what was evicted before; evictions; devices (jid, tix, devices).
+local lives, evicts, assigned = {}, {}, {}
 local job_dirty, nomination_dirty = {}, {}
 local asked, asked_count = {}, 0  -- rows to show to the writer although they did not change
 
@@ -29,18 +30,22 @@ end
 
 local book, book_evictions
 do
-  local function book_task(jid, rec, o, cid, group)
+  local function book_task(jid, rec, o, cid, group, devices)
     local top = 5 + 3 * rec[4]
     if tasks[o] >= rec[top] then rec[top] = tasks[o] + 1 end
     local old = reborn and reborn[names[o]]
     task_args[task_count + 1] = names[o]
     task_args[task_count + 2] = old
-      and pack_task(jid, tasks[o], BINDING, rows[o], cid, old[4] + 1, group, old.life, -1, '')
-      or pack_task(jid, tasks[o], BINDING, rows[o], cid, 1, group)
+      and pack_task(jid, tasks[o], BINDING, rows[o], cid, old[4] + 1, group, old.life, -1, '', devices)
+      or pack_task(jid, tasks[o], BINDING, rows[o], cid, 1, group, nil, nil, nil, devices)
     task_count = task_count + 2
     if old then
       local n = #lives
       lives[n + 1], lives[n + 2], lives[n + 3] = jid, tasks[o], old.life
+    end
+    if devices then
+      local n = #assigned
+      assigned[n + 1], assigned[n + 2], assigned[n + 3] = jid, tasks[o], devices
     end
   end
 
@@ -56,7 +61,7 @@ do
       told[i] = rec.life
       task_args[task_count + 1] = name
       task_args[task_count + 2] = pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5],
-        rec.life, by, reason)
+        rec.life, by, reason, rec.devices)
       task_count = task_count + 2
     end
     if #told > 0 then evicts[#evicts + 1] = {jid, by, reason, run[5], run[6], told} end
@@ -82,7 +87,7 @@ do
     if runs[r + 1] ~= ALLOCATE then
       nominated = nominated or {}
       nominated[#nominated + 1] =
-        {cid, group, pick(tasks, k, chosen), pick(rows, k, chosen), pick(levels, k, chosen)}
+        {cid, group, pick(tasks, k, chosen), pick(rows, k, chosen), pick(levels, k, chosen), devices_of[k]}
       return nominated
     end
     job_dirty[jid] = true
@@ -92,7 +97,7 @@ do
     for i = 1, n do
       local o = chosen and chosen[i] or first + i - 1
       binds[bind_count + i] = tasks[o]
-      book_task(jid, rec, o, cid, group)
+      book_task(jid, rec, o, cid, group, devices_of[k])
     end
     bind_count = bind_count + n
     for i = 1, n do binds[bind_count + i] = rows[chosen and chosen[i] or first + i - 1] end
@@ -105,8 +110,8 @@ end
 
 local judge_tail
 do
-  local function judge_tail_operation(rec, o, kind, cls, group)
-    local verdict = judge_operation(o, kind, cls)
+  local function judge_tail_operation(rec, o, kind, cls, group, devices)
+    local verdict = judge_operation(o, kind, cls, devices)
     if verdict ~= COMMITTED then return verdict end
     if kind == ALLOCATE then
       if charge(rec[2], cls, 1) then
@@ -118,7 +123,7 @@ do
         return GANG
       end
     end
-    apply_operation(o, kind, cls)
+    apply_operation(o, kind, cls, devices)
     return COMMITTED
   end
 
@@ -128,7 +133,7 @@ do
       local r = 4 * k - 4
       local kind, cls, group, chosen = runs[r + 1], class[runs[r + 2]], runs[r + 3], {}
       for o = first_op[k], first_op[k + 1] - 1 do
-        local verdict = judge_tail_operation(rec, o, kind, cls, group)
+        local verdict = judge_tail_operation(rec, o, kind, cls, group, devices_of[k])
         told[#told + 1] = verdict
         if verdict == COMMITTED then chosen[#chosen + 1] = o else ask(rows[o]) end
       end
@@ -238,9 +243,11 @@ do
     for i = 1, asked_count do on[asked[i]] = true end
     for k = 1, run_count do
       local cls = class[runs[4 * k - 2]]
-      for o = first_op[k], cls and cls.things and first_op[k + 1] - 1 or -1 do
-        for _, t in ipairs(on[rows[o]] and cls.things or NONE) do
-          wanted[#wanted + 1] = {rows[o], t}
+      local own = cls and cls.things or NONE
+      local devices = cls and devices_of[k] and named.devices(devices_of[k]).things or NONE
+      for o = first_op[k], #own + #devices > 0 and first_op[k + 1] - 1 or -1 do
+        for _, things in ipairs(on[rows[o]] and {own, devices} or NONE) do
+          for _, t in ipairs(things) do wanted[#wanted + 1] = {rows[o], t} end
         end
       end
     end
@@ -255,7 +262,9 @@ do
       local entry = {0, writer, epoch, sequence, ARGV[5], verdicts, tails, dropped, touched}
       plan_entry(LOG, entry, packed)
     end
-    if bind_count > 0 or #evicts > 0 then plan_entry(BINDS, {binds, lives, evicts}) end
+    if bind_count > 0 or #evicts > 0 then
+      plan_entry(BINDS, {binds, lives, evicts, #assigned > 0 and assigned or nil})
+    end
     plan_nodes(touched, records)
     named.plan()
     plan_chunks('HSET', TASK, task_args, task_count)

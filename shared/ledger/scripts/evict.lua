@@ -7,8 +7,8 @@ do  -- see the prelude: local names are few
   local function mark_leaving(run, sign, mark)
     local owner, cls, n = job[run[1]], class[run[3]], #run[5]
     if n == 0 then return end
-    for _, row in ipairs(run[6]) do
-      add_to_node(row, cls, RELEASING, sign)
+    for i, row in ipairs(run[6]) do
+      add_to_node(row, cls, RELEASING, sign, victim[run[1] .. '.' .. run[5][i]].devices)
       mark(row, node[row])
     end
     add_to_groups(owner, run[4], -sign * n)

@@ -1,14 +1,15 @@
 -- What became of tasks: state changes that free or mark capacity, and nominations that lapsed.
 -- ARGV = writer, epoch, sequence, run id, packed {items, lapsed}; an item is {state, jid, tasks, rows},
--- or {state, jid, tasks, rows, class, group}: the cluster has these tasks there, whatever is known here;
--- where the state is FAILED: what those of them are that are not placed.
+-- or {state, jid, tasks, rows, class, group, devices}: the cluster has these tasks there, whatever is
+-- known here, each with these devices, packed (no 7th where they have none); where the state is FAILED:
+-- what those of them are that are not placed.
 local early = gate()
 if early then return early end
 
 local items, lapsed = unpack(munpack(ARGV[5]))
 local fields, field_count = {}, 0
 local names_of = {}  -- field -> {jid, tix}
-local task = {}  -- field -> {state, row, cid, version, group; life, by, why}
+local task = {}  -- field -> a record, as read_task gives it
 local task_dirty, job_dirty, nomination_dirty = {}, {}, {}
 
 -- allowed[target][current]
@@ -42,6 +43,7 @@ local function want_adopted(item)
   if item[1] < BOUND or item[1] > RELEASING_STATE then
     reject('status item of job ' .. item[2] .. ': adopted tasks are bound, running or releasing')
   end
+  if item[7] then named.check('status item of job ' .. item[2], munpack(item[7]), 1) end
   for _, row in ipairs(item[4]) do want_row(row) end
 end
 
@@ -122,9 +124,9 @@ end
 -- `members`: by how many its group grows.
 local function free(rec, jid, members)
   local cls, row, owner = class[rec[3]], rec[2], job[jid]
-  add_to_node(row, cls, USED, -1)
+  add_to_node(row, cls, USED, -1, rec.devices)
   if rec[1] == RELEASING_STATE then
-    add_to_node(row, cls, RELEASING, -1)
+    add_to_node(row, cls, RELEASING, -1, rec.devices)
     begin_leaving(owner[2], rec[3], -1)
   end
   touch(row, node[row])
@@ -146,7 +148,7 @@ end
 
 -- The task is where the cluster has it: what it held elsewhere is given back, what it holds there is
 -- counted, also beyond what the node offers. What has ended stays so. True where that changed anything.
-local function adopt(state, jid, tix, row, name, cid, group)
+local function adopt(state, jid, tix, row, name, cid, group, devices)
   local rec, owner = task[name], job[jid]
   local held = rec and rec[1] ~= 0 and rec[1] <= RELEASING_STATE
   if rec and rec[1] ~= 0 and (not held or rec[2] == row) then return false end
@@ -164,16 +166,16 @@ local function adopt(state, jid, tix, row, name, cid, group)
     if tix >= owner[5 + 3 * owner[4]] then owner[5 + 3 * owner[4]] = tix + 1 end
     job_dirty[jid] = true
   end
-  add_to_node(row, class[cid], USED, 1)
+  add_to_node(row, class[cid], USED, 1, devices)
   if state == RELEASING_STATE then
-    add_to_node(row, class[cid], RELEASING, 1)
+    add_to_node(row, class[cid], RELEASING, 1, devices)
     begin_leaving(owner[2], cid, 1)
   end
   touch(row, node[row])
   charge(owner[2], class[cid], 1)
   mark_queue(owner[2])
   task[name] = {state, row, cid, rec and rec[4] + 1 or 1, group,
-    life = rec and rec.life, by = by, why = why}
+    life = rec and rec.life, by = by, why = why, devices = devices}
   return true
 end
 
@@ -186,7 +188,10 @@ local function finish(state, rec, jid, name)
     rec.by, rec.why = -1, ''
     if state == 0 then rec.life = rec.life + 1 end
   end
-  if state == 0 and not rec.life then task[name] = nil end
+  if state == 0 then
+    rec.devices = nil
+    if not rec.life then task[name] = nil end
+  end
 end
 
 -- True where the change happened.
@@ -200,7 +205,7 @@ local function change(state, jid, tix, row, name, cid, group)
   if rec[2] ~= row then return false end
   if not allowed[state][rec[1]] and not (state == 0 and is_evicted(rec)) then return false end
   if state == RELEASING_STATE then
-    add_to_node(row, class[rec[3]], RELEASING, 1)
+    add_to_node(row, class[rec[3]], RELEASING, 1, rec.devices)
     touch(row, node[row])
     begin_leaving(job[jid][2], rec[3], 1)
   elseif state == 0 or state >= SUCCEEDED then
@@ -219,14 +224,14 @@ local function judge(index)
   local move = item[5] and state ~= FAILED and adopt or change
   local done, at = {}, {}
   for i = 1, #tasks do
-    if move(state, jid, tasks[i], rows[i], names[i], item[5], item[6]) then
+    if move(state, jid, tasks[i], rows[i], names[i], item[5], item[6], item[7]) then
       task_dirty[names[i]] = true
       done[#done + 1] = tasks[i]
       at[#at + 1] = rows[i]
     end
   end
   applied[index] = done
-  if #done > 0 then log_items[#log_items + 1] = {state, jid, done, at, item[5], item[6]} end
+  if #done > 0 then log_items[#log_items + 1] = {state, jid, done, at, item[5], item[6], item[7]} end
 end
 
 local function judge_lapsed()
@@ -246,7 +251,8 @@ end
 
 local function pack_name(name, rec)
   local jid, tix = unpack(names_of[name])
-  return pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5], rec.life, rec.by, rec.why)
+  return pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5], rec.life, rec.by, rec.why,
+    rec.devices)
 end
 
 local function plan_tasks()

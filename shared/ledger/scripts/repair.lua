@@ -24,7 +24,7 @@ end
 
 local removed, recomputed = {}, {}  -- fields of tasks that go; rows whose sums move with them
 local task_args, task_gone = {}, {}
-local binds, lives = {}, {}
+local binds, lives, assigned = {}, {}, {}
 do
   local open  -- payloads of the open bind entries, false where they are too many
 
@@ -75,9 +75,14 @@ do
       local m = #lives
       lives[m + 1], lives[m + 2], lives[m + 3] = jid, tix, rec.life
     end
+    if rec.devices then
+      local m = #assigned
+      assigned[m + 1], assigned[m + 2], assigned[m + 3] = jid, tix, rec.devices
+    end
     task_args[#task_args + 1] = jid .. '.' .. tix
     task_args[#task_args + 1] =
-      pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4] + 1, rec[5], rec.life, rec.by, rec.why)
+      pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4] + 1, rec[5], rec.life, rec.by, rec.why,
+        rec.devices)
     return REPAIRED
   end
 
@@ -133,6 +138,7 @@ end
 -- Sums of all task records -------------------------------------------------------------------------
 
 local on_row, of_job = {}, {}  -- row -> cid -> {tasks, leaving}; jid -> {tix, state, ...} lists
+local with_devices = {}  -- row -> records of tasks there that have devices
 local in_queue = {}  -- qid -> cid -> {tasks, leaving}
 do
   local function count(of, key, cid, leaving)
@@ -169,12 +175,23 @@ do
     holders[n], classes_of[n], leaves[n] = string.match(name, '^%d+'), cid, leaving
   end
 
+  local function note_devices(name, record, row)
+    local jid, tix = string.match(name, '^(%d+)%.(%d+)$')
+    local rec = read_task(record, tonumber(jid), tonumber(tix))
+    if not rec.devices then return end
+    with_devices[row] = with_devices[row] or {}
+    table.insert(with_devices[row], rec)
+  end
+
   -- One step for each task record there is: what costs is to be asked for.
   local function sum_up(name, record)
     if by_job then note_member(name, record) end
     local state, row, cid = sunpack('<BI4I4', record)
     if state < BINDING or state > RELEASING_STATE or removed[name] then return end
-    if recomputed[row] then count(on_row, row, cid, state == RELEASING_STATE) end
+    if recomputed[row] then
+      count(on_row, row, cid, state == RELEASING_STATE)
+      if #record > 19 then note_devices(name, record, row) end
+    end
     if by_queue then note_holder(name, cid, state == RELEASING_STATE) end
   end
 
@@ -260,11 +277,15 @@ do
       add_to_node(row, class[cid], USED, counts[1])
       add_to_node(row, class[cid], RELEASING, counts[2])
     end
+    for _, rec in ipairs(with_devices[row] or {}) do
+      named.add(row, named.devices(rec.devices), USED, 1)
+      if rec[1] == RELEASING_STATE then named.add(row, named.devices(rec.devices), RELEASING, 1) end
+    end
   end
   for _, held in pairs(nomination) do
     for _, run in ipairs(held[4]) do
       for _, row in ipairs(run[4]) do
-        if before[row] then add_to_node(row, class[run[1]], NOMINATED, 1) end
+        if before[row] then add_to_node(row, class[run[1]], NOMINATED, 1, run[6]) end
       end
     end
   end
@@ -468,7 +489,7 @@ local records = pack_records(moved, named.moved(version_of))
 if #rows > 0 or #ended > 0 then
   plan_entry(LOG, {1, writer, epoch, sequence, {}, ended, rows}, records)
 end
-if #binds > 0 then plan_entry(BINDS, {binds, lives, {}}) end
+if #binds > 0 then plan_entry(BINDS, {binds, lives, {}, #assigned > 0 and assigned or nil}) end
 plan_nodes(rows, moved)
 named.plan()
 plan_chunks('HSET', TASK, task_args, #task_args)

@@ -5,7 +5,7 @@
 local promised, moved  -- of the statement being judged: tasks it nominated; saw an old version
 
 -- COMMITTED where the request fits; FIT goes before NOMINATION.
-local function misfit(row, cls, kind)
+local function misfit(row, cls, kind, devices)
   local rec = node[row]
   local base, amount, offers = cls.base, cls.amount, cls.implied
   local limit = 4 + 5 * rec[3]
@@ -21,21 +21,26 @@ local function misfit(row, cls, kind)
     if kind == ALLOCATE and idle > capacity then return FIT end
     if future > capacity then verdict = NOMINATION end
   end
-  if not cls.things then return verdict end
-  local word = named.misfit(row, cls, kind == ALLOCATE)
+  if cls.things then
+    local word = named.misfit(row, cls, kind == ALLOCATE)
+    if word == FIT then return FIT end
+    if word ~= COMMITTED then verdict = NOMINATION end
+  end
+  if not devices then return verdict end
+  local word = named.misfit(row, named.devices(devices), kind == ALLOCATE)
   return word == COMMITTED and verdict or word
 end
 
-local function judge_operation(o, kind, cls)
+local function judge_operation(o, kind, cls, devices)
   local name = names[o]
   if taken[name] or (promised and promised[name]) then return TASK_TAKEN, tasks[o] end
   local row = rows[o]
   local rec = node[row]
   if not rec or rec[2] ~= specs[o] then return NODE_MOVED, row end
-  return misfit(row, cls, kind), row
+  return misfit(row, cls, kind, devices), row
 end
 
-local function apply_operation(o, kind, cls)
+local function apply_operation(o, kind, cls, devices)
   local row = rows[o]
   local rec = node[row]
   if stamp[row] == turn then
@@ -47,22 +52,22 @@ local function apply_operation(o, kind, cls)
   end
   if kind == ALLOCATE then
     taken[names[o]] = true
-    add_to_node(row, cls, USED, 1)
+    add_to_node(row, cls, USED, 1, devices)
   else
     promised = promised or {}
     promised[names[o]] = true
-    add_to_node(row, cls, NOMINATED, 1)
+    add_to_node(row, cls, NOMINATED, 1, devices)
   end
 end
 
-local function undo_operation(o, kind, cls)
+local function undo_operation(o, kind, cls, devices)
   local row = rows[o]
   local rec = node[row]
   if kind == ALLOCATE then
     taken[names[o]] = nil
-    add_to_node(row, cls, USED, -1)
+    add_to_node(row, cls, USED, -1, devices)
   else
-    add_to_node(row, cls, NOMINATED, -1)
+    add_to_node(row, cls, NOMINATED, -1, devices)
   end
   untouch(row, rec)
 end
@@ -206,7 +211,7 @@ do
       local kind, cls = runs[r + 1], class[runs[r + 2]]
       for o = first_op[k], first_op[k + 1] - 1 do
         if o > last_op then return end
-        undo_operation(o, kind, cls)
+        undo_operation(o, kind, cls, devices_of[k])
       end
     end
   end
@@ -216,12 +221,12 @@ do
       local r = 4 * k - 4
       local kind, cls = runs[r + 1], class[runs[r + 2]]
       for o = first_op[k], first_op[k + 1] - 1 do
-        local verdict, at = judge_operation(o, kind, cls)
+        local verdict, at = judge_operation(o, kind, cls, devices_of[k])
         if verdict ~= COMMITTED then
           undo_operations(first, k, o - 1)
           return verdict, at
         end
-        apply_operation(o, kind, cls)
+        apply_operation(o, kind, cls, devices_of[k])
       end
     end
     return COMMITTED, -1

@@ -22,7 +22,8 @@ local partition, implied_dirty
 local N, T, S, ANY = 'number', 'table', 'string', 'any'
 -- What follows the kind in an operation; ANY: bytes, a list, or false for none.
 local shapes = {
-  [PUT_CLASS] = {N, T, S, T}, [PUT_NODE] = {N, T, N, S}, [DROP_NODE] = {N}, [OBSERVE] = {N, T, T},
+  [PUT_CLASS] = {N, T, S, T}, [PUT_NODE] = {N, T, N, S, T}, [DROP_NODE] = {N, T},
+  [OBSERVE] = {N, T, T},
   [PUT_QUEUE] = {N, N, ANY, S, T}, [DROP_QUEUE] = {N}, [PUT_JOB] = {N, N, N, T, S}, [DROP_JOB] = {N},
   [PURGE_JOB] = {N}, [DROP_CLASS] = {N}, [PUT_OBJECT] = {S, ANY}, [PUT_PARTITION] = {N, T, T, S},
 }
@@ -139,29 +140,6 @@ local function check_amounts(what, flat, width)
   end
 end
 
--- Things are {name, vector, ...}: `vectors` of them, all as long.
-local function check_things(what, things, vectors)
-  local seen = {}
-  for _, t in ipairs(things) do
-    local name = type(t) == T and t[1]
-    if type(name) ~= S or #name == 0 or #name > 128 or string.find(name, '%z') or seen[name] then
-      reject(what .. ': a thing without a proper name, or named twice')
-    end
-    seen[name] = true
-    for v = 2, 1 + vectors do
-      local vector = t[v]
-      if type(vector) ~= T or #vector == 0 or #vector > 4 or #vector ~= #t[2] then
-        reject(what .. ': ' .. name .. ' wants 1 to 4 amounts')
-      end
-      for _, amount in ipairs(vector) do
-        if amount < 0 or amount >= LIMIT or amount ~= floor(amount) then
-          reject(what .. ': an amount of ' .. name .. ' is not a whole number below 2^53')
-        end
-      end
-    end
-  end
-end
-
 local function check_groups(jid, flat)
   if #flat == 0 or #flat % 3 ~= 0 then reject('job ' .. jid .. ': groups are missing') end
   for i = 1, #flat, 3 do
@@ -208,7 +186,7 @@ do
 
   local function put_class(cid, flat, spec, things)
     check_amounts('class ' .. cid, flat, 3)
-    check_things('class ' .. cid, things, 2)
+    named.check('class ' .. cid, things, 2)
     local packed = spack('<I2I2', #flat / 3, #things) .. pack_doubles(flat, #flat)
       .. pack_things(things)
     local known = class_raw[cid]
@@ -244,29 +222,37 @@ do
 
   local function nothing() return 0 end
 
-  local function put_node(row, flat, spec_version, spec)
+  -- Of the things that are named here the node has so much: 0 of what it has no more.
+  local function declare(row, things)
+    named.check('node ' .. row, things, 1)
+    for _, t in ipairs(things) do named.set(row, t[1], 0, t[2]) end
+  end
+
+  local function put_node(row, flat, spec_version, spec, things)
     check_amounts('node ' .. row, flat, 2)
     local rec = node_of(row)
+    declare(row, things)
     set_part(rec, 0, flat, implied_of)
     rec[1], rec[2] = rec[1] + 1, spec_version
     specs[NODESPEC][row] = spec
   end
 
-  local function drop_node(row)
+  local function drop_node(row, things)
     local rec = node[row]
     if not rec then return end
     set_part(rec, 0, {}, nothing)
+    declare(row, things)
     rec[1], rec[2] = rec[1] + 1, rec[2] + 1
     specs[NODESPEC][row] = false
   end
 
   local function observe(row, flat, things)
     check_amounts('node ' .. row, flat, 2)
-    check_things('node ' .. row, things, 1)
+    named.check('node ' .. row, things, 1)
     local rec = node[row]
     if not rec then return end
     set_part(rec, OBSERVED, flat, nothing)
-    for _, t in ipairs(things) do named.observe(row, t[1], t[2]) end
+    for _, t in ipairs(things) do named.set(row, t[1], OBSERVED, t[2]) end
     rec[1] = rec[1] + 1
   end
 

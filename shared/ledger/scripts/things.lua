@@ -3,6 +3,10 @@
 -- A record stands under row/name: {version, dimensions, and of each dimension: allocatable, used,
 -- observed, releasing, nominated}. The version is the node's when the thing moved last. What nobody
 -- has, and no node declares, has no record: it is free, with what its class says that nodes offer.
+--
+-- Which device of its node a task takes is not its class's to say: the writer chose it. Devices are
+-- packed as {{name, amounts}, ...} and travel so, from the statement into the task's record. Of them
+-- a node has what it declares.
 
 local named = {}  -- one table: a script has no more than 200 local names
 do
@@ -12,6 +16,7 @@ do
   local fields, row_of, name_of, count = {}, {}, {}, 0
   local found = {}  -- row -> class -> the records of the things that the class takes there
   local kept, kept_count, gone, gone_count = {}, 0, {}, 0
+  local chosen = {}  -- packed devices -> what takes them, in the form of a class
 
   -- The named things in the record of a class: {{name = , amounts = , offers = }, ...}.
   function named.parse(record, at, size)
@@ -24,6 +29,44 @@ do
       at = at + 16 * dimensions
     end
     return things
+  end
+
+  -- Things are {name, vector, ...}: `vectors` of them, all as long.
+  function named.check(what, things, vectors)
+    local seen = {}
+    for _, t in ipairs(things) do
+      local name = type(t) == 'table' and t[1]
+      if type(name) ~= 'string' or #name == 0 or #name > 128 or string.find(name, '%z') or seen[name] then
+        reject(what .. ': a thing without a proper name, or named twice')
+      end
+      seen[name] = true
+      for v = 2, 1 + vectors do
+        local vector = t[v]
+        if type(vector) ~= 'table' or #vector == 0 or #vector > 4 or #vector ~= #t[2] then
+          reject(what .. ': ' .. name .. ' wants 1 to 4 amounts')
+        end
+        for _, amount in ipairs(vector) do
+          if amount < 0 or amount >= LIMIT or amount ~= floor(amount) then
+            reject(what .. ': an amount of ' .. name .. ' is not a whole number below 2^53')
+          end
+        end
+      end
+    end
+  end
+
+  -- What takes these devices, as a class takes its things.
+  function named.devices(packed)
+    local taking = chosen[packed]
+    if taking then return taking end
+    local things = {}
+    for i, t in ipairs(munpack(packed)) do
+      local offers = {}
+      for d = 1, #t[2] do offers[d] = 0 end
+      things[i] = {name = t[1], amounts = t[2], offers = offers}
+    end
+    taking = {things = things}
+    chosen[packed] = taking
+    return taking
   end
 
   local function pack_body(rec)
@@ -110,10 +153,10 @@ do
     return verdict
   end
 
-  -- What others have of a thing, in all its dimensions.
-  function named.observe(row, name, amounts)
+  -- One part of a thing in all its dimensions: what the node declares (0), what others have (OBSERVED).
+  function named.set(row, name, part, amounts)
     local rec = grow_thing(thing_of(row, name), #amounts)
-    for d = 1, rec[2] do rec[HEAD + 1 + WIDTH * (d - 1) + OBSERVED] = amounts[d] or 0 end
+    for d = 1, rec[2] do rec[HEAD + 1 + WIDTH * (d - 1) + part] = amounts[d] or 0 end
   end
 
   -- Nothing is held any more of all recorded things of these rows (row -> true), nor is anything

@@ -30,11 +30,13 @@ from tests.shared.ledger.support import (
     SMALL,
     Desk,
     job,
+    node,
     run,
     statement,
 )
 
-GANG, OTHER_JOB, WAITING, EVICTING = 7, 8, 9, 10
+GANG, OTHER_JOB, WAITING, EVICTING, SHARING = 7, 8, 9, 10, 13
+GPU = "gpu/1"
 
 
 async def settle(desk: Desk) -> None:
@@ -65,7 +67,25 @@ async def settle(desk: Desk) -> None:
     await desk.commit(waits)
     await desk.commit(statement(OTHER_JOB, run([2], [3], cid=SHARED)))
     await desk.record(StatusItem(TaskState.RUNNING, OTHER_JOB, [2], [3]))
+    await share_devices(desk)
     await acknowledge(desk)
+
+
+async def share_devices(desk: Desk) -> None:
+    """Node 3 has a device. Of job 13 one task runs on a part of it, one leaves another part, and
+    one waits for what that frees."""
+    await desk.store(
+        node(3, things=((GPU, (1000, 100)),)), job_of(SHARING, (Role("a", SMALL, 0, 3),))
+    )
+    part = ((GPU, (300, 10)),)
+    plain = [run([tix], [3]) for tix in range(2)]
+    await desk.commit(statement(SHARING, *(replace(r, devices=part) for r in plain)))
+    await desk.record(
+        StatusItem(TaskState.RUNNING, SHARING, [0], [3]),
+        StatusItem(TaskState.RELEASING, SHARING, [1], [3]),
+    )
+    promise = replace(run([2], [3], kind=NOMINATE), devices=((GPU, (600, 0)),))
+    await desk.commit(statement(SHARING, promise, expiry=2e9))
 
 
 def job_of(jid: int, roles: tuple[Role, ...], *groups: Group) -> PutJob:
@@ -170,6 +190,15 @@ DAMAGES: dict[str, Damage] = {
     ),
     "a-thing-with-too-much-nominated": Damage(
         K.THING, lambda desk: thing_off(desk.ledger, 3, HOST_PORT, NOMINATED, 1)
+    ),
+    "a-device-with-too-little-used": Damage(
+        K.THING, lambda desk: thing_off(desk.ledger, 3, GPU, USED, -300)
+    ),
+    "a-device-with-too-much-leaving": Damage(
+        K.THING, lambda desk: thing_off(desk.ledger, 3, GPU, RELEASING, 300)
+    ),
+    "a-device-with-too-little-promised": Damage(
+        K.THING, lambda desk: thing_off(desk.ledger, 3, GPU, NOMINATED, -600)
     ),
     "a-thing-that-nobody-has": Damage(
         K.THING, lambda desk: stray_thing(desk.ledger, 2, "port/UDP/53")

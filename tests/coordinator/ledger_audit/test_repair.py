@@ -122,7 +122,7 @@ async def test_what_is_right_is_left_alone(desk: Desk, reborn: bool) -> None:
         await desk.record(StatusItem(TaskState.PENDING, GANG, [2], [1]))
     before, tail = await desk.ledger.snapshot(), await desk.ledger.log_tail()
     reply = await repair(desk, await everything(desk))
-    assert [len(results) for results in reply.results] == [4, 3, 6, 1, 1, 10]
+    assert [len(results) for results in reply.results] == [4, 3, 7, 2, 1, 12]
     assert told(reply) == {R.SOUND}
     assert await desk.ledger.snapshot() == before
     assert await desk.ledger.log_tail() == tail

@@ -11,6 +11,7 @@ from shared.ledger.entries.stored import ThingAsk
 from shared.ledger.records import unpack_node, unpack_thing
 from shared.messages.messages import CommitBatch
 from shared.units.slots import PODS
+from shared.units.things import Things
 
 Amounts = dict[int, dict[int, int]]
 """row or qid -> slot -> amount."""
@@ -50,11 +51,11 @@ def add_up(
 ) -> Totals:
     totals = Totals()
 
-    def take(row: int, cid: int, *parts: str) -> None:
-        for ask in things.get(cid, ()):
-            for dimension, amount in enumerate(ask.amounts):
+    def take(row: int, cid: int, devices: Things, *parts: str) -> None:
+        for name, amounts in (*((ask.name, ask.amounts) for ask in things.get(cid, ())), *devices):
+            for dimension, amount in enumerate(amounts):
                 for part in parts:
-                    totals.things[row, ask.name, dimension, part] += amount
+                    totals.things[row, name, dimension, part] += amount
 
     parents = {qid: queue.parent for qid, queue in snapshot.queues.items()}
     for jid, tasks in snapshot.tasks.items():
@@ -70,7 +71,7 @@ def add_up(
                     totals.held[jid, group] += 1
             if task.state not in HOLDS_NODE:
                 continue
-            take(task.row, task.cid, "used", *["releasing"] * (task.state == 4))
+            take(task.row, task.cid, task.devices, "used", *["releasing"] * (task.state == 4))
             for slot, amount, _ in classes[task.cid]:
                 totals.used[task.row, slot] += amount
                 totals.releasing[task.row, slot] += amount * (task.state == 4)
@@ -80,7 +81,7 @@ def add_up(
     for nomination in snapshot.nominations.values():
         for run in nomination.runs:
             for row in run.rows:
-                take(row, run.cid, "nominated")
+                take(row, run.cid, run.devices, "nominated")
                 for slot, amount, _ in classes[run.cid]:
                     totals.nominated[row, slot] += amount
     return totals
@@ -128,7 +129,8 @@ def check_fit(
         _, flat = unpack_thing(record)
         was = earlier.get((row, name), [])
         was = was + [0] * (len(flat) - len(was))
-        for at, offer in enumerate(offers[name][: len(flat) // 5]):
+        for at in range(len(flat) // 5):
+            offer = offers[name][at] if name in offers else 0
             offered, used, observed, releasing, nominated = flat[5 * at : 5 * at + 5]
             _, used0, observed0, releasing0, nominated0 = was[5 * at : 5 * at + 5]
             now, then = used + observed, used0 + observed0

@@ -36,6 +36,7 @@ from shared.messages.messages import (
     StatusReply,
     TaskState,
 )
+from shared.units.things import Things
 
 CPU, MEMORY, PODS, PORT = 0, 1, 2, 4
 SMALL, BIG, PORTED, NOTHING, NAMED, SHARED = 1, 2, 3, 4, 51, 52
@@ -61,8 +62,8 @@ CLASSES = [
 """NAMED takes a host port and no amount, SHARED a part of a device (memory, cores) and the port."""
 
 
-def node(row: int, cpu: int = 8000, spec: int = 1) -> PutNode:
-    return PutNode(row, [(CPU, cpu), (MEMORY, 2**34), (PODS, 10)], spec, b"node-%d" % row)
+def node(row: int, cpu: int = 8000, spec: int = 1, things: Things = ()) -> PutNode:
+    return PutNode(row, [(CPU, cpu), (MEMORY, 2**34), (PODS, 10)], spec, b"node-%d" % row, things)
 
 
 def job(jid: int, *groups: Group, qid: int = LEAF, version: int = 1) -> PutJob:

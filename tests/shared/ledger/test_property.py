@@ -49,6 +49,7 @@ from shared.messages.messages import (
     TaskState,
     Verdict,
 )
+from shared.units.things import Things
 from tests.shared.ledger.conftest import NOW, flush
 from tests.shared.ledger.promises import (
     Live,
@@ -89,6 +90,9 @@ REQUESTS = {c.cid: c.requests for c in CLASSES}
 THINGS = {c.cid: c.things for c in CLASSES}
 IMPLIED = {slot: implied for c in CLASSES for slot, _, implied in c.requests if implied}
 PLACED = (SMALL, BIG, PORTED, SMALL, BIG, PORTED, NOTHING, NAMED, SHARED, SHARED)
+DEVICES = ("gpu/1", "gpu/2")
+ALL_DEVICES: Things = tuple((name, (1000, 3)) for name in DEVICES)
+NO_DEVICES: Things = tuple((name, (0, 0)) for name in DEVICES)
 Batch = CommitBatch | StatusBatch | IntakeBatch
 
 
@@ -147,6 +151,7 @@ class Pair:
         self.real_run = await self.real.bless(leader)
         self.double_run = await self.double.bless(leader)
         await self.at_once([self.intake([*cluster(ROWS, 8000, 30_000)])])
+        await self.at_once([self.intake([node(row, things=ALL_DEVICES) for row in range(ROWS)])])
         await self.at_once([self.intake([self.some_job(jid) for jid in range(JOBS)])])
 
     async def claim(self, writer: str) -> None:
@@ -210,7 +215,13 @@ class Pair:
             versions=versions,
             specs=specs,
             levels=[r.randint(1, 4) for _ in range(n)],
+            devices=self.devices() if r.random() < 0.4 else (),
         )
+
+    def devices(self) -> Things:
+        """Parts of one or two devices, now and then of one that no node has."""
+        names = self.rng.sample((*DEVICES, "gpu/none"), self.rng.choice((1, 1, 2)))
+        return tuple((name, (self.rng.choice((1, 200, 600)), 1)) for name in sorted(names))
 
     def fresh(self, n: int) -> list[int]:
         return self.rng.sample(range(TASKS), n)
@@ -273,7 +284,8 @@ class Pair:
         states = (TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
         rows = [r.randrange(ROWS + (r.random() < 0.1)) for _ in tasks]
         cid, group = r.choice((SMALL, BIG, PORTED, NOTHING, NAMED, SHARED, 99)), r.randrange(3)
-        return StatusItem(r.choice(states), jid, tasks, rows, cid, group)
+        devices = self.devices() if r.random() < 0.4 else ()
+        return StatusItem(r.choice(states), jid, tasks, rows, cid, group, devices)
 
     def status(self) -> StatusBatch:
         r = self.rng
@@ -287,7 +299,7 @@ class Pair:
         r = self.rng
         row = r.randrange(ROWS)
         ops: list[IntakeOp] = [
-            node(row, cpu=r.choice((0, 4000, 8000)), spec=r.choice((1, 1, 2))),
+            node(row, r.choice((0, 4000, 8000)), r.choice((1, 1, 2)), self.declared()),
             Observe(row, [(CPU, r.choice((0, 3000)))]),
             Observe(row, [], [(HOST_PORT, (r.choice((0, 1)),)), (DEVICE, (r.choice((0, 400)), 1))]),
             Observe(row, [], [(DEVICE, (0, 0))]),
@@ -301,10 +313,13 @@ class Pair:
             PutPartition(r.randrange(9), {0: [0, 1], 1: []}),
         ]
         if r.random() < 0.05:
-            ops += [DropNode(row), DropJob(r.randrange(JOBS))]
+            ops += [DropNode(row, NO_DEVICES), DropJob(r.randrange(JOBS))]
         if r.random() < 0.15:
             return self.intake(self.forgetting())
         return self.intake([op for op in r.sample(ops, r.choice((1, 2))) if self.may_come(op)])
+
+    def declared(self) -> Things:
+        return self.rng.choice(((), NO_DEVICES, ALL_DEVICES, ALL_DEVICES[1:]))
 
     def may_come(self, op: IntakeOp) -> bool:
         """The number of a queue is given once. Where one comes back all the same, nobody may hold

@@ -23,20 +23,30 @@ KILLERS = {
         "what_is_promised_is_kept_from_others_and_what_leaves_may_be_promised-0"
     ),
     "things: rec[i] ~= 0 -> false": "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0",
-    "rules: not cls.things -> false": "queue_limits_hold_for_every_ancestor-0",
+    "rules: word == FIT -> false": "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0",
+    "rules: word ~= COMMITTED -> false": (
+        "what_is_promised_is_kept_from_others_and_what_leaves_may_be_promised-0"
+    ),
+    "rules: not devices -> false": "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0",
+    "batch: own.name == t.name -> false": (
+        "a_class_that_names_the_thing_itself_may_not_be_given_it_again-0"
+    ),
+    "repair: not rec.devices -> false": "what_is_right_is_left_alone-0",
     "rules: word == COMMITTED -> true": (
         "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0"
     ),
     "rules: verdict or word -> true": "a_statement_that_is_refused_leaves_things_as_they_were-0",
-    "store: #name == 0 -> false": "a_thing_without_a_proper_name_is_refused-0",
-    "store: #name > 128 -> false": "a_thing_without_a_proper_name_is_refused-1",
-    "store: string.find(name, '%z') -> false": "a_thing_without_a_proper_name_is_refused-2",
-    "store: seen[name] -> false": "a_thing_is_named_once_with_as_many_amounts_as_it_offers-0",
-    "store: #vector == 0 -> false": "amounts_of_things_are_checked-0",
-    "store: #vector > 4 -> false": "amounts_of_things_are_checked-1",
-    "store: amount < 0 -> false": "amounts_of_things_are_checked-2",
-    "store: amount >= LIMIT -> false": "amounts_of_things_are_checked-3",
-    "store: #vector ~= #t[2] -> false": "a_thing_is_named_once_with_as_many_amounts_as_it_offers-0",
+    "things: #name == 0 -> false": "a_thing_without_a_proper_name_is_refused-0",
+    "things: #name > 128 -> false": "a_thing_without_a_proper_name_is_refused-1",
+    "things: string.find(name, '%z') -> false": "a_thing_without_a_proper_name_is_refused-2",
+    "things: seen[name] -> false": "a_thing_is_named_once_with_as_many_amounts_as_it_offers-0",
+    "things: #vector == 0 -> false": "amounts_of_things_are_checked-0",
+    "things: #vector > 4 -> false": "amounts_of_things_are_checked-1",
+    "things: amount < 0 -> false": "amounts_of_things_are_checked-2",
+    "things: amount >= LIMIT -> false": "amounts_of_things_are_checked-3",
+    "things: #vector ~= #t[2] -> false": (
+        "a_thing_is_named_once_with_as_many_amounts_as_it_offers-0"
+    ),
     "batch: early -> false": "a_replay_changes_nothing_and_gets_the_first_answer-0",
     "batch: #batch[k] ~= #batch[3] -> false": "a_batch_that_does_not_add_up_is_refused-0",
     "batch: op ~= operation_count + 1 -> false": "a_batch_that_does_not_add_up_is_refused-2",

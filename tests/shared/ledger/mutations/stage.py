@@ -22,6 +22,7 @@ from tests.shared.ledger import (
     test_accounts,
     test_adopt,
     test_best_effort,
+    test_devices,
     test_eviction_guards,
     test_evictions,
     test_forgetting,
@@ -47,6 +48,7 @@ MODULES: tuple[ModuleType, ...] = (
     test_evictions,
     test_best_effort,
     test_things,
+    test_devices,
     test_repair,
 )
 TOO_LONG = ("5000", "10_to_18", "thousands", "empty_seat")
