@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -50,6 +51,23 @@ def _restore_logging() -> Iterator[None]:
     if structlog.is_configured():
         structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
+
+
+def pytest_collection_finish() -> None:
+    """What is collected stays to the end: 400,000 objects that no full collection need walk."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _restore_collector() -> Iterator[None]:
+    """Undo what processes that serve ask of the collector: it would never again walk all objects,
+    and whatever refers to itself, such as a simulated cluster, would stay (7 GB were seen)."""
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    yield
+    gc.set_threshold(*thresholds)
+    if gc.get_freeze_count() > frozen:
+        gc.unfreeze()
 
 
 @pytest.fixture

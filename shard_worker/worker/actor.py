@@ -12,7 +12,6 @@ is an error of one call that the coordinator can handle.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import time
 
@@ -24,6 +23,7 @@ from shard_worker.view.view import View
 from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.transport import PlaceReply, WorkerConfig, decode_call
 from shard_worker.worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
+from shared.garbage_collection import leave_loaded_objects_alone
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.lease import HeldLease
 from shared.ledger.protocol import Ledger
@@ -59,6 +59,7 @@ class ShardActor:
         ledger = RedisLedger(settings.access)
         self._server = ShardServer(settings, ledger)
         self._runner.run(self._server.load())
+        leave_loaded_objects_alone()
         return str(os.getpid()).encode()
 
     def end(self) -> None:
@@ -140,11 +141,6 @@ class ShardServer:
         """Read the ledger's state once; from then on the view follows the log."""
         await self._lease.keep()
         self._log_id = await self._view.begin(self._ledger)
-        # What was loaded lives as long as the worker: without this the collector walks through it
-        # again and again, a third of the cost of a placement at 100,000 nodes.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 50, 50)
         self._worker.begin(self._config.epoch, self._config.run_id)
 
     async def close(self) -> None:

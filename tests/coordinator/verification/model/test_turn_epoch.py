@@ -32,6 +32,7 @@ def test_an_adopted_worker_leaves_calls_of_its_earlier_coordinator_alone(
     actor.end()
     with pytest.raises(RuntimeError, match="not begun"):
         actor.turns(str(new).encode(), encode_call([]))
+    actor._runner.close()  # in Ray its process ends instead
 
 
 async def claimed(server: EmbeddedServer) -> tuple[Desk, Epoch]:

@@ -1,0 +1,39 @@
+"""What a process asks of the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import dataclass
+
+from shared.garbage_collection import leave_loaded_objects_alone
+
+
+@dataclass(eq=False)
+class Loaded:
+    """Something large that refers to itself."""
+
+    itself: Loaded | None = None
+
+
+def loaded() -> Loaded:
+    view = Loaded()
+    view.itself = view
+    return view
+
+
+def test_what_is_loaded_is_not_walked() -> None:
+    view = loaded()
+    leave_loaded_objects_alone()
+    assert not any(one is view for one in gc.get_objects())
+
+
+def test_what_was_loaded_before_goes_when_something_else_is_loaded() -> None:
+    view = loaded()
+    leave_loaded_objects_alone()
+    before, view = weakref.ref(view), loaded()
+    gc.collect()
+    assert before() is not None, "nobody looks, so that it costs nothing"
+    leave_loaded_objects_alone()
+    assert before() is None
+    assert view.itself is view
