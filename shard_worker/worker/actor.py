@@ -84,6 +84,10 @@ class ShardActor:
         figures = self._server.take_figures() if turns or self._server.drifted else None
         return PlaceReply(outcomes, self._server.log_id, busy, figures).encode()
 
+    def alive(self) -> bool:
+        """A sign of life. Served by a thread of its own, also while turns are placed."""
+        return True
+
     def inquire(self, call: bytes) -> bytes:
         """The results of turns without doing them (an :class:`Inquiry` in, findings out)."""
         if self._server is None:

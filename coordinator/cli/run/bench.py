@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from coordinator.cli.run.bench_options import BenchOptions
+from coordinator.cli.run.bench_options import BenchOptions, BenchSize
 
 
 def bench(*, options: BenchOptions) -> None:
@@ -15,9 +15,18 @@ def bench(*, options: BenchOptions) -> None:
     answer to the last bind; loading the nodes is not counted. The load comes from this process, on
     the same cores, and its CPU is shown. Afterwards the checker reads the history. Figures can be
     compared where the policy is the same: it is printed with them.
-    """
-    from coordinator.cli.run.bench_run import run_bench
 
-    code = run_bench(options)
+    reclaim is another one: a queue has every GPU of the cluster with jobs of one task, and a gang
+    of whole nodes from a queue of the same weight takes half of them back. The time runs from the
+    gang's submission until the cluster was told of the last eviction.
+    """
+    if options.size is BenchSize.RECLAIM:
+        from coordinator.cli.run.bench_reclaim import run_reclaim
+
+        code = run_reclaim(options)
+    else:
+        from coordinator.cli.run.bench_run import run_bench
+
+        code = run_bench(options)
     if code:
         raise typer.Exit(code)

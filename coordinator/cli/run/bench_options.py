@@ -22,9 +22,14 @@ from coordinator.cli.options.options import (
 class BenchSize(StrEnum):
     BASIC = "basic"
     WIDE = "wide"
+    RECLAIM = "reclaim"
 
 
-SIZES = {BenchSize.BASIC: (5_000, 10_000), BenchSize.WIDE: (100_000, 100_000)}
+SIZES = {
+    BenchSize.BASIC: (5_000, 10_000),
+    BenchSize.WIDE: (100_000, 100_000),
+    BenchSize.RECLAIM: (1_000, 8_000),
+}
 """Nodes, pods."""
 
 
@@ -35,7 +40,8 @@ class BenchOptions:
     size: Annotated[
         BenchSize,
         typer.Argument(
-            help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods"
+            help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods; "
+            "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them"
         ),
     ]
     other_nodes: Annotated[

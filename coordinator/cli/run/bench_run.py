@@ -137,7 +137,7 @@ async def _drive(
     return phases
 
 
-def _cpu(space: Workspace) -> dict[str, float]:
+def cpu_by_role(space: Workspace) -> dict[str, float]:
     """CPU seconds so far by role."""
     roots = {os.getpid(): cpu_time.LOAD}
     if space.supervisor is not None:
@@ -152,7 +152,7 @@ async def _measure(
     """Send everything and wait until as many more tasks are bound."""
     status = await sender.api.status()
     goal = status["tasks"]["bound"] + phase.tasks
-    before = _cpu(space)
+    before = cpu_by_role(space)
     async with asyncio.TaskGroup() as group:
         group.create_task(sender.send(items, in_flight=IN_FLIGHT))
         stall = Stall(longest=0.0)
@@ -164,7 +164,7 @@ async def _measure(
                     f"nothing was bound any more for {STALL_SECONDS:g} s; waiting for: "
                     f"{status.get('pending_reasons')}"
                 )
-    after = _cpu(space)
+    after = cpu_by_role(space)
     phase.cpu_seconds = {role: after[role] - before.get(role, 0.0) for role in after}
 
 

@@ -40,6 +40,8 @@ class Figures:
     """Times at which the cluster put tasks on nodes (binds, not starts)."""
     freed: list[float] = field(default_factory=list)
     """Times at which tasks left their nodes."""
+    stopped: dict[str, float] = field(default_factory=dict)
+    """Task -> when the cluster was first told to end it: evicted, or deleted by its user."""
 
     def add(self, event: Event) -> None:
         match event["src"], event["ev"]:
@@ -50,6 +52,9 @@ class Figures:
                     self.jobs.setdefault(job["jid"], (job["key"], event["t"]))
             case "cluster", "bind":
                 self.occupied.extend([event["t"]] * event["answers"].count("OK"))
+            case "cluster", "delete":
+                for task in event["tasks"]:
+                    self.stopped.setdefault(task, event["t"])
             case "cluster", "succeeded" | "failed":
                 self.freed.extend([event["t"]] * len(event["tasks"]))
             case _:

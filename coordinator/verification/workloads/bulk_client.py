@@ -93,6 +93,10 @@ class ApiClient:
         """Counts of jobs, tasks, statements and resources. Raises :class:`ApiError`."""
         return await self._request("GET", f"{BASE}/status", None)
 
+    async def get(self, path: str) -> dict[str, Any]:
+        """One object, by its path below the server's root."""
+        return await self._request("GET", path, None)
+
     async def delete(self, path: str) -> bool:
         """Delete the object at this path; False where there is none. Raises :class:`ApiError`."""
         try:

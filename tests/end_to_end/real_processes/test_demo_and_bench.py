@@ -82,6 +82,14 @@ def test_a_bench_of_a_few_tasks(empty_dir: Path) -> None:
         assert sum(part["cpu_us_per_task"].values()) > 0
 
 
+def test_a_bench_of_a_small_reclaim(empty_dir: Path) -> None:
+    """Through two shards: the gang has its half, and nobody else left."""
+    out, _ = _run("bench", "reclaim", "--nodes", "8", "--shards", "2", "-o", "json")
+    values = orjson.loads(out.splitlines()[-1])
+    assert (values["faults"], values["victims"], values["gang"]) == ([], 32, 4)
+    assert 0 < values["last_eviction_seconds"] <= values["last_bind_seconds"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_stops_everything(empty_dir: Path, number: signal.Signals) -> None:
     arguments = ["demo", "--jobs", "20", "--nodes", "10", "--shards", "1"]

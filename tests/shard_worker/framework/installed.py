@@ -75,14 +75,20 @@ class Frail:
 
 def install_frail(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the package of the plugin ``frail`` where Python finds it."""
-    site = folder / "site"
-    info = site / "frail-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "entry_points.txt").write_text("[quadrant.plugins]\nfrail = frail:Frail\n")
-    (info / "METADATA").write_text("Name: frail\nVersion: 1.0\n")
-    (site / "frail.py").write_text(FRAIL)
-    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.syspath_prepend(str(package(folder, "frail", FRAIL)))
     monkeypatch.delitem(sys.modules, "frail", raising=False)
+
+
+def package(folder: Path, name: str, source: str) -> Path:
+    """The directory with a package of one plugin, whose class has its name."""
+    site = folder / "site"
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    entry = f"[quadrant.plugins]\n{name} = {name}:{name.capitalize()}\n"
+    (info / "entry_points.txt").write_text(entry)
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+    (site / f"{name}.py").write_text(source)
+    return site
 
 
 def frail_policy(at: str) -> str:
