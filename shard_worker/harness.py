@@ -306,7 +306,7 @@ def _things(jobs: Sequence[SessionJob]) -> list[tuple[int, str, bytes]]:
     for job in jobs:
         for task in job.tasks:
             if task.row >= 0 and task.status & (OCCUPYING | Status.RELEASING):
-                for name, vector in task.cls.things:
+                for name, vector in task.taking.things:
                     flat = amounts.setdefault((task.row, name), [0] * WIDTH * len(vector))
                     for dimension, amount in enumerate(vector):
                         flat[WIDTH * dimension + USED] += amount

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.jobs.state import JobState, Standing
 from coordinator.order.order import Order
-from shared.ledger.entries.stored import TaskRecord
+from shared.ledger.entries.stored import BindEntry, TaskRecord
 from shared.messages.messages import ALLOCATE, HOLDING, Outcome, StatusItem, TaskState
 from shared.model.model import Requests
 
@@ -42,6 +42,15 @@ class Places:
         state.clear_rows(range(len(state.rows)))
         placed = [t for t, task in tasks.items() if task.state != TaskState.PENDING]
         state.put_rows(placed, [tasks[t].row for t in placed])
+        state.devices = {tix: task.devices for tix, task in tasks.items() if task.devices}
+
+    def assigned(self, entries: Iterable[BindEntry]) -> None:
+        """Take the devices of tasks that are being bound."""
+        for entry in entries:
+            for (jid, tix), devices in entry.devices.items():
+                state = self._order.known(jid)
+                if state is not None:
+                    state.devices[tix] = devices
 
     def placed(self, outcome: Outcome) -> tuple[JobState | None, int, int]:
         """Take a turn's outcome: returns its job, the number of placed tasks, and how many of them
@@ -84,6 +93,8 @@ class Places:
                 self._dispatcher.used(seen_rows, requests, -1)
         if item.state is TaskState.PENDING:
             state.clear_rows(tasks)
+            for tix in tasks:
+                state.devices.pop(tix, None)
 
     def adopted(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
         """Charge tasks to these nodes, wherever the books had them."""

@@ -25,6 +25,7 @@ from shared.messages.messages import (
 )
 from shared.messages.reason import Hold, WaitReason
 from shared.model.model import Job, Role, TaskClass
+from shared.units.things import Things
 
 Need = tuple[tuple[int, int], ...]
 """(class, count) pairs: what a job must get in its next turn. Jobs of equal need wait together."""
@@ -152,6 +153,8 @@ class JobState:
     """Tasks that are being evicted: RELEASING, and no members of their gangs."""
     slow: bool | None = None
     """Whether allocating it needs a session; None: to be computed by the policy in force."""
+    devices: dict[int, Things] = field(default_factory=dict)
+    """Tasks that take devices -> which ones, and how much of each."""
     started: dict[int, float] = field(default_factory=dict)
     """tix -> seconds since 1970, of tasks that began to run under this leader; only where the
     policy evicts."""
@@ -212,6 +215,7 @@ class JobState:
         self.refused_by, self.refused = before.refused_by, before.refused
         self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
         self.lives, self.started = before.lives, before.started
+        self.devices = before.devices
 
     def pending(self, role: Role, limit: int) -> list[int]:
         """The first ``limit`` pending tasks of a role."""

@@ -24,6 +24,7 @@ from coordinator.intake.documents.metadata import (
 from coordinator.objects.context import ReadModel, pod_uid
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.model.model import Role
+from shared.model.node_devices import device_annotations
 from shared.units.times import rfc3339
 
 Json = dict[str, Any]
@@ -119,6 +120,7 @@ def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
             QUEUE: state.job.queue if state is not None else "",
             SHARD: read_model.shard_of(task.row),
             REASON: waits.reason.value if waits is not None else "",
+            **_devices(read_model, task),
         },
     )
     status: Json = {"phase": phase_of(task), "conditions": _conditions(read_model, task)}
@@ -128,6 +130,13 @@ def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
     status |= _started(read_model, spec, task)
     value["status"] = status
     return value
+
+
+def _devices(read_model: ReadModel, task: PodTask) -> dict[str, str]:
+    """Which devices of its node the task has, as Volcano writes it."""
+    state, node = read_model.state(task.jid), read_model.core.nodes.get(task.row)
+    devices = () if state is None else state.devices.get(task.tix, ())
+    return device_annotations(node, devices) if node is not None and devices else {}
 
 
 def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:

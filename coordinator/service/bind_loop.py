@@ -120,6 +120,7 @@ class Binding:
     async def _bind(self, entries: list[BindEntry]) -> None:
         if any(entry.evicts for entry in entries):
             await self._evict(*self._core.evicted(entries))
+        self._core.places.assigned(entries)
         plan = await self._plan(entries)
         while plan.jids:
             plan = await self._drive(plan)

@@ -51,6 +51,7 @@ from coordinator.order.order import Order
 from coordinator.service.audit import ledger_audit
 from coordinator.service.backlog import Backlog
 from coordinator.service.bind_loop import Binding
+from coordinator.service.declared_devices import declare_devices
 from coordinator.service.executor import Executor
 from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.leadership.standby import Standby, Takeover
@@ -279,6 +280,8 @@ class Service:
             await writer.submit([])  # the default queue exists from the first start on
         await executor.repartition()  # before any worker goes by an old one
         await self._keep_policy(self.core.order.session.policy)
+        names = self.intake.registry.slots.names
+        await declare_devices(self._ledger, self.core.nodes, names, writer.store)
         parsers = Parsers()
         group.create_task(parsers.run_forever())
         group.create_task(self._serve_http(writer, parsers))

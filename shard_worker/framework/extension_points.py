@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.world import World
     from shard_worker.view.hyper_tree import Domain
     from shared.model.model import Requests, Role, TaskClass
+    from shared.units.things import Things
 
 F_co = TypeVar("F_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)
@@ -178,6 +179,9 @@ SIMULATE_REMOVE_TASK: Point[None, Callable[[TaskInfo, TaskInfo, int, World], str
 )
 SIMULATE_ALLOCATABLE: Point[None, Callable[[QueueInfo, TaskInfo, World], bool]] = _point(
     "SimulateAllocatable", "enabledAllocatable", Half.ORDER, Combine.ALL
+)
+DEVICE_CHOICE: Point[Callable[[TaskClass], bool], Callable[[TaskInfo, int, World], Things]] = (
+    _point("DeviceChoice", None, Half.PLACE, Combine.SUM)
 )
 BEST_NODE: Point[None, Callable[[TaskInfo, Any, Any, World], int | None]] = _point(
     "BestNode", "enableBestNode", Half.PLACE, Combine.FIRST_ANSWER

@@ -20,6 +20,7 @@ from shard_worker.framework.extension_points import (
     BATCH_NODE_ORDER,
     BEST_NODE,
     CLUSTER_ORDER,
+    DEVICE_CHOICE,
     EVENT_HANDLER,
     EXTENSION_POINTS,
     HYPER_NODE_GRADIENT_FOR_JOB,
@@ -77,11 +78,15 @@ from shard_worker.framework.rules import (
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shared.model.model import Node, Requests, Role, TaskClass
 from shared.policy.model import PluginOption, Policy
+from shared.units.things import Things, joined_devices
 
 if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
     from shard_worker.session_model.world import World
     from shard_worker.view.hyper_tree import Domain
+
+    DeviceChoice = Callable[[TaskInfo, int, World], Things]
+    Simulated = Callable[[TaskInfo, TaskInfo, int, World], str | None]
 
 F = TypeVar("F")
 S = TypeVar("S")
@@ -362,15 +367,11 @@ class Registration:
         """(task, row, world): the check of a dry run, after victims were taken off the node."""
         self.add(SIMULATE_PREDICATE, None, scalar=fn)
 
-    def add_simulate_add_task_fn(
-        self, fn: Callable[[TaskInfo, TaskInfo, int, World], str | None]
-    ) -> None:
+    def add_simulate_add_task_fn(self, fn: Simulated) -> None:
         """(task, the task that is added, row, world): a dry run puts a task back on a node."""
         self.add(SIMULATE_ADD_TASK, None, scalar=fn)
 
-    def add_simulate_remove_task_fn(
-        self, fn: Callable[[TaskInfo, TaskInfo, int, World], str | None]
-    ) -> None:
+    def add_simulate_remove_task_fn(self, fn: Simulated) -> None:
         """(task, the task that is removed, row, world): a dry run takes a victim off a node."""
         self.add(SIMULATE_REMOVE_TASK, None, scalar=fn)
 
@@ -411,6 +412,12 @@ class Registration:
     def add_best_node_fn(self, fn: Callable[[TaskInfo, Any, Any, World], int | None]) -> None:
         """(task, rows, scores, world) -> the row to take, None to abstain. The first row counts."""
         self.add(BEST_NODE, None, scalar=fn)
+
+    def add_device_choice_fn(
+        self, fn: DeviceChoice, *, concerns: Callable[[TaskClass], bool] = lambda _: True
+    ) -> None:
+        """(task, row, world) -> what a task placed there takes of the node's devices. Added."""
+        self.add(DEVICE_CHOICE, concerns, scalar=lambda *asked: joined_devices(fn(*asked)))
 
     def add_hyper_node_order_fn(
         self,

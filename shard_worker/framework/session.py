@@ -21,6 +21,7 @@ from shard_worker.framework.extension_points import (
     ALLOCATABLE,
     BATCH_NODE_ORDER,
     BEST_NODE,
+    DEVICE_CHOICE,
     JOB_ENQUEUEABLE,
     JOB_ENQUEUED,
     JOB_ORDER,
@@ -83,6 +84,7 @@ BY_CLASS: tuple[Point[Callable[[TaskClass], bool], Any], ...] = (
     PRE_PREDICATE,
     LIVE_PREDICATE,
     BATCH_NODE_ORDER,
+    DEVICE_CHOICE,
 )
 """Points that turns without a session never use, but which do not concern most classes."""
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from shard_worker.framework.extension_points import DEVICE_CHOICE
 from shard_worker.framework.operation import Operation, OpKind
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.queue_totals import charge, charge_total, reserves
 from shard_worker.session_model.status import Status
 from shard_worker.view.columns import NOMINATED, RELEASING, USED
+from shared.units.things import Things, joined_devices
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
@@ -61,34 +63,45 @@ class WorldStatement:
 
     def _apply(self, operation: Operation) -> None:
         world, task, row = self._ssn.world, operation.task, operation.row
+        # Asked before anything moves: a rule may raise.
+        devices = () if operation.kind is OpKind.EVICT else self._devices(task, row)
         match operation.kind:
             case OpKind.ALLOCATE:
-                world.view.shift(USED, task.cls, row, 1)
+                task.devices = devices
+                world.view.shift(USED, task.taking, row, 1)
                 world.settle(task, row)
                 self._count(task, Status.ALLOCATED, +1)
             case OpKind.PIPELINE:
-                world.view.shift(NOMINATED, task.cls, row, 1)
+                task.devices = devices
+                world.view.shift(NOMINATED, task.taking, row, 1)
                 world.settle(task, row)
                 self._count(task, Status.PIPELINED, +1)
             case OpKind.EVICT:
-                world.view.shift(RELEASING, task.cls, row, 1)
+                world.view.shift(RELEASING, task.taking, row, 1)
                 task.evicted = True
                 self._count(task, Status.RELEASING, -1)
         self.operations.append(operation)
+
+    def _devices(self, task: TaskInfo, row: int) -> Things:
+        """What the task takes of the node's devices if it is placed there now."""
+        rules, world = self._ssn.rules(DEVICE_CHOICE), self._ssn.world
+        return joined_devices(taken for rule in rules for taken in rule.scalar(task, row, world))
 
     def _undo(self, operation: Operation) -> None:
         world, task, row = self._ssn.world, operation.task, operation.row
         match operation.kind:
             case OpKind.ALLOCATE:
-                world.view.shift(USED, task.cls, row, -1)
+                world.view.shift(USED, task.taking, row, -1)
+                task.devices = ()
                 world.unsettle(task)
                 self._count(task, operation.before, -1)
             case OpKind.PIPELINE:
-                world.view.shift(NOMINATED, task.cls, row, -1)
+                world.view.shift(NOMINATED, task.taking, row, -1)
+                task.devices = ()
                 world.unsettle(task)
                 self._count(task, operation.before, -1)
             case OpKind.EVICT:
-                world.view.shift(RELEASING, task.cls, row, -1)
+                world.view.shift(RELEASING, task.taking, row, -1)
                 task.evicted = False
                 self._count(task, operation.before, +1)
 

@@ -17,13 +17,15 @@ from shared.model.model import TaskClass
 
 
 def holdings(view: View, nomination: Nomination) -> Iterator[tuple[TaskClass, int]]:
-    """(class, row) of every nominated task; classes that the view does not know are left out."""
+    """(class with devices, row) of every nominated task, but for classes that the view does not
+    know."""
     for run in nomination.runs:
         cls = view.classes.get(run.cid)
         if cls is not None:
+            taking = cls.with_devices(run.devices)
             for row in run.rows:
                 if row < view.size:
-                    yield cls, row
+                    yield taking, row
 
 
 def withdraw(statement: Statement, view: View, nomination: Nomination) -> None:

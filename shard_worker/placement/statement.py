@@ -13,6 +13,7 @@ from shard_worker.view.columns import NOMINATED, RELEASING, USED
 from shard_worker.view.view import View
 from shared.messages.messages import ALLOCATE, NOMINATE, Level, Run
 from shared.model.model import TaskClass
+from shared.units.things import Things
 
 MANY = 16
 """From this many operations of one class on, the inverses are applied as arrays."""
@@ -39,6 +40,8 @@ class TaskPlace(NamedTuple):
     spec: int
     level: Level
     cls: TaskClass
+    """With its devices."""
+    devices: Things
 
 
 COLUMN = {ALLOCATE: USED, NOMINATE: NOMINATED}
@@ -60,13 +63,24 @@ class Statement:
         """The point to roll back to that keeps everything done so far."""
         return len(self.operations)
 
-    def place(self, *, cid: int, group: int, task: int, row: int, level: Level, kind: int) -> None:
+    def place(
+        self,
+        *,
+        cid: int,
+        group: int,
+        task: int,
+        row: int,
+        level: Level,
+        kind: int,
+        devices: Things = (),
+    ) -> None:
         """Put a task on a row: ALLOCATE takes idle capacity, NOMINATE future capacity."""
         view = self._view
-        cls = view.classes[cid]
+        cls = view.classes[cid].with_devices(devices)
         view.shift(COLUMN[kind], cls, row, 1)
         version, spec = view.version.item(row), view.spec.item(row)
-        self.operations.append(TaskPlace(kind, cid, group, task, row, version, spec, level, cls))
+        place = TaskPlace(kind, cid, group, task, row, version, spec, level, cls, devices)
+        self.operations.append(place)
 
     def withdraw(self, cls: TaskClass, row: int) -> None:
         """Take a nomination of one task off a row."""
@@ -124,11 +138,12 @@ def _effect(operation: Operation) -> tuple[int, TaskClass, int, int]:
 
 
 def runs_of(places: Sequence[TaskPlace]) -> list[Run]:
-    """Placements as the runs of a message: neighbours of one kind, class and group share a run."""
+    """Placements as the runs of a message: neighbours of one kind, class, group and devices share a
+    run."""
     runs: list[Run] = []
-    last: tuple[int, int, int] | None = None
+    last: tuple[int, int, int, Things] | None = None
     for place in places:
-        key = (place.kind, place.cid, place.group)
+        key = (place.kind, place.cid, place.group, place.devices)
         if key != last:
             runs.append(
                 Run(
@@ -140,6 +155,7 @@ def runs_of(places: Sequence[TaskPlace]) -> list[Run]:
                     versions=[],
                     specs=[],
                     levels=[],
+                    devices=place.devices,
                 )
             )
             last = key

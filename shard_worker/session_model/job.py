@@ -20,6 +20,7 @@ from shared.messages.messages import TaskState
 from shared.model.label_selector import matches
 from shared.model.model import Job, Requests, Role, TaskClass
 from shared.model.topology import SubGroupPolicy, Topology
+from shared.units.things import Things
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 
@@ -51,6 +52,8 @@ class TaskInfo:
     started: float = 0.0
     """When it began to run, seconds since 1970; 0 where unknown."""
     uid: str = ""
+    devices: Things = ()
+    """What it takes of devices of the node it was placed on in this session, or is leaving."""
     evicted: bool = False
     """Whether a statement of this session evicted it; False for tasks that were leaving before."""
 
@@ -65,6 +68,11 @@ class TaskInfo:
     @property
     def requests(self) -> Requests:
         return self.cls.requests
+
+    @property
+    def taking(self) -> TaskClass:
+        """Its class, with its devices: what it takes of its node."""
+        return self.cls.with_devices(self.devices)
 
     @property
     def best_effort(self) -> bool:

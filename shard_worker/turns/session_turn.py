@@ -290,6 +290,7 @@ class SessionTurns:
                 row=op.row,
                 level=self._level(op, allocated),
                 kind=ALLOCATE if allocated else NOMINATE,
+                devices=op.task.devices,
             )
         placed = result.statement.placed(before)
         alone = 1 if turn.action == "backfill" else (first or len(placed))
@@ -316,7 +317,7 @@ class SessionTurns:
         runs: dict[tuple[int, int, int], EvictRun] = {}
         for op in evictions:
             task, spec = op.task, op.task.job.job
-            result.statement.let_go(task.cls, op.row)
+            result.statement.let_go(task.taking, op.row)
             key = (spec.jid, task.cid, task.role.group)
             run = runs.get(key)
             if run is None:
@@ -351,7 +352,7 @@ def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list
     others = [] if job is None else [task for task in job.tasks if id(task) not in listed]
     loose = [Did(LOOSE[t.status], t, t.row) for t in others if t.status in LOOSE]
     for operation in reversed(did + loose):
-        world.view.shift(COLUMN[operation.kind], operation.task.cls, operation.row, -1)
+        world.view.shift(COLUMN[operation.kind], operation.task.taking, operation.row, -1)
     return did if first else did + loose
 
 

@@ -243,6 +243,32 @@ class NodeThings:
         found: list[int] = (free + told[RELEASING] - told[NOMINATED]).tolist()
         return found
 
+    def names(self, prefix: str) -> list[str]:
+        """The things in use, or declared, whose names begin so."""
+        return sorted(name for name in self._things if name.startswith(prefix))
+
+    def free(self, name: str, dimensions: int, size: int) -> Column:
+        """What is neither used nor promised of a thing, ``[dimension][row]``. Below 0 where more is
+        used than there is."""
+        found = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
+        thing = self._things.get(name)
+        if thing is not None:
+            rows, told = thing.rows[: thing.count], thing.amounts[:, :dimensions, : thing.count]
+            idle = np.maximum(told[ALLOCATABLE], found[:, rows]) - told[USED]
+            found[:, rows] = idle - np.maximum(told[NOMINATED] - told[RELEASING], 0)
+        return found
+
+    def at(self, name: str, dimensions: int, row: int) -> tuple[Vector, Vector]:
+        """(what one row offers of a thing, what is neither used nor promised of that)."""
+        thing = self._things.get(name)
+        if thing is None or row not in thing.at:
+            offered = implied(name, dimensions)
+            return offered, offered
+        told = thing.amounts[:, :dimensions, thing.at[row]]
+        most = np.maximum(told[ALLOCATABLE], np.array(implied(name, dimensions)))
+        free = most - told[USED] - np.maximum(told[NOMINATED] - told[RELEASING], 0)
+        return tuple(most.tolist()), tuple(free.tolist())
+
     def offered(self, name: str, dimensions: int, size: int) -> Column:
         """What each row offers of a thing, ``[dimension][row]``."""
         found = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)

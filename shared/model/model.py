@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shared.messages.messages import Group
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
@@ -47,6 +47,10 @@ class TaskClass:
         """Whether a node fits depends on the node alone: not on other tasks, volumes or devices;
         and no node is preferred."""
         return self.constraints is None or self.constraints.flat
+
+    def with_devices(self, devices: Things) -> TaskClass:
+        """The class as one task of it takes room of a node, with the devices chosen for it."""
+        return replace(self, things=(*self.things, *devices)) if devices else self
 
     @property
     def best_effort(self) -> bool:

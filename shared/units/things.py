@@ -18,6 +18,8 @@ every other                 up to 4     what the node declares
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 Vector = tuple[int, ...]
 """Amounts of one thing, by dimension; integers below 2**53."""
 Things = tuple[tuple[str, Vector], ...]
@@ -58,6 +60,21 @@ def port_text(name: str) -> str:
     """A host port as people write it: ``8080/TCP``."""
     _, protocol, number = name.split("/")
     return f"{number}/{protocol}"
+
+
+def joined_devices(taken: Iterable[tuple[str, Sequence[int]]]) -> Things:
+    """What one task takes of devices, each named once. Errors: ValueError, for what the ledger
+    would refuse."""
+    total: dict[str, Vector] = {}
+    for name, amounts in taken:
+        if not 0 < len(name.encode()) <= LONGEST_NAME or "\0" in name or is_port(name):
+            raise ValueError(f"{name!r} is no name of a device; write for example gpu/0")
+        size = max(len(amounts), len(total.get(name, ())))
+        padded = [(*of, *(0,) * (size - len(of))) for of in (total.get(name, ()), amounts)]
+        total[name] = tuple(int(a) + int(b) for a, b in zip(*padded, strict=True))
+        if not 0 < size <= DIMENSIONS or not all(0 <= n < 2**53 for n in total[name]):
+            raise ValueError(f"{name}: write 1 to {DIMENSIONS} whole amounts below 2**53")
+    return tuple(sorted(total.items()))
 
 
 NO_FREE_PORTS = "node(s) didn't have free ports for the requested pod ports"

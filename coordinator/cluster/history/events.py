@@ -12,6 +12,7 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
                           rules: digest (where it asks for more than amounts)}],
                rules: {digest: what such a class asks for} (those not in the file yet)
     node       nodes: [{row, name, allocatable: [[slot, amount]], spec,
+                        devices: [[name, [amount]]] (of those it names),
                         facts: {labels, taints, unschedulable} (where they differ from before)}]
     node_gone  rows
     observe    nodes: [{row, used: [[slot, amount]], things: [[name, [amount]]] (of those that
@@ -31,10 +32,11 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
     commit     shard, statements: [{jid, verdict, alloc: [[tix, row, cid, level]], tail (how many
                of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid],
                evict: [[jid, spec, cid, group, [tix], [row], guards]], reason (where it evicts),
-               expiry (of its nominations, where it has any)}]
+               expiry (of its nominations, where it has any),
+               devices: [[tix, [[name, [amount]]]]] (of the tasks that take any)}]
     refusal    shard, refused: [[jid, verdict]]
     status     items: [[state, jid, [tix], [row]]]
-    adopted    items: [[state, jid, [tix], [row], cid, group]]
+    adopted    items: [[state, jid, [tix], [row], cid, group, devices (where they have any)]]
     lapsed     jids
     epoch      (nothing more)
 
@@ -80,7 +82,7 @@ from shared.ledger.entries.log import (
     LogEntry,
     StatusEntry,
 )
-from shared.messages.messages import ALLOCATE, NOMINATE, Run
+from shared.messages.messages import ALLOCATE, NOMINATE, Run, StatusItem
 from shared.model.model import Job, Role
 from shared.records.specs import POLICY_KEY, decode_class, decode_node, decode_policy, decode_queue
 from shared.records.specs_jobs import decode_job
@@ -170,6 +172,8 @@ class LedgerEvents:
         node = decode_node(op.spec)
         item: Event = {"row": op.row, "name": node.name, "allocatable": op.allocatable}
         item["spec"] = op.spec_version
+        if op.things:
+            item["devices"] = op.things
         facts = node_facts(node)
         mark = digest(facts)
         if mark != self._facts.get(op.row, "" if self._resumed else _NO_FACTS):
@@ -252,6 +256,14 @@ def _statement(committed: Committed) -> Event:
             for run in committed.evictions
         ]
         statement["reason"] = committed.reason
+    devices = [
+        (tix, run.devices)
+        for run in (*committed.core, *committed.tail)
+        if run.devices
+        for tix in run.tasks
+    ]
+    if devices:
+        statement["devices"] = devices
     return statement
 
 
@@ -269,14 +281,18 @@ def _status(entry: StatusEntry) -> list[Event]:
         plain = [item for item in entry.items if not item.adopted]
         adopted = [item for item in entry.items if item.adopted]
         if adopted:
-            rows = [[i.state.name, i.jid, i.tasks, i.rows, i.cid, i.group] for i in adopted]
-            events.append({"ev": "adopted", "items": rows})
+            events.append({"ev": "adopted", "items": [_adopted(item) for item in adopted]})
         if plain or not adopted:
             items = [[item.state.name, item.jid, item.tasks, item.rows] for item in plain]
             events.append({"ev": "status", "items": items})
     if entry.lapsed:
         events.append({"ev": "lapsed", "jids": entry.lapsed})
     return events
+
+
+def _adopted(item: StatusItem) -> list[Any]:
+    known = [item.state.name, item.jid, item.tasks, item.rows, item.cid, item.group]
+    return [*known, item.devices] if item.devices else known
 
 
 def _kind(op: Any) -> tuple[type, bool]:

@@ -21,6 +21,7 @@ from coordinator.intake.admission.termination import ending
 from coordinator.intake.documents.document import Document, Key
 from shared.ledger.entries.intake_batch import DropJob, DropNode, DropQueue, PurgeJob, PutObject
 from shared.model.model import Job
+from shared.model.node_devices import none_left
 from shared.records.specs import (
     GONE_NODE_KEY,
     HYPER_NODE_KEY,
@@ -80,7 +81,8 @@ def _drop_node(registry: Registry, name: str, keep: bool) -> Admission:
     if keep:
         registry.gone_nodes[name] = node
     stored = PutObject(GONE_NODE_KEY + name, encode_node(node))
-    return Admission(ops=[DropNode(node.row), stored], nodes_gone=[node.row])
+    things = none_left(node, registry.slots.names)
+    return Admission(ops=[DropNode(node.row, things), stored], nodes_gone=[node.row])
 
 
 def _drop_object(registry: Registry, at: str, keep: bool) -> Admission:

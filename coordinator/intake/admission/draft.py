@@ -19,6 +19,7 @@ from shared.manifests.kubernetes.objects import PodTemplate
 from shared.messages.messages import Group
 from shared.model.constraints import Constraints
 from shared.model.model import Job, Node, Queue, Requests, TaskClass
+from shared.model.node_devices import declared
 from shared.model.storage import Amounts
 from shared.records.specs import (
     GONE_NODE_KEY,
@@ -316,12 +317,14 @@ class Draft:
             capability = None if queue.capability is None else list(queue.capability)
             guarantee, spec = list(queue.guarantee), encode_queue(queue)
             ops.append(PutQueue(queue.qid, queue.parent, capability, spec, guarantee))
+        names = self._all_slots().names if self.nodes.changed else []
         for name, node in self.nodes.changed.items():
             yield
             if name in self._base.gone_nodes:
                 ops.append(PutObject(GONE_NODE_KEY + name, None))
             allocatable = list(node.allocatable)
-            ops.append(PutNode(node.row, allocatable, node.spec, encode_node(node)))
+            things = declared(node, names, before=self._base.nodes.get(name))
+            ops.append(PutNode(node.row, allocatable, node.spec, encode_node(node), things))
         for job in self.jobs.changed.values():
             yield
             ops.append(self._put_job(job))

@@ -35,6 +35,7 @@ from shared.ledger.entries.stored import TaskRecord
 from shared.messages.messages import HOLDING, TaskState
 from shared.model.model import Job, TaskClass
 from shared.records.specs import HYPER_NODE_KEY
+from shared.units.things import Things
 
 COMPACT_EVERY = 50_000
 """Replaced jobs after which the lines are cleared of stale entries."""
@@ -103,6 +104,7 @@ class Following:
         for tix, task in tasks.items():
             if tix < end and task.state != TaskState.PENDING:
                 at[tix] = task.row
+        state.devices = _devices(tasks)
         self._occupy(state, +1)
         self._core.victims.known(state, tasks)
 
@@ -193,6 +195,8 @@ class Following:
         order.put_job(before.job, states)
         state = order.jobs[jid]
         state.rows, state.lives = rows, before.lives
+        kept = {tix: taken for tix, taken in before.devices.items() if tix not in tasks}
+        state.devices = kept | _devices(records)
         self._occupy(state, +1)
         order.accounts.leave(state, before.evicted - tasks, leaving=True)
         self._core.victims.known(state, records)
@@ -242,3 +246,7 @@ def _states(job: Job, tasks: Tasks) -> bytearray:
         if tix < end:
             states[tix] = task.state
     return states
+
+
+def _devices(tasks: Tasks) -> dict[int, Things]:
+    return {tix: task.devices for tix, task in tasks.items() if task.devices}

@@ -7,7 +7,7 @@ that has nothing to give, or on a deleted one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordinator.intake.admission.queues import ROOT
@@ -21,6 +21,7 @@ from shared.ledger.entries.intake_batch import (
     Observe,
     PutJob,
     PutNode,
+    PutObject,
     PutPartition,
     PutQueue,
 )
@@ -29,9 +30,10 @@ from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, TaskState
 from shared.model.model import Job, Node
-from shared.records.specs import encode_node
+from shared.model.node_devices import assigned_devices, declared
+from shared.records.specs import SLOTS_KEY, decode_slots, encode_node
 from shared.records.specs_jobs import encode_job
-from shared.units.slots import PODS
+from shared.units.slots import BASE, PODS
 from shared.units.things import Vector
 
 INTAKE = "intake"
@@ -100,8 +102,10 @@ def _stored(
                 yield _put_queue(placed, limits=limits and not (tree and op.qid in roots))
             case _:
                 yield op
+    names = _slot_names(recorded)
     for node in recorded.nodes:
-        yield PutNode(node.row, list(node.allocatable), node.spec, encode_node(node))
+        devices = declared(node, names)
+        yield PutNode(node.row, list(node.allocatable), node.spec, encode_node(node), devices)
     unknown = elsewhere(recorded)
     yield PutNode(unknown.row, [], 0, encode_node(unknown))
     if not runs_on or not any(tix not in s.rows for s in recorded.standings for tix in s.states):
@@ -109,6 +113,13 @@ def _stored(
     things = named_usage(recorded)
     for row, used in usage(recorded).items():
         yield Observe(row=row, used=sorted(used.items()), things=things.get(row, []))
+
+
+def _slot_names(recorded: Recorded) -> Sequence[str]:
+    for op in recorded.admission.ops:
+        if isinstance(op, PutObject) and op.key == SLOTS_KEY and op.spec is not None:
+            return decode_slots(op.spec).names
+    return BASE
 
 
 def _put_queue(op: PutQueue, *, limits: bool) -> PutQueue:
@@ -166,7 +177,7 @@ def elsewhere(recorded: Recorded) -> Node:
 def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
     """(adoptions of tasks on nodes, ends of tasks)"""
     queues = {queue.name for queue in recorded.queues}
-    unknown = elsewhere(recorded).row
+    unknown, nodes = elsewhere(recorded).row, {node.row: node for node in recorded.nodes}
     present: list[StatusItem] = []
     ended: list[StatusItem] = []
     for standing in recorded.standings:
@@ -174,15 +185,19 @@ def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
             continue
         for tix, status in standing.states.items():
             row = standing.rows.get(tix, unknown)
-            present += _there(standing, tix, status, row)
+            present += _there(standing, tix, status, row, nodes.get(row))
             if status in _THEN:
                 ended.append(StatusItem(_THEN[status], standing.job.jid, [tix], [row]))
     return present, ended
 
 
-def _there(standing: PlacedJob, tix: int, status: Status, row: int) -> list[StatusItem]:
+def _there(
+    standing: PlacedJob, tix: int, status: Status, row: int, node: Node | None
+) -> list[StatusItem]:
     state = _ADOPTED.get(status)
     if state is None:
         return []
     role = standing.job.role_of(tix)
-    return [StatusItem(state, standing.job.jid, [tix], [row], role.cid, role.group)]
+    devices = () if node is None else assigned_devices(node, dict(role.annotations))
+    item = StatusItem(state, standing.job.jid, [tix], [row], role.cid, role.group, devices)
+    return [item]

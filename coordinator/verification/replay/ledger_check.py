@@ -32,9 +32,12 @@ from shared.messages.messages import (
     Statement,
     Verdict,
 )
+from shared.units.things import Things
 
 OURS, OTHERS = 0, 1
 """The two shards of a replay: the session's, and one for all other nodes."""
+RunKey = tuple[int, int, int, Things]
+"""Kind, class, group, devices: the operations of a run share them."""
 _PROMISED = 60.0
 """Seconds until a nomination expires."""
 
@@ -169,7 +172,7 @@ class ReplayLedger:
         """The statement's core. It replaces all nominations of the job, so existing ones are
         included."""
         promised = self._held.setdefault(jid, {})
-        runs: dict[tuple[int, int, int], Run] = {}
+        runs: dict[RunKey, Run] = {}
         ssn = self._ssn
         job = ssn.world.session_job(jid)
         for op in operations:
@@ -199,12 +202,10 @@ def _looks_up(ssn: Session) -> bool:
     return any(hook.plugin not in flat for hook in ssn.rules(ALLOCATABLE))
 
 
-def _add(
-    runs: dict[tuple[int, int, int], Run], ssn: Session, task: TaskInfo, kind: int, row: int
-) -> None:
+def _add(runs: dict[RunKey, Run], ssn: Session, task: TaskInfo, kind: int, row: int) -> None:
     role, view = task.role, ssn.world.view
-    key = (kind, role.cid, role.group)
-    run = runs.setdefault(key, Run(*key, [], [], [], [], []))
+    empty = Run(kind, role.cid, role.group, [], [], [], [], [], devices=task.devices)
+    run = runs.setdefault((kind, role.cid, role.group, task.devices), empty)
     is_own = bool(ssn.world.own()[row])
     levels: Mapping[tuple[int, bool], Level] = {
         (ALLOCATE, True): Level.IDLE_OWN,

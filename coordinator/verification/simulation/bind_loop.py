@@ -154,6 +154,7 @@ class SimulatedBinding:
 
     def _plan(self, entries: list[BindEntry], done: Event) -> None:
         """Stop evicted tasks first, then bind."""
+        self._core.places.assigned(entries)
         victims, uids = self._core.evicted(entries)
         if victims:
             self._evict(victims, uids, lambda: self._plan_binds(entries, done))

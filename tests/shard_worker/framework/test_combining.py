@@ -21,6 +21,7 @@ from shard_worker.framework.extension_points import (
 )
 from shard_worker.framework.rules import Check, EventHandler, Purpose, Scope
 from shard_worker.framework.session import Session
+from shard_worker.framework.statement import WorldStatement
 from shard_worker.harness import Cluster
 from shard_worker.view.hyper_tree import Domain
 from shared.model.topology import SubGroupPolicy
@@ -146,6 +147,16 @@ def reduced(at: Stage, answer: Any) -> None:
 
 def scores(at: Stage) -> list[float]:
     return list(at.session.node_scores(at.task, at.rows).tolist())
+
+
+def placed_on_devices(at: Stage) -> Any:
+    """What a task takes while it is placed; undone, it has nothing."""
+    statement = WorldStatement(at.session)
+    statement.allocate(at.task, 0)
+    devices = at.task.devices
+    statement.rollback()
+    assert at.task.devices == ()
+    return devices
 
 
 def named(names: Sequence[str] | None) -> list[list[Domain]]:
@@ -316,6 +327,15 @@ POINTS: dict[str, tuple[Register, Ask, Cases]] = {
         said("simulate_remove_task"),
         lambda at: at.session.simulate(SIMULATE_REMOVE_TASK, at.task, at.other, 0),
         FAILURE,
+    ),
+    "DeviceChoice": (
+        said("device_choice"),
+        placed_on_devices,
+        [
+            ([[(("gpu/1", (1, 2)),)], [(("gpu/0", (3,)),)]], (("gpu/0", (3,)), ("gpu/1", (1, 2)))),
+            ([[(("gpu/0", (1,)),), (("gpu/0", (2, 5)),)]], (("gpu/0", (3, 5)),)),
+            ([], ()),
+        ],
     ),
     "BestNode": (
         said("best_node"),

@@ -130,12 +130,14 @@ class LedgerSide:
                 problem = f"{message}: what is still there counts for neither"
                 self._findings.add(Rule.LEDGER_CAPACITY, problem)
             self.books.nodes.put_node(item["row"], item["name"], item["allocatable"])
+            self.books.devices.declare(item["row"], item.get("devices", ()))
             if (facts := item.get("facts")) is not None:
                 self._placement.put_facts(item["row"], facts)
 
     def _nodes_gone(self, event: dict[str, Any]) -> None:
         for row in event["rows"]:
             self.books.nodes.drop_node(row)
+            self.books.devices.drop_node(row)
 
     def _observe(self, event: dict[str, Any]) -> None:
         for item in event["nodes"]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
+from coordinator.verification.checker.state.device_use import Taken
 from coordinator.verification.checker.state.job import CheckedJob
 
 KEPT_FOR = 30.0
@@ -16,8 +17,8 @@ step; a new leader has to find them first, which takes a sweep of a few seconds.
 
 @dataclass(slots=True)
 class HeldNomination:
-    places: list[tuple[int, int]]
-    """(class, row)"""
+    places: list[tuple[int, int, Taken]]
+    """(class, row, devices)"""
     priority: int
     due: float
     """When it expires, in seconds of time with a leader; 0: never."""
@@ -33,6 +34,7 @@ class NominationChecks:
         """Replace all nominations of a job by a statement's."""
         books, findings = self._books, self._books.findings
         places = []
+        devices_of = dict(statement.get("devices", ()))
         for tix, row, cid, _ in statement["nominate"]:
             if row not in books.nodes.names:
                 problem = f"task {jid}.{tix} was nominated to unknown row {row}"
@@ -41,11 +43,16 @@ class NominationChecks:
             if not books.nodes.known(cid):
                 findings.add(Rule.TRANSITION, f"class {cid} was never submitted")
                 continue
-            places.append((cid, row))
+            devices = devices_of.get(tix, [])
+            places.append((cid, row, devices))
             findings.checked[Rule.LEDGER_CAPACITY] += 1
             if broken := books.nodes.nominate(cid, row):
                 problem = f"nomination of {jid}.{tix} of {job.key}: {broken}"
                 findings.add(Rule.LEDGER_CAPACITY, problem)
+            findings.checked[Rule.DEVICE_CAPACITY] += bool(devices)
+            if broken := books.devices.nominate(row, devices):
+                problem = f"nomination of {jid}.{tix} of {job.key}: {broken}"
+                findings.add(Rule.DEVICE_CAPACITY, problem)
         if places:
             expiry = statement.get("expiry", 0.0)
             due = books.lived + max(expiry - books.t, 0.0) if expiry else 0.0
@@ -90,8 +97,9 @@ class NominationChecks:
                 f"nomination of job {jid} was kept for {lived - nomination.due:.0f} s after its "
                 "time",
             )
-        for cid, row in nomination.places:
+        for cid, row, devices in nomination.places:
             self._books.nodes.end_nomination(cid, row)
+            self._books.devices.end_nomination(row, devices)
 
     def settle(self) -> None:
         """Judge what is still open at the end of the history."""

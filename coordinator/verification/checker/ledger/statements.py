@@ -12,6 +12,7 @@ from coordinator.verification.checker.ledger.underway import Underway
 from coordinator.verification.checker.placement.placement import PlacementChecks
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
+from coordinator.verification.checker.state.device_use import Taken
 from coordinator.verification.checker.state.job import BINDING, NOWHERE, PENDING, STATES, CheckedJob
 
 _TRUE = ("FIT", "NOMINATION", "QUEUE", "RANK")
@@ -70,6 +71,7 @@ class Statements:
         self._within(shard, jid, job, alloc)
         self._within(shard, jid, job, statement["nominate"])
         core = len(alloc) - tail
+        job.devices.update(_devices(statement, alloc))
         self._allocate(jid, job, alloc[:core])
         for operation in alloc[core:]:
             self._allocate(jid, job, [operation])
@@ -104,6 +106,11 @@ class Statements:
                 grown[job.group_of[tix]] += 1
             if broken := books.nodes.take(cid, row):
                 self._findings.add(Rule.LEDGER_CAPACITY, f"task {jid}.{tix} of {job.key}: {broken}")
+            if tix in job.devices:
+                self._findings.checked[Rule.DEVICE_CAPACITY] += 1
+                if broken := books.devices.take(row, job.devices[tix]):
+                    problem = f"task {jid}.{tix} of {job.key}: {broken}"
+                    self._findings.add(Rule.DEVICE_CAPACITY, problem)
         self._count(len(operations))
         for cid, count in charged.items():
             if broken := books.queues.charge(job.qid, books.nodes.requests(cid), count):
@@ -174,3 +181,9 @@ class Statements:
                     f"group {group} of job {jid} ({job.key}) was moved from {old} to {new} "
                     f"held members, its minimum is {minimum}",
                 )
+
+
+def _devices(statement: dict[str, Any], alloc: list[list[int]]) -> dict[int, Taken]:
+    """Of the tasks that the statement places."""
+    placed = {operation[0] for operation in alloc}
+    return {tix: taken for tix, taken in statement.get("devices", ()) if tix in placed}

@@ -10,6 +10,7 @@ from coordinator.verification.checker.placement.placement import PlacementChecks
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
 from coordinator.verification.checker.state.cluster import ClusterSide
+from coordinator.verification.checker.state.device_use import Taken
 from coordinator.verification.checker.state.job import (
     BINDING,
     BOUND,
@@ -126,7 +127,7 @@ class States:
 
     def adopted(self, event: dict[str, Any]) -> None:
         """The ledger followed the cluster: an excess on a node came from outside."""
-        for name, jid, tasks, rows, cid, group in event["items"]:
+        for name, jid, tasks, rows, cid, group, *devices in event["items"]:
             job = self._books.jobs.get(jid)
             if job is None:
                 problem = f"job {jid} was adopted but never submitted"
@@ -135,7 +136,15 @@ class States:
             self._findings.checked[Rule.TRANSITION] += len(tasks)
             for tix, row in zip(tasks, rows, strict=True):
                 self._adopt(jid, job, tix, row, (_NUMBERS[name], cid, group))
+                if devices and tix in job.adopted and job.rows[tix] == row:
+                    self._found_devices(job, tix, devices[0])
             self._repairs.look(jid)
+
+    def _found_devices(self, job: CheckedJob, tix: int, devices: Taken) -> None:
+        job.devices[tix] = devices
+        self._books.devices.take(job.rows[tix], devices)
+        if job.states[tix] == RELEASING:
+            self._books.devices.release(job.rows[tix], devices)
 
     def _adopt(
         self, jid: int, job: CheckedJob, tix: int, row: int, now: tuple[int, int, int]

@@ -11,6 +11,7 @@ class Rule(Enum):
     BOUND_ONCE = 1, "a task has at most one live binding per incarnation"
     LEDGER_CAPACITY = 2, "no statement uses more of a node than it has, nominations included"
     CLUSTER_CAPACITY = 2, "no node holds more than it has, as the cluster starts and ends tasks"
+    DEVICE_CAPACITY = 2, "no statement uses more of a device than there is, nominations included"
     DEVICES = 2, "no node's devices are given to more claims than there are devices"
     QUEUE_CAPABILITY = 2, "no queue holds more than its capability"
     NOMINATION_RANK = 2, "nominations give way to higher ranks only"

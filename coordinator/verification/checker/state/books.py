@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.verification.checker.report.report import Findings
 from coordinator.verification.checker.state.capacity import Nodes
+from coordinator.verification.checker.state.device_use import DeviceUse
 from coordinator.verification.checker.state.job import NOWHERE, CheckedJob
 from coordinator.verification.checker.state.ownership import RowOwnership
 from coordinator.verification.checker.state.policy import CheckedPolicies
@@ -20,6 +21,7 @@ class CheckerBooks:
     findings: Findings
     jobs: dict[int, CheckedJob] = field(default_factory=dict)
     nodes: Nodes = field(default_factory=Nodes)
+    devices: DeviceUse = field(default_factory=DeviceUse)
     queues: Queues = field(default_factory=Queues)
     ownership: RowOwnership = field(default_factory=RowOwnership)
     policies: CheckedPolicies = field(default_factory=CheckedPolicies)
@@ -68,6 +70,7 @@ class CheckerBooks:
         """A task begins to leave its node and queue."""
         cid = job.cids[tix]
         self.nodes.release(cid, row)
+        self.devices.release(row, job.devices.get(tix, []))
         self.queues.leave(job.qid, self.nodes.requests(cid), 1)
 
     def give_back(self, job: CheckedJob, tix: int, *, releasing: bool) -> None:
@@ -75,6 +78,8 @@ class CheckerBooks:
         cid = job.cids[tix]
         requests = self.nodes.requests(cid)
         self.nodes.free(cid, job.rows[tix], releasing=releasing)
+        devices = job.devices.pop(tix, [])
+        self.devices.free(job.rows[tix], devices, releasing=releasing)
         self.queues.charge(job.qid, requests, -1)
         if releasing:
             self.queues.leave(job.qid, requests, -1)

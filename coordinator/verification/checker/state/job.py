@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.verification.checker.state.device_use import Taken
+
 PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED, LOST = range(8)
 STATES = ("PENDING", "BINDING", "BOUND", "RUNNING", "RELEASING", "SUCCEEDED", "FAILED", "LOST")
 UNSUCCESSFUL = (FAILED, LOST)
@@ -38,6 +40,7 @@ class CheckedJob:
         "best_effort",
         "changed",
         "cids",
+        "devices",
         "earlier",
         "evicted",
         "forgotten",
@@ -87,6 +90,7 @@ class CheckedJob:
         self.submitted: list[float] = []
         self.changed: list[int] = []  # line of the last change
         self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
+        self.devices: dict[int, Taken] = {}  # of tasks that hold some
         self.evicted: set[int] = set()  # leaving, and no members of their gangs
         self.lives: dict[int, int] = {}  # incarnations that were evicted and have ended
 

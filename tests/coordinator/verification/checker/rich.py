@@ -1,7 +1,8 @@
 """A seeded run in which jobs ask for everything that the checker looks at, and its history.
 
-Eight nodes in two zones: n7 is tainted, n5 has devices, n1 reaches a volume and takes one of its
-driver. The policy has one tier that names victims, so that nobody is evicted against it.
+Eight nodes in two zones: n7 is tainted, n6 has two GPUs to share, n5 has devices for claims, n1
+reaches a volume and takes one of its driver. The policy has one tier that names victims, so that
+nobody is evicted against it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from coordinator.verification.scenarios.workload import node
+from shared.model.node_devices import REGISTER
 from shared.policy.volcano import parse_policy
 from tests.coordinator.verification.simulation.contending import (
     HOSTNAME,
@@ -21,6 +23,7 @@ from tests.coordinator.verification.simulation.contending import (
     queue,
 )
 
+VGPU_NUMBER, VGPU_MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"
 ZONE = "topology.kubernetes.io/zone"
 NODES = 8
 SECONDS = 3.0
@@ -33,7 +36,12 @@ RICH = parse_policy(
                     {"name": n} for n in ("priority", "gang", "conformance", "pdb", "capacity")
                 ]
             },
-            {"plugins": [{"name": n} for n in ("predicates", "nodeorder")]},
+            {
+                "plugins": [
+                    *({"name": n} for n in ("predicates", "nodeorder")),
+                    {"name": "deviceshare", "arguments": {"deviceshare.VGPUEnable": True}},
+                ]
+            },
         ],
     }
 )
@@ -56,6 +64,8 @@ def nodes() -> list[Item]:
         made.append(item)
     taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
     made[7]["spec"] = {"taints": [taint]}
+    made[6]["metadata"]["annotations"] = {REGISTER: "g0,10,1000,V100,true:g1,10,1000,V100,true:"}
+    made[6]["status"]["allocatable"] |= {VGPU_NUMBER: "20", VGPU_MEMORY: "2000"}
     return made
 
 
@@ -178,6 +188,12 @@ def first_wave() -> list[Item]:
     ]
 
 
+def sharing() -> Item:
+    """Two pods that each have more than half of a GPU, of the node with two."""
+    part = {VGPU_NUMBER: "1", VGPU_MEMORY: "600"}
+    return placed("share", 2, containers=[{"name": "c", "resources": {"limits": part}}])
+
+
 def second_wave() -> list[Item]:
     """What fills the rest, to be evicted: gangs that can spare members, and one that cannot."""
     return [
@@ -188,7 +204,7 @@ def second_wave() -> list[Item]:
     ]
 
 
-def rich_run(*, seed: int = 2) -> Run:
+def rich_run(*, seed: int = 3) -> Run:
     ranks = [priority("low", 1), priority("mid", 5), priority("high", 10)]
     queues = [queue("red", deserved={"cpu": "16"}), queue("blue", deserved={"cpu": "8"})]
     setup = [*nodes(), *ranks, *queues, *volumes(), *devices(), budget()]
@@ -198,6 +214,7 @@ def rich_run(*, seed: int = 2) -> Run:
     run.submit(job("urgent", 6, seconds=SECONDS, priority="high"), at=1.0)
     run.submit(job("next", 8, seconds=SECONDS, priority="mid"), at=1.1)
     run.submit(job("red", 2, seconds=SECONDS, queue="red"), at=1.2)
+    run.submit(sharing(), at=1.3)
     return run
 
 

@@ -8,6 +8,7 @@ from coordinator.order import excerpts
 from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.sharded import ShardedRun, deal, run_sharded
 from shard_worker.view.mode import Mode
+from shared.model.node_devices import ASSIGNED, REGISTER
 from tests.coordinator.verification.replay.build import (
     Json,
     case,
@@ -154,3 +155,33 @@ def test_dealing_moves_nodes_with_all_that_is_on_them() -> None:
     assert [node.name for node in dealt.nodes] != [node.name for node in made.nodes]
     names = {node.row: node.name for node in dealt.nodes}
     assert [names[standing.rows[0]] for standing in dealt.standings] == ["n1", "n3"]
+
+
+def sharing(name: str, *, on: str = "", has: str = "") -> list[Json]:
+    """A gang of one pod that has more than half of a GPU, or asks for it. ``has``: which one."""
+    made = gang(name, pods=1, on=on)
+    asked = {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "600"}
+    made[1]["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
+    if has:
+        made[1]["metadata"]["annotations"][ASSIGNED] = f"{has},V100,600,0:;"
+    return made
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_device_is_of_who_has_it(shards: int) -> None:
+    """Two GPUs, of which one is taken: one more pod fits, though the node's sums have room for two;
+    in one session as with any number of shards."""
+    machine = node("n0")
+    machine["metadata"]["annotations"] = {REGISTER: "a,10,1000,V100,true:b,10,1000,V100,true:"}
+    machine["status"]["allocatable"] |= {
+        "volcano.sh/vgpu-number": "20",
+        "volcano.sh/vgpu-memory": "2000",
+    }
+    under = policy("allocate", "gang", "predicates", "deviceshare")
+    under["tiers"][0]["plugins"][-1]["arguments"] = {"deviceshare.VGPUEnable": True}
+    items = [machine, *sharing("has", on="n0", has="b"), *sharing("one"), *sharing("two")]
+    made = case(*items, under=under)
+    [alone] = sessions(made)
+    wanted = ShardedRun(shards=shards, mode=Mode.NONE, seed=1)
+    together = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert len(alone.binds) == len(together.binds) == 1

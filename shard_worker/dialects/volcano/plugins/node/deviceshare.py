@@ -2,14 +2,16 @@
 
 Three ways to ask, each switched on by an argument: memory of one GPU (``volcano.sh/gpu-memory``),
 whole GPUs (``volcano.sh/gpu-number``), and virtual GPUs (``volcano.sh/vgpu-number`` of them, each
-with ``vgpu-memory`` and ``vgpu-cores``, on as many different devices). A pod's annotation says
-which device it got; for tasks without it the choice is made again in the order in which they came,
-which gives the same result by the same rules.
+with ``vgpu-memory`` and ``vgpu-cores``, on as many different devices).
+
+In a worker the ledger says what is free of each device, and which devices a task takes travels with
+its placement. In a session over everything a pod's annotation says which device it has; for tasks
+without it the choice is made again in the order in which they came, which gives the same result by
+the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,22 +22,27 @@ from shard_worker.framework.session import Session
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
-from shared.model.model import Node, TaskClass
+from shared.model.model import TaskClass
+from shared.model.node_devices import (
+    ALL_CORES,
+    ASSIGNED,
+    CORES,
+    DIMENSIONS,
+    GPU,
+    GPU_MEMORY,
+    GPU_NUMBER,
+    MEMORY,
+    SHARES,
+    UNIT,
+    VGPU,
+    node_devices,
+)
 from shared.policy.model import PluginOption, PolicyError
+from shared.units.things import Things
 
-GPU_MEMORY = "volcano.sh/gpu-memory"
-GPU_NUMBER = "volcano.sh/gpu-number"
 VGPU_NUMBER = "volcano.sh/vgpu-number"
 VGPU_MEMORY = "volcano.sh/vgpu-memory"
 VGPU_CORES = "volcano.sh/vgpu-cores"
-REGISTER = "volcano.sh/node-vgpu-register"
-"""Annotation of a node: its devices, each ``id,shares,memory,type,healthy[,mode]`` followed by a
-colon."""
-ASSIGNED = "volcano.sh/vgpu-ids-new"
-"""Annotation of a pod that contains the ids of its devices."""
-ALL_CORES = 100
-UNIT = 1000
-"""Amounts of these resources come in thousandths."""
 FULL = 100.0
 NO_DEVICE = "node(s) had no GPU with enough left"
 BINPACK, SPREAD = "binpack", "spread"
@@ -45,6 +52,8 @@ BINPACK, SPREAD = "binpack", "spread"
 class SharedGpu:
     """A GPU and what tasks use of it."""
 
+    name: str
+    """Of the thing in the ledger."""
     id: str
     shares: int
     """Maximum number of tasks that share it."""
@@ -56,7 +65,7 @@ class SharedGpu:
     def takes(self, ask: Ask) -> bool:
         if self.users >= self.shares or self.used_cores >= ALL_CORES:
             return False
-        if ask.cores == ALL_CORES and self.users:
+        if self.users + self.share(ask) > self.shares:
             return False
         return (
             self.used_memory + self.need(ask) <= self.memory
@@ -67,8 +76,16 @@ class SharedGpu:
         """Memory that the request takes of this device: as asked, else all of it."""
         return self.memory if ask.memory is None else ask.memory
 
+    def share(self, ask: Ask) -> int:
+        """Tasks that it counts for: all that the device takes, where it wants all cores."""
+        return self.shares if ask.cores == ALL_CORES else 1
+
+    def part(self, ask: Ask) -> tuple[str, tuple[int, int, int]]:
+        """What the request takes of the thing."""
+        return self.name, (self.share(ask), self.need(ask), ask.cores)
+
     def give(self, ask: Ask) -> None:
-        self.users += 1
+        self.users += self.share(ask)
         self.used_memory += self.need(ask)
         self.used_cores += ask.cores
 
@@ -103,6 +120,7 @@ class DeviceShare:
                 f"write {BINPACK} or {SPREAD}"
             )
         self._weight = option.number("deviceshare.ScheduleWeight", 0.0)
+        self._prefix = VGPU if self._vgpu else GPU
         if self._sharing and self._number:
             raise PolicyError(
                 "plugin deviceshare: GPUSharingEnable and GPUNumberEnable exclude one another; "
@@ -115,6 +133,7 @@ class DeviceShare:
         ssn.add_live_predicate_fn(self._fits, scope=Scope.NODE, concerns=self._may_ask)
         if self._weight:
             ssn.add_batch_node_order_fn(self._score, concerns=self._may_ask)
+        ssn.add_device_choice_fn(self._take, concerns=self._may_ask)
 
     def _may_ask(self, cls: TaskClass) -> bool:
         """Whether tasks of the class may ask for devices: true for every class with more than cpu,
@@ -122,13 +141,36 @@ class DeviceShare:
         return any(slot > 2 for slot, _ in cls.requests)
 
     def _fits(self, task: TaskInfo, world: World) -> list[Check]:
-        if self.ask(task, world) is None:
+        ask = self.ask(task, world)
+        if ask is None:
             return []
+        if not world.whole:
+            return [Check(NO_DEVICE, self._able(ask, world) >= ask.devices)]
         mask: Mask = np.ones(world.size, np.bool_)
         for row, node in enumerate(world.view.nodes):
             if node is not None:
                 mask[row] = self._choose(task, world, row) is not None
         return [Check(NO_DEVICE, mask)]
+
+    def _able(self, ask: Ask, world: World) -> NDArray[np.int64]:
+        """How many devices of each row take the request: :meth:`SharedGpu.takes` over all rows."""
+        things, size = world.view.things, world.size
+        able = np.zeros(size, np.int64)
+        for name in things.names(self._prefix):
+            offered = things.offered(name, DIMENSIONS, size)
+            free = things.free(name, DIMENSIONS, size)
+            memory = offered[MEMORY] if ask.memory is None else ask.memory
+            shares = offered[SHARES] if ask.cores == ALL_CORES else 1
+            fits = (free[SHARES] >= np.maximum(shares, 1)) & (free[MEMORY] >= memory)
+            able += fits & (free[CORES] >= max(ask.cores, 1))
+        return able
+
+    def _take(self, task: TaskInfo, row: int, world: World) -> Things:
+        """The devices that the task takes of a node it is placed on."""
+        ask = self.ask(task, world)
+        if ask is None:
+            return ()
+        return tuple(device.part(ask) for device in self._choose(task, world, row) or ())
 
     def _score(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
         """binpack: the fuller the chosen devices the higher; spread: the emptier the higher."""
@@ -173,40 +215,40 @@ class DeviceShare:
         return able[: ask.devices] if len(able) >= ask.devices else None
 
     def devices(self, world: World, row: int) -> list[SharedGpu]:
-        """The node's devices, with the usage of the tasks on it."""
-        devices = list(self._registered(world, world.node(row), row))
-        by_id = {device.id: device for device in devices}
+        """The node's devices, with their usage."""
+        devices = [
+            SharedGpu(device.name, device.id, device.capacity[SHARES], device.capacity[MEMORY])
+            for device in node_devices(world.node(row), world.view.slot_names)
+            if device.name.startswith(self._prefix)
+        ]
+        if world.whole:
+            self._count_residents(devices, world, row)
+        else:
+            for device in devices:
+                _read_usage(device, world, row)
+        return devices
+
+    def _count_residents(self, devices: list[SharedGpu], world: World, row: int) -> None:
+        """Add the usage of the tasks on the node, as they came."""
         for resident in world.tasks_on(row):
             ask = self.ask(resident, world)
             if ask is None or resident.status is Status.PIPELINED:
                 continue
+            placed = {name for name, _ in resident.devices}
             assigned = dict(resident.role.annotations).get(ASSIGNED, "")
-            chosen = [device for id, device in by_id.items() if id and id in assigned]
+            chosen = [
+                device
+                for device in devices
+                if device.name in placed or (device.id and device.id in assigned and not placed)
+            ]
             for device in chosen or self._pick(devices, ask) or ():
                 device.give(ask)
-        return devices
-
-    def _registered(self, world: World, node: Node, row: int) -> Iterator[SharedGpu]:
-        if self._vgpu:
-            yield from registered(dict(node.annotations).get(REGISTER, ""))
-            return
-        offered = {world.view.slot_name(slot): amount // UNIT for slot, amount in node.allocatable}
-        number = offered.get(GPU_NUMBER, 0)
-        for index in range(number):
-            yield SharedGpu(
-                id=f"{index}",
-                shares=1 if self._number else 1 << 30,
-                memory=offered.get(GPU_MEMORY, 0) // number,
-            )
 
 
-def registered(text: str) -> list[SharedGpu]:
-    """The healthy devices of a node's annotation. Entries that do not parse are left out."""
-    devices = []
-    for entry in text.split(":"):
-        parts = [part.strip() for part in entry.split(",")]
-        if len(parts) < 5 or parts[4].lower() != "true":
-            continue
-        if parts[1].isdecimal() and parts[2].isdecimal():
-            devices.append(SharedGpu(parts[0], int(parts[1]), int(parts[2])))
-    return devices
+def _read_usage(device: SharedGpu, world: World, row: int) -> None:
+    """What the ledger says of the device: a node's declaration of now may be ahead of it."""
+    offered, free = world.view.things.at(device.name, DIMENSIONS, row)
+    device.shares, device.memory = offered[SHARES], offered[MEMORY]
+    device.users = device.shares - free[SHARES]
+    device.used_memory = device.memory - free[MEMORY]
+    device.used_cores = offered[CORES] - free[CORES]

@@ -47,6 +47,24 @@ def tasks_come_before_those_in_their_way_are_gone(history: History) -> None:
     history.move(bind, before=victims)
 
 
+@breaks(Rule.DEVICE_CAPACITY)
+def two_tasks_take_the_same_device(history: History) -> None:
+    """Each has 600 of a device of 1,000, on one node."""
+    both = [taken for _, s in history.statements("share") for taken in s.get("devices", ())]
+    both[1][1][0][0] = both[0][1][0][0]
+
+
+@breaks(Rule.DEVICE_CAPACITY)
+def a_device_is_smaller_than_what_is_taken(history: History) -> None:
+    for device in history.node("n6")["devices"]:
+        device[1][1] = 500
+
+
+@breaks(Rule.DEVICE_CAPACITY)
+def a_device_is_taken_that_no_node_declares(history: History) -> None:
+    del history.node("n6")["devices"]
+
+
 @breaks(Rule.DEVICES)
 def a_claim_wants_more_devices_than_there_are(history: History) -> None:
     told = history.value("claimtemplate/ns/one")["values"]["claimtemplate/ns/one"]

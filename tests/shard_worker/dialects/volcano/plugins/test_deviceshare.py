@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shard_worker.dialects.volcano.plugins.node.deviceshare import (
-    ASSIGNED,
-    GPU_MEMORY,
-    GPU_NUMBER,
-    REGISTER,
     VGPU_CORES,
     VGPU_MEMORY,
     VGPU_NUMBER,
     DeviceShare,
-    registered,
 )
 from shard_worker.harness import Cluster, Result
+from shard_worker.session_model.world import World
+from shared.ledger.records import pack_thing
+from shared.model.node_devices import (
+    ASSIGNED,
+    GPU_MEMORY,
+    GPU_NUMBER,
+    REGISTER,
+    declared,
+    registered,
+)
 from shared.policy.model import PluginOption, PolicyError
 
 TWO = "gpu-a,10,8000,V100,true:gpu-b,10,8000,V100,true:"
@@ -97,7 +104,9 @@ def test_the_policy_prefers_full_or_empty_devices(policy: str, node: str) -> Non
 
 def test_what_is_not_healthy_or_not_readable_is_no_device() -> None:
     text = "a,10,8000,V100,false:b,10,8000,V100,true,hami-core:c,x,1,V,true:junk:"
-    assert [(d.id, d.shares, d.memory) for d in registered(text)] == [("b", 10, 8000)]
+    assert [(d.name, d.id, d.capacity) for d in registered(text)] == [
+        ("vgpu/1", "b", (10, 8000, 100))
+    ]
 
 
 def test_mistakes_are_told() -> None:
@@ -105,3 +114,52 @@ def test_mistakes_are_told() -> None:
         cluster(GPUSharingEnable=True, GPUNumberEnable=True).open()
     with pytest.raises(PolicyError, match="'tight' is not known"):
         cluster(SchedulePolicy="tight").open()
+
+
+# --- in a worker: by what the ledger says of each device ------------------------------------------
+
+PARTS = st.tuples(
+    st.integers(0, 10), st.sampled_from([0, 4000, 8000]), st.sampled_from([0, 50, 100])
+)
+USAGE = st.dictionaries(st.tuples(st.integers(0, 1), st.sampled_from(["vgpu/0", "vgpu/1"])), PARTS)
+
+
+def in_a_worker(usage: dict[tuple[int, str], tuple[int, int, int]], *, number: int = 1) -> World:
+    """Two nodes of two devices each, of which this much is used; two tasks wait."""
+    world = virtual(ask(number, 4000, 50), ask(number, 10, 100)).open().world
+    world.whole = False
+    for row in range(2):
+        for name, capacity in declared(world.node(row), world.view.slot_names):
+            used = usage.get((row, name), (0, 0, 0))
+            flat = [
+                n for has, taken in zip(capacity, used, strict=True) for n in (has, taken, 0, 0, 0)
+            ]
+            world.view.things.set([(row, name, pack_thing(1, flat))])
+    return world
+
+
+@given(usage=USAGE, number=st.integers(1, 3))
+def test_all_nodes_at_once_are_each_node_alone(
+    usage: dict[tuple[int, str], tuple[int, int, int]], number: int
+) -> None:
+    world = in_a_worker(usage, number=number)
+    plugin = DeviceShare(PluginOption("deviceshare", {"deviceshare.VGPUEnable": True}))
+    for task in world.tasks():
+        (check,) = plugin._fits(task, world)
+        alone = [plugin._choose(task, world, row) for row in range(2)]
+        assert check.mask.tolist() == [chosen is not None for chosen in alone]
+        for row, chosen in enumerate(alone):
+            taken = plugin._take(task, row, world)
+            assert [name for name, _ in taken] == [device.name for device in chosen or ()]
+            for name, amounts in taken:
+                _, free = world.view.things.at(name, 3, row)
+                assert all(n <= left for n, left in zip(amounts, free, strict=True))
+
+
+def test_the_fullest_device_with_room_is_taken() -> None:
+    world = in_a_worker({(0, "vgpu/1"): (1, 4000, 0), (1, "vgpu/0"): (1, 8000, 0)})
+    plugin = DeviceShare(PluginOption("deviceshare", {"deviceshare.VGPUEnable": True}))
+    part, whole = world.tasks()
+    assert plugin._take(part, 0, world) == (("vgpu/1", (1, 4000, 50)),)
+    assert plugin._take(whole, 0, world) == (("vgpu/0", (10, 10, 100)),), "nobody else beside it"
+    assert plugin._take(part, 1, world) == (("vgpu/1", (1, 4000, 50)),)

@@ -1,0 +1,68 @@
+"""What tasks take of single devices of nodes, added up from the statements that say which ones."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+Taken = list[tuple[str, list[int]]]
+"""(device, amounts by dimension), of one task."""
+_At = tuple[int, str, int]
+"""(row, device, dimension)."""
+
+
+class DeviceUse:
+    def __init__(self) -> None:
+        self._capacity: dict[int, dict[str, list[int]]] = defaultdict(dict)
+        """Row -> device -> what the node declares of it."""
+        self._used: Counter[_At] = Counter()
+        self._releasing: Counter[_At] = Counter()
+        self._nominated: Counter[_At] = Counter()
+
+    def declare(self, row: int, devices: Iterable[tuple[str, list[int]]]) -> None:
+        """What a node has of the devices named; of others it has what it had."""
+        self._capacity[row].update(devices)
+
+    def drop_node(self, row: int) -> None:
+        self._capacity.pop(row, None)
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def take(self, row: int, devices: Taken) -> str:
+        """Add what one task takes; returns the limit it exceeds, "" if it fits."""
+        _add(self._used, row, devices, 1)
+        return self._beyond(row, devices, now=True)
+
+    def nominate(self, row: int, devices: Taken) -> str:
+        _add(self._nominated, row, devices, 1)
+        return self._beyond(row, devices, now=False)
+
+    def end_nomination(self, row: int, devices: Taken) -> None:
+        _add(self._nominated, row, devices, -1)
+
+    def release(self, row: int, devices: Taken) -> None:
+        _add(self._releasing, row, devices, 1)
+
+    def free(self, row: int, devices: Taken, *, releasing: bool) -> None:
+        _add(self._used, row, devices, -1)
+        if releasing:
+            _add(self._releasing, row, devices, -1)
+
+    def _beyond(self, row: int, devices: Taken, *, now: bool) -> str:
+        for name, amounts in devices:
+            capacity = self._capacity[row].get(name, [0] * len(amounts))
+            for dimension, limit in enumerate(capacity[: len(amounts)]):
+                at = (row, name, dimension)
+                used, leaving, promised = self._used[at], self._releasing[at], self._nominated[at]
+                if (now and used > limit) or used - leaving + promised > limit:
+                    return (
+                        f"node row {row} {name}[{dimension}]: used {used}, releasing {leaving}, "
+                        f"nominated {promised}, there is {limit}"
+                    )
+        return ""
+
+
+def _add(part: Counter[_At], row: int, devices: Taken, sign: int) -> None:
+    for name, amounts in devices:
+        for dimension, amount in enumerate(amounts):
+            part[row, name, dimension] += sign * amount

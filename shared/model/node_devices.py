@@ -1,0 +1,123 @@
+"""The devices that a node declares, as named things: one record for each, of three dimensions.
+
+Shared GPUs of Volcano are declared in two ways, and both at once is possible: by an annotation that
+lists virtual GPUs, and by the resources ``volcano.sh/gpu-number`` and ``volcano.sh/gpu-memory``.
+A device is named by its position in the node, as in Volcano, so that nodes of one kind have
+devices of the same names, and a view keeps each name as one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.model.model import Node
+from shared.units.things import Things, Vector, joined_devices
+
+GPU_MEMORY = "volcano.sh/gpu-memory"
+GPU_NUMBER = "volcano.sh/gpu-number"
+REGISTER = "volcano.sh/node-vgpu-register"
+"""Annotation of a node: its devices, each ``id,shares,memory,type,healthy[,mode]`` followed by a
+colon."""
+ASSIGNED = "volcano.sh/vgpu-ids-new"
+"""Annotation of a pod: its virtual GPUs, each ``id,type,memory,cores`` followed by a colon."""
+ASSIGNED_NODE = "volcano.sh/vgpu-node"
+GPU_INDEX = "volcano.sh/gpu-index"
+"""Annotation of a pod: the positions of its GPUs."""
+UNIT = 1000
+"""Amounts of these resources come in thousandths."""
+
+VGPU = "vgpu/"
+GPU = "gpu/"
+DIMENSIONS = 3
+SHARES, MEMORY, CORES = range(DIMENSIONS)
+"""Dimensions of a device: tasks on it, memory, percent of its cores."""
+ALL_CORES = 100
+ENDLESS = 1 << 30
+"""Tasks on a device that says nothing of their number."""
+MOST_DEVICES = 64
+"""Devices of one kind of a node; further ones are left out. Kubernetes nodes have up to 16."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevice:
+    name: str
+    """Of the thing."""
+    id: str
+    """As the node and pods' annotations have it."""
+    type: str
+    capacity: Vector
+
+
+def node_devices(node: Node, slot_names: Sequence[str]) -> list[NodeDevice]:
+    """All devices that a node declares."""
+    offered = {
+        slot_names[slot]: amount // UNIT
+        for slot, amount in node.allocatable
+        if slot < len(slot_names) and slot_names[slot] in (GPU_NUMBER, GPU_MEMORY)
+    }
+    number = offered.get(GPU_NUMBER, 0)
+    memory = offered.get(GPU_MEMORY, 0) // (number or 1)
+    capacity = (ENDLESS, memory, ALL_CORES)
+    whole = [NodeDevice(f"{GPU}{i}", f"{i}", "", capacity) for i in range(number)[:MOST_DEVICES]]
+    return [*registered(dict(node.annotations).get(REGISTER, "")), *whole]
+
+
+def registered(text: str) -> list[NodeDevice]:
+    """The healthy devices of a node's annotation. Entries that do not parse are left out; they
+    count for the position of those behind them."""
+    devices = []
+    for position, entry in enumerate(text.split(":")[:MOST_DEVICES]):
+        parts = [part.strip() for part in entry.split(",")]
+        if len(parts) < 5 or parts[4].lower() != "true":
+            continue
+        if _is_amount(parts[1]) and _is_amount(parts[2]):
+            capacity = (int(parts[1]), int(parts[2]), ALL_CORES)
+            devices.append(NodeDevice(f"{VGPU}{position}", parts[0], parts[3], capacity))
+    return devices
+
+
+def _is_amount(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 15
+
+
+def device_annotations(node: Node, devices: Things) -> dict[str, str]:
+    """The annotations by which Volcano tells a pod's kubelet which devices of its node it has."""
+    names = {device.name: device for device in registered(dict(node.annotations).get(REGISTER, ""))}
+    shares = [
+        f"{names[name].id},{names[name].type},{amounts[MEMORY]},{amounts[CORES]}:"
+        for name, amounts in devices
+        if name in names
+    ]
+    indexes = [name.removeprefix(GPU) for name, _ in devices if name.startswith(GPU)]
+    told = {ASSIGNED: "".join((*shares, ";")), ASSIGNED_NODE: node.name} if shares else {}
+    return told | ({GPU_INDEX: ",".join(indexes)} if indexes else {})
+
+
+def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:
+    """The virtual GPUs of its node that a pod has by its annotation. What does not parse, or is not
+    on the node, is left out."""
+    by_id = {device.id: device for device in registered(dict(node.annotations).get(REGISTER, ""))}
+    taken = []
+    for entry in annotations.get(ASSIGNED, "").replace(";", ":").split(":"):
+        id, _, amounts = entry.partition(",")
+        _, *numbers = amounts.split(",")
+        if id in by_id and len(numbers) == 2 and all(map(_is_amount, numbers)):
+            device, memory, cores = by_id[id], int(numbers[0]), int(numbers[1])
+            shares = device.capacity[SHARES] if cores == ALL_CORES else 1
+            taken.append((device.name, (shares, memory, cores)))
+    return joined_devices(taken)
+
+
+def none_left(node: Node, slot_names: Sequence[str]) -> Things:
+    """Each device of a node that goes, with 0."""
+    gone = (device.name for device in node_devices(node, slot_names))
+    return tuple(sorted((name, (0,) * DIMENSIONS) for name in gone))
+
+
+def declared(node: Node, slot_names: Sequence[str], *, before: Node | None = None) -> Things:
+    """What the node has of each device. ``before``: the node as it was; what it had and has no more
+    is named with 0."""
+    things = {} if before is None else dict(none_left(before, slot_names))
+    things.update((device.name, device.capacity) for device in node_devices(node, slot_names))
+    return tuple(sorted(things.items()))

@@ -1,0 +1,49 @@
+"""A node's devices are stored with it, and go with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.intake.admission.result import Admission
+from shared.ledger.entries.intake_batch import DropNode, PutNode
+from shared.model.node_devices import GPU_MEMORY, GPU_NUMBER, REGISTER
+from shared.units.things import Things
+from tests.coordinator.intake.bench import Bench
+from tests.coordinator.intake.objects import node
+
+NONE = (0, 0, 0)
+
+
+def with_devices(register: str) -> dict[str, Any]:
+    made = node()
+    made["metadata"]["annotations"] = {REGISTER: register}
+    return made
+
+
+def things(admission: Admission) -> list[Things]:
+    return [op.things for op in admission.ops if isinstance(op, PutNode | DropNode)]
+
+
+def test_what_a_node_declares_is_stored_and_what_it_has_no_more_is_none(bench: Bench) -> None:
+    both = "a,10,8000,V100,true:b,10,8000,V100,true:"
+    assert things(bench.take(with_devices(both))) == [
+        (("vgpu/0", (10, 8000, 100)), ("vgpu/1", (10, 8000, 100)))
+    ]
+    assert things(bench.take(with_devices("a,10,4000,V100,true:"))) == [
+        (("vgpu/0", (10, 4000, 100)), ("vgpu/1", NONE))
+    ]
+    assert things(bench.remove("Node", "n", "")) == [(("vgpu/0", NONE),)]
+    assert things(bench.take(with_devices("a,10,4000,V100,true:"))) == [
+        (("vgpu/0", (10, 4000, 100)),)
+    ], "it comes back"
+
+
+def test_resources_are_known_by_name_from_the_first_node_on(bench: Bench) -> None:
+    made = node()
+    made["status"]["allocatable"] |= {GPU_NUMBER: "2", GPU_MEMORY: "16"}
+    (stored,) = things(bench.take(made))
+    assert [(name, amounts[1]) for name, amounts in stored] == [("gpu/0", 8), ("gpu/1", 8)]
+
+
+def test_a_node_without_devices_names_none(bench: Bench) -> None:
+    assert things(bench.take(node())) == [()]

@@ -1,0 +1,212 @@
+"""Shares of GPUs in a service with four shards, from a real cluster's list of pods: no device is
+ever promised beyond what it has, and whoever asks is told which one a pod has."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import redis
+
+from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.verification.workloads.generators import lists
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.keys import key
+from shared.ledger.records import WIDTH, unpack_thing
+from shared.ledger.redis.client import RedisLedger
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.messages import HOLDING
+from shared.model.node_devices import ASSIGNED, REGISTER
+from tests.end_to_end.one_process.harness import Running, running
+
+Item = dict[str, Any]
+NODES, PODS, SHARDS = 40, 400, 4
+WHOLE = 1000
+"""Memory of a device: the list has thousandths of one."""
+POLICY = """
+actions: enqueue, allocate, backfill
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins:
+  - name: predicates
+  - name: nodeorder
+  - name: deviceshare
+    arguments: {deviceshare.VGPUEnable: true}
+"""
+Device = tuple[int, str]
+"""(row, name)."""
+
+
+def rows(path: Path, gpus: str, most: int) -> list[dict[str, str]]:
+    """The first lines of a list, of what has GPUs."""
+    packed = path.read_bytes()
+    lines = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode().splitlines()
+    return list(islice((row for row in csv.DictReader(lines) if int(row[gpus])), most))
+
+
+def node(row: dict[str, str]) -> Item:
+    gpus = int(row["gpu"])
+    devices = (f"{row['sn']}-{i},100,{WHOLE},{row['model']},true:" for i in range(gpus))
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": row["sn"], "annotations": {REGISTER: "".join(devices)}},
+        "status": {
+            "allocatable": {
+                "cpu": f"{row['cpu_milli']}m",
+                "memory": f"{row['memory_mib']}Mi",
+                "pods": "110",
+                "volcano.sh/vgpu-number": str(100 * gpus),
+                "volcano.sh/vgpu-memory": str(WHOLE * gpus),
+            }
+        },
+    }
+
+
+def job(row: dict[str, str]) -> Item:
+    asked = {
+        "cpu": "100m",
+        "volcano.sh/vgpu-number": row["num_gpu"],
+        "volcano.sh/vgpu-memory": row["gpu_milli"],
+    }
+    container = {"name": "c", "resources": {"limits": asked, "requests": asked}}
+    task = {"name": "a", "replicas": 1, "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": row["name"], "namespace": "ns"},
+        "spec": {"minAvailable": 1, "tasks": [task]},
+    }
+
+
+async def send(http: aiohttp.ClientSession, service: Running, items: list[Item]) -> None:
+    for body in lists(items, limit=250):
+        async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as told:
+            assert told.status == 200, await told.text()
+
+
+def held(snapshot: Snapshot) -> Counter[Device]:
+    """Memory of each device that tasks on its node have."""
+    total: Counter[Device] = Counter()
+    for tasks in snapshot.tasks.values():
+        for task in tasks.values():
+            if task.state in HOLDING:
+                for name, amounts in task.devices:
+                    total[task.row, name] += amounts[1]
+    return total
+
+
+def recorded(snapshot: Snapshot) -> dict[Device, int]:
+    """The same as the devices' own records have it."""
+    found = {}
+    for row, name, record in snapshot.nodes.things:
+        allocatable, used, *_ = unpack_thing(record)[1][WIDTH : 2 * WIDTH]
+        assert allocatable == WHOLE, (row, name)
+        if used:
+            found[row, name] = used
+    return found
+
+
+def assigned(pod: Item) -> str:
+    annotation: str = pod["metadata"]["annotations"].get(ASSIGNED, "")
+    return annotation
+
+
+def written(snapshot: Snapshot, jid: int, machines: list[dict[str, str]]) -> str:
+    """As Volcano writes what the ledger has of a job's task; "" where it is not placed."""
+    task = snapshot.tasks.get(jid, {}).get(0)
+    if task is None:
+        return ""
+    machine = machines[task.row]
+    told = [
+        f"{machine['sn']}-{name.removeprefix('vgpu/')},{machine['model']},{memory},{cores}:"
+        for name, (_, memory, cores) in task.devices
+    ]
+    return "".join((*told, ";"))
+
+
+async def test_no_device_is_over_with_four_shards(
+    embedded_server: EmbeddedServer, tmp_path: Path, shared_reference: Path
+) -> None:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    policy, data = tmp_path / "policy.yaml", shared_reference / "data" / "openb"
+    policy.write_text(POLICY)
+    machines = rows(data / "openb_node_list_gpu_node.csv", "gpu", NODES)
+    pods = rows(data / "openb_pod_list_gpushare100.csv.gz", "num_gpu", PODS)
+    wanted = {row["name"]: int(row["num_gpu"]) for row in pods}
+    ledger = RedisLedger(embedded_server.url)
+    async with (
+        running(embedded_server.url, tmp_path, shards=SHARDS, policy=str(policy)) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        await send(http, service, [node(row) for row in machines])
+        await send(http, service, [job(row) for row in pods])
+        at_rest = await service.until(
+            lambda s: s["open_turns"] == 0 and s["tasks"]["running"] + s["tasks"]["pending"] == PODS
+        )
+        snapshot = await ledger.snapshot()
+        shown = await shown_pods(http, service)
+        names = {
+            state.job.jid: state.job.name for state in service.service.core.order.jobs.values()
+        }
+    await ledger.close()
+    used = held(snapshot)
+    assert used == recorded(snapshot)
+    assert {device: n for device, n in used.items() if n > WHOLE} == {}
+    placed = {names[jid]: tasks[0].devices for jid, tasks in snapshot.tasks.items() if tasks}
+    assert {name: len(devices) for name, devices in placed.items()} == {
+        name: wanted[name] for name in placed
+    }
+    assert {pod["metadata"]["name"]: assigned(pod) for pod in shown} == {
+        f"{names[jid]}-a-0": written(snapshot, jid, machines) for jid in names
+    }
+    gpus = sum(int(row["gpu"]) for row in machines)
+    assert sum(used.values()) > 0.8 * WHOLE * min(gpus, sum(wanted.values())), at_rest
+
+
+async def shown_pods(http: aiohttp.ClientSession, service: Running) -> list[Item]:
+    async with http.get(f"{service.url}/api/v1/namespaces/ns/pods?limit={PODS}") as told:
+        items: list[Item] = (await told.json())["items"]
+    return items
+
+
+async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Also of a ledger from before nodes declared their devices."""
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    policy, kubelets = tmp_path / "policy.yaml", LocalCluster()
+    policy.write_text(POLICY)
+    machine = {"cpu_milli": "8000", "memory_mib": "8192", "gpu": "1", "model": "T4"}
+    share = {"num_gpu": "1", "gpu_milli": "600"}
+    machines = [{"sn": name, **machine} for name in ("a", "b")]
+    async with (
+        running(embedded_server.url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        await send(http, service, [*map(node, machines), job({"name": "one", **share})])
+        await service.until(lambda s: s["tasks"]["running"] == 1)
+        (before,) = await shown_pods(http, service)
+    assert assigned(before) == f"{before['spec']['nodeName']}-0,T4,600,0:;"
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        free = b"1/vgpu/0" if before["spec"]["nodeName"] == "a" else b"0/vgpu/0"
+        assert client.hdel(key("thing"), free) == 1
+    async with (
+        running(embedded_server.url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        await send(http, service, [job({"name": "two", **share}), job({"name": "three", **share})])
+        await service.until(lambda s: s["tasks"]["running"] == 2 and not s["open_turns"])
+        shown = {pod["metadata"]["name"]: pod for pod in await shown_pods(http, service)}
+    assert assigned(shown["one-a-0"]) == assigned(before)
+    others = [pod for name, pod in shown.items() if name != "one-a-0" and assigned(pod)]
+    assert [pod["spec"]["nodeName"] for pod in others] == [
+        next(name for name in "ab" if name != before["spec"]["nodeName"])
+    ]
