@@ -204,7 +204,7 @@ class Coordinator:
         due = self.order.departures.take()
         out: list[Instruction] = []
         if due.stop:
-            out.append(Stop(due.stop))
+            out.append(Stop(due.stop, self.victims.uids(due.stop)))
         if due.fail:
             out.append(Fail(never_placed(due.fail, self.order.jobs)))
         if due.purge_jobs or due.purge_members:

@@ -36,10 +36,13 @@ class Repartition:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Instruction: delete these tasks (jid, tix) at the cluster, then record what
+    """Instruction: delete these incarnations of tasks (jid, tix) at the cluster, then record what
     :meth:`Coordinator.stopped` returns for those that it never had."""
 
     tasks: list[tuple[int, int]]
+    uids: list[str]
+    """Of the incarnations meant. By the time that the cluster is asked, the end of one may be
+    recorded: asked by its task alone, the cluster would refuse to ever start the next one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,11 +180,10 @@ class Binding:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
         return part_of(plan, result.again)
 
-    async def stop(self, tasks: list[tuple[int, int]]) -> None:
-        """Have the cluster end tasks (jid, tix). Tasks that it never had will not report; they are
-        recorded as failed. Where the cluster does not answer, the coordinator repeats the
-        instruction."""
-        uids = self._core.victims.uids(tasks)
+    async def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
+        """Have the cluster end these incarnations of tasks (jid, tix). Those that it never had will
+        not report; they are recorded as failed. Where the cluster does not answer, the coordinator
+        repeats the instruction."""
         for at in range(0, len(tasks), DELETE_TASKS):
             end = at + DELETE_TASKS
             if not await self._stop(tasks[at:end], uids[at:end]):

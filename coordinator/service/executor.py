@@ -63,9 +63,9 @@ class ReadsBooks(Protocol):
 
 
 class StopsTasks(Protocol):
-    """Who has the cluster end tasks (jid, tix)."""
+    """Who has the cluster end incarnations of tasks (jid, tix)."""
 
-    async def stop(self, tasks: list[tuple[int, int]]) -> None: ...
+    async def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None: ...
 
 
 class CallsWorkers(Protocol):
@@ -115,7 +115,7 @@ class Executor:
             case Repartition():
                 self._group.create_task(self._store_partition(instruction))
             case Stop():
-                self._group.create_task(self._binding.stop(instruction.tasks))
+                self._group.create_task(self._binding.stop(instruction.tasks, instruction.uids))
             case Fail():
                 self._group.create_task(self._fail(instruction))
             case Purge():

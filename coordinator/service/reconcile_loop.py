@@ -131,7 +131,8 @@ class Reconciling:
             await self._recorder.record(repairs.items)
         await self.audit(sorted({jid for jid, _ in repairs.stop}))
         if stop := [task for task in repairs.stop if self._ended(*task)]:
-            await self._binding.stop(stop)  # what the ledger has as ended, not we alone
+            uids = self._core.victims.uids(stop)
+            await self._binding.stop(stop, uids)  # what the ledger has as ended, not we alone
         self._kick()
         return bool(self._reconciler.suspects) and not repairs.counts
 

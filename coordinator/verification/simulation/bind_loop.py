@@ -234,9 +234,9 @@ class SimulatedBinding:
 
     # --- deleted ones -------------------------------------------------------------------------
 
-    def stop(self, tasks: list[tuple[int, int]]) -> None:
+    def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
         """Stop tasks in the cluster once; after a lost request the coordinator asks again."""
-        self._stop(tasks, self._core.victims.uids(tasks), lambda: None, lambda: None)
+        self._stop(tasks, uids, lambda: None, lambda: None)
 
     def _evict(self, tasks: list[tuple[int, int]], uids: list[str], done: Event) -> None:
         """The same, repeated until the cluster answers."""

@@ -265,9 +265,9 @@ class Life:
         assert self.edges is not None
         self.edges.execute(instruction)
 
-    def _stop(self, tasks: list[tuple[int, int]]) -> None:
+    def _stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
         assert self.binding is not None
-        self.binding.stop(tasks)
+        self.binding.stop(tasks, uids)
 
     def _repartition(self) -> None:
         instruction = self.core.repartition(self.process.now)

@@ -29,7 +29,7 @@ class SimulatedReconciling:
         core: Coordinator,
         kubelets: Kubelets,
         edges: ServiceEdges,
-        stop: Callable[[list[Task]], None],
+        stop: Callable[[list[Task], list[str]], None],
         step: Event,
     ) -> None:
         """``stop``: stop tasks in the cluster; ``step``: the coordinator has news."""
@@ -102,7 +102,7 @@ class SimulatedReconciling:
 
         def recorded() -> None:
             if repairs.stop:
-                self._stop(repairs.stop)
+                self._stop(repairs.stop, self._core.victims.uids(repairs.stop))
             self._step()
 
         self._looking = False

@@ -52,7 +52,7 @@ class ServiceEdges:
         deposed: Event,
         acknowledged: Callable[[list[int]], None],
         call: Callable[[SendTurns], None],
-        stop: Callable[[list[tuple[int, int]]], None],
+        stop: Callable[[list[tuple[int, int]], list[str]], None],
     ) -> None:
         """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
         news; ``acknowledged``: users are told that these jobs are stored; ``call``, ``stop``: to
@@ -192,8 +192,8 @@ class ServiceEdges:
     async def call(self, send: SendTurns) -> None:
         self._call(send)
 
-    async def stop(self, tasks: list[tuple[int, int]]) -> None:
-        self._stop(tasks)
+    async def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
+        self._stop(tasks, uids)
 
     def validate(self) -> None:
         """Raise AssertionError if the coordinator's state is inconsistent, or a job waits for an

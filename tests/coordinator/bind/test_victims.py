@@ -37,6 +37,7 @@ from tests.coordinator.jobs.leaving import (
     record,
     run,
     step,
+    stop_of,
     stopped,
 )
 from tests.coordinator.order.helpers import job, placed
@@ -233,10 +234,21 @@ def test_a_victim_that_does_not_end_is_stopped_again_and_its_successor_is_not() 
     core = filled()
     evict(core, 1)
     later = 2 * STOP_AGAIN_SECONDS
-    assert Stop([(1, 1)]) in step(core, later)
+    assert stop_of([(1, 1)]) in step(core, later)
     ends(core, 1)
     run(core, VICTIM, later)
     assert not [i for i in step(core, 100.0) if isinstance(i, Stop)]
+
+
+def test_who_is_to_be_stopped_again_is_named_as_it_was_when_that_was_decided() -> None:
+    """The end of the victim may be recorded before the cluster is asked: named as it is then, its
+    next incarnation would be refused before it was bound (seed 40600)."""
+    core = filled()
+    evict(core, 1)
+    (instruction,) = [i for i in step(core, 2 * STOP_AGAIN_SECONDS) if isinstance(i, Stop)]
+    ends(core, 1)
+    assert (instruction.tasks, instruction.uids) == ([(VICTIM, 1)], [f"u{VICTIM}"])
+    assert core.victims.uids([(VICTIM, 1)]) != instruction.uids
 
 
 def test_what_the_cluster_never_had_is_pending_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
-from coordinator.dispatch.instructions import Instruction, Purge
+from coordinator.dispatch.instructions import Instruction, Purge, Stop
 from coordinator.intake.changes import Changes
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import Epoch, Group, StatusItem, TaskState, Turn
@@ -50,6 +50,11 @@ def run(core: Coordinator, jid: int, now: float = 0.0) -> None:
 def record(core: Coordinator, state: TaskState, jid: int, tasks: list[int]) -> None:
     core.recorded([StatusItem(state, jid, tasks, [0] * len(tasks))], [tasks])
     core.validate()
+
+
+def stop_of(tasks: list[tuple[int, int]]) -> Stop:
+    """The instruction for first incarnations, whose uids are their jobs'."""
+    return Stop(tasks, [f"u{jid}" for jid, _ in tasks])
 
 
 def drop(core: Coordinator, *jids: int) -> None:

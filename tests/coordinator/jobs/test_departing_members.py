@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import SendTurns
-from coordinator.dispatch.instructions import Fail, Purge, Stop
+from coordinator.dispatch.instructions import Fail, Purge
 from coordinator.intake.changes import Changes
 from coordinator.jobs.state import Standing
 from shared.messages.messages import Epoch, StatusItem
@@ -22,6 +22,7 @@ from tests.coordinator.jobs.leaving import (
     record,
     run,
     step,
+    stop_of,
     stopped,
 )
 from tests.coordinator.order.helpers import job, placed
@@ -55,7 +56,7 @@ def test_a_running_member_is_stopped_and_then_purged() -> None:
     core = coordinator(job(1, count=2, minimum=2))
     run(core, 1)
     delete_members(core, 1, 1)
-    assert step(core) == [Stop([(1, 1)])]
+    assert step(core) == [stop_of([(1, 1)])]
     record(core, RELEASING, 1, [1])
     assert step(core) == []
     record(core, FAILED, 1, [1])
@@ -80,7 +81,7 @@ def test_a_member_is_deleted_while_its_turn_is_out() -> None:
     core.turns_returned(0, call, [placed(turn, count=1)])
     core.validate()
     instructions = step(core)
-    assert Stop([(1, 0)]) in instructions
+    assert stop_of([(1, 0)]) in instructions
     assert Fail([StatusItem(FAILED, 1, [1], [0], 0, 0)]) in instructions
     assert not any(isinstance(i, SendTurns) for i in instructions)
 
@@ -90,7 +91,7 @@ def test_a_deleted_member_whose_bind_was_refused_is_not_placed_again() -> None:
     call, turn = opened(core)[1]
     core.turns_returned(0, call, [placed(turn)])
     delete_members(core, 1, 1)
-    assert step(core) == [Stop([(1, 1)])]
+    assert step(core) == [stop_of([(1, 1)])]
     record(core, PENDING, 1, [1])
     assert stopped(core, [(1, 1)], [(1, 1)]) == []
     assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0], 0, 0)])]
@@ -102,15 +103,15 @@ def test_the_cluster_is_told_of_a_member_whose_bind_was_refused_before_it_was_de
     core.turns_returned(0, call, [placed(turn, count=1)])
     record(core, PENDING, 1, [0])
     delete_members(core, 1, 0)
-    assert Stop([(1, 0)]) in step(core)
+    assert stop_of([(1, 0)]) in step(core)
 
 
 def test_a_job_goes_with_the_members_that_were_deleted_before() -> None:
     core = coordinator(job(1, count=2))
     run(core, 1)
     delete_members(core, 1, 1)
-    assert step(core) == [Stop([(1, 1)])]
+    assert step(core) == [stop_of([(1, 1)])]
     drop(core, 1)
-    assert step(core) == [Stop([(1, 0)])]
+    assert step(core) == [stop_of([(1, 0)])]
     record(core, FAILED, 1, [0, 1])
     purge(core, 1)

@@ -10,7 +10,7 @@ from coordinator.bind.binder import read_names
 from coordinator.cluster.protocol import BindAnswer, BindRequests
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.core.coordinator import Coordinator
-from coordinator.dispatch.instructions import Fail, ReleaseNominations, Reread, Stop
+from coordinator.dispatch.instructions import Fail, ReleaseNominations, Reread
 from coordinator.intake.changes import Changes
 from coordinator.jobs.deletion import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
 from coordinator.jobs.state import Standing
@@ -34,6 +34,7 @@ from tests.coordinator.jobs.leaving import (
     record,
     run,
     step,
+    stop_of,
     stopped,
     truth,
 )
@@ -60,7 +61,7 @@ def test_a_running_job_keeps_its_nodes_until_its_tasks_have_ended() -> None:
     core = coordinator(job(1, count=3))
     run(core, 1)
     drop(core, 1)
-    assert step(core) == [Stop([(1, 0), (1, 1), (1, 2)])]
+    assert step(core) == [stop_of([(1, 0), (1, 1), (1, 2)])]
     assert idle(core) == 1
     record(core, RELEASING, 1, [0, 1, 2])
     record(core, FAILED, 1, [0, 1])
@@ -76,17 +77,17 @@ def test_stopping_is_asked_for_again_until_the_end_is_recorded() -> None:
     core = coordinator(job(1, count=2))
     run(core, 1)
     drop(core, 1)
-    assert step(core, 0.0) == [Stop([(1, 0), (1, 1)])]
+    assert step(core, 0.0) == [stop_of([(1, 0), (1, 1)])]
     assert step(core, STOP_AGAIN_SECONDS * 0.9) == []
     record(core, FAILED, 1, [1])
-    assert step(core, STOP_AGAIN_SECONDS) == [Stop([(1, 0)])]
+    assert step(core, STOP_AGAIN_SECONDS) == [stop_of([(1, 0)])]
     due = core.order.next_due()
     assert due == STOP_AGAIN_SECONDS * 3
     waits = []
     for _ in range(10):
         due = core.order.next_due()
         assert due is not None
-        assert step(core, due) == [Stop([(1, 0)])]
+        assert step(core, due) == [stop_of([(1, 0)])]
         waits.append((core.order.next_due() or 0) - due)
     assert waits[-1] == STOP_AGAIN_LIMIT_SECONDS
     record(core, FAILED, 1, [0])
@@ -107,8 +108,8 @@ def test_a_job_is_not_forgotten_while_a_refused_bind_may_still_be_carried_out() 
     refused(core)
     record(core, FAILED, 1, [1])
     drop(core, 1)
-    assert step(core, 0.0) == [Stop([(1, 0)])]
-    assert step(core, STOP_AGAIN_SECONDS) == [Stop([(1, 0)])]  # the cluster had not answered
+    assert step(core, 0.0) == [stop_of([(1, 0)])]
+    assert step(core, STOP_AGAIN_SECONDS) == [stop_of([(1, 0)])]  # the cluster had not answered
     assert stopped(core, [(1, 0)], [(1, 0)]) == []  # it holds nothing: nothing to record
     purge(core, 1)
     assert step(core, 1e6) == []
@@ -120,7 +121,7 @@ def test_a_late_bind_starts_nothing_once_the_cluster_was_told() -> None:
     refused(core)
     drop(core, 1)
     (stop,) = step(core)
-    assert stop == Stop([(1, 0), (1, 1)])
+    assert stop == stop_of([(1, 0), (1, 1)])
     never = cluster.delete([f"{jid}.{tix}" for jid, tix in stop.tasks], 1.0)
     record_items(core, stopped(core, stop.tasks, read_names(never)))
     purge(core, 1)
@@ -138,7 +139,7 @@ def test_a_task_that_the_cluster_never_had_is_called_failed() -> None:
     call, turn = opened(core)[1]
     core.turns_returned(0, call, [placed(turn)])
     drop(core, 1)
-    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    assert step(core) == [stop_of([(1, 0), (1, 1)])]
     items = stopped(core, [], [(1, 0), (1, 1), (7, 0)])
     assert items == [StatusItem(FAILED, 1, [0, 1], [0, 0])]
     core.recorded(items, [[0, 1]])
@@ -157,7 +158,7 @@ def test_a_turn_that_was_out_may_have_placed_tasks_of_a_deleted_job() -> None:
     core.validate()
     assert core.order.open == 0
     assert idle(core) == 1
-    assert step(core) == [Stop([(1, 0), (1, 1), (1, 2)])]
+    assert step(core) == [stop_of([(1, 0), (1, 1), (1, 2)])]
     record(core, FAILED, 1, [0, 1, 2])
     purge(core, 1)
 
@@ -167,7 +168,7 @@ def test_a_bind_may_be_recorded_before_the_outcome_of_the_deleted_jobs_turn() ->
     call, turn = opened(core)[1]
     drop(core, 1)
     record(core, BOUND, 1, [0, 1])
-    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    assert step(core) == [stop_of([(1, 0), (1, 1)])]
     record(core, FAILED, 1, [0, 1])
     assert step(core) == []
     core.turns_returned(0, call, [placed(turn)])
@@ -197,7 +198,7 @@ def test_a_second_answer_that_comes_first_does_not_forget_what_the_first_one_pla
     core.turns_returned(0, call, [placed(turn)])
     core.reread({1: truth(BINDING, BINDING)})
     core.validate()
-    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    assert step(core) == [stop_of([(1, 0), (1, 1)])]
     record(core, FAILED, 1, [0, 1])
     purge(core, 1)
 
@@ -217,7 +218,7 @@ def test_a_deleted_job_whose_turn_was_lost_is_read_from_the_ledger(
     held = [t for t, s in enumerate(states) if s in (BINDING, RUNNING)]
     assert idle(core) == 4 - len(held)
     if held:
-        assert step(core) == [Stop([(1, t) for t in held])]
+        assert step(core) == [stop_of([(1, t) for t in held])]
         record(core, FAILED, 1, held)
     purge(core, 1)
 
@@ -241,7 +242,7 @@ def test_a_job_that_is_read_anew_when_it_is_deleted_waits_for_that() -> None:
     drop(core, 1)
     assert step(core) == []
     core.reread({1: truth(BINDING, BINDING)})
-    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    assert step(core) == [stop_of([(1, 0), (1, 1)])]
 
 
 def test_a_bind_that_is_refused_frees_the_deleted_job() -> None:
@@ -310,7 +311,7 @@ def test_a_job_is_deleted_while_another_of_its_name_was_not_created_yet() -> Non
     run(core, 1)
     drop(core, 1)
     drop(core, 1)
-    assert step(core) == [Stop([(1, 0), (1, 1)])]
+    assert step(core) == [stop_of([(1, 0), (1, 1)])]
 
 
 # --- queues and domains ---------------------------------------------------------------------------
@@ -380,7 +381,7 @@ def test_a_successor_goes_on_with_what_leaves() -> None:
     core.validate()
     assert idle(core) == 3
     instructions = step(core)
-    assert Stop([(1, 1)]) in instructions
+    assert stop_of([(1, 1)]) in instructions
     assert Fail([StatusItem(FAILED, 2, [0], [0], 0, 0)]) in instructions
     assert stopped(core, [], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
     record(core, FAILED, 1, [1])
