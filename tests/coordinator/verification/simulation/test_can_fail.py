@@ -28,9 +28,10 @@ PAUSES = tuple(
 """Long enough that another worker has the shard by then."""
 
 
-def _caught(rule: str, **changes: Any) -> bool:
-    """Whether some seed shows that the rule is broken."""
-    for seed in range(100):
+def _caught(rule: str, *, first: int = 0, **changes: Any) -> bool:
+    """Whether some seed shows that the rule is broken; ``first``: one that did when this was
+    written."""
+    for seed in (first, *range(100)):
         played = play(replace(scenario(seed), **changes))
         if any(rule in broken.rule for broken in played.broken):
             return True
@@ -104,4 +105,4 @@ def test_deleted_jobs_whose_open_turn_nobody_awaits(monkeypatch: pytest.MonkeyPa
         settle(self, state)
 
     monkeypatch.setattr(Departures, "settle", hasty)
-    assert _caught("refused")
+    assert _caught("refused", first=27)

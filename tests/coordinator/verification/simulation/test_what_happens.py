@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -28,6 +28,12 @@ from shared.model.model import Job, Node
 
 SEEDS = 300
 """More would not be run by the tests either."""
+
+
+def seeds(*first: int) -> Iterator[int]:
+    """Those that showed what is looked for when this was written, then all."""
+    yield from first
+    yield from range(SEEDS)
 
 
 def _counts(played: Played) -> Counter[str]:
@@ -57,16 +63,16 @@ def test_what_makes_it_hard_does_happen() -> None:
         *("request lost", "answer lost", "request twice", "call lost", "call twice"),
         "message held",
     ]
-    for seed in range(SEEDS):
+    for seed in seeds(11, 9, 4, 5, 0, 7, 10):
         counts += _counts(play(scenario(seed)))
         if all(counts[name] for name in names):
             return
     raise AssertionError([name for name in names if not counts[name]])
 
 
-def _run_until_seen(seen: Counter[str], *names: str) -> None:
+def _run_until_seen(seen: Counter[str], *names: str, first: tuple[int, ...]) -> None:
     """Run seeds until all of this was seen; that some seed shows it is what is asserted."""
-    for seed in range(SEEDS):
+    for seed in seeds(*first):
         build(scenario(seed)).run(until=UNTIL)
         if all(seen[name] for name in names):
             return
@@ -98,6 +104,7 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
         seen,
         *("RUN CommitBatch", "RUN StatusBatch", "RUN IntakeBatch", "EPOCH CommitBatch"),
         *("EPOCH StatusBatch", "EPOCH IntakeBatch", "member, OPEN", "member, DONE", "cordoned"),
+        first=(24, 17, 10, 36),
     )
 
 
@@ -153,12 +160,13 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
         *(f"job with {state.name}" for state in TaskState),
         *("unread", "recovered", "reread", "never held", "late PLACED", "late STALE"),
         *("member PENDING", "member RUNNING", "member SUCCEEDED"),
+        first=(27, 42, 47, 15),
     )
 
 
 def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
     """Promise 4: its shard has another owner by then; what it sends is refused as a whole."""
-    for seed in range(SEEDS):
+    for seed in seeds(29):
         wanted = scenario(seed)
         if all(fault.kind is not FaultKind.WORKER_PAUSED for fault in wanted.faults):
             continue
