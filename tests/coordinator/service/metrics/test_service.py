@@ -57,7 +57,7 @@ def finished(status: dict[str, Any]) -> bool:
 
 def is_shared_out(status: dict[str, Any]) -> bool:
     """Every node has its shard: a few small jobs may be over before."""
-    return sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes
+    return bool(sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes)
 
 
 def pods(count: int, *, start: int = 0, gpus: int = 1) -> Iterator[Item]:

@@ -236,9 +236,9 @@ KILLERS = {
     "store: flat[k] < 0 -> false": "numbers_of_objects_are_within_bounds-1",
     "store: flat[k] >= LIMIT -> false": "a_wrong_object_refuses_its_batch_and_changes_nothing-1",
     "store: flat[k] ~= floor(flat[k]) -> false": "operations_have_their_form-10",
-    "store: #flat % 3 ~= 0 -> false": "operations_have_their_form-12",
+    "store: #flat % 3 ~= 0 -> false": "operations_have_their_form-18",
     "store: #flat == 0 -> false": "a_wrong_object_refuses_its_batch_and_changes_nothing-5",
-    "store: (index == 0 and flat[i] ~= -1) -> false": "operations_have_their_form-13",
+    "store: (index == 0 and flat[i] ~= -1) -> false": "operations_have_their_form-19",
     "store: flat[i] < -1 -> false": "numbers_of_objects_are_within_bounds-7",
     "store: flat[i] >= index -> false": "a_wrong_object_refuses_its_batch_and_changes_nothing-6",
     "store: flat[i + 1] < 0 -> false": "numbers_of_objects_are_within_bounds-6",
@@ -309,7 +309,7 @@ KILLERS = {
     "repair: not open -> false": "where_many_binds_are_open_it_waits-0",
     "repair: names_task(payload, jid, tix, rec[2]) -> false": "what_is_right_is_left_alone-0",
     "repair: record ~= item[3] -> false": "what_moved_since_it_was_seen_is_left_alone-0",
-    "repair: not job[jid] -> false": "damage_is_found_and_repaired-9",
+    "repair: not job[jid] -> false": "a_stray_task_goes_though_its_node_has_no_record-0",
     "repair: job[jid][3] ~= 0 -> false": "what_is_right_is_left_alone-0",
     "repair: rec[1] ~= BINDING -> false": "what_is_right_is_left_alone-0",
     "repair: not is_as_seen(record, evidence) -> false": (
@@ -318,7 +318,7 @@ KILLERS = {
     "repair: job[jid] and job[jid][3] == 0 -> false": "what_is_right_is_left_alone-0",
     "repair: node[row] -> true": "a_stray_task_goes_though_its_node_has_no_record-0",
     "repair: state < BINDING -> false": "what_is_right_is_left_alone-1",
-    "repair: removed[name] -> false": "damage_is_found_and_repaired-9",
+    "repair: removed[name] -> false": "damage_is_found_and_repaired-16",
     "repair: state > RELEASING_STATE -> false": "what_is_right_is_left_alone-0",
     "repair: not class[cid] -> false": "without_a_class_its_nodes_and_queues_are_not_known-0",
     "repair: not is_as_seen(record, evidence) -> false #2": (
@@ -326,14 +326,14 @@ KILLERS = {
     ),
     "repair: not before[row] -> false": "without_a_class_its_nodes_and_queues_are_not_known-0",
     "repair: node[row][1] == before[row][1] -> false": "what_is_right_is_left_alone-0",
-    "repair: rec[at] ~= (totals[at] or 0) -> false": "damage_is_found_and_repaired-4",
+    "repair: rec[at] ~= (totals[at] or 0) -> false": "damage_is_found_and_repaired-11",
     "repair: not is_as_seen(record, evidence) -> false #3": (
         "what_moved_since_it_was_seen_is_left_alone-0"
     ),
     "repair: unknown[qid] -> false": "without_a_class_its_nodes_and_queues_are_not_known-0",
     "repair: is_sound(qid) -> false": "what_is_right_is_left_alone-0",
-    "repair: (rec.by and rec.by >= 0) -> false": "damage_is_found_and_repaired-7",
-    "repair: rec[1] == FAILED -> false": "damage_is_found_and_repaired-7",
+    "repair: (rec.by and rec.by >= 0) -> false": "damage_is_found_and_repaired-14",
+    "repair: rec[1] == FAILED -> false": "damage_is_found_and_repaired-14",
     "repair: rec[1] == LOST -> false": "what_is_right_is_left_alone-0",
     "repair: type(told) ~= 'table' -> false": "without_its_specification_a_group_is_not_known-4",
     "repair: type(told[k]) ~= 'number' -> false": (
@@ -357,4 +357,20 @@ KILLERS = {
         "what_moved_since_it_was_seen_is_left_alone-0"
     ),
     "repair: sunpack('<d', record) >= 0 -> false": "what_is_right_is_left_alone-0",
+    "bless: (found[2] and found[2] ~= ARGV[4]) -> false": (
+        "records_of_another_schema_are_not_blessed-0"
+    ),
+    "bless: found[3] -> false": "records_of_another_schema_are_not_blessed-0",
+    "record: item[1] == FAILED -> false": "a_deleted_one_is_held_until_it_has_ended-0",
+    "repair: stale[row] -> false": "what_moved_since_it_was_seen_is_left_alone-0",
+    "rules: not class[runs[r + 2]].best_effort -> true": (
+        "a_class_without_any_request_asks_for_nothing_either-0"
+    ),
+    "rules: runs[r + 1] == ALLOCATE -> true": "what_only_waits_is_no_member_of_its_gang-0",
+    "rules: runs[r + 4] > 0 -> true": "what_only_waits_is_no_member_of_its_gang-0",
+    "rules: not joins(r) -> false": "what_only_waits_is_no_member_of_its_gang-0",
+    (
+        "store: wanted ~= is and not (wanted == ANY and (value == false or is == T or is == S))"
+        " -> false"
+    ): "operations_have_their_form-3",
 }
